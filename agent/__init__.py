@@ -1,0 +1,1 @@
+"""federation-agent: RabbitMQ federation and shovels from outside the broker."""
