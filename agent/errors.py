@@ -1,23 +1,65 @@
 """The tree of the agent's errors. A message says what, where, why and what to do, and never holds a secret.
 
-    AgentError
-    ├── ConfigurationError      a document is wrong; holds every problem found, with its place
-    ├── UriError                an AMQP URI can't be understood
-    ├── BrokerError             a broker said no, or said nothing
-    │   ├── TransientError      the same again may work: retry
-    │   └── PermanentError      the same again won't work: something has to be changed first
-    └── CannotStartError        a port is taken, a directory can't be written
+AgentError
+├── ConfigurationError      a document is wrong; holds every problem found, with its place
+├── UriError                an AMQP URI or HTTP URL can't be understood
+├── BrokerError             a broker said no, or said nothing
+│   ├── TransientError      the same again may work: retry
+│   └── PermanentError      the same again won't work: something has to be changed first
+└── CannotStartError        a port is taken, a directory can't be written
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
 
 
 class AgentError(Exception):
     """Anything the agent reports on purpose."""
 
 
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is written: a file's line and column, or an object of a broker's HTTP API."""
+
+    source: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend; the message is one line and holds no secret."""
+
+    place: Place
+    message: str
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        kind = "" if self.severity is Severity.ERROR else "warning: "
+        return f"{self.place}: {kind}{self.message}"
+
+
+class ConfigurationError(AgentError):
+    """A document is wrong; holds every problem found in it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
 class UriError(AgentError):
-    """An AMQP URI can't be understood; the message never quotes it."""
+    """An AMQP URI or HTTP URL can't be understood; the message never quotes it."""
 
 
 class BrokerError(AgentError):

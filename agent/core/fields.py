@@ -1,0 +1,96 @@
+"""AMQP 0-9-1 field values that keep their tags, because brokers compare and match by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One value: `tag` is AMQP's letter; tables hold a `Table`, arrays a tuple of `Field`."""
+
+    tag: str
+    value: Any
+
+
+Table: TypeAlias = tuple[tuple[str, Field], ...]
+EMPTY: Table = ()
+
+
+def text(value: str) -> Field:
+    return Field("S", value)
+
+
+def long(value: int) -> Field:
+    return Field("l", value)
+
+
+def short(value: int) -> Field:
+    return Field("s", value)
+
+
+def boolean(value: bool) -> Field:
+    return Field("t", value)
+
+
+def array(*values: Field) -> Field:
+    return Field("A", values)
+
+
+def table(entries: Table) -> Field:
+    return Field("F", entries)
+
+
+def get(entries: Table, name: str) -> Field | None:
+    return next((value for key, value in entries if key == name), None)
+
+
+def without(entries: Table, name: str) -> Table:
+    return tuple((key, value) for key, value in entries if key != name)
+
+
+def ordered(entries: Table) -> Table:
+    """RabbitMQ sorts a binding's arguments by name; sorted, equal bindings compare equal."""
+    return tuple(sorted(entries, key=lambda entry: entry[0]))
+
+
+def from_json(value: Any) -> Field:
+    """The field that RabbitMQ makes of a JSON value; its HTTP API shows no tags."""
+    match value:
+        case None:
+            return Field("V", None)
+        case bool():
+            return boolean(value)
+        case int() if value in INT64:
+            return long(value)
+        case int() | float():
+            return Field("d", float(value))
+        case str():
+            return text(value)
+        case list() | tuple():
+            return array(*(from_json(item) for item in value))
+        case dict():
+            return table(table_from_json(value))
+        case _:
+            raise TypeError(f"no AMQP field for a {type(value).__name__}")
+
+
+def table_from_json(value: dict[str, Any]) -> Table:
+    return tuple((str(key), from_json(item)) for key, item in value.items())
+
+
+def to_json(field: Field) -> Any:
+    match field.tag:
+        case "F":
+            return table_to_json(field.value)
+        case "A":
+            return [to_json(item) for item in field.value]
+        case _:
+            return field.value
+
+
+def table_to_json(entries: Table) -> dict[str, Any]:
+    return {key: to_json(value) for key, value in entries}

@@ -1,0 +1,56 @@
+"""What the configuration says about the agent itself and the cluster it stands beside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent.core.http_url import HttpUrl
+from agent.core.secret import Secret
+from agent.core.uri import AmqpUri
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    host: str = "127.0.0.1"
+    port: int = 9419
+    token: Secret | None = None
+    allow_anonymous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StatusExportSettings:
+    directory: str
+    sample_interval: float = 10.0
+    rotate: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """`name` defaults to the host's name, `group` to the downstream's cluster name."""
+
+    name: str | None = None
+    group: str | None = None
+    http: HttpSettings = HttpSettings()
+    status_export: StatusExportSettings | None = None
+    stall_after: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class DownstreamSettings:
+    """Interchangeable addresses of the cluster that the agent stands beside."""
+
+    uris: tuple[AmqpUri, ...] = ()
+    management: tuple[HttpUrl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    management: bool = True
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    downstream: DownstreamSettings
+    agent: AgentSettings = AgentSettings()
+    sources: SourceSettings = field(default_factory=SourceSettings)
