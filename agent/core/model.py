@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 from agent.core.fields import EMPTY, Table
@@ -79,9 +78,6 @@ class LinkSettings:
     forward_unrouted: bool = False
 
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class Upstream:
     """A remote cluster; `uris` are interchangeable endpoints, `settings` holds only what was written."""
@@ -89,13 +85,13 @@ class Upstream:
     name: str
     uris: tuple[AmqpUri, ...]
     place: Place
-    settings: Mapping[str, Any] = NOTHING
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
     upstream: str
-    settings: Mapping[str, Any] = NOTHING
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +151,7 @@ class Shovel:
     source_uris: tuple[AmqpUri, ...]
     destination_uris: tuple[AmqpUri, ...]
     place: Place
-    settings: Mapping[str, Any] = NOTHING
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +210,7 @@ class VhostState:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link that should exist. `policy` is the name of what asked for it."""
+    """One link that should exist. `policy` names what asked for it, `problem` what has to be mended first."""
 
     id: str
     kind: LinkKind
@@ -228,3 +224,4 @@ class Link:
     exchange: Exchange | None = None
     queue: Queue | None = None
     shovel: Shovel | None = None
+    problem: str | None = None

@@ -1,0 +1,19 @@
+"""How long to wait before the next try."""
+
+from __future__ import annotations
+
+FIRST_STEP = 0.1
+SLOW_RETRY = 60.0
+
+
+def delay(attempt: int, upper: float, chance: float) -> float:
+    """Attempt 1 at once, then doubling up to `upper`; `chance` in [0, 1) keeps links from returning in step."""
+    if attempt <= 1:
+        return 0.0
+    ceiling = min(upper, FIRST_STEP * 2.0 ** min(attempt - 2, 62))
+    return ceiling * (0.5 + 0.5 * chance)
+
+
+def slow_delay(upper: float, chance: float) -> float:
+    """For what only a change of configuration mends: seldom, but not never."""
+    return max(SLOW_RETRY, upper) * (0.75 + 0.5 * chance)

@@ -1,0 +1,118 @@
+"""How far messages and bindings travel: `x-received-from` and `x-bound-from`.
+
+A binding must travel exactly as far back as a message could travel forth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from agent.core import fields
+from agent.core.fields import Field, Table
+
+RECEIVED_FROM = "x-received-from"
+BOUND_FROM = "x-bound-from"
+INVALID_HEADERS = "x-invalid-headers"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A vhost of a cluster; `cluster` is None where a broker tells no name."""
+
+    cluster: str | None
+    vhost: str
+
+
+class Verdict(StrEnum):
+    FORWARD = "forward"
+    MAX_HOPS = "max_hops"
+    VISITED = "visited"
+
+
+def judge(headers: Table, max_hops: int, downstream: Site) -> Verdict:
+    """Whether a message goes on to `downstream`; anyone may forge the header, no shape of it is an error."""
+    received = fields.get(headers, RECEIVED_FROM)
+    if received is None or received.tag != "A":
+        return Verdict.FORWARD
+    if len(received.value) >= max_hops:
+        return Verdict.MAX_HOPS
+    return Verdict.VISITED if seen(received.value, downstream) else Verdict.FORWARD
+
+
+def seen(entries: tuple[Field, ...], site: Site) -> bool:
+    """Whether an entry names the site; a site without a cluster name is never recognised."""
+    return site.cluster is not None and any(
+        entry.tag == "F"
+        and fields.get(entry.value, "cluster-name") == fields.text(site.cluster)
+        and fields.get(entry.value, "vhost") == fields.text(site.vhost)
+        for entry in entries
+    )
+
+
+def received_entry(uri: str, exchange: str, *, redelivered: bool, upstream: Site) -> Field:
+    """What a hop writes of itself; `exchange` is the downstream's name, the rest is the upstream's."""
+    cluster = () if upstream.cluster is None else (("cluster-name", fields.text(upstream.cluster)),)
+    return fields.table(
+        (
+            ("uri", fields.text(uri)),
+            ("exchange", fields.text(exchange)),
+            ("redelivered", fields.boolean(redelivered)),
+            *cluster,
+            ("vhost", fields.text(upstream.vhost)),
+        )
+    )
+
+
+def with_entry(headers: Table, name: str, entry: Field) -> Table:
+    """Puts a hop's entry first; a header of another type is kept in `x-invalid-headers`."""
+    standing = fields.get(headers, name)
+    if standing is None:
+        return ((name, fields.array(entry)), *headers)
+    if standing.tag == "A":
+        return _replace(headers, name, fields.array(entry, *standing.value))
+    return _keep_invalid(_replace(headers, name, fields.array(entry)), name, standing)
+
+
+def _keep_invalid(headers: Table, name: str, value: Field) -> Table:
+    standing = fields.get(headers, INVALID_HEADERS)
+    if standing is None:
+        return (*headers, (INVALID_HEADERS, fields.table(((name, fields.array(value)),))))
+    invalid: Table = standing.value if standing.tag == "F" else ((INVALID_HEADERS, fields.array(standing)),)
+    earlier = fields.get(invalid, name)
+    kept = () if earlier is None else earlier.value if earlier.tag == "A" else (earlier,)
+    grown = (*fields.without(invalid, name), (name, fields.array(value, *kept)))
+    return _replace(headers, INVALID_HEADERS, fields.table(grown))
+
+
+def _replace(entries: Table, name: str, value: Field) -> Table:
+    return tuple((key, value if key == name else old) for key, old in entries)
+
+
+def binding_hops(arguments: Table, max_hops: int, upstream: Site) -> int:
+    """The hops a binding has left when it is made upstream; 0 stops it here."""
+    bound = fields.get(arguments, BOUND_FROM)
+    if bound is None or bound.tag != "A" or not bound.value:
+        return max_hops
+    if seen(bound.value, upstream):
+        return 0
+    return max(0, min(_hops_of(bound.value[0]) - 1, max_hops))
+
+
+def _hops_of(entry: Field) -> int:
+    hops: Any = entry.value if entry.tag != "F" else getattr(fields.get(entry.value, "hops"), "value", None)
+    return hops if isinstance(hops, int) and not isinstance(hops, bool) and entry.tag == "F" else 0
+
+
+def bound_entry(downstream: Site, exchange: str, hops: int) -> Field:
+    """`exchange` is already in the form `VHOST:EXCHANGE LETTER`."""
+    cluster = () if downstream.cluster is None else (("cluster-name", fields.text(downstream.cluster)),)
+    return fields.table(
+        (
+            *cluster,
+            ("vhost", fields.text(downstream.vhost)),
+            ("exchange", fields.text(exchange)),
+            ("hops", fields.short(hops)),
+        )
+    )

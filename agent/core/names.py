@@ -1,0 +1,68 @@
+"""What things are called on the brokers. The names are the native plugin's own, so that either can take over."""
+
+from __future__ import annotations
+
+import hashlib
+
+QUARANTINE_QUEUE = "federation-agent: quarantine"
+AGENT_PREFIX = "federation-agent: "
+LETTERS = ("A", "B")
+MAX_NAME_BYTES = 255
+
+
+def upstream_queue(
+    exchange: str, upstream_vhost: str, *, downstream_exchange: str, downstream_vhost: str, downstream_cluster: str
+) -> str:
+    if upstream_vhost != downstream_vhost:
+        suffix = f":{downstream_vhost}:{downstream_exchange}"
+    elif exchange != downstream_exchange:
+        suffix = f":{downstream_exchange}"
+    else:
+        suffix = ""
+    return f"federation: {exchange} -> {downstream_cluster}{suffix}"
+
+
+def internal_exchange(queue: str, letter: str) -> str:
+    return f"{queue} {letter}"
+
+
+def other_letter(letter: str) -> str:
+    return "B" if letter == "A" else "A"
+
+
+def bound_exchange(vhost: str, exchange: str, letter: str) -> str:
+    """How a binding header names the downstream exchange it comes from."""
+    return f"{vhost}:{exchange} {letter}"
+
+
+def connection(upstream: str, policy: str) -> str:
+    return f"Federation link (upstream: {upstream}, policy: {policy})"
+
+
+def consumer_tag(upstream: str) -> str:
+    return f"federation-link-{upstream}"
+
+
+def too_long(name: str) -> bool:
+    return len(name.encode()) > MAX_NAME_BYTES
+
+
+class LinkIds:
+    """Eight hexadecimal digits a link: the same after every restart, distinct even where digests collide.
+
+    What makes a link the same link is its kind, vhost, name, upstream and name over there.
+    """
+
+    __slots__ = ("_taken",)
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def of(self, *identity: str) -> str:
+        text = "\0".join(identity)
+        while (
+            digest := hashlib.blake2s(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+        ) in self._taken:
+            text += "\0"
+        self._taken.add(digest)
+        return digest
