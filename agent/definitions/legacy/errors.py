@@ -1,0 +1,9 @@
+"""The one error of this package."""
+
+from __future__ import annotations
+
+from agent.errors import ConfigurationError
+
+
+class LegacyError(ConfigurationError):
+    """A 2.x configuration that can't be imported; no problem quotes what may be a secret."""
