@@ -1,0 +1,98 @@
+"""What the HTTP API answers, as RabbitMQ spells it; turning it into the model is the definitions' work."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+Tables: TypeAlias = list[dict[str, Any]]
+
+
+class Overview(TypedDict):
+    cluster_name: str
+    rabbitmq_version: str
+    product_name: NotRequired[str]
+    product_version: NotRequired[str]
+
+
+class WhoAmI(TypedDict):
+    """`tags` is a comma-separated string before 3.9."""
+
+    name: str
+    tags: list[str] | str
+
+
+class VhostAnswer(TypedDict):
+    name: str
+
+
+class ParameterAnswer(TypedDict):
+    vhost: str
+    component: str
+    name: str
+    value: Any
+
+
+PolicyAnswer = TypedDict(
+    "PolicyAnswer",
+    {
+        "vhost": str,
+        "name": str,
+        "pattern": str,
+        "apply-to": str,
+        "definition": dict[str, Any],
+        "priority": int | float,
+    },
+)
+
+
+class ExchangeAnswer(TypedDict):
+    """`policy` is the name of the policy in force, missing where there is none."""
+
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: dict[str, Any]
+    policy: NotRequired[str]
+
+
+class QueueAnswer(TypedDict):
+    """`policy` is the name of the policy in force, missing, null or empty where there is none.
+
+    `exclusive` is null for some queue types. A queue that is `down` may come without policy and messages.
+    """
+
+    name: str
+    type: NotRequired[str]
+    state: NotRequired[str]
+    durable: bool
+    auto_delete: bool
+    exclusive: bool | None
+    arguments: dict[str, Any]
+    policy: NotRequired[str | None]
+    messages: NotRequired[int]
+
+
+class BindingAnswer(TypedDict):
+    source: str
+    destination: str
+    destination_type: Literal["queue", "exchange"]
+    routing_key: str
+    arguments: dict[str, Any]
+
+
+class FederationLinkAnswer(TypedDict):
+    """A link of the native plugin; what else it says differs by release."""
+
+    vhost: str
+    type: Literal["exchange", "queue"]
+    upstream: str
+    status: str
+    exchange: NotRequired[str]
+    queue: NotRequired[str]
+    upstream_exchange: NotRequired[str]
+    upstream_queue: NotRequired[str]
+    node: NotRequired[str]
+    id: NotRequired[str]
+    error: NotRequired[str]
