@@ -1,0 +1,36 @@
+SHELL := bash
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench versions lock clean
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
+		printf 'make %-9s %s\n' "$$target" "$$does"; done
+
+setup: ## install what is missing: RabbitMQ, Java, Chromium, .venv
+	@scripts/setup
+
+demo: setup ## two brokers and the agent between them; DEMO_SECONDS=20 stops by itself
+	@$(BIN)/python -m tests.lab.demo
+
+test: setup ## the whole test suite on real brokers; ARGS="-k name" goes to pytest
+	@scripts/test $(ARGS)
+
+lint: setup ## ruff, format, mypy strict, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup ## measure throughput and latency
+	@$(BIN)/python -m tests.bench
+
+versions: ## brokers of other releases in var/versions, for the tests marked `versions`
+	@scripts/versions
+
+lock: ## resolve requirements.lock anew
+	@scripts/lock
+
+clean: ## remove .venv, caches, build output and var/versions
+	@scripts/clean
