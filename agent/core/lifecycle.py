@@ -1,0 +1,363 @@
+"""A link's life as a machine: (state, event) → (state, effects).
+
+The runtime executes effects and reports what became of them; it decides nothing. Every opening is answered by
+`Opened` or `Failed`, every closing by `Closed`: a link never holds two consumers, however often it is restarted
+while it starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+    STALLED = "stalled"
+    BACKOFF = "backoff"
+    PAUSED = "paused"
+    STANDBY = "standby"
+    INVALID = "invalid"
+    STOPPING = "stopping"
+
+
+class Side(StrEnum):
+    UPSTREAM = "upstream"
+    DOWNSTREAM = "downstream"
+
+
+class Phase(StrEnum):
+    """What the link holds: nothing, a timer, connections on their way up, connections, or on their way down."""
+
+    IDLE = "idle"
+    WAITING = "waiting"
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSING = "closing"
+    CLEANING = "cleaning"
+    GONE = "gone"
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Queue, bindings and consumer stand; messages flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Opening failed, or what was open broke. `steady`: it had run long enough to try at once again."""
+
+    error: str
+    permanent: bool = False
+    steady: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDue:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    side: Side
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unblocked:
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class StandAside:
+    """Another replica or the native plugin runs this link."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """An operator asked, or the definition changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """`clean_up`: the link is gone for good, so what it built upstream goes too."""
+
+    clean_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUp:
+    pass
+
+
+Event = (
+    Start
+    | Opened
+    | Failed
+    | Closed
+    | RetryDue
+    | Blocked
+    | Unblocked
+    | Stalled
+    | Progressed
+    | Pause
+    | Resume
+    | StandAside
+    | TakeOver
+    | Restart
+    | Stop
+    | CleanedUp
+)
+
+# Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """`settle`: wait for what is in flight first; after a failure there is nothing to wait for."""
+
+    settle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """`slow`: only a change of configuration is likely to help."""
+
+    attempt: int
+    slow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CancelWait:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class HoldReading:
+    """Take no more messages; what is in flight may settle."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseReading:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Nothing is held any more and nothing will be asked again."""
+
+
+Effect = Open | Close | Wait | CancelWait | HoldReading | ReleaseReading | CleanUp | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    phase: Phase = Phase.IDLE
+    started: bool = False
+    paused: bool = False
+    standby: str | None = None
+    stop: Stop | None = None
+    failure: Failed | None = None
+    attempt: int = 0
+    blocked: tuple[Blocked, ...] = ()
+    stalled: Stalled | None = None
+
+    @property
+    def wants_to_run(self) -> bool:
+        return self.started and not self.paused and self.standby is None and self.stop is None
+
+    @property
+    def status(self) -> Status:
+        if self.stop is not None:
+            return Status.STOPPING
+        if self.paused:
+            return Status.PAUSED
+        if self.standby is not None:
+            return Status.STANDBY
+        if self.failure is not None:
+            return Status.INVALID if self.failure.permanent else Status.BACKOFF
+        if self.phase is not Phase.OPEN:
+            return Status.STARTING
+        if self.blocked:
+            return Status.BLOCKED
+        return Status.STALLED if self.stalled is not None else Status.RUNNING
+
+    @property
+    def error(self) -> str:
+        """Why it isn't running, in an operator's words; empty where there is nothing to say."""
+        match self.status:
+            case Status.STANDBY:
+                return self.standby or ""
+            case Status.INVALID | Status.BACKOFF:
+                return self.failure.error if self.failure else ""
+            case Status.BLOCKED:
+                return "; ".join(f"{block.side} blocked: {block.reason}" for block in self.blocked)
+            case Status.STALLED:
+                return self.stalled.reason if self.stalled else ""
+            case _:
+                return ""
+
+
+Step = tuple[LinkState, tuple[Effect, ...]]
+
+
+def step(state: LinkState, event: Event) -> Step:
+    """What becomes of a link, and what has to be done for it."""
+    match event:
+        case Opened() | Failed() | Closed() | RetryDue() | CleanedUp():
+            return _answered(state, event)
+        case Blocked() | Unblocked() | Stalled() | Progressed():
+            return _flow(state, event)
+        case Restart():
+            return _restart(state)
+        case _:
+            return _follow(_asked(state, event))
+
+
+def _asked(state: LinkState, event: Event) -> LinkState:
+    """What somebody wants of the link; wishes are remembered whatever it is doing."""
+    match event:
+        case Start():
+            return replace(state, started=True)
+        case Pause():
+            return replace(state, paused=True)
+        case Resume():
+            return replace(state, paused=False)
+        case StandAside(reason):
+            return replace(state, standby=reason)
+        case TakeOver():
+            return replace(state, standby=None)
+        case Stop(clean_up):
+            return replace(state, stop=Stop(clean_up or (state.stop is not None and state.stop.clean_up)))
+        case _:
+            return state
+
+
+def _follow(state: LinkState) -> Step:
+    """Moves what is held towards what is wanted."""
+    match state.phase:
+        case Phase.IDLE if state.wants_to_run:
+            return _open(state)
+        case Phase.IDLE if state.stop is not None and state.stop.clean_up:
+            return replace(state, phase=Phase.CLEANING), (CleanUp(),)
+        case Phase.IDLE if state.stop is not None:
+            return replace(state, phase=Phase.GONE), (Finished(),)
+        case Phase.WAITING if not state.wants_to_run:
+            idle, effects = _follow(replace(state, phase=Phase.IDLE, failure=None, attempt=0))
+            return idle, (CancelWait(), *effects)
+        case Phase.OPENING | Phase.OPEN if not state.wants_to_run:
+            return _close(replace(state, failure=None, attempt=0), settle=state.phase is Phase.OPEN)
+        case _:
+            return state, ()
+
+
+def _answered(state: LinkState, event: Event) -> Step:
+    """What became of an effect; an answer to something that was given up meanwhile is no news."""
+    match event, state.phase:
+        case Opened(), Phase.OPENING:
+            return replace(state, phase=Phase.OPEN, failure=None), ()
+        case Failed(), Phase.OPENING | Phase.OPEN:
+            attempt = 1 if event.steady else state.attempt + 1
+            return _close(replace(state, failure=event, attempt=attempt), settle=False)
+        case Closed(), Phase.CLOSING if state.failure is not None and state.wants_to_run:
+            waiting = replace(state, phase=Phase.WAITING)
+            return waiting, (Wait(state.attempt, slow=state.failure.permanent),)
+        case Closed(), Phase.CLOSING:
+            return _follow(replace(state, phase=Phase.IDLE, failure=None))
+        case RetryDue(), Phase.WAITING:
+            return _open(state)
+        case CleanedUp(), Phase.CLEANING:
+            return replace(state, phase=Phase.GONE), (Finished(),)
+        case _:
+            return state, ()
+
+
+def _restart(state: LinkState) -> Step:
+    fresh = replace(state, failure=None, attempt=0)
+    match state.phase:
+        case Phase.OPENING | Phase.OPEN:
+            return _close(fresh, settle=state.phase is Phase.OPEN)
+        case Phase.CLOSING:
+            return fresh, ()
+        case Phase.WAITING:
+            opening, effects = _open(fresh)
+            return opening, (CancelWait(), *effects)
+        case _:
+            return state, ()
+
+
+def _flow(state: LinkState, event: Event) -> Step:
+    """What the brokers do to an open link; reading is held while either side is blocked."""
+    if state.phase is not Phase.OPEN:
+        return state, ()
+    match event:
+        case Blocked(side):
+            others = tuple(block for block in state.blocked if block.side is not side)
+            return replace(state, blocked=(*others, event)), () if state.blocked else (HoldReading(),)
+        case Unblocked(side):
+            left = tuple(block for block in state.blocked if block.side is not side)
+            return replace(state, blocked=left), (ReleaseReading(),) if state.blocked and not left else ()
+        case Stalled():
+            return replace(state, stalled=event), ()
+        case _:
+            return replace(state, stalled=None, attempt=0), ()
+
+
+def _open(state: LinkState) -> Step:
+    return replace(state, phase=Phase.OPENING), (Open(),)
+
+
+def _close(state: LinkState, *, settle: bool) -> Step:
+    return replace(state, phase=Phase.CLOSING, blocked=(), stalled=None), (Close(settle),)
