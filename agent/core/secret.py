@@ -18,6 +18,3 @@ class Secret:
 
     def __str__(self) -> str:
         return HIDDEN
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
