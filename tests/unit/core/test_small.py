@@ -1,0 +1,87 @@
+"""Names, backoff, patterns, fields: a rule or two each."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core import backoff, fields, names
+from agent.core.fields import Field
+from agent.core.patterns import Pattern
+from agent.core.suggest import did_you_mean
+from tests.unit.core import strategies
+
+
+@given(st.integers(1, 10_000), st.floats(0.1, 3600), st.floats(0, 1, exclude_max=True))
+def test_backoff_starts_at_once_and_never_passes_its_bound(attempt: int, upper: float, chance: float) -> None:
+    wait = backoff.delay(attempt, upper, chance)
+    assert 0 <= wait <= upper
+    assert (wait == 0) == (attempt == 1)
+    assert backoff.slow_delay(upper, chance) >= 45
+
+
+def test_backoff_doubles_and_spreads() -> None:
+    assert [backoff.delay(n, 5, 1) for n in range(2, 9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5]
+    assert backoff.delay(9, 5, 0) == 2.5
+
+
+def test_ids_stay_distinct_where_digests_collide() -> None:
+    ids = names.LinkIds()
+    assert ids.of("exchange", "/", "x", "a", "x") != ids.of("exchange", "/", "x", "a", "x")
+
+
+def test_names_as_the_plugin_spells_them() -> None:
+    assert names.internal_exchange("federation: x -> c", "A") == "federation: x -> c A"
+    assert (names.other_letter("A"), names.other_letter("B")) == ("B", "A")
+    assert names.connection("u", "p") == "Federation link (upstream: u, policy: p)"
+    assert names.too_long("ä" * 128)
+    assert not names.too_long("a" * 255)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected"),
+    [
+        (r"^federated\.", "federated.x", True),
+        (r"^federated\.", "my.federated.x", False),
+        ("ed", "federated", True),
+        ("^[[:alpha:]]+$", "abc", True),
+        ("^[[:alpha:]]+$", "a1", False),
+        (r"^(?<n>a+)(?>b*)$", "aab", True),
+        ("^(?!amq\\.).*", "amq.topic", False),
+        ("(?i)ORDERS", "orders", True),
+        ("", "anything", True),
+    ],
+)
+def test_patterns_read_as_brokers_read_them(pattern: str, name: str, expected: bool) -> None:
+    assert Pattern(pattern).matches(name) is expected
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "*", "a{2,1}", "(" * 5000 + ")" * 5000])
+def test_a_bad_pattern_is_said_in_one_line(pattern: str) -> None:
+    with pytest.raises(ValueError, match="not a regular expression") as caught:
+        Pattern(pattern)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+def test_runaway_backtracking_is_no_match_and_no_hang() -> None:
+    assert not Pattern("^(a|aa)+$").matches("a" * 200 + "b")
+
+
+@given(strategies.values)
+def test_fields_survive_json_as_far_as_json_can_tell(value: Field) -> None:
+    shown = fields.to_json(value)
+    assert fields.to_json(fields.from_json(shown)) == shown
+
+
+def test_json_becomes_the_fields_that_rabbitmq_makes_of_it() -> None:
+    made = fields.table_from_json({"n": None, "b": True, "i": 1, "f": 1.5, "big": 2**70, "s": "x", "l": [1, {"k": 2}]})
+    assert [value.tag for _, value in made] == ["V", "t", "l", "d", "d", "S", "A"]
+    with pytest.raises(TypeError):
+        fields.from_json(object())
+
+
+def test_suggestions() -> None:
+    assert did_you_mean("prefech-count", ["prefetch-count", "expires"]) == "; did you mean 'prefetch-count'?"
+    assert did_you_mean("zzz", ["prefetch-count"]) == ""
