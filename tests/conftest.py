@@ -1,0 +1,65 @@
+"""Brokers that the whole session shares, and names that make sharing safe; nothing starts before a test asks."""
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from tests.lab.lab import Lab
+from tests.lab.node import DEFAULT_PLUGINS, NATIVE_PLUGINS, Node
+
+BrokerOn = Callable[[str | None], Node]
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    with Lab() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def broker(lab: Lab) -> Node:
+    """A broker of this machine's release with the HTTP API and the event exchange."""
+    return lab.shared("broker")
+
+
+@pytest.fixture(scope="session")
+def second_broker(lab: Lab) -> Node:
+    """Another of the same kind: the remote one of a federation."""
+    return lab.shared("second")
+
+
+@pytest.fixture(scope="session")
+def native_broker(lab: Lab) -> Node:
+    """A broker with the native federation and shovel plugins."""
+    return lab.shared("native", plugins=NATIVE_PLUGINS)
+
+
+@pytest.fixture(scope="session")
+def broker_on(lab: Lab) -> Callable[..., Node]:
+    """`broker_on("trixie")`: a shared broker of another release, for tests marked `versions`."""
+
+    def on(release: str | None, *, plugins: Iterable[str] = DEFAULT_PLUGINS, name: str = "broker") -> Node:
+        return lab.shared(name, release=release, plugins=plugins)
+
+    return on
+
+
+@pytest.fixture
+def name() -> Callable[[str], str]:
+    """`name("orders")`: a name that no other test has."""
+    return lambda prefix: f"{prefix}-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def vhost(broker: Node, name: Callable[[str], str]) -> Iterator[str]:
+    """A vhost of this test's own on `broker`."""
+    with broker.admin.temporary_vhost(name("vhost")) as made:
+        yield made
+
+
+@pytest.fixture
+def second_vhost(second_broker: Node, name: Callable[[str], str]) -> Iterator[str]:
+    """A vhost of this test's own on `second_broker`."""
+    with second_broker.admin.temporary_vhost(name("vhost")) as made:
+        yield made

@@ -1,0 +1,270 @@
+"""One RabbitMQ node: its files, its process and its commands."""
+
+import http.client
+import os
+import secrets
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import quote
+
+from tests.lab import processes
+from tests.lab.admin import Admin
+from tests.lab.releases import Release
+from tests.lab.waiting import NeverHappenedError, eventually
+
+MANAGEMENT: Final = "rabbitmq_management"
+DEFAULT_PLUGINS: Final = (MANAGEMENT, "rabbitmq_event_exchange")
+NATIVE_PLUGINS: Final = (
+    *DEFAULT_PLUGINS,
+    "rabbitmq_federation",
+    "rabbitmq_federation_management",
+    "rabbitmq_shovel",
+    "rabbitmq_shovel_management",
+)
+
+START_DEADLINE: Final = 60.0
+STOP_DEADLINE: Final = 30.0
+COMMAND_DEADLINE: Final = 60.0
+LOG_TAIL: Final = 100
+
+# Several brokers share few cores: few schedulers, and none that spins while idle.
+ERLANG_FLAGS: Final = "+S 2:2 +SDcpu 2:2 +SDio 2 +A 2 +sbwt none +sbwtdcpu none +sbwtdio none"
+LOOPBACK_DISTRIBUTION: Final = "-kernel inet_dist_use_interface {127,0,0,1}"
+# Names without /etc/hosts, which some roots lack.
+ERLANG_NAMES: Final = '{host, {127,0,0,1}, ["localhost"]}.\n{lookup, [file, native]}.\n'
+
+
+class NodeError(Exception):
+    """A node did not do what a test needs of it; the message ends with what its log says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where a node listens, on 127.0.0.1."""
+
+    amqp: int
+    management: int
+    distribution: int
+    epmd: int
+
+
+@dataclass(eq=False)
+class Node:
+    """A broker that a test owns; `Lab.node` makes one, with ports and a directory of its own.
+
+    `conf` may be changed while the node is stopped; a line takes the place of the lab's own for the same key.
+    """
+
+    name: str
+    release: Release
+    directory: Path
+    ports: Ports
+    mark: Mapping[str, str]
+    plugins: tuple[str, ...] = DEFAULT_PLUGINS
+    conf: list[str] = field(default_factory=list)
+    cluster_name: str = ""
+    cookie: str = field(default_factory=secrets.token_hex, repr=False)
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+
+    @property
+    def erlang_name(self) -> str:
+        return f"{self.name}@localhost"
+
+    @property
+    def amqp_port(self) -> int:
+        return self.ports.amqp
+
+    @property
+    def management_port(self) -> int:
+        return self.ports.management
+
+    @property
+    def management_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports.management}"
+
+    @property
+    def admin(self) -> Admin:
+        return Admin(self.management_url)
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def uri(self, vhost: str = "/", user: str = "guest", password: str = "guest", *, port: int | None = None) -> str:
+        """The AMQP URI; `port` for one that passes a proxy."""
+        credentials = f"{quote(user, safe='')}:{quote(password, safe='')}"
+        return f"amqp://{credentials}@127.0.0.1:{port or self.ports.amqp}/{quote(vhost, safe='')}"
+
+    def management_uri(self, user: str = "guest", password: str = "guest", *, port: int | None = None) -> str:
+        """The HTTP API's URL with credentials, as the agent's configuration wants it."""
+        credentials = f"{quote(user, safe='')}:{quote(password, safe='')}"
+        return f"http://{credentials}@127.0.0.1:{port or self.ports.management}"
+
+    def start(self) -> Self:
+        """Start and wait until clients are served."""
+        self.launch()
+        self.wait_until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start without waiting, for nodes that need each other."""
+        if self.alive:
+            raise NodeError(f"node {self.name} is running already")
+        self._write_files()
+        # Its own -noinput, because the script's would come with a shell process between us and the broker.
+        arguments = [self.release.script("rabbitmq-server"), "-noinput"]
+        environment = self._environment() | {"RABBITMQ_ALLOW_INPUT": "1", "FEDERATION_LAB_NODE": self.name}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.release.command(arguments, environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self, deadline: float = START_DEADLINE) -> None:
+        try:
+            eventually(self._answers, deadline, what=f"node {self.name} answers")
+        except NeverHappenedError as error:
+            raise NodeError(f"{error}\n{self._log_tail()}") from error
+
+    def stop(self) -> None:
+        """Stop as an operator would: the broker closes its connections and writes what it has."""
+        for pid in self._pids("beam.smp"):
+            os.kill(pid, signal.SIGTERM)
+        self._wait_for_exit()
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash looks like."""
+        eventually(lambda: not processes.end(self._own_mark), STOP_DEADLINE, what=f"node {self.name} is gone")
+        self._wait_for_exit()
+
+    def restart(self) -> Self:
+        self.stop()
+        return self.start()
+
+    def ctl(self, *arguments: str) -> str:
+        """Run `rabbitmqctl` of the node's release; what it prints."""
+        return self.run("rabbitmqctl", *arguments)
+
+    def run(self, script: str, *arguments: str) -> str:
+        """Run one of the node's scripts, such as `rabbitmq-plugins`; what it prints."""
+        environment = self._environment() | {"RABBITMQ_CTL_ERL_ARGS": LOOPBACK_DISTRIBUTION}
+        command = self.release.command([self.release.script(script), *arguments], environment)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_DEADLINE, check=False)
+        if result.returncode:
+            what = " ".join([script, *arguments])
+            raise NodeError(f"{what} on {self.name} exits {result.returncode}: {result.stdout}{result.stderr}")
+        return result.stdout
+
+    @property
+    def _own_mark(self) -> str:
+        return f"FEDERATION_LAB_NODE={self.name}"
+
+    def _pids(self, program: str) -> list[int]:
+        pids = processes.marked(self._own_mark)
+        return [pid for pid in pids if (Path("/proc") / str(pid) / "comm").read_text().strip() == program]
+
+    def _wait_for_exit(self) -> None:
+        if self._process is not None:
+            self._process.wait(STOP_DEADLINE)
+
+    def _answers(self) -> bool:
+        if not self.alive:
+            status = self._process.returncode if self._process else "never started"
+            raise NodeError(f"node {self.name} ended: {status}\n{self._log_tail()}")
+        return answers_amqp(self.ports.amqp) and (MANAGEMENT not in self.plugins or answers_http(self.ports.management))
+
+    def _log_tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-LOG_TAIL:])
+
+    def _write_files(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "rabbitmq.conf").write_text("".join(f"{line}\n" for line in self._conf_lines()))
+        (self.directory / "inetrc").write_text(ERLANG_NAMES)
+        plugins = self.directory / "enabled_plugins"
+        if not plugins.exists():  # `rabbitmq-plugins` may have changed it since
+            plugins.write_text(f"[{','.join(self.plugins)}].\n")
+        cookie = self.directory / ".erlang.cookie"
+        if not cookie.exists():
+            cookie.write_text(self.cookie)
+            cookie.chmod(0o400)
+
+    def _conf_lines(self) -> list[str]:
+        own = [
+            f"listeners.tcp.1 = 127.0.0.1:{self.ports.amqp}",
+            f"cluster_name = {self.cluster_name}",
+            "disk_free_limit.absolute = 1MB",
+            "vm_memory_high_watermark.absolute = 2GB",
+        ]
+        if MANAGEMENT in self.plugins:
+            own += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.ports.management}"]
+        return overridden(own, self.conf)
+
+    def _environment(self) -> dict[str, str]:
+        inside = self.release.inside
+        home = inside(self.directory)
+        return {
+            **self.mark,
+            "HOME": home,
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LANG": "C.UTF-8",
+            "ERL_EPMD_PORT": str(self.ports.epmd),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_INETRC": f"{home}/inetrc",
+            "ERL_CRASH_DUMP_SECONDS": "0",
+            "RABBITMQ_NODENAME": self.erlang_name,
+            "RABBITMQ_DIST_PORT": str(self.ports.distribution),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_CONFIG_FILE": f"{home}/rabbitmq.conf",
+            "RABBITMQ_ADVANCED_CONFIG_FILE": f"{home}/advanced.config",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{home}/enabled_plugins",
+            "RABBITMQ_MNESIA_BASE": f"{home}/data",
+            "RABBITMQ_LOG_BASE": f"{home}/logs",
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ERLANG_FLAGS} {LOOPBACK_DISTRIBUTION}",
+        }
+
+
+def overridden(own: Iterable[str], given: Iterable[str]) -> list[str]:
+    """The lab's lines but for those whose key is given, then those given."""
+    given = list(given)
+    keys = {_key(line) for line in given}
+    return [line for line in own if _key(line) not in keys] + given
+
+
+def _key(line: str) -> str:
+    return line.partition("=")[0].strip()
+
+
+def answers_amqp(port: int) -> bool:
+    """Whether a broker answers a protocol header with a method frame."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(b"AMQP\x00\x00\x09\x01")
+            return connection.recv(1) == b"\x01"
+    except OSError:
+        return False
+
+
+def answers_http(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/api/overview")
+        return connection.getresponse().status < http.HTTPStatus.INTERNAL_SERVER_ERROR
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
