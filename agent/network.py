@@ -40,13 +40,14 @@ def server_name(tls: Tls, host: str) -> str:
     return "" if tls.server_name_indication == NO_SNI else tls.server_name_indication
 
 
-def explain(error: BaseException, *, where: str, seconds: float) -> BrokerError:
+def explain(error: BaseException, *, where: str, seconds: float | None = None) -> BrokerError:
     """Our error for one of the network's; `where` leads the message and `seconds` is how long was waited."""
     cause = next((found for found in _chain(error) if isinstance(found, OSError)), None)
     if isinstance(cause, ssl.SSLError):
         return PermanentError(f"{where}: {_why_tls(cause)}")
     if isinstance(cause, TimeoutError):
-        return TransientError(f"{where}: no answer within {seconds:g} s: check the address, firewalls and the broker")
+        waited = "in time" if seconds is None else f"within {seconds:g} s"
+        return TransientError(f"{where}: no answer {waited}: check the address, firewalls and the broker")
     if isinstance(cause, socket.gaierror):
         return TransientError(f"{where}: the host's name can't be resolved ({cause.strerror}): check it and DNS")
     reason = _why_os(cause or error)
