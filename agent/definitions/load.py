@@ -1,0 +1,176 @@
+"""A configuration file, with the exports that it names → settings and definitions, or everything wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from agent.core.model import Definitions
+from agent.core.settings import Settings
+from agent.definitions import yaml
+from agent.definitions.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
+from agent.definitions.explain import AnyKeys, check
+from agent.definitions.findings import (
+    Findings,
+    Path,
+    Spot,
+    file_problem,
+    in_order,
+    problem_at,
+    quoted,
+    raise_errors,
+    suggest,
+)
+from agent.definitions.interpolate import Interpolator
+from agent.definitions.read_file import UnreadableError, read_file
+from agent.definitions.references import World, check_references
+from agent.definitions.settings_model import AgentModel, DownstreamModel, SourcesModel
+from agent.definitions.value_types import kind_of
+from agent.errors import ConfigurationError, Place, Problem, Severity
+
+ROOT_KEYS = ("agent", "downstream", "definitions", *SECTIONS, VHOSTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What one file says; its representation shows nothing of it, since it may hold resolved secrets."""
+
+    source: str
+    settings: Settings = field(repr=False)
+    definitions: Definitions = field(repr=False)
+    warnings: tuple[Problem, ...] = ()
+    files: frozenset[str] = field(default=frozenset(), repr=False)
+    """Every file that was read; a change in one of them may change the configuration."""
+
+
+def load_configuration(path: str, *, environment: Mapping[str, str], strict: bool = True) -> Configuration:
+    """Raises ConfigurationError with everything that is wrong. Lenient, it judges the file and not the machine:
+    a variable that isn't set or a file that can't be read is a warning, and a stand-in takes its place."""
+    return _Loading(path, environment, strict=strict).load()
+
+
+def load_configurations(
+    paths: Iterable[str], *, environment: Mapping[str, str], strict: bool = True
+) -> tuple[Configuration, ...]:
+    """Several files, each a configuration of its own; the problems of all are raised together."""
+    loaded: list[Configuration] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            loaded.append(load_configuration(path, environment=environment, strict=strict))
+        except ConfigurationError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigurationError(problems)
+    return tuple(loaded)
+
+
+class _Loading:
+    def __init__(self, path: str, environment: Mapping[str, str], *, strict: bool) -> None:
+        self._path = path
+        self._directory = str(FilePath(path).parent)
+        self._strict = strict
+        self._tree = yaml.compose(_read(path), path)
+        self._problems: list[Problem] = list(self._tree.problems)
+        self._interpolator = Interpolator(environment, self._directory, strict, self._report_interpolation)
+        self._raw = self._plain()
+        self._spot = Spot(
+            Findings(self._place, self._interpolator.raw, frozenset(self._interpolator.unresolved), self._problems)
+        )
+
+    def load(self) -> Configuration:
+        self._refuse_unknown_sections()
+        settings = self._settings()
+        vhosts = find_vhosts(self._raw, self._spot)
+        definitions = decode_vhosts(vhosts)
+        check_references(vhosts, World(is_open=self._is_open()))
+        raise_errors(self._problems)
+        if settings is None:
+            raise ConfigurationError([file_problem(self._path, "the settings can't be understood")])
+        files = frozenset({self._path, *settings.sources.files, *self._interpolator.files})
+        return Configuration(self._path, settings, definitions, tuple(in_order(self._problems)), files)
+
+    def _settings(self) -> Settings | None:
+        agent = self._section("agent", AgentModel, {})
+        downstream = self._section("downstream", DownstreamModel, None)
+        sources = self._section("definitions", SourcesModel, {})
+        if downstream is not None:
+            downstream.judge(self._spot.at("downstream"))
+        if agent is None or downstream is None or sources is None:
+            return None
+        settings = sources.to_core(self._directory)
+        if sources.management and not downstream.management:
+            if "management" in sources.model_fields_set:
+                self._spot.warn(_NO_API, "definitions", "management")
+            settings = replace(settings, management=False)
+        return Settings(downstream.to_core(), agent.to_core(), settings)
+
+    def _section(self, key: str, model: type[AnyKeys], default: Any) -> AnyKeys | None:
+        raw = self._raw.get(key)
+        if raw is None:
+            raw = default
+        if raw is None:
+            self._spot.error(f"the file needs the key '{key}'", key, key=True)
+            return None
+        return check(model, raw, self._spot.at(key))
+
+    def _is_open(self) -> bool:
+        """Whether the broker was named as a source on purpose, so that it may define what this file doesn't."""
+        sources, downstream = self._raw.get("definitions"), self._raw.get("downstream")
+        return (
+            isinstance(sources, dict)
+            and sources.get("management") is True
+            and isinstance(downstream, dict)
+            and "management" in downstream
+        )
+
+    def _refuse_unknown_sections(self) -> None:
+        for key in self._raw:
+            if key not in ROOT_KEYS:
+                hint = suggest(key, ROOT_KEYS)
+                self._spot.error(f"unknown key {quoted(key)}{hint}", key, key=True)
+
+    def _plain(self) -> dict[str, Any]:
+        root = self._tree.root
+        if root is None or root.content is None:
+            raise ConfigurationError([*self._problems, file_problem(self._path, _EMPTY)])
+        if not isinstance(root.content, dict):
+            message = f"expected a mapping of sections, got {kind_of(root.content)}"
+            raise ConfigurationError([*self._problems, file_problem(self._path, message, root.line, root.column)])
+        return {key: self._resolved(entry.node, (key,)) for key, entry in root.content.items()}
+
+    def _resolved(self, node: yaml.Node, path: Path) -> Any:
+        match node.content:
+            case str():
+                return self._interpolator.resolve(node.content, path)
+            case list():
+                return [self._resolved(item, (*path, number)) for number, item in enumerate(node.content)]
+            case dict():
+                for key in node.content:
+                    if "${env:" in key or "${file:" in key:
+                        self._problems.append(problem_at(self._place((*path, key), True), _NOT_IN_KEYS))
+                return {key: self._resolved(entry.node, (*path, key)) for key, entry in node.content.items()}
+            case _:
+                return node.content
+
+    def _place(self, path: Path, key: bool) -> Place:
+        return Place(self._path, *self._tree.position(path, key=key))
+
+    def _report_interpolation(self, path: Path, message: str, is_error: bool) -> None:
+        severity = Severity.ERROR if is_error else Severity.WARNING
+        self._problems.append(problem_at(self._place(path, False), message, severity))
+
+
+_EMPTY = "the file is empty; it needs at least the key 'downstream'"
+_NOT_IN_KEYS = "${...} stands in values, not in keys"
+_NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"
+
+
+def _read(path: str) -> bytes:
+    try:
+        return read_file(path, yaml.MAX_BYTES)
+    except UnreadableError as error:
+        failure = file_problem(path, str(error))
+    raise ConfigurationError([failure])

@@ -1,0 +1,74 @@
+"""Names that definitions use → names that are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.core.model import Definitions
+from agent.definitions.decode import ALL, RawVhost
+from agent.definitions.findings import Spot, suggest
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What other sources define. An open one may define more than can be seen from here."""
+
+    definitions: Definitions = field(default_factory=Definitions)
+    is_open: bool = False
+
+
+def check_references(vhosts: list[RawVhost], world: World) -> None:
+    """Judges what is written, whether or not its entries are right otherwise."""
+    upstreams, sets = _names(vhosts, "upstreams"), _names(vhosts, "upstream-sets")
+    for vhost in vhosts:
+        others = world.definitions.of(vhost.name)
+        known = {
+            "upstream": {*upstreams[vhost.name], *others.upstreams},
+            "upstream set": {*sets[vhost.name], *others.upstream_sets, ALL},
+        }
+        for what, name, spot in _references(vhost):
+            if name not in known[what]:
+                _report(what, name, spot, known=known[what], is_open=world.is_open)
+
+
+def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for vhost in vhosts:
+        entries = vhost.raw.get(section)
+        found.setdefault(vhost.name, set()).update(entries if isinstance(entries, dict) else ())
+    return found
+
+
+def _references(vhost: RawVhost) -> Iterator[tuple[str, str, Spot]]:
+    """What each reference names, the name, and where it is written."""
+    for name, members in _mapping(vhost.raw.get("upstream-sets")).items():
+        for number, member in enumerate(members if isinstance(members, list) else ()):
+            yield from _named("upstream", member, "upstream", vhost.spot.at("upstream-sets", name, number))
+    for name, policy in _mapping(vhost.raw.get("policies")).items():
+        definition = _mapping(policy).get("definition")
+        spot = vhost.spot.at("policies", name, "definition")
+        yield from _named("upstream", definition, "federation-upstream", spot)
+        yield from _named("upstream set", definition, "federation-upstream-set", spot)
+    for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
+        yield from _named("upstream set", exchange, "upstream-set", vhost.spot.at("exchanges", name))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, str, Spot]]:
+    value = _mapping(raw).get(key)
+    if isinstance(value, str) and value:
+        yield what, value, spot.at(key)
+
+
+def _report(what: str, name: str, spot: Spot, *, known: set[str], is_open: bool) -> None:
+    message = f"{what} {spot.name(name)} isn't defined"
+    hint = suggest(name, sorted(known))
+    if is_open:
+        spot.warn(f"{message} in this file; another source has to{hint}")
+    else:
+        spot.error(f"{message}{hint}")

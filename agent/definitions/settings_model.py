@@ -1,0 +1,157 @@
+"""What the configuration says about the agent itself, its downstream and its sources."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from agent.core.settings import AgentSettings, DownstreamSettings, HttpSettings, SourceSettings, StatusExportSettings
+from agent.definitions.findings import Spot
+from agent.definitions.keys import Keys
+from agent.definitions.upstream_model import warn_uris
+from agent.definitions.value_types import (
+    AmqpUris,
+    HttpUrls,
+    Name,
+    Seconds,
+    SecretText,
+    Text,
+    Texts,
+    key,
+    kind_of,
+    refuse,
+)
+
+_LISTEN = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/@\s]+)):(?P<port>[0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
+
+def parse_listen(value: object) -> Listen:
+    if not isinstance(value, str):
+        raise refuse(f"expected HOST:PORT, got {kind_of(value)}")
+    found = _LISTEN.fullmatch(value)
+    if found is None or int(found["port"]) > 65535:
+        raise refuse("expected HOST:PORT, such as 127.0.0.1:9419 or [::1]:9419")
+    return Listen(found["ipv6"] or found["host"], int(found["port"]))
+
+
+ListenAddress = Annotated[Listen, BeforeValidator(parse_listen), WithJsonSchema({"type": "string"})]
+
+
+class HttpModel(Keys):
+    """Where the agent's dashboard, API and metrics are served."""
+
+    noun = "agent.http"
+
+    listen: ListenAddress = Field(
+        default=Listen("127.0.0.1", 9419), description="HOST:PORT to listen on; 127.0.0.1:9419 by default."
+    )
+    token: SecretText = key("Bearer token that changes need, and reading too when it isn't allowed anonymously.")
+    allow_anonymous: bool = Field(
+        default=False, description="Whether a non-loopback address may be served without a token; false by default."
+    )
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        if raw.get("token") == "":
+            spot.error("http.token: the token is empty", "token")
+        found = _LISTEN.fullmatch(raw["listen"]) if isinstance(raw.get("listen"), str) else None
+        open_to_all = found and not Listen(found["ipv6"] or found["host"], 0).is_loopback
+        if open_to_all and "token" not in raw and raw.get("allow-anonymous") is not True:
+            spot.error(
+                "http.listen: others can reach this address; give a token, or say allow-anonymous: true", "listen"
+            )
+
+    def to_core(self) -> HttpSettings:
+        return HttpSettings(self.listen.host, self.listen.port, self.token, allow_anonymous=self.allow_anonymous)
+
+
+class StatusExportModel(Keys):
+    """Status events as files, for `federation-agent report`."""
+
+    noun = "agent.status-export"
+
+    directory: Annotated[Text, Field(min_length=1)] = Field(description="Directory to write to; mandatory.")
+    sample_interval: Seconds = Field(default=10.0, description="Seconds between samples of a link; 10 by default.")
+    rotate: Seconds = Field(default=60.0, description="Seconds after which a file is finished; 60 by default.")
+
+    def to_core(self) -> StatusExportSettings:
+        return StatusExportSettings(**{name: getattr(self, name) for name in type(self).model_fields})
+
+
+class AgentModel(Keys):
+    """The agent itself."""
+
+    noun = "agent"
+
+    name: Name = key("Name of this process; the host's name by default.")
+    group: Name = key("Replicas of one group share the links; the downstream's cluster name by default.")
+    http: HttpModel = Field(default_factory=HttpModel, description="The agent's HTTP server.")
+    status_export: StatusExportModel = key("Status events as files, for `federation-agent report`; none by default.")
+    stall_after: Seconds = Field(
+        default=30.0, description="Seconds without a confirm, despite a backlog, until a link is `stalled`; 30."
+    )
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        if isinstance(raw.get("http"), dict):
+            HttpModel.rules(raw["http"], spot.at("http"))
+
+    def to_core(self) -> AgentSettings:
+        export = self.status_export.to_core() if "status_export" in self.model_fields_set else None
+        return AgentSettings(self.name, self.group, self.http.to_core(), export, self.stall_after)
+
+
+class DownstreamModel(Keys):
+    """The cluster that the agent stands beside."""
+
+    noun = "downstream"
+
+    uri: AmqpUris = Field(description="AMQP URI of the cluster, or a list of interchangeable ones; mandatory.")
+    management: HttpUrls = key("URL of its HTTP API, or a list; without it bindings come from `bindings`.")
+
+    def to_core(self) -> DownstreamSettings:
+        return DownstreamSettings(self.uri, self.management or ())
+
+    def judge(self, spot: Spot) -> None:
+        for endpoint in self.uri:
+            if endpoint.is_downstream_itself:
+                spot.error("uri: the downstream's URI needs a host", "uri")
+            if endpoint.path is not None:
+                spot.warn("uri: the path is ignored; the agent serves every vhost", "uri")
+        warn_uris(tuple(endpoint for endpoint in self.uri if endpoint.path is None), spot, "uri")
+        for url in self.management or ():
+            for warning in url.warnings:
+                spot.warn(f"management: {warning}", "management")
+
+
+class SourcesModel(Keys):
+    """Where definitions come from besides this file."""
+
+    noun = "definitions"
+
+    management: bool = Field(
+        default=True, description="Whether to read definitions from the downstream's HTTP API; true by default."
+    )
+    files: Texts = Field(default=(), description="RabbitMQ definitions exports, JSON or YAML, relative to this file.")
+
+    def to_core(self, directory: str) -> SourceSettings:
+        return SourceSettings(self.management, tuple(str(Path(directory, name)) for name in self.files))
