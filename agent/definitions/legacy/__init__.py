@@ -1,0 +1,17 @@
+"""Configurations of the 2.x federation plugin (Erlang terms) as the agent's YAML."""
+
+from __future__ import annotations
+
+from agent.definitions.legacy.emit import render
+from agent.definitions.legacy.errors import LegacyError
+from agent.definitions.legacy.federation import read_federation
+from agent.definitions.legacy.terms import parse
+from agent.definitions.legacy.translate import translate
+
+__all__ = ["LegacyError", "import_legacy"]
+
+
+def import_legacy(text: bytes, *, file: str) -> str:
+    """The YAML for a rabbitmq.config, or a LegacyError with every problem; passwords are in neither."""
+    document = parse(text, file=file)
+    return render(translate(read_federation(document, file), file, is_latin1=document.is_latin1))
