@@ -1,0 +1,317 @@
+"""When definitions are read again; time stands still but for what a test lets pass."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.core.events import BrokerEvent
+from agent.definitions.watch import Cause, EventSource, Watcher, concerns, signature
+from agent.errors import TransientError
+from tests.unit.definitions.virtual_time import VirtualTime
+
+POLICY_SET = BrokerEvent("policy.set", {"vhost": "/", "name": "p"})
+
+
+class Broker:
+    """An event source that a test speaks through; `silent` is a broker without the event exchange."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self.silent = silent
+        self.subscriptions = 0
+        self._events: asyncio.Queue[BrokerEvent | Exception] = asyncio.Queue()
+
+    def tell(self, event: BrokerEvent | Exception) -> None:
+        self._events.put_nowait(event)
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[AsyncIterator[BrokerEvent] | None]:
+        self.subscriptions += 1
+        yield None if self.silent else self._listen()
+
+    async def _listen(self) -> AsyncIterator[BrokerEvent]:
+        while True:
+            event = await self._events.get()
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+
+class Watching:
+    """A watcher that runs in virtual time, and what it did."""
+
+    def __init__(
+        self,
+        time: VirtualTime,
+        *,
+        events: EventSource | None = None,
+        poll: bool = True,
+        files: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self.time = time
+        self.reloads: list[frozenset[Cause]] = []
+        self.errors: list[Exception] = []
+        self.during: Callable[[], Awaitable[None]] | None = None
+        self.watcher = Watcher(
+            self._reload,
+            on_error=self.errors.append,
+            files=files,
+            events=events,
+            poll=poll,
+            clock=time.clock,
+            sleep=time.sleep,
+        )
+
+    async def _reload(self, causes: frozenset[Cause]) -> None:
+        self.reloads.append(causes)
+        if self.during is not None:
+            await self.during()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Watching]:
+        task = asyncio.create_task(self.watcher.run(hangup=False))
+        await self.time.turn()
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+
+
+@pytest.fixture
+def time() -> VirtualTime:
+    return VirtualTime()
+
+
+async def test_reads_at_once_when_it_starts(time: VirtualTime) -> None:
+    async with Watching(time, poll=False).running() as watching:
+        assert watching.reloads == [{Cause.START}]
+        await time.advance(3600)
+        assert len(watching.reloads) == 1
+
+
+async def test_a_storm_of_events_makes_few_reloads(time: VirtualTime) -> None:
+    broker = Broker()
+    async with Watching(time, events=broker, poll=False).running() as watching:
+        await time.advance(1)
+        before = len(watching.reloads)
+        for _ in range(1000):
+            broker.tell(POLICY_SET)
+        await time.advance(1)
+        assert 1 <= len(watching.reloads) - before <= 2
+
+
+async def test_an_event_is_acted_on_within_a_second(time: VirtualTime) -> None:
+    broker = Broker()
+    async with Watching(time, events=broker).running() as watching:
+        await time.advance(1)
+        before = len(watching.reloads)
+        broker.tell(POLICY_SET)
+        await time.advance(0.5)
+        assert watching.reloads[before:] == [{Cause.EVENT}]
+
+
+async def test_a_change_during_a_reload_makes_one_more(time: VirtualTime) -> None:
+    watching = Watching(time, poll=False)
+
+    async def slow() -> None:
+        for _ in range(10):
+            watching.watcher.notify(Cause.EVENT)
+            await time.sleep(1)
+        watching.during = None
+
+    watching.during = slow
+    async with watching.running():
+        await time.advance(60)
+        assert watching.reloads == [{Cause.START}, {Cause.EVENT}]
+
+
+async def test_never_reloads_twice_at_once(time: VirtualTime) -> None:
+    watching = Watching(time)
+    active, most = 0, 0
+
+    async def slow() -> None:
+        nonlocal active, most
+        active += 1
+        most = max(most, active)
+        await time.sleep(7)
+        active -= 1
+
+    watching.during = slow
+    async with watching.running():
+        for _ in range(100):
+            watching.watcher.notify(Cause.HANGUP)
+            await time.advance(0.7)
+        assert most == 1
+        assert len(watching.reloads) < 10
+
+
+@pytest.mark.parametrize(("silent", "polls"), [(False, 3), (True, 30)])
+async def test_polls_less_where_the_broker_tells(time: VirtualTime, silent: bool, polls: int) -> None:
+    async with Watching(time, events=Broker(silent=silent)).running() as watching:
+        await time.advance(100)
+        found = sum(Cause.POLL in causes for causes in watching.reloads)
+        assert polls <= found <= polls * 1.7
+
+
+async def test_no_broker_no_polling(time: VirtualTime) -> None:
+    async with Watching(time, poll=False).running() as watching:
+        await time.advance(100)
+        assert watching.reloads == [{Cause.START}]
+
+
+async def test_lost_events_are_told_and_listened_to_again(time: VirtualTime) -> None:
+    broker = Broker()
+    async with Watching(time, events=broker).running() as watching:
+        await time.advance(1)
+        broker.tell(TransientError("downstream: connection lost"))
+        await time.advance(4)
+        assert Cause.POLL in watching.reloads[-1]
+        assert [str(error) for error in watching.errors] == ["downstream: connection lost"]
+        await time.advance(10)
+        assert broker.subscriptions == 2
+        assert any(Cause.EVENT in causes for causes in watching.reloads[-3:])
+
+
+async def test_a_failing_reload_is_told_and_tried_again(time: VirtualTime) -> None:
+    watching = Watching(time, events=Broker())
+
+    async def fail() -> None:
+        raise TransientError("no answer")
+
+    async with watching.running():
+        await time.advance(1)
+        watching.during = fail
+        watching.watcher.notify(Cause.HANGUP)
+        await time.advance(1)
+        assert [str(error) for error in watching.errors] == ["no answer"]
+        watching.during = None
+        before = len(watching.reloads)
+        await time.advance(4)
+        assert len(watching.reloads) > before
+
+
+async def until(condition: Callable[[], bool], time: VirtualTime, step: float = 1.0) -> None:
+    """Files are looked at in a thread: lets virtual time pass, and the thread work, until it has."""
+    for _ in range(200):
+        if condition():
+            return
+        await time.advance(step)
+        await asyncio.to_thread(lambda: None)
+    raise AssertionError("never happened")
+
+
+async def test_a_written_file(time: VirtualTime, tmp_path: Path) -> None:
+    document = tmp_path / "agent.yaml"
+    document.write_text("a")
+    async with Watching(time, poll=False, files=lambda: [str(document)]).running() as watching:
+        await until(lambda: len(watching.reloads) == 1, time)
+        await time.advance(5)
+        document.write_text("bb")
+        await until(lambda: len(watching.reloads) > 1, time)
+        assert watching.reloads == [{Cause.START}, {Cause.FILE}]
+
+
+async def test_a_file_that_goes_and_comes(time: VirtualTime, tmp_path: Path) -> None:
+    document = tmp_path / "agent.yaml"
+    document.write_text("a")
+    async with Watching(time, poll=False, files=lambda: [str(document)]).running() as watching:
+        await until(lambda: len(watching.reloads) == 1, time)
+        document.unlink()
+        await until(lambda: len(watching.reloads) == 2, time)
+        document.write_text("a")
+        await until(lambda: len(watching.reloads) == 3, time)
+
+
+async def test_a_file_changed_while_it_was_read(time: VirtualTime, tmp_path: Path) -> None:
+    document = tmp_path / "agent.yaml"
+    document.write_text("a")
+    watching = Watching(time, poll=False, files=lambda: [str(document)])
+
+    async def write() -> None:
+        watching.during = None
+        document.write_text("changed")
+
+    watching.during = write
+    async with watching.running():
+        await until(lambda: len(watching.reloads) == 2, time)
+
+
+async def test_files_that_a_document_names_are_watched_once_it_names_them(time: VirtualTime, tmp_path: Path) -> None:
+    document, secret = tmp_path / "agent.yaml", tmp_path / "password"
+    document.write_text("a")
+    secret.write_text("one")
+    files = [str(document)]
+    watching = Watching(time, poll=False, files=lambda: tuple(files))
+
+    async def name_it() -> None:
+        watching.during = None
+        files.append(str(secret))
+
+    watching.during = name_it
+    async with watching.running():
+        await until(lambda: len(watching.reloads) == 1, time)
+        await time.advance(5)
+        secret.write_text("two and more")
+        await until(lambda: len(watching.reloads) == 2, time)
+
+
+def test_the_signature_sees_an_atomic_replacement(tmp_path: Path) -> None:
+    document, fresh = tmp_path / "agent.yaml", tmp_path / "fresh"
+    document.write_text("same size")
+    before = signature(str(document))
+    fresh.write_text("same SIZE")
+    fresh.replace(document)
+    assert signature(str(document)) != before
+
+
+def test_the_signature_sees_a_config_map_turn_its_link(tmp_path: Path) -> None:
+    """Kubernetes swaps the directory behind `..data`; neither the file's path nor its own link changes."""
+    for version in ("v1", "v2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "agent.yaml").write_text("same")
+    (tmp_path / "..data").symlink_to("v1")
+    document = tmp_path / "agent.yaml"
+    document.symlink_to("..data/agent.yaml")
+    before = signature(str(document))
+    (tmp_path / "..data_tmp").symlink_to("v2")
+    (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+    assert signature(str(document)) != before
+
+
+def test_the_signature_sees_the_same_size_and_time(tmp_path: Path) -> None:
+    document = tmp_path / "agent.yaml"
+    document.write_text("one")
+    before = signature(str(document))
+    times = document.stat()
+    document.write_text("two")
+    os.utime(document, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert signature(str(document)) != before
+
+
+def test_no_file_has_no_signature(tmp_path: Path) -> None:
+    assert signature(str(tmp_path / "none")) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "concerned"),
+    [
+        (POLICY_SET, True),
+        (BrokerEvent("binding.created", {"vhost": "/"}), True),
+        (BrokerEvent("vhost.created", {"name": "v"}), True),
+        (BrokerEvent("parameter.set", {"component": "federation-upstream"}), True),
+        (BrokerEvent("parameter.set", {"component": "global", "name": "federation-agent"}), True),
+        (BrokerEvent("parameter.set", {"component": "global", "name": "cluster_name"}), False),
+        (BrokerEvent("parameter.set", {"component": "exchange-delete-in-progress"}), False),
+        (BrokerEvent("consumer.created", {}), False),
+        (BrokerEvent("", {}), False),
+    ],
+)
+def test_which_events_concern_the_definitions(event: BrokerEvent, concerned: bool) -> None:
+    assert concerns(event) is concerned
