@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from agent.core.model import Definitions
+from agent.core.model import Definitions, VhostState
 from agent.core.settings import Settings
 from agent.definitions import yaml
 from agent.definitions.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
 from agent.definitions.explain import AnyKeys, check
+from agent.definitions.export_files import Bindings, ExportFiles, read_exports
 from agent.definitions.findings import (
     Findings,
     Path,
@@ -24,6 +25,7 @@ from agent.definitions.findings import (
     suggest,
 )
 from agent.definitions.interpolate import Interpolator
+from agent.definitions.merge import merge
 from agent.definitions.read_file import UnreadableError, read_file
 from agent.definitions.references import World, check_references
 from agent.definitions.settings_model import AgentModel, DownstreamModel, SourcesModel
@@ -40,6 +42,9 @@ class Configuration:
     source: str
     settings: Settings = field(repr=False)
     definitions: Definitions = field(repr=False)
+    states: Mapping[str, VhostState] = field(repr=False, default_factory=dict)
+    bindings: Bindings = field(repr=False, default_factory=dict)
+    """What the exports tell of the downstream, by vhost, for where its HTTP API can't be read."""
     warnings: tuple[Problem, ...] = ()
     files: frozenset[str] = field(default=frozenset(), repr=False)
     """Every file that was read; a change in one of them may change the configuration."""
@@ -82,30 +87,49 @@ class _Loading:
 
     def load(self) -> Configuration:
         self._refuse_unknown_sections()
-        settings = self._settings()
-        vhosts = find_vhosts(self._raw, self._spot)
-        definitions = decode_vhosts(vhosts)
-        check_references(vhosts, World(is_open=self._is_open()))
+        self._refuse_marks_in_keys(self._tree.root)
+        settings, sources = self._settings()
+        paths = () if sources is None else sources.to_core(self._directory).files
+        exports = read_exports(paths, self._spot.at("definitions", "files"), strict=self._strict)
+        definitions = self._definitions(exports, is_open=sources is None)
         raise_errors(self._problems)
         if settings is None:
             raise ConfigurationError([file_problem(self._path, "the settings can't be understood")])
-        files = frozenset({self._path, *settings.sources.files, *self._interpolator.files})
-        return Configuration(self._path, settings, definitions, tuple(in_order(self._problems)), files)
+        return Configuration(
+            source=self._path,
+            settings=settings,
+            definitions=definitions,
+            states=exports.states,
+            bindings=exports.bindings,
+            warnings=tuple(in_order(self._problems)),
+            files=frozenset({self._path, *paths, *self._interpolator.files}),
+        )
 
-    def _settings(self) -> Settings | None:
+    def _definitions(self, exports: ExportFiles, *, is_open: bool) -> Definitions:
+        vhosts = find_vhosts(self._raw, self._spot)
+        own = decode_vhosts(vhosts)
+        try:
+            others = merge(exports.definitions)
+            check_references(vhosts, World(others, is_open or not exports.complete or self._brokers_may_define()))
+            return merge([(self._path, own), *exports.definitions])
+        except ConfigurationError as error:
+            self._problems.extend(error.problems)
+        return own
+
+    def _settings(self) -> tuple[Settings | None, SourcesModel | None]:
         agent = self._section("agent", AgentModel, {})
         downstream = self._section("downstream", DownstreamModel, None)
         sources = self._section("definitions", SourcesModel, {})
         if downstream is not None:
             downstream.judge(self._spot.at("downstream"))
         if agent is None or downstream is None or sources is None:
-            return None
+            return None, sources
         settings = sources.to_core(self._directory)
         if sources.management and not downstream.management:
             if "management" in sources.model_fields_set:
                 self._spot.warn(_NO_API, "definitions", "management")
             settings = replace(settings, management=False)
-        return Settings(downstream.to_core(), agent.to_core(), settings)
+        return Settings(downstream.to_core(), agent.to_core(), settings), sources
 
     def _section(self, key: str, model: type[AnyKeys], default: Any) -> AnyKeys | None:
         raw = self._raw.get(key)
@@ -116,7 +140,7 @@ class _Loading:
             return None
         return check(model, raw, self._spot.at(key))
 
-    def _is_open(self) -> bool:
+    def _brokers_may_define(self) -> bool:
         """Whether the broker was named as a source on purpose, so that it may define what this file doesn't."""
         sources, downstream = self._raw.get("definitions"), self._raw.get("downstream")
         return (
@@ -132,6 +156,17 @@ class _Loading:
                 hint = suggest(key, ROOT_KEYS)
                 self._spot.error(f"unknown key {quoted(key)}{hint}", key, key=True)
 
+    def _refuse_marks_in_keys(self, node: yaml.Node | None, path: Path = ()) -> None:
+        match node.content if node else None:
+            case list(items):
+                for number, item in enumerate(items):
+                    self._refuse_marks_in_keys(item, (*path, number))
+            case dict(entries):
+                for key, entry in entries.items():
+                    if "${env:" in key or "${file:" in key:
+                        self._spot.error("${...} stands in values, not in keys", *path, key, key=True)
+                    self._refuse_marks_in_keys(entry.node, (*path, key))
+
     def _plain(self) -> dict[str, Any]:
         root = self._tree.root
         if root is None or root.content is None:
@@ -139,21 +174,8 @@ class _Loading:
         if not isinstance(root.content, dict):
             message = f"expected a mapping of sections, got {kind_of(root.content)}"
             raise ConfigurationError([*self._problems, file_problem(self._path, message, root.line, root.column)])
-        return {key: self._resolved(entry.node, (key,)) for key, entry in root.content.items()}
-
-    def _resolved(self, node: yaml.Node, path: Path) -> Any:
-        match node.content:
-            case str():
-                return self._interpolator.resolve(node.content, path)
-            case list():
-                return [self._resolved(item, (*path, number)) for number, item in enumerate(node.content)]
-            case dict():
-                for key in node.content:
-                    if "${env:" in key or "${file:" in key:
-                        self._problems.append(problem_at(self._place((*path, key), True), _NOT_IN_KEYS))
-                return {key: self._resolved(entry.node, (*path, key)) for key, entry in node.content.items()}
-            case _:
-                return node.content
+        plain: dict[str, Any] = self._tree.plain(self._interpolator.resolve)
+        return plain
 
     def _place(self, path: Path, key: bool) -> Place:
         return Place(self._path, *self._tree.position(path, key=key))
@@ -164,7 +186,6 @@ class _Loading:
 
 
 _EMPTY = "the file is empty; it needs at least the key 'downstream'"
-_NOT_IN_KEYS = "${...} stands in values, not in keys"
 _NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"
 
 

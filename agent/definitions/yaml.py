@@ -6,6 +6,7 @@ acts while the text is read. Aliases share their node and are counted as if copi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -50,6 +51,10 @@ class Tree:
     source: str
     root: Node | None
     problems: tuple[Problem, ...] = ()
+
+    def plain(self, resolve: Callable[[str, Path], str] = lambda text, _: text) -> Any:
+        """The tree as plain data; `resolve` says what each text stands for."""
+        return None if self.root is None else _plain(self.root, (), resolve)
 
     def position(self, path: Path, *, key: bool) -> tuple[int, int]:
         """Where the path's value stands, or its key; of the longest part of the path that exists."""
@@ -238,6 +243,18 @@ class _Composer:
 
     def _fatal(self, message: str, event: Any) -> ConfigurationError:
         return ConfigurationError([*self.problems, file_problem(self._source, message, *_place(event))])
+
+
+def _plain(node: Node, path: Path, resolve: Callable[[str, Path], str]) -> Any:
+    match node.content:
+        case str():
+            return resolve(node.content, path)
+        case list():
+            return [_plain(item, (*path, number), resolve) for number, item in enumerate(node.content)]
+        case dict():
+            return {key: _plain(entry.node, (*path, key), resolve) for key, entry in node.content.items()}
+        case _:
+            return node.content
 
 
 def _place(event: Any) -> tuple[int, int]:

@@ -1,0 +1,111 @@
+"""What a broker's HTTP API or an export says stands in a vhost → the core's model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agent.core import fields
+from agent.core.fields import Field, Table
+from agent.core.model import Binding, Exchange, Policy, Queue, QueueType, VhostState
+
+BOUND_FROM = "x-bound-from"
+Answers = Iterable[Mapping[str, Any]]
+NO_POLICIES: Mapping[str, Policy] = {}
+
+
+def vhost_state(exchanges: Answers, queues: Answers, policies: Mapping[str, Policy] = NO_POLICIES) -> VhostState:
+    """`policies` are the vhost's federating ones by name; the broker's verdict on each object names one, or another."""
+    return VhostState(
+        exchanges={name: _exchange(name, answer, policies) for name, answer in _named(exchanges)},
+        queues={name: _queue(name, answer, policies) for name, answer in _named(queues)},
+    )
+
+
+def bindings_by_source(bindings: Answers) -> dict[str, tuple[Binding, ...]]:
+    """Every exchange's bindings; the default exchange's own aren't ones that anybody made."""
+    found: dict[str, list[Binding]] = {}
+    for answer in bindings:
+        source = answer.get("source")
+        if isinstance(source, str) and source:
+            found.setdefault(source, []).append(binding(answer))
+    return {source: tuple(of_source) for source, of_source in found.items()}
+
+
+def binding(answer: Mapping[str, Any]) -> Binding:
+    return Binding(
+        routing_key=_text(answer, "routing_key"),
+        arguments=arguments(answer.get("arguments")),
+        destination=_text(answer, "destination"),
+        destination_is_exchange=answer.get("destination_type") == "exchange",
+    )
+
+
+def arguments(value: object) -> Table:
+    """Tags are lost in JSON; those that the native plugin writes are known. Old releases write an empty table as []."""
+    if not isinstance(value, dict):
+        return fields.EMPTY
+    table = fields.ordered(fields.table_from_json(value))
+    return tuple((key, _bound_from(item) if key == BOUND_FROM else item) for key, item in table)
+
+
+def _bound_from(value: Field) -> Field:
+    if value.tag != "A":
+        return value
+    return fields.array(*(_bound_from_entry(entry) for entry in value.value))
+
+
+def _bound_from_entry(entry: Field) -> Field:
+    if entry.tag != "F":
+        return entry
+    return fields.table(tuple((key, _short(item) if key == "hops" else item) for key, item in entry.value))
+
+
+def _short(value: Field) -> Field:
+    is_short = value.tag == "l" and -(2**15) <= value.value < 2**15
+    return fields.short(value.value) if is_short else value
+
+
+def _named(answers: Answers) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The default exchange has no name; it is never federated."""
+    for answer in answers:
+        name = answer.get("name")
+        if isinstance(name, str) and name:
+            yield name, answer
+
+
+def _exchange(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Exchange:
+    return Exchange(
+        name=name,
+        type=_text(answer, "type"),
+        durable=answer.get("durable") is True,
+        auto_delete=answer.get("auto_delete") is True,
+        internal=answer.get("internal") is True,
+        arguments=arguments(answer.get("arguments")),
+        policy=policies.get(_text(answer, "policy")),
+    )
+
+
+def _queue(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Queue:
+    table = arguments(answer.get("arguments"))
+    return Queue(
+        name=name,
+        type=_queue_type(answer, table),
+        durable=answer.get("durable") is True,
+        auto_delete=answer.get("auto_delete") is True,
+        exclusive=answer.get("exclusive") is True,
+        arguments=table,
+        policy=policies.get(_text(answer, "policy")),
+    )
+
+
+def _queue_type(answer: Mapping[str, Any], table: Table) -> QueueType | None:
+    """Brokers before 3.8 and exports don't tell it apart from the arguments."""
+    argument = fields.get(table, "x-queue-type")
+    told = answer.get("type") or (argument.value if argument is not None else QueueType.CLASSIC)
+    return QueueType(told) if told in set(QueueType) else None
+
+
+def _text(answer: Mapping[str, Any], key: str) -> str:
+    value = answer.get(key)
+    return value if isinstance(value, str) else ""
