@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.definitions.findings import one_line
 from agent.definitions.legacy.emit import render
 from agent.definitions.legacy.errors import LegacyError
 from agent.definitions.legacy.federation import read_federation
@@ -13,5 +14,6 @@ __all__ = ["LegacyError", "import_legacy"]
 
 def import_legacy(text: bytes, *, file: str) -> str:
     """The YAML for a rabbitmq.config, or a LegacyError with every problem; passwords are in neither."""
-    document = parse(text, file=file)
-    return render(translate(read_federation(document, file), file, is_latin1=document.is_latin1))
+    source = one_line(file)
+    document = parse(text, file=source)
+    return render(translate(read_federation(document, source), source, is_latin1=document.is_latin1))

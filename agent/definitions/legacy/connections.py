@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from agent.core import uri
+from agent.definitions.findings import quoted
 from agent.definitions.legacy.emit import Block, Entry, Value
+from agent.definitions.legacy.errors import LegacyError
 from agent.definitions.legacy.properties import (
     Problems,
     Properties,
@@ -14,20 +17,23 @@ from agent.definitions.legacy.properties import (
     flag,
     is_unset,
     literal,
+    name,
     one_of,
     or_none,
     properties,
-    quoted,
     seconds,
     text,
     text_of,
     whole,
+    written_short,
     written_text,
 )
+from agent.definitions.legacy.sets import MAX_HOPS
 from agent.definitions.legacy.terms import Integer, Term, Tuple
 from agent.definitions.legacy.tokens import fail
+from agent.errors import Problem, UriError
 
-_MILLISECONDS = whole(0, 2**63 - 1)
+_MAX_MILLISECONDS = 2**32 - 1
 _VERIFY = {0: "verify_none", 1: "verify_peer", 2: "verify_peer"}
 _SECRETS = ("password",)
 _NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]+")
@@ -92,7 +98,13 @@ def _server_name(term: Term) -> Value:
 
 
 def _host(term: Term) -> Value:
-    return literal(text(term) or fail(term.at, "write the name of a host"))
+    host = name(term)
+    try:
+        uri.parse(uri.from_parts(host=host).safe)
+    except UriError as error:
+        advice = "write the name of a host or an IP address, and the port in {port, …}"
+        raise LegacyError([Problem(term.at, advice)]) from error
+    return literal(host)
 
 
 _MECHANISM = one_of("default", "EXTERNAL", "plain", "amqplain")
@@ -100,7 +112,7 @@ _ENDPOINT = {
     "host": Rule("host", _host),
     "protocol": Rule("protocol", one_of("amqp", "amqps")),
     "port": Rule("port", or_none(whole(1, 65535))),
-    "virtual_host": Rule("virtual-host", written_text),
+    "virtual_host": Rule("virtual-host", written_short),
 }
 _USER = {"username": Rule("username", written_text)}
 _LINK = {
@@ -108,9 +120,9 @@ _LINK = {
     "prefetch_count": Rule("prefetch-count", or_none(whole(0, 65535))),
     "reconnect_delay": Rule("reconnect-delay", seconds),
     "heartbeat": Rule("heartbeat", or_none(whole(0, 65535))),
-    "expires": Rule("expires", or_none(_MILLISECONDS)),
-    "message_ttl": Rule("message-ttl", or_none(_MILLISECONDS)),
-    "max_hops": Rule("max-hops", whole(0, 2**31 - 1)),
+    "expires": Rule("expires", or_none(whole(1, _MAX_MILLISECONDS))),
+    "message_ttl": Rule("message-ttl", or_none(whole(0, _MAX_MILLISECONDS))),
+    "max_hops": Rule("max-hops", whole(1, MAX_HOPS)),
     "ha_policy": Rule("ha-policy", or_none(_ha_policy), "no broker of today honours it: set a policy upstream"),
 }
 _TLS = {
@@ -124,16 +136,16 @@ PROPERTIES = (*_ENDPOINT, *_USER, *_SECRETS, *_LINK, "ssl_options")
 
 
 def read_connection(
-    name: str, term: Term, defaults: BrokerDefaults, secrets: Secrets, problems: Problems
+    owner: str, term: Term, defaults: BrokerDefaults, secrets: Secrets, problems: Problems
 ) -> Connection:
-    given = properties(term, f"connection {quoted(name)}", problems)
+    given = properties(term, f"connection {quoted(owner)}", problems)
     if "host" not in given.found:
-        problems.add(given.at, f'connection {quoted(name)} names no host; add {{host, "…"}}')
-    tls = _tls_options(name, given, secrets=secrets, problems=problems)
+        problems.add(given.at, f'connection {quoted(owner)} names no host; add {{host, "…"}}')
+    tls = _tls_options(owner, given, secrets=secrets, problems=problems)
     speaks_tls = "protocol" in given.found and text_of(given.found["protocol"].value) == "amqps"
     entries = (
         *given.entries(_ENDPOINT, problems),
-        *_login(name, given, defaults, secrets=secrets, problems=problems),
+        *_login(owner, given, defaults, secrets=secrets, problems=problems),
         *_link(given, problems),
         *((Entry("ssl-options", tls),) if speaks_tls and tls is not None else ()),
     )
@@ -151,7 +163,7 @@ def _is_silent(given: Properties, key: str) -> bool:
 
 
 def _login(
-    name: str, given: Properties, defaults: BrokerDefaults, secrets: Secrets, problems: Problems
+    owner: str, given: Properties, defaults: BrokerDefaults, secrets: Secrets, problems: Problems
 ) -> Iterator[Entry]:
     yield from given.entries(_USER, problems)
     if "username" not in given.found and defaults.user is not None:
@@ -159,7 +171,7 @@ def _login(
     if "password" in given.found:
         problems.attempt("password", text, given.found["password"].value)
     if "password" in given.found or defaults.has_password:
-        yield secrets.entry(name, "PASSWORD")
+        yield secrets.entry(owner, "PASSWORD")
 
 
 def _link(given: Properties, problems: Problems) -> Iterator[Entry]:
@@ -168,16 +180,20 @@ def _link(given: Properties, problems: Problems) -> Iterator[Entry]:
         yield Entry("reconnect-delay", 1, "2.x's default; the agent's is 5")
 
 
-def _tls_options(name: str, given: Properties, *, secrets: Secrets, problems: Problems) -> Block | None:
+def _tls_options(owner: str, given: Properties, *, secrets: Secrets, problems: Problems) -> Block | None:
     if "ssl_options" not in given.found or is_unset(given.found["ssl_options"].value):
         return None
     options = properties(given.found["ssl_options"].value, "ssl_options", problems)
     entries = tuple(options.entries(_TLS, problems))
     if "password" in options.found:
         problems.attempt("password", text, options.found["password"].value)
-        entries = (*entries, secrets.entry(name, "KEY_PASSWORD"))
+        entries = (*entries, secrets.entry(owner, "KEY_PASSWORD"))
+    notes = options.notes
+    if "keyfile" in options.found and "certfile" not in options.found:
+        entries = tuple(entry for entry in entries if entry.key != "keyfile")
+        notes = (*notes, "keyfile: does nothing without certfile, left out")
     unknown = options.without_counterpart((*_TLS, *_SECRETS))
-    return Block(entries, (*options.notes, *(f"ssl_options {note}" for note in unknown)))
+    return Block(entries, (*notes, *(f"ssl_options {note}" for note in unknown)))
 
 
 def _left_out(given: Properties, *, speaks_tls: bool) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.core.fields import INT64
@@ -12,6 +13,7 @@ from agent.definitions.legacy.properties import (
     Rule,
     flag,
     items_of,
+    literal,
     name,
     properties,
     text_of,
@@ -22,6 +24,8 @@ from agent.definitions.legacy.properties import (
 from agent.definitions.legacy.terms import Atom, Float, Integer, Term, Tuple
 from agent.definitions.legacy.tokens import fail
 from agent.errors import Place
+
+_BUILT_IN = ("direct", "fanout", "topic", "headers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,21 @@ class Exchange:
 def _type(term: Term) -> Value:
     if text_of(term) == "x-federation":
         fail(term.at, "x-federation can't be based on itself; write topic, or the type the exchange has")
-    return written_name(term)
+    found = name(term)
+    if found not in _BUILT_IN and not found.startswith("x-"):
+        fail(term.at, f"write one of {', '.join(_BUILT_IN)}, or a plugin's type, which begins with x-")
+    return literal(found)
+
+
+def _internal(term: Term) -> Value:
+    return None if flag(term) else False
+
+
+def _declarable(term: Term) -> str:
+    found = name(term)
+    if found.startswith("amq."):
+        fail(term.at, "names that begin with amq. are the broker's own; name another")
+    return found
 
 
 def _arguments(term: Term) -> Block:
@@ -113,7 +131,7 @@ _RULES = {
     "type": Rule("type", _type),
     "durable": Rule("durable", flag),
     "auto_delete": Rule("auto-delete", flag),
-    "internal": Rule("internal", flag),
+    "internal": Rule("internal", _internal),
     "upstream_set": Rule("upstream-set", written_name),
     "arguments": Rule("arguments", _arguments, "2.x declared the exchange without them"),
 }
@@ -122,6 +140,7 @@ _MANDATORY = {
     "type": 'add {type, "topic"}, or the type the exchange has',
     "upstream_set": 'add {upstream_set, "…"}, a name from upstream_sets',
 }
+_NAMES: dict[str, Callable[[Term], str]] = {"exchange": _declarable, "virtual_host": name, "upstream_set": name}
 PROPERTIES = ("exchange", "virtual_host", *_RULES)
 
 
@@ -132,15 +151,13 @@ def read_exchange(term: Term, default_vhost: str, problems: Problems) -> Exchang
             problems.add(given.at, f"the exchange has no {key}; {advice}")
     entries = tuple(given.entries(_RULES, problems))
     names = {
-        key: problems.attempt(key, name, given.found[key].value)
-        for key in ("exchange", "virtual_host", "upstream_set")
-        if key in given.found
+        key: problems.attempt(key, read, given.found[key].value) for key, read in _NAMES.items() if key in given.found
     }
     exchange, upstream_set = names.get("exchange"), names.get("upstream_set")
     if exchange is None or upstream_set is None:
         return None
     notes = (*given.notes, *given.without_counterpart(PROPERTIES))
-    if any(entry == Entry("internal", value=True) for entry in entries):
-        notes = (*notes, "internal: today an internal exchange isn't federated")
+    if "internal" in given.found and all(entry.key != "internal" for entry in entries):
+        notes = (*notes, "internal: no internal exchange is federated today, so clients may publish to this one")
     vhost = names.get("virtual_host") or default_vhost
     return Exchange(exchange, vhost, upstream_set, given.found["upstream_set"].value.at, Block(entries, notes))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from agent.core.suggest import did_you_mean
+from agent.definitions.findings import quoted
 from agent.definitions.legacy.connections import BrokerDefaults, Connection, Secrets, read_connection
 from agent.definitions.legacy.exchanges import Exchange, read_exchange
 from agent.definitions.legacy.properties import (
@@ -16,11 +17,10 @@ from agent.definitions.legacy.properties import (
     name,
     properties,
     proplists,
-    quoted,
     text_of,
 )
 from agent.definitions.legacy.sets import EVERY_UPSTREAM, UpstreamSet, read_set
-from agent.definitions.legacy.terms import Document, Term, Tuple
+from agent.definitions.legacy.terms import Atom, Document, Term, Tuple
 from agent.errors import Place
 
 APPLICATION = "rabbitmq_federation"
@@ -103,7 +103,7 @@ class _Reader:
             self.result.upstream_sets[found] = read_set(found, at, value, problems=self.problems)
         self._exchanges()
         self.result.username = self._name("local_username")
-        self.result.nodename = self._name("local_nodename", "automatic")
+        self.result.nodename = self._name("local_nodename")
         self.result.has_secrets = self.result.username is not None or self.secrets.taken != {DOWNSTREAM_VARIABLE}
         self.result.notes += (*self.given.notes, *self.given.without_counterpart(_SETTINGS))
         return self.result
@@ -148,11 +148,11 @@ class _Reader:
     def _again(self, what: str, at: Place) -> None:
         self.result.notes.append(f"{what} (line {at.line}): given before, and 2.x took the first; left out")
 
-    def _name(self, key: str, *unset: str) -> str | None:
+    def _name(self, key: str) -> str | None:
         if key not in self.given.found:
             return None
         value = self.given.found[key].value
-        return None if is_unset(value) or text_of(value) in unset else self.problems.attempt(key, name, value)
+        return None if is_unset(value) or value == Atom("automatic") else self.problems.attempt(key, name, value)
 
 
 def _check_references(federation: Federation, problems: Problems) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+from agent.definitions.findings import in_order
 from agent.definitions.legacy.emit import Entry, Value
 from agent.definitions.legacy.errors import LegacyError
 from agent.definitions.legacy.terms import Atom, Binary, Float, Integer, List, Map, String, Term, Tuple
@@ -14,8 +15,8 @@ from agent.definitions.legacy.tokens import fail
 from agent.errors import Place, Problem
 
 MAX_NAME_BYTES = 255
+MAX_SECONDS = 4_294_967
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_NAME = re.compile(r"[\w.# +-]{1,64}")
 _SURROGATES = range(0xD800, 0xE000)
 _T = TypeVar("_T")
 Converter: TypeAlias = Callable[[Term], Value]
@@ -56,8 +57,7 @@ class Problems:
 
     def check(self) -> None:
         if self.found:
-            in_order = sorted(self.found, key=lambda problem: (problem.place.line or 0, problem.place.column or 0))
-            raise LegacyError(dict.fromkeys(in_order))
+            raise LegacyError(dict.fromkeys(in_order(self.found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,6 @@ class Properties:
 def shown(each: Property) -> str:
     """A property's name, unless it may be a stray piece of a secret."""
     return each.key if _WORD.fullmatch(each.key) and each.value.at != each.at else "a property"
-
-
-def quoted(name: str) -> str:
-    """A name as messages show it; what looks like anything else may be a misplaced secret."""
-    return f"'{name}'" if _NAME.fullmatch(name) else "(a name not shown)"
 
 
 def properties(term: Term, what: str, problems: Problems) -> Properties:
@@ -186,6 +181,11 @@ def written_name(term: Term) -> str:
     return literal(name(term))
 
 
+def written_short(term: Term) -> str:
+    """A text as AMQP takes it for a name, which may be empty."""
+    return written_name(term) if text(term) else ""
+
+
 def whole(low: int, high: int) -> Converter:
     def read(term: Term) -> int:
         if not isinstance(term, Integer) or not low <= term.value <= high:
@@ -196,8 +196,8 @@ def whole(low: int, high: int) -> Converter:
 
 
 def seconds(term: Term) -> int | float:
-    if not isinstance(term, Integer | Float) or term.value < 0:
-        fail(term.at, "write a number of seconds")
+    if not isinstance(term, Integer | Float) or not 0 <= term.value <= MAX_SECONDS:
+        fail(term.at, f"write a number of seconds from 0 to {MAX_SECONDS}")
     return term.value
 
 
@@ -221,7 +221,7 @@ def one_of(*words: str) -> Converter:
 
 def is_unset(term: Term) -> bool:
     """2.x's way to say that a property isn't given."""
-    return text_of(term) in {"none", "undefined"}
+    return isinstance(term, Atom) and term.name in {"none", "undefined"}
 
 
 def or_none(read: Converter) -> Converter:

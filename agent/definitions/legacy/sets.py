@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from agent.definitions.findings import quoted
 from agent.definitions.legacy.emit import Block, Rows
-from agent.definitions.legacy.properties import Problems, Rule, name, properties, proplists, quoted, whole, written_name
+from agent.definitions.legacy.properties import Problems, Rule, name, properties, proplists, whole, written_name
 from agent.definitions.legacy.terms import Term
 from agent.errors import Place
 
 EVERY_UPSTREAM = "all"
+MAX_HOPS = 2**15 - 1
 _RULES = {
     "connection": Rule("upstream", written_name),
     "exchange": Rule("exchange", written_name),
-    "max_hops": Rule("max-hops", whole(0, 2**31 - 1)),
+    "max_hops": Rule("max-hops", whole(1, MAX_HOPS)),
 }
 
 

@@ -5,42 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.definitions.legacy import LegacyError, import_legacy
-from agent.definitions.legacy.terms import Atom, Binary, Integer, List, String, Term, Tuple
-from tests.unit.definitions.legacy.erlang import TERMS, write
 
 FILE = "rabbitmq.config"
 HERE = Path(__file__).parent
-NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
-KEYS = (
-    *(
-        "exchanges",
-        "upstream_sets",
-        "connections",
-        "local_username",
-        "local_nodename",
-        "exchange",
-        "virtual_host",
-        "type",
-    ),
-    *(
-        "durable",
-        "auto_delete",
-        "internal",
-        "upstream_set",
-        "arguments",
-        "connection",
-        "max_hops",
-        "host",
-        "protocol",
-        "port",
-    ),
-    *("username", "password", "mechanism", "prefetch_count", "reconnect_delay", "heartbeat", "expires", "message_ttl"),
-    *("ha_policy", "ssl_options", "cacertfile", "verify", "server_name_indication"),
-)
 
 
 def convert(settings: str) -> str:
@@ -64,10 +33,6 @@ def mistakes(settings: str) -> list[str]:
     with pytest.raises(LegacyError) as caught:
         convert(settings)
     return [str(problem) for problem in caught.value.problems]
-
-
-def proplist(**values: Term) -> List:
-    return List(tuple(Tuple((Atom(key), value)) for key, value in values.items()))
 
 
 def read(name: str) -> bytes:
@@ -177,7 +142,7 @@ def test_all_mistakes_are_told_at_once_and_in_order() -> None:
         (4, '"x-federation"', "type: x-federation can't be based on itself; write topic, or the type the exchange has"),
         (5, '"nowhere"', "'nowhere' is not in connections; add it there or name another"),
         (5, "[{max_hops", "upstream set 'sites': an upstream names no connection; add {connection, \"…\"}"),
-        (5, "many", "max_hops: write a whole number from 0 to 2147483647"),
+        (5, "many", "max_hops: write a whole number from 1 to 32767"),
         (5, "wrong", 'upstream_sets: write this entry as {"name", […]}'),
         (6, "[{port", "connection 'c' names no host; add {host, \"…\"}"),
         (6, "0}", "port: write a whole number from 1 to 65535"),
@@ -196,7 +161,13 @@ def test_all_mistakes_are_told_at_once_and_in_order() -> None:
         ("{exchanges, [x]}", "exchange: write a list of properties, as in [{key, value}, …]"),
         ("{connections, [{5, []}]}", 'connections: write text, as in "text"'),
         ('{connections, [{"", [{host, "h"}]}]}', "connections: write a name of 1 to 255 bytes"),
-        ('{connections, [{"c", [{host, ""}]}]}', "host: write the name of a host"),
+        ('{connections, [{"c", [{host, ""}]}]}', "host: write a name of 1 to 255 bytes"),
+        ('{connections, [{"c", [{host, "h:5672"}]}]}', "host: write the name of a host or an IP address, and the port"),
+        (
+            '{exchanges, [[{exchange, "amq.topic"}, {type, topic}]]}',
+            "exchange: names that begin with amq. are the broker",
+        ),
+        ('{exchanges, [[{exchange, "e"}, {type, "toppic"}]]}', "type: write one of direct, fanout, topic, headers, or"),
         ('{connections, [{"c", [{host, "h"}, 5]}]}', "connection 'c': write this entry as {key, value}"),
         (
             '{connections, [{"c", [{host, "h"}, {mechanism, cram}]}]}',
@@ -209,7 +180,7 @@ def test_all_mistakes_are_told_at_once_and_in_order() -> None:
     ],
 )
 def test_a_wrong_value_is_told(settings: str, mistake: str) -> None:
-    assert mistake in mistakes(settings)[0]
+    assert any(mistake in told for told in mistakes(settings))
 
 
 def test_a_second_federation_part_is_told() -> None:
@@ -261,6 +232,8 @@ def test_tls_without_verification_is_told() -> None:
         ('{username, "${env:HOME}"}', "username", "$${env:HOME}"),
         ("{ssl_options, [{depth, 1}]}", "ssl-options", None),
         ("{protocol, amqps}, {ssl_options, []}", "ssl-options", {}),
+        ('{protocol, amqps}, {ssl_options, [{keyfile, "k"}]}', "ssl-options", {}),
+        ("{virtual_host, <<>>}", "virtual-host", ""),
         ("{protocol, amqps}, {ssl_options, [{verify, 0}]}", "ssl-options", {"verify": "verify_none"}),
     ],
 )
@@ -283,7 +256,7 @@ def test_what_has_no_counterpart_is_told() -> None:
     for said in (
         "rabbitmq_federation colour (line 2): no counterpart, left out",
         "shape (line 3): no counterpart, left out",
-        "internal: today an internal exchange isn't federated",
+        "internal: no internal exchange is federated today",
         "exchange 'x' (line 4): given before, and 2.x took the first; left out",
         "expires (line 5): no counterpart, left out",
         "'s' of upstream_sets (line 5): given before, and 2.x took the first; left out",
@@ -375,102 +348,3 @@ def test_latin1_is_told() -> None:
 
 def test_a_nodename_left_to_the_broker_names_no_agent() -> None:
     assert "agent" not in load("{local_nodename, automatic}")
-
-
-@given(
-    names=st.lists(NAMES.filter(lambda name: name != "all"), min_size=4, max_size=4, unique=True),
-    texts=st.lists(NAMES, min_size=4, max_size=4),
-    file=NAMES,
-)
-def test_names_and_texts_arrive_unchanged(names: list[str], texts: list[str], file: str) -> None:
-    connection, upstream_set, exchange, vhost = names
-    host, user, remote, argument = texts
-    arguments = List((Tuple((Binary(argument.encode()), Atom("longstr"), String(argument))),))
-    declared = proplist(
-        exchange=String(exchange),
-        virtual_host=String(vhost),
-        type=Atom("topic"),
-        upstream_set=String(upstream_set),
-        arguments=arguments,
-    )
-    member = proplist(connection=String(connection), exchange=Binary(remote.encode()))
-    settings = proplist(
-        exchanges=List((declared,)),
-        upstream_sets=List((Tuple((String(upstream_set), List((member,)))),)),
-        connections=List((Tuple((String(connection), proplist(host=String(host), username=String(user)))),)),
-        local_nodename=String(texts[0]),
-    )
-    imported = yaml.safe_load(import_legacy(write(Tuple((Atom("rabbitmq_federation"), settings))).encode(), file=file))
-
-    def escaped(text: str) -> str:
-        return text.replace("${", "$${")
-
-    definitions = imported if vhost == "/" else imported["vhosts"][vhost]
-    assert imported["agent"] == ({"name": escaped(texts[0])} if texts[0] != "automatic" else imported["agent"])
-    assert definitions["upstreams"] == {
-        connection: {"host": escaped(host), "username": escaped(user), "reconnect-delay": 1}
-    }
-    assert definitions["upstream-sets"] == {
-        upstream_set: [{"upstream": escaped(connection), "exchange": escaped(remote)}]
-    }
-    assert definitions["exchanges"] == {
-        exchange: {"type": "topic", "upstream-set": escaped(upstream_set), "arguments": {argument: escaped(argument)}}
-    }
-
-
-def _settings(inner: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
-    key = st.one_of(st.sampled_from(KEYS).map(Atom), NAMES.map(String))
-    pair = st.builds(Tuple, st.tuples(key, inner))
-    return st.builds(List, st.lists(st.one_of(pair, inner), max_size=5).map(tuple))
-
-
-_ANY = st.recursive(
-    st.one_of(TERMS, st.builds(Integer, st.integers(0, 9)), NAMES.map(String)), _settings, max_leaves=20
-)
-_SECRET = "fg7/kqx zwj"
-
-
-def outcome(data: bytes) -> str | LegacyError:
-    try:
-        return import_legacy(data, file=FILE)
-    except LegacyError as error:
-        return error
-
-
-@given(_settings(_ANY))
-def test_any_settings_are_imported_or_refused(settings: Term) -> None:
-    found = outcome(write(Tuple((Atom("rabbitmq_federation"), settings))).encode())
-    if isinstance(found, LegacyError):
-        assert all(problem.place.line and "\n" not in str(problem) for problem in found.problems)
-    else:
-        assert isinstance(yaml.safe_load(found), dict)
-
-
-@given(st.binary())
-def test_any_bytes_are_imported_or_refused(data: bytes) -> None:
-    outcome(data)
-
-
-@pytest.mark.parametrize(
-    "connection",
-    [
-        '[{host, "h"}, {password, @}]',
-        '[{host, "h"}, {protocol, "amqps"}, {ssl_options, [{password, @}]}]',
-        '[{host, "h"}, {password, {@}}, {ssl_options, [{password, @, @}]}]',
-        '[{host, "h"}, {password, [@, 1]}, {port, @}, {protocol, @}, {passwort, @}]',
-        '[{host, "h"}, {password, a, @}, {@, @}, @]',
-        '[{host, "h"}, {password}, @]',
-        '[{host, "h"}, @]',
-        '[{host, "h"}, {password, @ @}]',
-        '[{host, "h"}, {password, @, {port}]',
-        "{password, @}",
-        "@",
-    ],
-)
-@pytest.mark.parametrize("quotes", ['"{}"', "'{}'", '<<"{}">>', '"{}', "{}", '"{}" "'])
-def test_secrets_are_told_neither_by_the_yaml_nor_by_an_error(connection: str, quotes: str) -> None:
-    written = connection.replace("@", quotes.format(_SECRET))
-    found = outcome(f'{{rabbitmq_federation, [{{connections, [{{"c", {written}}}]}}]}}'.encode())
-    for part in _SECRET.split():
-        assert part not in str(found)
-        assert part not in repr(found)
