@@ -114,13 +114,18 @@ class _VhostResolver:
     def _exchange_links(self, exchange: Exchange, chosen: Chosen) -> Iterator[Link]:
         bare = replace(exchange, arguments=policies.without_set(exchange.arguments))
         for source in self._distinct(chosen, exchange.name, "exchange"):
-            yield self._link(LinkKind.EXCHANGE, bare, source, chosen)
+            refusal = _refusal(bare, source.settings)
+            if refusal is not None:
+                self.problems.append(Problem(source.upstream.place, refusal))
+            yield self._link(LinkKind.EXCHANGE, bare, source, chosen=chosen, problem=refusal)
 
     def _queue_links(self, queue: Queue, chosen: Chosen) -> Iterator[Link]:
         for source in self._distinct(chosen, queue.name, "queue"):
-            yield self._link(LinkKind.QUEUE, queue, source, chosen)
+            yield self._link(LinkKind.QUEUE, queue, source, chosen=chosen)
 
-    def _link(self, kind: LinkKind, local: Exchange | Queue, source: _Source, chosen: Chosen) -> Link:
+    def _link(
+        self, kind: LinkKind, local: Exchange | Queue, source: _Source, *, chosen: Chosen, problem: str | None = None
+    ) -> Link:
         upstream, settings = source.upstream, source.settings
         exchange, queue = (local, None) if isinstance(local, Exchange) else (None, local)
         remote_name = (settings.exchange if exchange else settings.queue) or local.name
@@ -136,7 +141,7 @@ class _VhostResolver:
             policy=chosen.source,
             exchange=exchange,
             queue=queue,
-            problem=_refusal(exchange, settings) if exchange else None,
+            problem=problem,
         )
 
     def _shovel_links(self) -> Iterator[Link]:

@@ -28,7 +28,7 @@ from agent.core.model import (
 )
 from agent.core.resolve import Resolution, resolve
 from agent.core.uri import parse
-from agent.errors import Place
+from agent.errors import Place, Severity
 
 HERE = Place("agent.yaml", 1, 1)
 
@@ -208,8 +208,9 @@ def test_exchanges_of_the_configuration_are_federated_before_they_stand() -> Non
 )
 def test_forward_unrouted_needs_a_type_that_can_ask_for_everything(kind: str, refused: bool) -> None:
     definitions = book(policy("p"), upstreams={"a": upstream("a", forward_unrouted=True)})
-    (link,) = solve(definitions, exchanges(Exchange("x", kind))).links
-    assert (link.problem is not None) == refused
+    found = solve(definitions, exchanges(Exchange("x", kind)))
+    assert (found.links[0].problem is not None) == refused
+    assert [problem.severity for problem in found.problems] == [Severity.ERROR] * refused
 
 
 def test_vhosts_are_apart() -> None:

@@ -1,0 +1,96 @@
+"""A content header's properties: found by walking, decoded only where a message is out of the ordinary."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from agent.amqp.wire.tables import CodecError, decode_table, encode_table
+from agent.core.fields import Table
+
+HEADERS: Final = 0x2000
+USER_ID: Final = 0x0010
+CONTINUED: Final = 0x0001
+_SHORT: Final = -1
+_TABLE: Final = -2
+# From the highest flag down; a positive number is a fixed width.
+_SHAPES: Final = (
+    (0x8000, _SHORT),  # content-type
+    (0x4000, _SHORT),  # content-encoding
+    (HEADERS, _TABLE),
+    (0x1000, 1),  # delivery-mode
+    (0x0800, 1),  # priority
+    (0x0400, _SHORT),  # correlation-id
+    (0x0200, _SHORT),  # reply-to
+    (0x0100, _SHORT),  # expiration
+    (0x0080, _SHORT),  # message-id
+    (0x0040, 8),  # timestamp
+    (0x0020, _SHORT),  # type
+    (USER_ID, _SHORT),
+    (0x0008, _SHORT),  # app-id
+    (0x0004, _SHORT),  # cluster-id
+)
+_FLAGS: Final = struct.Struct(">H")
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The property flags, and each property's bytes as they came."""
+
+    flags: int
+    values: tuple[tuple[int, bytes], ...]
+
+    @classmethod
+    def read(cls, data: bytes) -> Properties:
+        """`data` is what follows the body size in a content header."""
+        (flags,) = _FLAGS.unpack_from(data) if len(data) >= 2 else _fail("the property flags are cut off")
+        if flags & 0x0003:
+            _fail("property flags that AMQP 0-9-1 doesn't know")
+        values: list[tuple[int, bytes]] = []
+        at = 2
+        for flag, shape in _SHAPES:
+            if flags & flag:
+                after = _after(data, at, shape)
+                values.append((flag, data[at:after]))
+                at = after
+        if at != len(data):
+            _fail("bytes are left behind the last property")
+        return cls(flags, tuple(values))
+
+    @property
+    def headers(self) -> Table:
+        raw = self._get(HEADERS)
+        return () if raw is None else decode_table(raw)[0]
+
+    def with_headers(self, table: Table) -> Properties:
+        return self._with(HEADERS, encode_table(table))
+
+    def without_user_id(self) -> Properties:
+        return Properties(self.flags & ~USER_ID, tuple(pair for pair in self.values if pair[0] != USER_ID))
+
+    def write(self) -> bytes:
+        return _FLAGS.pack(self.flags) + b"".join(value for _, value in self.values)
+
+    def _get(self, flag: int) -> bytes | None:
+        return next((value for key, value in self.values if key == flag), None)
+
+    def _with(self, flag: int, value: bytes) -> Properties:
+        others = (pair for pair in self.values if pair[0] != flag)
+        return Properties(self.flags | flag, tuple(sorted([*others, (flag, value)], reverse=True)))
+
+
+def _after(data: bytes, at: int, shape: int) -> int:
+    if shape == _TABLE:
+        after = at + 4 + int.from_bytes(data[at : at + 4], "big")
+    elif shape == _SHORT:
+        after = at + 1 + data[at] if at < len(data) else len(data) + 1
+    else:
+        after = at + shape
+    if after > len(data):
+        _fail("a property is cut off")
+    return after
+
+
+def _fail(why: str) -> tuple[int]:
+    raise CodecError(why)

@@ -1,0 +1,157 @@
+"""Field tables as bytes and back, every tag kept; decoding and encoding again gives the same bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from agent.core.fields import Field, Table
+from agent.errors import AgentError
+
+MAX_DEPTH: Final = 64
+MAX_SHORT: Final = 255
+
+
+class CodecError(AgentError):
+    """Bytes that are no AMQP, or a value that AMQP has no bytes for."""
+
+
+_FIXED: Final[dict[str, struct.Struct]] = {
+    "t": struct.Struct(">?"),
+    "b": struct.Struct(">b"),
+    "B": struct.Struct(">B"),
+    "s": struct.Struct(">h"),
+    "u": struct.Struct(">H"),
+    "I": struct.Struct(">i"),
+    "i": struct.Struct(">I"),
+    "l": struct.Struct(">q"),
+    "L": struct.Struct(">q"),
+    "f": struct.Struct(">f"),
+    "d": struct.Struct(">d"),
+    "T": struct.Struct(">Q"),
+    "D": struct.Struct(">Bi"),
+}
+# A NaN's payload and a table's odd boolean must survive, so what has no exact Python value stays bytes.
+_KEPT_AS_BYTES: Final = frozenset("fdDxt")
+_LENGTH: Final = struct.Struct(">I")
+
+
+def short_string(value: str) -> bytes:
+    data = value.encode("utf-8", "surrogateescape")
+    if len(data) > MAX_SHORT:
+        raise CodecError(f"a short string holds {MAX_SHORT} bytes at most")
+    return bytes((len(data),)) + data
+
+
+def long_string(value: str) -> bytes:
+    data = value.encode("utf-8", "surrogateescape")
+    return _LENGTH.pack(len(data)) + data
+
+
+def encode_table(table: Table) -> bytes:
+    body = b"".join(short_string(name) + encode_value(value) for name, value in table)
+    return _LENGTH.pack(len(body)) + body
+
+
+def encode_value(field: Field) -> bytes:
+    tag = field.tag.encode("latin-1")
+    value = field.value
+    match field.tag:
+        case "S":
+            return tag + long_string(value)
+        case "V":
+            return tag
+        case "F":
+            return tag + encode_table(value)
+        case "A":
+            items = b"".join(encode_value(item) for item in value)
+            return tag + _LENGTH.pack(len(items)) + items
+        case "x":
+            return tag + _LENGTH.pack(len(value)) + bytes(value)
+        case _ if isinstance(value, bytes):
+            return tag + value
+        case _:
+            return tag + _fixed(field.tag, value)
+
+
+def _fixed(tag: str, value: Any) -> bytes:
+    try:
+        return _FIXED[tag].pack(value)
+    except (KeyError, struct.error) as error:
+        raise CodecError(f"no AMQP bytes for a value with tag {tag!r}") from error
+
+
+def decode_table(data: bytes, start: int = 0) -> tuple[Table, int]:
+    """The table at `start` and where it ends."""
+    end = _end(data, start)
+    return _entries(data, start + 4, end, MAX_DEPTH), end
+
+
+def _end(data: bytes, start: int, limit: int | None = None) -> int:
+    limit = len(data) if limit is None else limit
+    if start + 4 > limit:
+        raise CodecError("a length is cut off")
+    end = start + 4 + int(_LENGTH.unpack_from(data, start)[0])
+    if end > limit:
+        raise CodecError("a table, array or string is longer than what holds it")
+    return end
+
+
+def _entries(data: bytes, at: int, end: int, depth: int) -> Table:
+    entries: list[tuple[str, Field]] = []
+    while at < end:
+        after = at + 1 + data[at]
+        if after >= end:
+            raise CodecError("a table's entry is cut off")
+        name = data[at + 1 : after].decode("utf-8", "surrogateescape")
+        value, at = _value(data, after, end, depth)
+        entries.append((name, value))
+    return tuple(entries)
+
+
+def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Field, int]:
+    tag = chr(data[at])
+    at += 1
+    if fixed := _FIXED.get(tag):
+        after = at + fixed.size
+        if after > end:
+            raise CodecError("a value is cut off")
+        raw = data[at:after]
+        return Field(tag, raw if tag in _KEPT_AS_BYTES and _is_odd(tag, raw) else fixed.unpack(raw)[0]), after
+    if tag == "V":
+        return Field(tag, None), at
+    reader = _VARIABLE.get(tag)
+    if reader is None:
+        raise CodecError(f"unknown field tag {tag!r}")
+    after = _end(data, at, end)
+    return Field(tag, reader(data, at + 4, after, depth - 1)), after
+
+
+def _is_odd(tag: str, raw: bytes) -> bool:
+    """Whether packing the unpacked value again would not give these bytes for sure."""
+    return tag != "t" or raw not in {b"\0", b"\1"}
+
+
+def _array(data: bytes, at: int, end: int, depth: int) -> tuple[Field, ...]:
+    if depth <= 0:
+        raise CodecError("tables are nested too deeply")
+    items: list[Field] = []
+    while at < end:
+        item, at = _value(data, at, end, depth)
+        items.append(item)
+    return tuple(items)
+
+
+def _table(data: bytes, at: int, end: int, depth: int) -> Table:
+    if depth <= 0:
+        raise CodecError("tables are nested too deeply")
+    return _entries(data, at, end, depth)
+
+
+_VARIABLE: Final[dict[str, Callable[[bytes, int, int, int], Any]]] = {
+    "S": lambda data, at, end, _: data[at:end].decode("utf-8", "surrogateescape"),
+    "x": lambda data, at, end, _: data[at:end],
+    "A": _array,
+    "F": _table,
+}

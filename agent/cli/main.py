@@ -1,0 +1,123 @@
+"""The command `federation-agent`: what it takes, and which exit status an error has."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent.cli import output
+from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError
+
+OK = 0
+BAD_USE = 2
+BAD_CONFIGURATION = 2
+CANNOT_START = 3
+TROUBLE_WITH_BROKERS = 4
+INTERRUPTED = 130
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # they print the values of variables, and some are secrets
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="RabbitMQ federation and shovels from outside the broker.",
+)
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print: for people or for programs.")]
+ConfigOption = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The agent's configuration.")]
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        output.say(f"federation-agent {installed('federation-agent')}")
+        raise typer.Exit
+
+
+@app.command()
+def validate(
+    config: Annotated[
+        list[Path] | None, typer.Option("-c", "--config", metavar="FILE", help="A configuration; may be repeated.")
+    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="Further configurations.")] = None,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Check configurations offline and tell everything that is wrong at once."""
+    from agent.cli.validate import validate_files
+
+    paths = [*(config or []), *(files or [])]
+    if not paths:
+        raise UsageError("give a file: federation-agent validate -c FILE")
+    return OK if validate_files(paths, as_json=format_ is Format.JSON) else BAD_CONFIGURATION
+
+
+@app.command()
+def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
+    """Show what `run` would create, keep and delete on which broker, and why; change nothing."""
+    from agent.cli.plan import show_plan
+
+    show_plan(config, as_json=format_ is Format.JSON)
+    return OK
+
+
+@app.command(name="import-legacy")
+def import_legacy(
+    file: Annotated[Path, typer.Argument(metavar="rabbitmq.config", help="An Erlang configuration of the 2.x days.")],
+) -> int:
+    """Print the 2.x federation plugin's configuration as this agent's YAML."""
+    from agent.cli.import_legacy import print_imported
+
+    print_imported(file)
+    return OK
+
+
+class UsageError(AgentError):
+    """The command line can't be understood."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command; every error that is ours is one line on standard error for each thing that is wrong."""
+    try:
+        status = app(list(arguments) or ["--help"], prog_name="federation-agent", standalone_mode=False)
+    except ConfigurationError as error:
+        output.complain(*(str(problem) for problem in error.problems))
+        return BAD_CONFIGURATION
+    except BrokerError as error:
+        output.complain(str(error))
+        return TROUBLE_WITH_BROKERS
+    except CannotStartError as error:
+        output.complain(str(error))
+        return CANNOT_START
+    except UsageError as error:
+        output.complain(f"federation-agent: {error}")
+        return BAD_USE
+    except typer.TyperException as error:
+        output.complain(f"federation-agent: {error.format_message()} (--help tells more)")
+        return BAD_USE
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has left, `head` say; nothing more can be told, not even by the interpreter's last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    return status if isinstance(status, int) else OK
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""`plan`: what `run` would do, for people and for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agent.cli import output
+from agent.core.plan import Action, Outlook, Plan, PlannedLink, Verb
+from agent.definitions.load import load_configuration
+from agent.runtime.survey import Survey, survey
+
+_MARKS = {Verb.CREATE: ("+", "green"), Verb.BIND: ("+", "green"), Verb.KEEP: ("=", "white"), Verb.DELETE: ("-", "red")}
+_COLOURS = {Outlook.RUN: "green", Outlook.STANDBY: "yellow", Outlook.BACKOFF: "red", Outlook.INVALID: "red"}
+BINDINGS_SHOWN = 10
+
+
+def show_plan(path: Path, *, as_json: bool) -> None:
+    found = asyncio.run(survey(load_configuration(str(path), environment=os.environ)))
+    output.complain(*(str(problem) for problem in found.problems))
+    if as_json:
+        output.say_json(_as_json(found))
+    else:
+        for line in _lines(found):
+            output.say(line)
+
+
+def _lines(found: Survey) -> list[str]:
+    reading = found.reading
+    lines = [f"downstream {reading.broker}: cluster {reading.cluster!r}, RabbitMQ {reading.version}"]
+    lines += [_line(action) for action in found.plan.downstream]
+    for planned in found.plan.links:
+        lines += ["", *_link_lines(planned)]
+    return [*lines, "", _summary(found.plan)]
+
+
+def _link_lines(planned: PlannedLink) -> list[str]:
+    link = planned.link
+    what = f"{link.kind} {link.name!r} in vhost {link.vhost!r}"
+    source = f" from upstream {link.upstream!r}" if link.upstream else ""
+    outlook = output.paint(planned.outlook, _COLOURS[planned.outlook])
+    head = f"link {link.id}: {what}{source} ({planned.broker}): {outlook}"
+    if planned.reason:
+        return [f"{head}: {planned.reason}"]
+    bindings = [action for action in planned.actions if action.verb is Verb.BIND]
+    others = [action for action in planned.actions if action.verb is not Verb.BIND]
+    lines = [head, *(_line(action) for action in [*others, *bindings[:BINDINGS_SHOWN]])]
+    if len(bindings) > BINDINGS_SHOWN:
+        lines.append(f"  + {len(bindings) - BINDINGS_SHOWN} more bindings (--format json shows all)")
+    return lines
+
+
+def _line(action: Action) -> str:
+    mark, colour = _MARKS[action.verb]
+    return f"  {output.paint(mark, colour)} {action.verb} {action.kind} {action.name!r}: {action.why}"
+
+
+def _summary(plan: Plan) -> str:
+    actions = Counter(
+        action.verb for action in (*plan.downstream, *(one for planned in plan.links for one in planned.actions))
+    )
+    outlooks = Counter(planned.outlook for planned in plan.links)
+    links = ", ".join(f"{outlooks[outlook]} {outlook}" for outlook in Outlook if outlooks[outlook]) or "none"
+    verbs = ", ".join(f"{actions[verb]} to {verb}" for verb in Verb if actions[verb]) or "nothing to do"
+    return f"links: {links}; {verbs}"
+
+
+def _as_json(found: Survey) -> dict[str, Any]:
+    reading = found.reading
+    return {
+        "downstream": {"broker": reading.broker, "cluster": reading.cluster, "version": reading.version},
+        "actions": [asdict(action) for action in found.plan.downstream],
+        "links": [_link_as_json(planned) for planned in found.plan.links],
+        "problems": [
+            {"place": str(problem.place), "severity": problem.severity, "message": problem.message}
+            for problem in found.problems
+        ],
+    }
+
+
+def _link_as_json(planned: PlannedLink) -> dict[str, Any]:
+    link = planned.link
+    return {
+        "id": link.id,
+        "kind": link.kind,
+        "vhost": link.vhost,
+        "name": link.name,
+        "upstream": link.upstream,
+        "upstream_name": link.remote_name,
+        "uri": planned.broker,
+        "policy": link.policy,
+        "outlook": planned.outlook,
+        "reason": planned.reason,
+        "bindings": planned.bindings,
+        "actions": [asdict(action) for action in planned.actions],
+    }

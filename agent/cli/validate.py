@@ -1,0 +1,73 @@
+"""`validate`: configurations judged offline, one by one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.cli import output
+from agent.core.model import Definitions
+from agent.core.resolve import resolve
+from agent.definitions.load import load_configuration
+from agent.errors import ConfigurationError, Problem, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    file: str
+    problems: tuple[Problem, ...]
+    contents: str = ""
+
+    @property
+    def is_valid(self) -> bool:
+        return all(problem.severity is not Severity.ERROR for problem in self.problems)
+
+
+def validate_files(paths: Sequence[Path], *, as_json: bool) -> bool:
+    """Tells what is wrong with each file; answers whether nothing is."""
+    judgements = [judge(path) for path in paths]
+    if as_json:
+        output.say_json(
+            {"valid": all(one.is_valid for one in judgements), "files": [_as_json(one) for one in judgements]}
+        )
+    else:
+        for one in judgements:
+            _tell(one)
+    return all(one.is_valid for one in judgements)
+
+
+def judge(path: Path) -> Judgement:
+    try:
+        configuration = load_configuration(str(path), environment=os.environ, strict=False)
+    except ConfigurationError as error:
+        return Judgement(str(path), error.problems)
+    # What resolves only with a broker at hand is no fault of the file; what can never resolve is.
+    found = resolve(configuration.definitions, {})
+    refused = tuple(problem for problem in found.problems if problem.severity is Severity.ERROR)
+    return Judgement(str(path), (*configuration.warnings, *refused), count(configuration.definitions))
+
+
+def count(definitions: Definitions) -> str:
+    """How many of each thing are defined, in words."""
+    kinds = ("upstreams", "upstream_sets", "policies", "exchanges", "shovels")
+    totals = {kind: sum(len(getattr(vhost, kind)) for vhost in definitions.vhosts.values()) for kind in kinds}
+    return ", ".join(f"{kind.replace('_', ' ')}: {total}" for kind, total in totals.items() if total)
+
+
+def _tell(one: Judgement) -> None:
+    output.complain(*(str(problem) for problem in one.problems))
+    if one.is_valid:
+        contents = f" ({one.contents})" if one.contents else ""
+        output.say(f"{one.file}: {output.paint('valid', 'green')}{contents}")
+
+
+def _as_json(one: Judgement) -> dict[str, Any]:
+    problems = [
+        {**asdict(problem.place), "severity": problem.severity, "message": problem.message} for problem in one.problems
+    ]
+    for problem in problems:
+        problem["file"] = problem.pop("source")
+    return {"file": one.file, "valid": one.is_valid, "problems": problems}

@@ -1,0 +1,160 @@
+"""Looks at both ends of every link that should exist, and hands what it saw to the core's plan."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agent.amqp.connect import connect_any
+from agent.amqp.probe import Presence, Standing, probe
+from agent.core import names
+from agent.core.hops import Site
+from agent.core.model import Link, LinkKind
+from agent.core.plan import (
+    Action,
+    Downstream,
+    Plan,
+    QueueSeen,
+    Sight,
+    plan_declarations,
+    plan_link,
+    upstream_queue_name,
+)
+from agent.core.resolve import Resolution, resolve
+from agent.core.uri import AmqpUri
+from agent.core.url_text import encode
+from agent.definitions.load import Configuration
+from agent.errors import BrokerError, PermanentError, Problem
+from agent.runtime.downstream import CONNECTION_NAME, Reading, read_bindings, read_downstream
+
+PATIENCE = 10.0  # seconds for an upstream to let us in; others go on meanwhile
+AT_ONCE = 20  # connections
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    reading: Reading
+    plan: Plan
+    problems: tuple[Problem, ...]
+
+
+async def survey(configuration: Configuration) -> Survey:
+    """What `run` would find and do; changes nothing anywhere."""
+    reading = await read_downstream(configuration)
+    resolution = resolve(reading.definitions, reading.states)
+    bindings = await read_bindings(configuration, reading, resolution.links)
+    downstream = Downstream(reading.broker, reading.cluster, bindings, reading.native_links)
+    sights = await _look(configuration.settings.downstream.uris, resolution.links, reading.cluster)
+    plan = Plan(
+        downstream=_declarations(downstream, reading),
+        links=tuple(plan_link(link, sights[link.id], downstream) for link in resolution.links),
+    )
+    return Survey(reading, plan, (*reading.warnings, *_unexplained(resolution)))
+
+
+def _unexplained(resolution: Resolution) -> tuple[Problem, ...]:
+    """What a link's own reason doesn't tell already."""
+    told = {link.problem for link in resolution.links}
+    return tuple(problem for problem in resolution.problems if problem.message not in told)
+
+
+def _declarations(downstream: Downstream, reading: Reading) -> tuple[Action, ...]:
+    return tuple(
+        action
+        for vhost, found in sorted(reading.definitions.vhosts.items())
+        for action in plan_declarations(
+            downstream,
+            vhost,
+            found.exchanges.values(),
+            reading.states[vhost].exchanges if vhost in reading.states else {},
+        )
+    )
+
+
+Endpoint = tuple[str, str, tuple[AmqpUri, ...]]
+"""An upstream as one vhost of the downstream reaches it: its name, that vhost, the addresses."""
+
+
+async def _look(downstream: Sequence[AmqpUri], links: Iterable[Link], cluster: str) -> dict[str, Sight]:
+    by_endpoint: dict[Endpoint, list[Link]] = defaultdict(list)
+    for link in links:
+        by_endpoint[link.upstream, link.vhost, link.uris].append(link)
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def look(endpoint: Endpoint, of_endpoint: list[Link]) -> Mapping[str, Sight]:
+        async with gate:
+            return await _look_at(endpoint, of_endpoint, downstream, cluster)
+
+    sights = await asyncio.gather(*(look(endpoint, found) for endpoint, found in by_endpoint.items()))
+    return {link_id: sight for seen in sights for link_id, sight in seen.items()}
+
+
+async def _look_at(
+    endpoint: Endpoint, links: list[Link], downstream: Sequence[AmqpUri], cluster: str
+) -> Mapping[str, Sight]:
+    upstream, vhost, uris = endpoint
+    reachable = tuple(_reachable(uri, downstream, vhost) for uri in uris)
+    broker = str(reachable[0])
+    try:
+        async with await connect_any(
+            random.sample(reachable, len(reachable)),
+            where=f"upstream {upstream}" if upstream else "shovel",
+            name=CONNECTION_NAME,
+            default_vhost=vhost,
+            within=PATIENCE,
+        ) as connection:
+            site = Site(connection.server.cluster_name, connection.vhost)
+            queues, exchanges = _names_to_ask(links, site, cluster)
+            standing = await probe(connection, queues=queues, exchanges=exchanges)
+    except BrokerError as error:
+        unseen = Sight(broker, error=str(error), error_is_permanent=isinstance(error, PermanentError))
+        return {link.id: unseen for link in links}
+    return {link.id: _sight(link, broker, site, standing=standing, cluster=cluster) for link in links}
+
+
+def _reachable(uri: AmqpUri, downstream: Sequence[AmqpUri], vhost: str) -> AmqpUri:
+    """An empty host is the downstream itself, in the vhost that the URI names."""
+    return replace(downstream[0], path="/" + encode(uri.vhost(vhost))) if uri.is_downstream_itself else uri
+
+
+def _queue_of(link: Link, site: Site, cluster: str) -> str | None:
+    match link.kind:
+        case LinkKind.EXCHANGE:
+            return upstream_queue_name(link, site.vhost, cluster)
+        case LinkKind.QUEUE:
+            return link.remote_name
+        case LinkKind.SHOVEL:
+            name = link.shovel.settings.get("src_queue") if link.shovel else None
+            return name if isinstance(name, str) else None
+
+
+def _names_to_ask(links: Iterable[Link], site: Site, cluster: str) -> tuple[set[str], set[str]]:
+    queues: set[str] = set()
+    exchanges: set[str] = set()
+    for link in links:
+        queue = _queue_of(link, site, cluster)
+        if queue is None:
+            continue
+        queues.add(queue)
+        if link.kind is LinkKind.EXCHANGE:
+            exchanges.add(link.remote_name)
+            exchanges.update(names.internal_exchange(queue, letter) for letter in names.LETTERS)
+    return queues, exchanges
+
+
+def _sight(link: Link, broker: str, site: Site, *, standing: Standing, cluster: str) -> Sight:
+    queue = _queue_of(link, site, cluster) or ""
+    found = standing.queues.get(queue)
+    if found is not None and found.presence not in {Presence.EXISTS, Presence.MISSING}:
+        return Sight(broker, site, error=f"queue {queue!r} upstream: {found.detail}", error_is_permanent=True)
+    stands = {name for name, seen in standing.exchanges.items() if seen.presence is Presence.EXISTS}
+    return Sight(
+        broker,
+        site,
+        QueueSeen(found.messages, found.consumers) if found and found.presence is Presence.EXISTS else None,
+        exchange_stands=link.remote_name in stands,
+        letters=tuple(letter for letter in names.LETTERS if names.internal_exchange(queue, letter) in stands),
+    )
