@@ -13,6 +13,7 @@ from agent.definitions.legacy.properties import (
     Rule,
     flag,
     items_of,
+    key_name,
     literal,
     name,
     properties,
@@ -53,7 +54,7 @@ def _internal(term: Term) -> Value:
 
 
 def _declarable(term: Term) -> str:
-    found = name(term)
+    found = key_name(term)
     if found.startswith("amq."):
         fail(term.at, "names that begin with amq. are the broker's own; name another")
     return found
@@ -69,9 +70,9 @@ def _arguments(term: Term) -> Block:
 def _argument(term: Term) -> Entry:
     match term:
         case Tuple((key, kind, value)):
-            return Entry(name(key), _typed(kind, value))
+            return Entry(key_name(key), _typed(kind, value))
         case Tuple((key, value)):
-            return Entry(name(key), _untyped(value))
+            return Entry(key_name(key), _untyped(value))
     return fail(term.at, 'write {<<"key">>, longstr, <<"value">>}')
 
 
@@ -140,7 +141,7 @@ _MANDATORY = {
     "type": 'add {type, "topic"}, or the type the exchange has',
     "upstream_set": 'add {upstream_set, "…"}, a name from upstream_sets',
 }
-_NAMES: dict[str, Callable[[Term], str]] = {"exchange": _declarable, "virtual_host": name, "upstream_set": name}
+_NAMES: dict[str, Callable[[Term], str]] = {"exchange": _declarable, "virtual_host": key_name, "upstream_set": name}
 PROPERTIES = ("exchange", "virtual_host", *_RULES)
 
 

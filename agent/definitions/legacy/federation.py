@@ -14,6 +14,7 @@ from agent.definitions.legacy.properties import (
     Properties,
     is_unset,
     items_of,
+    key_name,
     name,
     properties,
     proplists,
@@ -124,7 +125,7 @@ class _Reader:
         for item in self._items(key):
             match item:
                 case Tuple((written, value)):
-                    found = self.problems.attempt(key, name, written)
+                    found = self.problems.attempt(key, key_name, written)
                 case _:
                     self.problems.add(item.at, f'{key}: write this entry as {{"name", […]}}')
                     continue

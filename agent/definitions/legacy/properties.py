@@ -177,6 +177,14 @@ def name(term: Term) -> str:
     return found
 
 
+def key_name(term: Term) -> str:
+    """A name that becomes a key of the document, where a `${…}` can't be escaped."""
+    found = name(term)
+    if "${env:" in found or "${file:" in found:
+        fail(term.at, "${env: and ${file: can't stand in a name that becomes a key; rename it on the broker and here")
+    return found
+
+
 def written_name(term: Term) -> str:
     return literal(name(term))
 

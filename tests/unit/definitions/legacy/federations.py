@@ -11,11 +11,12 @@ from tests.unit.definitions.legacy.erlang import TERMS
 
 Terms: TypeAlias = st.SearchStrategy[Term]
 
-NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+NAMES = TEXTS.filter(lambda name: "${env:" not in name and "${file:" not in name)
 SET_NAMES = NAMES.filter(lambda name: name != "all")
 _WHOLE = st.integers(1, 2**15 - 1).map(Integer)
 _FLAGS = st.sampled_from([Atom("true"), Atom("false")])
-_TEXTS = NAMES.map(String)
+_TEXTS = TEXTS.map(String)
 _HOSTS = st.sampled_from(["h", "remote.example", "10.0.0.1", "::1"]).map(String)
 _TLS: dict[str, Terms] = {
     **dict.fromkeys(("cacertfile", "certfile", "keyfile", "password", "server_name_indication", "versions"), _TEXTS),
@@ -30,7 +31,10 @@ _CONNECTION: dict[str, Terms] = {
     **dict.fromkeys(("port", "prefetch_count", "reconnect_delay", "expires", "message_ttl", "max_hops"), _WHOLE),
     "heartbeat": st.one_of(_WHOLE, st.just(Atom("none"))),
 }
-_EXCHANGE: dict[str, Terms] = {"virtual_host": _TEXTS, "durable": _FLAGS, "auto_delete": _FLAGS, "internal": _FLAGS}
+_EXCHANGE: dict[str, Terms] = {
+    "virtual_host": NAMES.map(String),
+    **dict.fromkeys(("durable", "auto_delete", "internal"), _FLAGS),
+}
 _KEYS = (
     *("exchanges", "upstream_sets", "connections", "local_username", "local_nodename"),
     *("exchange", "type", "upstream_set", "arguments", "connection", "host", "ssl_options"),

@@ -160,6 +160,7 @@ def test_all_mistakes_are_told_at_once_and_in_order() -> None:
         ("{exchanges, x}", "exchanges: write a list, as in {exchanges, […]}"),
         ("{exchanges, [x]}", "exchange: write a list of properties, as in [{key, value}, …]"),
         ("{connections, [{5, []}]}", 'connections: write text, as in "text"'),
+        ('{connections, [{"${env:A}", [{host, "h"}]}]}', "connections: ${env: and ${file: can't stand in a name"),
         ('{connections, [{"", [{host, "h"}]}]}', "connections: write a name of 1 to 255 bytes"),
         ('{connections, [{"c", [{host, ""}]}]}', "host: write a name of 1 to 255 bytes"),
         ('{connections, [{"c", [{host, "h:5672"}]}]}', "host: write the name of a host or an IP address, and the port"),

@@ -14,8 +14,8 @@ from agent.definitions.load import load_configuration
 from tests.unit.definitions.legacy.erlang import write
 from tests.unit.definitions.legacy.federations import (
     ANY_SETTINGS,
-    NAMES,
     SET_NAMES,
+    TEXTS,
     federations,
     named_pairs,
     proplist,
@@ -49,20 +49,20 @@ def test_the_agent_takes_what_was_imported(settings: Term) -> None:
 
 
 @given(
-    names=st.lists(SET_NAMES, min_size=4, max_size=4, unique=True),
-    texts=st.lists(NAMES, min_size=4, max_size=4),
+    names=st.lists(SET_NAMES, min_size=5, max_size=5, unique=True),
+    texts=st.lists(TEXTS, min_size=4, max_size=4),
     type_=st.sampled_from(["direct", "topic", "x-${random}"]),
-    file=NAMES,
+    file=TEXTS,
 )
 def test_names_and_texts_arrive_unchanged(names: list[str], texts: list[str], type_: str, file: str) -> None:
-    connection, upstream_set, exchange, vhost = names
-    node, user, remote, argument = texts
+    connection, upstream_set, exchange, vhost, argument = names
+    node, user, remote, value = texts
     declared = proplist(
         exchange=String(exchange),
         virtual_host=String(vhost),
         type=String(type_),
         upstream_set=String(upstream_set),
-        arguments=List((Tuple((Binary(argument.encode()), Atom("longstr"), String(argument))),)),
+        arguments=List((Tuple((Binary(argument.encode()), Atom("longstr"), String(value))),)),
     )
     member = proplist(connection=String(connection), exchange=Binary(remote.encode()))
     settings = proplist(
@@ -73,7 +73,7 @@ def test_names_and_texts_arrive_unchanged(names: list[str], texts: list[str], ty
     )
     imported = yaml.safe_load(import_legacy(configuration(settings), file=file))
     definitions = imported if vhost == "/" else imported["vhosts"][vhost]
-    arguments = {argument: escaped(argument)}
+    arguments = {argument: escaped(value)}
     assert imported["agent"] == {"name": escaped(node)}
     assert definitions["upstreams"] == {
         connection: {"host": "h", "username": escaped(user), "reconnect-delay": 1},
