@@ -2,13 +2,14 @@
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS, NATIVE_PLUGINS, Node
-
-BrokerOn = Callable[[str | None], Node]
+from tests.lab.proxy import Proxy
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +34,19 @@ def second_broker(lab: Lab) -> Node:
 def native_broker(lab: Lab) -> Node:
     """A broker with the native federation and shovel plugins."""
     return lab.shared("native", plugins=NATIVE_PLUGINS)
+
+
+@pytest.fixture(scope="session")
+def cluster(lab: Lab) -> Cluster:
+    """Three nodes that are one broker; a test that stops some starts them again."""
+    return Cluster.of(lab).start()
+
+
+@pytest.fixture
+def proxy_to(lab: Lab) -> Iterator[Callable[[Node | int], Proxy]]:
+    """`proxy_to(broker)`: a network of this test's own to a broker, or to any port, to make bad."""
+    with ExitStack() as proxies:
+        yield lambda target: proxies.enter_context(lab.proxy(target))
 
 
 @pytest.fixture(scope="session")

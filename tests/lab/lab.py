@@ -14,6 +14,7 @@ from typing import Final, Self
 from tests.lab import node, releases
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.ports import Ports
+from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
 
 MARK: Final = "FEDERATION_LAB"
@@ -27,6 +28,7 @@ class Lab:
         self.directory = Path(tempfile.mkdtemp(prefix="federation-lab-"))
         self.ports = Ports()
         self._nodes: list[Node] = []
+        self._proxies: list[Proxy] = []
         self._shared: dict[tuple[str | None, tuple[str, ...], str], Node] = {}
         self._epmd: subprocess.Popen[bytes] | None = None
         self._epmd_port = 0
@@ -79,11 +81,20 @@ class Lab:
             self._shared[release, plugins, name] = self.node(name, release=release, plugins=plugins).start()
         return self._shared[release, plugins, name]
 
+    def proxy(self, target: Node | int) -> Proxy:
+        """A proxy before a node's AMQP port or any other; ends with the lab, or when closed."""
+        port = target.amqp_port if isinstance(target, Node) else target
+        made = Proxy(port, port=self.ports.take(), mark=self.mark)
+        self._proxies.append(made)
+        return made
+
     def close(self) -> None:
         """End all at once; nothing here is worth a graceful stop."""
         if self._reaper.stdin:
             self._reaper.stdin.close()
         self._reaper.wait(REAPER_DEADLINE)
+        for proxy in self._proxies:
+            proxy.close()
         for made in self._nodes:
             made.kill()
         if self._epmd is not None:
