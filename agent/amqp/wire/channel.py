@@ -1,0 +1,164 @@
+"""One channel: questions in flight side by side, answers in their order, and what the broker says by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.methods import Call, Method
+from agent.amqp.wire.properties import Properties
+from agent.amqp.wire.tables import CodecError
+from agent.errors import BrokerError
+
+REPLY_SUCCESS: Final = 200
+
+
+class ChannelClosedError(BrokerError):
+    """The broker closed a channel; `code` is AMQP's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A content that wasn't spliced: how it came, its properties, its body."""
+
+    call: Call
+    properties: Properties
+    body: bytes
+
+
+class Writer(Protocol):
+    """What a channel needs of its connection."""
+
+    frame_max: int
+
+    def write(self, data: bytes) -> None: ...
+
+    def forget(self, number: int) -> None: ...
+
+
+class Channel:
+    """AMQP answers a channel's questions in their order, so many may be asked before the first is answered.
+
+    An error answers the oldest question and closes the channel; those behind it were never looked at.
+    """
+
+    def __init__(self, writer: Writer, number: int) -> None:
+        self.number = number
+        self.on_message: Callable[[Message], None] | None = None
+        self.on_cancel: Callable[[str], None] | None = None
+        self.on_settled: Callable[[Call], None] | None = None
+        self.closed: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
+        self._writer = writer
+        self._asked: deque[tuple[Method, asyncio.Future[Call]]] = deque()
+        self._content: Call | None = None
+        self._properties = Properties(0, ())
+        self._body = bytearray()
+        self._missing = 0
+
+    def send(self, method: Method, **values: Any) -> None:
+        """A method that nothing answers."""
+        if self.closed.done():
+            raise self.closed.result()
+        self._writer.write(frames.frame(frames.METHOD, self.number, method.encode(**values)))
+
+    def ask(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
+        """Asks at once; await the answer whenever it suits."""
+        self.send(method, **values)
+        future: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
+        self._asked.append((answer, future))
+        return future
+
+    def publish(
+        self, exchange: str, routing_key: str, properties: bytes, body: bytes, *, mandatory: bool = False
+    ) -> None:
+        self.send(methods.BASIC_PUBLISH, exchange=exchange, routing_key=routing_key, mandatory=mandatory)
+        self._writer.write(frames.content(self.number, properties, body, self._writer.frame_max))
+
+    async def close(self) -> None:
+        if self.closed.done():
+            return
+        closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
+        answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, **closing)
+        await answer
+        self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent"))
+
+    def received(self, kind: int, payload: bytes) -> None:
+        """One frame of this channel."""
+        if kind == frames.METHOD:
+            self._called(methods.decode(payload))
+        elif self._content is None:
+            raise CodecError("content without a method before it")
+        elif kind == frames.HEADER:
+            self._begin_body(payload)
+        else:
+            self._body += payload
+            self._missing -= len(payload)
+            self._end_body()
+
+    def end(self, error: BrokerError) -> None:
+        """Nothing more comes; the oldest question is told why, the others that the channel is gone."""
+        if self.closed.done():
+            return
+        self._writer.forget(self.number)
+        self.closed.set_result(error)
+        while self._asked:
+            _, future = self._asked.popleft()
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # asked side by side, some answers may never be awaited
+
+    def _called(self, call: Call) -> None:
+        match call.method:
+            case methods.CHANNEL_CLOSE:
+                self._writer.write(frames.frame(frames.METHOD, self.number, methods.CHANNEL_CLOSE_OK.encode()))
+                self.end(ChannelClosedError(call["code"], call["text"]))
+            case methods.CHANNEL_FLOW:
+                self.send(methods.CHANNEL_FLOW_OK, active=call["active"])
+            case methods.BASIC_ACK | methods.BASIC_NACK:
+                if self.on_settled is not None:
+                    self.on_settled(call)
+            case methods.BASIC_CANCEL:
+                if self.on_cancel is not None:
+                    self.on_cancel(call["consumer_tag"])
+            case method if method.content:
+                self._content = call
+            case _:
+                self._answered(call)
+
+    def _answered(self, call: Call) -> None:
+        if not self._asked:
+            raise CodecError(f"{call.method.name} answers nothing that was asked")
+        expected, future = self._asked.popleft()
+        is_get = expected is methods.BASIC_GET_OK and call.method is methods.BASIC_GET_EMPTY
+        if call.method is not expected and not is_get:
+            raise CodecError(f"{call.method.name} came where {expected.name} was due")
+        if not future.done():
+            future.set_result(call)
+
+    def _begin_body(self, payload: bytes) -> None:
+        if len(payload) < frames.BASIC_HEADER.size:
+            raise CodecError("a content header is cut off")
+        _, _, self._missing = frames.BASIC_HEADER.unpack_from(payload)
+        self._properties = Properties.read(payload[frames.BASIC_HEADER.size :])
+        self._body.clear()
+        self._end_body()
+
+    def _end_body(self) -> None:
+        if self._missing > 0:
+            return
+        if self._missing < 0 or self._content is None:
+            raise CodecError("a body is longer than its header says")
+        message = Message(self._content, self._properties, bytes(self._body))
+        self._content = None
+        if message.call.method is methods.BASIC_GET_OK:
+            self._answered(message.call)
+        if self.on_message is not None:
+            self.on_message(message)

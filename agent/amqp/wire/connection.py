@@ -1,0 +1,285 @@
+"""One AMQP connection: handshake, heartbeats, channels, and the frames between a socket and them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.channel import Channel
+from agent.amqp.wire.login import Terms
+from agent.amqp.wire.methods import Call, Method
+from agent.amqp.wire.tables import CodecError
+from agent.core import fields
+from agent.core.fields import Table
+from agent.errors import AgentError, BrokerError, TransientError
+
+BUFFER: Final = 256 * 1024
+MAX_FRAME: Final = 8 * 1024 * 1024
+CLOSE_PATIENCE: Final = 5.0
+CAPABILITIES: Final = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "authentication_failure_close",
+)
+
+
+class ConnectionClosedError(BrokerError):
+    """The broker closed the connection; `code` is AMQP's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class NotAmqpError(BrokerError):
+    """What answers speaks something else; `begin` is what it said first."""
+
+    def __init__(self, begin: bytes) -> None:
+        super().__init__(f"not AMQP: {begin!r}")
+        self.begin = begin
+
+
+class HeartbeatMissedError(BrokerError):
+    """Nothing was heard for twice the heartbeat."""
+
+
+class EndOfStreamError(BrokerError):
+    """The other side closed the socket without a word."""
+
+
+class WireConnection(asyncio.BufferedProtocol):
+    """Reads into one buffer and hands frames out; nothing is copied on the way in."""
+
+    def __init__(self, terms: Terms) -> None:
+        loop = asyncio.get_running_loop()
+        self.server_properties: Table = ()
+        self.frame_max = 0
+        self.channel_max = 0
+        self.heartbeat = 0
+        self.on_blocked: Callable[[str | None], None] | None = None
+        self.closed: asyncio.Future[BrokerError] = loop.create_future()
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._terms = terms
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._channels: dict[int, Channel] = {}
+        self._last_number = 0
+        self._inbox: asyncio.Queue[Call] = asyncio.Queue()
+        self._buffer = bytearray(BUFFER)
+        self._filled = 0
+        self._heard = self._said = loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._greeted = False
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self.write(frames.PROTOCOL_HEADER)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard = self._loop.time()
+        self._filled += nbytes
+        try:
+            self._read_frames()
+        except (AgentError, ValueError) as error:
+            self._end(error if isinstance(error, BrokerError) else TransientError(f"broken AMQP: {error}"))
+
+    def eof_received(self) -> None:
+        self._end(EndOfStreamError("closed by the peer without a word"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        error = EndOfStreamError("the connection was lost")
+        error.__cause__ = exc
+        self._end(error)
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    # What its users call
+
+    def write(self, data: bytes) -> None:
+        if self._transport is None or self.closed.done():
+            raise self.closed.result() if self.closed.done() else TransientError("not connected")
+        self._said = self._loop.time()
+        self._transport.write(data)
+
+    def forget(self, number: int) -> None:
+        self._channels.pop(number, None)
+
+    async def open(self, properties: Mapping[str, str]) -> None:
+        """The handshake, until the vhost is open."""
+        start = await self._expect(methods.CONNECTION_START)
+        self.server_properties = start["properties"]
+        mechanism = self._terms.choose(start["mechanisms"])
+        self._say(
+            methods.CONNECTION_START_OK,
+            properties=_client_properties(properties),
+            mechanism=mechanism.value.upper(),
+            response=self._terms.response(mechanism),
+            locale="en_US",
+        )
+        self._tune(await self._expect(methods.CONNECTION_TUNE))
+        self._say(methods.CONNECTION_OPEN, vhost=self._terms.vhost)
+        await self._expect(methods.CONNECTION_OPEN_OK)
+
+    async def channel(self) -> Channel:
+        number = self._free_number()
+        channel = self._channels[number] = Channel(self, number)
+        await channel.ask(methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK)
+        return channel
+
+    async def close(self, error: BrokerError) -> None:
+        """Says goodbye; `error` is what those who still wait are told."""
+        if self.closed.done():
+            return
+        try:
+            self._say(methods.CONNECTION_CLOSE, code=200, text="closed by the agent", class_id=0, method_id=0)
+            async with asyncio.timeout(CLOSE_PATIENCE):
+                await self._expect(methods.CONNECTION_CLOSE_OK)
+        except (TimeoutError, BrokerError):
+            pass
+        finally:
+            self._end(error)
+
+    # Inside
+
+    def _free_number(self) -> int:
+        limit = self.channel_max or 65535
+        for _ in range(limit):
+            self._last_number = self._last_number % limit + 1
+            if self._last_number not in self._channels:
+                return self._last_number
+        raise TransientError(f"all {limit} channels of the connection are taken")
+
+    def _tune(self, tune: Call) -> None:
+        self.channel_max = _lower(self._terms.channel_max, tune["channel_max"])
+        self.frame_max = _lower(self._terms.frame_max, tune["frame_max"])
+        self.heartbeat = self._terms.heartbeat
+        self._say(
+            methods.CONNECTION_TUNE_OK,
+            channel_max=self.channel_max,
+            frame_max=self.frame_max,
+            heartbeat=self.heartbeat,
+        )
+        if self.heartbeat:
+            self._beat()
+
+    def _beat(self) -> None:
+        """Speaks when it has been quiet for half the interval, and listens for twice of it."""
+        now = self._loop.time()
+        if now - self._heard > 2 * self.heartbeat:
+            self._end(HeartbeatMissedError(f"nothing was heard for over {2 * self.heartbeat} s"))
+            return
+        if now - self._said >= self.heartbeat / 2 and not self.closed.done():
+            self.write(frames.HEARTBEAT_FRAME)
+        self._timer = self._loop.call_later(self.heartbeat / 2, self._beat)
+
+    def _say(self, method: Method, **values: Any) -> None:
+        self.write(frames.frame(frames.METHOD, 0, method.encode(**values)))
+
+    async def _expect(self, method: Method) -> Call:
+        """The next method of channel 0, or why there is none."""
+        getting = asyncio.ensure_future(self._inbox.get())
+        try:
+            waited: list[asyncio.Future[Any]] = [getting, self.closed]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if not getting.done():
+                raise self.closed.result()
+            call = getting.result()
+        finally:
+            getting.cancel()
+        if call.method is not method:
+            raise TransientError(f"broken AMQP: {call.method.name} came where {method.name} was due")
+        return call
+
+    def _read_frames(self) -> None:
+        buffer, at, end = self._buffer, 0, self._filled
+        if not self._greeted:
+            self._check_greeting()
+        while end - at >= frames.OVERHEAD:
+            kind, channel, size = frames.PREFIX.unpack_from(buffer, at)
+            after = at + frames.OVERHEAD + size
+            if after > end:
+                self._make_room(size)
+                break
+            if buffer[after - 1] != frames.END:
+                raise CodecError("a frame doesn't end where it says")
+            self._dispatch(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
+            at = after
+        self._keep(at)
+
+    def _check_greeting(self) -> None:
+        begin = bytes(self._buffer[: min(self._filled, 16)])
+        if begin[:1] != b"\x01":
+            raise NotAmqpError(begin)
+        self._greeted = True
+
+    def _make_room(self, size: int) -> None:
+        if size > MAX_FRAME:
+            raise CodecError(f"a frame of {size} bytes")
+        if size + frames.OVERHEAD > len(self._buffer):
+            # A new one: the transport may still hold a view of the old one, which then can't grow.
+            larger = bytearray(size + frames.OVERHEAD + BUFFER)
+            larger[: self._filled] = self._buffer[: self._filled]
+            self._buffer = larger
+
+    def _keep(self, at: int) -> None:
+        """What is left of the buffer moves to its start."""
+        left = self._filled - at
+        if at:
+            self._buffer[:left] = self._buffer[at : self._filled]
+        self._filled = left
+
+    def _dispatch(self, kind: int, number: int, payload: bytes) -> None:
+        if kind == frames.HEARTBEAT:
+            return
+        if number:
+            channel = self._channels.get(number)
+            if channel is not None:  # what was on its way to a channel that is closed is nobody's
+                channel.received(kind, payload)
+            return
+        call = methods.decode(payload)
+        match call.method:
+            case methods.CONNECTION_CLOSE:
+                self._say(methods.CONNECTION_CLOSE_OK)
+                self._end(ConnectionClosedError(call["code"], call["text"]))
+            case methods.CONNECTION_BLOCKED | methods.CONNECTION_UNBLOCKED:
+                if self.on_blocked is not None:
+                    self.on_blocked(call.values.get("reason"))
+            case _:
+                self._inbox.put_nowait(call)
+
+    def _end(self, error: BrokerError) -> None:
+        if self.closed.done():
+            return
+        self.closed.set_result(error)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.close()
+        self.writable.set()
+        for channel in tuple(self._channels.values()):
+            channel.end(error)
+
+
+def _client_properties(properties: Mapping[str, str]) -> Table:
+    able = fields.table(tuple((name, fields.boolean(True)) for name in CAPABILITIES))
+    return (*((key, fields.text(value)) for key, value in properties.items()), ("capabilities", able))
+
+
+def _lower(ours: int | None, theirs: int) -> int:
+    """0 means no limit to either side."""
+    return min(limit for limit in (ours, theirs) if limit) if ours or theirs else 0

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pamqp.decode
+import pamqp.encode
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.amqp.wire.properties import HEADERS, USER_ID, Properties
+from agent.amqp.wire.tables import CodecError, decode_table, encode_table, encode_value
+from agent.core import fields
+from agent.core.fields import Field, Table
+
+INTEGERS = {"b": 8, "B": 8, "s": 16, "u": 16, "I": 32, "i": 32, "l": 64}
+names = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+def integers(tag: str) -> st.SearchStrategy[Field]:
+    bits = INTEGERS[tag]
+    low, high = (0, 2**bits - 1) if tag in "Bui" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return st.integers(low, high).map(lambda value: Field(tag, value))
+
+
+scalars: st.SearchStrategy[Field] = st.one_of(
+    *(integers(tag) for tag in INTEGERS),
+    st.text(max_size=20).map(lambda text: Field("S", text)),
+    st.booleans().map(lambda value: Field("t", value)),
+    st.binary(max_size=20).map(lambda value: Field("x", value)),
+    st.binary(min_size=8, max_size=8).map(lambda raw: Field("d", raw)),
+    st.binary(min_size=4, max_size=4).map(lambda raw: Field("f", raw)),
+    st.binary(min_size=5, max_size=5).map(lambda raw: Field("D", raw)),
+    st.integers(0, 2**64 - 1).map(lambda value: Field("T", value)),
+    st.just(Field("V", None)),
+)
+
+
+def as_table(entries: dict[str, Field]) -> Table:
+    return tuple(entries.items())
+
+
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4).map(lambda items: fields.array(*items)),
+        st.dictionaries(names, inner, max_size=4).map(as_table).map(fields.table),
+    ),
+    max_leaves=12,
+)
+tables = st.dictionaries(names, values, max_size=6).map(as_table)
+
+
+@given(tables)
+def test_a_table_survives_its_bytes_tag_for_tag(table: Table) -> None:
+    data = encode_table(table)
+    assert decode_table(b"xx" + data + b"yy", 2) == (table, 2 + len(data))
+
+
+@given(tables)
+def test_decoding_and_encoding_again_gives_the_same_bytes(table: Table) -> None:
+    data = encode_table(table)
+    assert encode_table(decode_table(data)[0]) == data
+
+
+@given(
+    st.binary(max_size=60) | tables.map(encode_table).flatmap(lambda good: st.binary().map(lambda bad: good[:7] + bad))
+)
+def test_garbage_is_a_table_or_an_error(data: bytes) -> None:
+    try:
+        table, end = decode_table(data)
+    except CodecError:
+        return
+    assert encode_table(table) == data[:end]
+
+
+@given(st.dictionaries(names, st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.text(max_size=9) | st.none()))
+def test_another_codec_reads_and_writes_the_same(plain: dict[str, Any]) -> None:
+    theirs = pamqp.encode.field_table(plain)
+    table, end = decode_table(theirs)
+    assert end == len(theirs)
+    assert {key: field.value for key, field in table} == plain
+    assert encode_table(table) == theirs
+    assert pamqp.decode.field_table(encode_table(table))[1] == plain
+
+
+def test_another_codec_agrees_on_times_and_nesting() -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    theirs = pamqp.encode.field_table({"when": moment, "deep": {"list": [1, "two", {"three": 3}]}})
+    table, _ = decode_table(theirs)
+    assert dict(table)["when"] == Field("T", int(moment.timestamp()))
+    assert pamqp.decode.field_table(encode_table(table))[1]["deep"] == {"list": [1, "two", {"three": 3}]}
+
+
+def test_tables_nested_without_end_are_refused() -> None:
+    deep = fields.text("x")
+    for _ in range(100):
+        deep = fields.array(deep)
+    with pytest.raises(CodecError, match="nested too deeply"):
+        decode_table(encode_table((("deep", deep),)))
+
+
+@pytest.mark.parametrize("field", [Field("l", 2**63), Field("Z", 1), Field("s", 40_000), Field("B", -1)])
+def test_what_has_no_bytes_is_an_error(field: Field) -> None:
+    with pytest.raises(CodecError):
+        encode_value(field)
+
+
+def test_a_name_longer_than_a_short_string_is_an_error() -> None:
+    with pytest.raises(CodecError, match="255"):
+        encode_table((("ä" * 128, fields.text("x")),))
+
+
+short = st.text(st.characters(codec="utf-8"), max_size=20).map(lambda text: bytes([len(text.encode())]) + text.encode())
+properties = st.fixed_dictionaries(
+    {},
+    optional={
+        0x8000: short, 0x4000: short, HEADERS: tables.map(encode_table), 0x1000: st.binary(min_size=1, max_size=1),
+        0x0800: st.binary(min_size=1, max_size=1), 0x0400: short, 0x0200: short, 0x0100: short, 0x0080: short,
+        0x0040: st.binary(min_size=8, max_size=8), 0x0020: short, USER_ID: short, 0x0008: short, 0x0004: short,
+    },
+).map(lambda found: Properties(sum(found), tuple(sorted(found.items(), reverse=True))))  # fmt: skip
+
+
+@given(properties)
+def test_properties_survive_their_bytes(original: Properties) -> None:
+    assert Properties.read(original.write()) == original
+
+
+@given(properties, tables)
+def test_only_what_is_changed_changes(original: Properties, table: Table) -> None:
+    changed = Properties.read(original.with_headers(table).write())
+    assert changed.headers == table
+    assert [pair for pair in changed.values if pair[0] != HEADERS] == [
+        pair for pair in original.values if pair[0] != HEADERS
+    ]
+    bare = Properties.read(original.without_user_id().write())
+    assert bare.flags == original.flags & ~USER_ID
+    assert bare.headers == original.headers
+
+
+@given(st.binary(max_size=40))
+def test_garbage_is_properties_or_an_error(data: bytes) -> None:
+    try:
+        found = Properties.read(data)
+    except CodecError:
+        return
+    assert found.write() == data
