@@ -31,22 +31,29 @@ _stop_progress() {
   if [[ -t 1 ]]; then printf '\r\033[K'; fi
 }
 
+# For a script's EXIT trap: an interrupted `watched` leaves neither its line nor its log.
+stop_watching() {
+  _stop_progress
+  rm -f "${watched_log:-}"
+}
+
 # watched LABEL COMMAND...: the command stays in the foreground, so that Ctrl-C reaches it.
 # What it printed is kept only when it failed, and then its end is shown.
 watched() {
-  local label=$1 log status=0 start=$SECONDS
+  local label=$1 status=0 start=$SECONDS
   shift
-  log=$(mktemp "${TMPDIR:-/tmp}/federation-agent-setup.XXXXXX")
-  _show_progress "$label" "$log" "$$" &
+  watched_log=$(mktemp "${TMPDIR:-/tmp}/federation-agent-setup.XXXXXX")
+  _show_progress "$label" "$watched_log" "$$" &
   progress_pid=$!
-  "$@" >"$log" 2>&1 </dev/null || status=$?
+  "$@" >"$watched_log" 2>&1 </dev/null || status=$?
   _stop_progress
   if ((status == 0)); then
     printf '        done in %d s: %s\n' "$((SECONDS - start))" "$label"
-    rm -f "$log"
+    rm -f "$watched_log"
   else
-    fail "$label (exit $status); the end of $log:"
-    tail -n 20 "$log" | sed 's/^/        | /' >&2
+    fail "$label (exit $status); the end of $watched_log:"
+    tail -n 20 "$watched_log" | sed 's/^/        | /' >&2
   fi
+  watched_log=
   return "$status"
 }

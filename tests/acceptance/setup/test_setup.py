@@ -1,0 +1,179 @@
+"""The set-up as a user meets it: the real scripts, on this machine or on one whose PATH lacks something."""
+
+import os
+import re
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+HIDDEN = re.compile(r"apt|sudo|java|chrom|google-chrome|rabbitmq")
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _machine_is_set_up() -> None:
+    """Without it the scripts under test would install things in the middle of a test."""
+    looked = run("scripts/setup", "--check")
+    assert looked.returncode == 0, f"make setup first: {looked.stderr}"
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path) -> Path:
+    """This machine's tools without those that set-up installs or installs with."""
+    path = tmp_path / "bin"
+    path.mkdir()
+    for folder in (Path("/bin"), Path("/usr/bin")):
+        for tool in folder.iterdir():
+            link = path / tool.name
+            if not HIDDEN.match(tool.name) and not link.is_symlink():
+                link.symlink_to(tool)
+    return path
+
+
+def set_up_on(path: Path) -> subprocess.CompletedProcess[str]:
+    return run("scripts/setup", PATH=str(path), FEDERATION_AGENT_TOOLS_PATH="", JAVA_HOME="")
+
+
+def add_tool(path: Path, name: str, script: str) -> None:
+    tool = path / name
+    tool.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
+    tool.chmod(0o755)
+
+
+def test_second_run_does_nothing_in_under_three_seconds() -> None:
+    started = time.monotonic()
+    done = run("make", "setup")
+    assert time.monotonic() - started < 3
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "setup: everything is there"
+    assert all(line.startswith("  have  ") for line in lines[:-1])
+    assert len(lines) == 6
+
+
+def test_set_up_is_the_same_from_another_folder(tmp_path: Path) -> None:
+    done = subprocess.run([ROOT / "scripts/setup"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("setup: everything is there\n")
+
+
+def test_all_that_is_missing_is_listed_at_once_with_the_command_to_install_it(bare_path: Path) -> None:
+    done = set_up_on(bare_path)
+    assert done.returncode == 1
+    assert "(this system has no apt-get)" in done.stderr
+    assert (
+        "apt-get update && apt-get install --no-install-recommends rabbitmq-server openjdk-17-jre-headless chromium\n"
+    ) in done.stderr
+    assert "  have  .venv" in done.stdout  # what could be done was done
+
+
+def test_only_what_is_missing_is_listed(bare_path: Path) -> None:
+    add_tool(bare_path, "rabbitmq-server", "")
+    add_tool(bare_path, "chromium-browser", "")
+    done = set_up_on(bare_path)
+    assert done.returncode == 1
+    assert "install --no-install-recommends openjdk-17-jre-headless\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("printed", "major", "enough"),
+    [
+        ('openjdk version "1.8.0_292"', 8, False),
+        ('openjdk version "11.0.2" 2019-01-15', 11, False),
+        ('openjdk version "17.0.15" 2025-04-15', 17, True),
+        ('java version "25" 2025-09-16 LTS', 25, True),
+        ('Picked up _JAVA_OPTIONS: -Xmx1g\nopenjdk version "21-ea" 2023-09-19', 21, True),
+    ],
+)
+def test_java_counts_from_17(bare_path: Path, printed: str, major: int, enough: bool) -> None:
+    add_tool(bare_path, "java", f"printf '%s\\n' '{printed}' >&2")
+    done = set_up_on(bare_path)
+    assert (f"  have  Java {major}\n" in done.stdout) is enough
+    assert (f"java on PATH is {major};" in done.stderr) is not enough
+    assert ("openjdk-17-jre-headless" in done.stderr) is not enough
+
+
+def test_an_old_java_home_is_named(bare_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "old/bin").mkdir(parents=True)
+    add_tool(tmp_path / "old/bin", "java", "echo 'openjdk version \"11\"' >&2")
+    done = run("scripts/setup", "--check", PATH=str(bare_path), JAVA_HOME=str(tmp_path / "old"))
+    assert done.returncode == 1
+    assert f"JAVA_HOME={tmp_path}/old is Java 11" in done.stderr
+
+
+def test_help_lists_every_target() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert phony is not None
+    listed = [line.split()[:2] for line in run("make").stdout.splitlines()]
+    assert listed == [["make", target] for target in phony[1].split()]
+    assert {"setup", "demo", "test", "lint", "bench", "versions", "lock", "clean"} <= {target for _, target in listed}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_dependency_is_locked() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line.split("==") for line in lines if not line.startswith("#")]
+    assert all(len(pin) == 2 for pin in pins)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = project["dependencies"] + [one for extra in project["optional-dependencies"].values() for one in extra]
+    names = {canonical(re.split(r"[<>=!~;\[ ]", requirement)[0]) for requirement in wanted}
+    assert names - {canonical(name) for name, _ in pins} == set()
+
+
+def test_a_root_that_is_no_broker_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "trixie/precious").mkdir(parents=True)
+    done = run("scripts/versions", "trixie", FEDERATION_AGENT_VERSIONS_DIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "remove it" in done.stderr
+    assert (tmp_path / "trixie/precious").is_dir()
+
+
+def test_a_release_is_a_name_and_not_a_path(tmp_path: Path) -> None:
+    done = run("scripts/versions", "../elsewhere", FEDERATION_AGENT_VERSIONS_DIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "not the name of a Debian release: ../elsewhere" in done.stderr
+
+
+def run_ci(path: Path, failing: str) -> subprocess.CompletedProcess[str]:
+    """The runner with a `make` that tells what it was asked for and fails as make does."""
+    add_tool(
+        path,
+        "make",
+        f'echo "== $* =="\n[[ $1 != {failing} ]] || {{ echo "make: *** [Makefile:1: $1] Error 1" >&2; exit 2; }}',
+    )
+    return run(".ci/run", PATH=f"{path}:{os.environ['PATH']}", CI="true")
+
+
+def test_ci_ends_on_the_closing_line_of_the_tests(tmp_path: Path) -> None:
+    passed = run_ci(tmp_path, failing="nothing")
+    assert passed.returncode == 0
+    assert passed.stdout.splitlines() == ["== lint ==", "== test =="]
+
+    red = run_ci(tmp_path, failing="test")
+    assert red.returncode != 0
+    assert red.stdout.splitlines()[-1] == "== test =="
+    assert red.stderr == ""
+
+
+def test_ci_stops_at_lint(tmp_path: Path) -> None:
+    red = run_ci(tmp_path, failing="lint")
+    assert red.returncode != 0
+    assert red.stdout.splitlines() == ["== lint =="]
