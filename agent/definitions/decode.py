@@ -150,9 +150,26 @@ def decode_set(name: str, raw: object, spot: Spot) -> UpstreamSet | None:
     return UpstreamSet(name, tuple(whole), spot.place) if len(whole) == len(raw) else None
 
 
+MOST_REGEX_BYTES: Final = 128 * 1024  # compiling more takes seconds
+
+
 def decode_policy(name: str, raw: object, spot: Spot) -> Policy | None:
+    spot.findings.regex_bytes += sum(len(regex) for regex in _regexes(raw))
+    if spot.findings.regex_bytes > MOST_REGEX_BYTES:
+        spot.error(f"pattern: more than {MOST_REGEX_BYTES // 1024} KiB of regular expressions in all", "pattern")
+        return None
     model = check(PolicyModel, raw, spot)
     return None if model is None else model.to_core(name, spot.place)
+
+
+def _regexes(raw: object) -> list[str]:
+    policy = raw if isinstance(raw, dict) else {}
+    definition = policy.get("definition")
+    found = (
+        policy.get("pattern"),
+        definition.get("federation-upstream-pattern") if isinstance(definition, dict) else "",
+    )
+    return [regex for regex in found if isinstance(regex, str)]
 
 
 def decode_exchange(name: str, raw: object, spot: Spot) -> DeclaredExchange | None:

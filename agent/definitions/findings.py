@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ Path: TypeAlias = tuple[str | int, ...]
 Locate: TypeAlias = Callable[[Path, bool], Place]
 """Answers the place of a path's value, or of its key; of the longest part that exists."""
 
+MOST_PROBLEMS = 100
 LONGEST_SLIP = 64
 _PLAIN_NAME = re.compile(r"[\w.#*/ +-]{1,64}")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u2030-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
@@ -29,7 +30,7 @@ def quoted(name: str) -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """A suggestion, but for words that are too long to be a slip, and slow to compare."""
+    """A suggestion, but for words too long to be a slip, and slow to compare."""
     return did_you_mean(word, known) if len(word) <= LONGEST_SLIP else ""
 
 
@@ -39,13 +40,25 @@ class Findings:
 
     locate: Locate
     raw: Mapping[Path, str] = field(default_factory=dict)
-    unresolved: frozenset[Path] = frozenset()
+    unresolved: Set[Path] = frozenset()
     problems: list[Problem] = field(default_factory=list)
+    regex_bytes: int = 0
 
     def add(self, message: str, path: Path, *, key: bool = False, severity: Severity = Severity.ERROR) -> None:
+        """Raises ConfigurationError where there are too many to go on; further warnings are dropped."""
         if any(path[: len(known)] == known for known in self.unresolved):
             return  # it was judged with a stand-in, and a warning already says so
-        self.problems.append(problem_at(self.locate(path, key), message, severity))
+        if severity is Severity.WARNING and self.full:
+            return
+        place = self.locate(path, key)
+        self.problems.append(problem_at(place, message, severity))
+        if self.errors >= MOST_PROBLEMS:
+            more = problem_at(place, f"{MOST_PROBLEMS} problems so far; mend these, and look again")
+            raise ConfigurationError([*in_order(self.problems), more])
+
+    @property
+    def full(self) -> bool:
+        return len(self.problems) >= 2 * MOST_PROBLEMS
 
     @property
     def errors(self) -> int:

@@ -11,6 +11,7 @@ from agent.definitions.findings import Path
 from agent.definitions.read_file import UnreadableError, read_file
 
 MAX_VALUE_BYTES = 64 * 1024
+MAX_LENGTH = 4 * 1024 * 1024
 STAND_IN = "1"  # may be a name, a password, a host and a port
 _URI_STAND_IN = "amqp://unresolved"
 _STAND_INS = {
@@ -34,47 +35,59 @@ class Interpolator:
 
     environment: Mapping[str, str]
     directory: str
-    strict: bool
-    report: Callable[[Path, str, bool], None]  # path, message, whether it is an error
+    report: Callable[[Path, str], None]  # what has no value on this machine
+    refuse: Callable[[Path, str], None]  # what can't be meant
     read: ReadFile = read_file
     raw: dict[Path, str] = field(default_factory=dict)
     unresolved: set[Path] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
+    _known: dict[str, str | UnreadableError] = field(default_factory=dict)
+    _length: int = 0
 
     def resolve(self, text: str, path: Path) -> str:
         if "${" not in text:
             return text
         self.raw[path] = text
-        whole = _STAND_INS.get(_last_key(path), STAND_IN) if _MARK.fullmatch(text) else STAND_IN
-        return _MARK.sub(lambda found: self._value(found, path, whole), text)
+        found = {mark[0]: mark for mark in _MARK.finditer(text)}
+        values = {mark: self._value(reference, path) for mark, reference in found.items()}
+        if None in values.values():
+            self.unresolved.add(path)
+        stand_in = _STAND_INS.get(_last_key(path), STAND_IN) if text in found else STAND_IN
+        whole = _MARK.sub(lambda mark: stand_in if (value := values[mark[0]]) is None else value, text)
+        self._length += len(whole)
+        if self._length > MAX_LENGTH:
+            self.refuse(path, f"what ${{…}} stands for is longer than {MAX_LENGTH} characters in all")
+            return STAND_IN
+        return whole
 
-    def _value(self, found: re.Match[str], path: Path, stand_in: str) -> str:
-        if found[0] == "$${":
+    def _value(self, found: re.Match[str], path: Path) -> str | None:
+        """What a reference stands for; nothing after it was reported."""
+        mark = found[0]
+        if mark == "$${":
             return "${"
         reference = _REFERENCE.fullmatch(found["inner"])
         if reference is None or not found["closed"]:
-            self.report(path, f"a ${{…}} that can't be understood; {HOW_TO}", True)
-            self.unresolved.add(path)
-            return stand_in
-        try:
-            return self._env(reference["name"]) if reference["kind"] == "env" else self._file(reference["name"])
-        except UnreadableError as error:
-            self.report(path, f"{found[0]}: {error}", self.strict)
-            self.unresolved.add(path)
-            return stand_in
+            self.refuse(path, f"a ${{…}} that can't be understood; {HOW_TO}")
+            return None
+        if mark not in self._known:
+            self._known[mark] = self._look_up(reference["kind"], reference["name"])
+        value = self._known[mark]
+        if isinstance(value, UnreadableError):
+            self.report(path, f"{mark}: {value}")
+            return None
+        return value
 
-    def _env(self, name: str) -> str:
-        if name not in self.environment:
-            raise UnreadableError("the environment variable isn't set")
-        return self.environment[name]
-
-    def _file(self, name: str) -> str:
+    def _look_up(self, kind: str, name: str) -> str | UnreadableError:
+        if kind == "env":
+            return self.environment.get(name, UnreadableError("the environment variable isn't set"))
         path = str(FilePath(self.directory, name))
         self.files.add(path)
         try:
             return self.read(path, MAX_VALUE_BYTES).decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
-            raise UnreadableError("the file is not UTF-8") from None
+            return UnreadableError("the file is not UTF-8")
+        except UnreadableError as error:
+            return UnreadableError(str(error))
 
 
 def _last_key(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -19,7 +19,6 @@ from agent.definitions.findings import (
     Spot,
     file_problem,
     in_order,
-    problem_at,
     quoted,
     raise_errors,
     suggest,
@@ -30,7 +29,7 @@ from agent.definitions.read_file import UnreadableError, read_file
 from agent.definitions.references import World, check_references
 from agent.definitions.settings_model import AgentModel, DownstreamModel, SourcesModel
 from agent.definitions.value_types import kind_of
-from agent.errors import ConfigurationError, Place, Problem, Severity
+from agent.errors import ConfigurationError, Place, Problem
 
 ROOT_KEYS = ("agent", "downstream", "definitions", *SECTIONS, VHOSTS)
 
@@ -79,11 +78,12 @@ class _Loading:
         self._strict = strict
         self._tree = yaml.compose(_read(path), path)
         self._problems: list[Problem] = list(self._tree.problems)
-        self._interpolator = Interpolator(environment, self._directory, strict, self._report_interpolation)
-        self._raw = self._plain()
-        self._spot = Spot(
-            Findings(self._place, self._interpolator.raw, frozenset(self._interpolator.unresolved), self._problems)
+        self._interpolator = Interpolator(
+            environment, self._directory, self._report_unresolved, lambda path, text: self._spot.error(text, *path)
         )
+        findings = Findings(self._place, self._interpolator.raw, self._interpolator.unresolved, self._problems)
+        self._spot = Spot(findings)
+        self._raw = self._plain()
 
     def load(self) -> Configuration:
         self._refuse_unknown_sections()
@@ -108,17 +108,20 @@ class _Loading:
     def _definitions(self, exports: ExportFiles, *, is_open: bool) -> Definitions:
         vhosts = find_vhosts(self._raw, self._spot)
         own = decode_vhosts(vhosts)
+        others = self._merged(exports.definitions)
+        check_references(vhosts, World(others, is_open or not exports.complete or self._brokers_may_define()))
+        return self._merged([(self._path, own), *exports.definitions])
+
+    def _merged(self, sources: Sequence[tuple[str, Definitions]]) -> Definitions:
         try:
-            others = merge(exports.definitions)
-            check_references(vhosts, World(others, is_open or not exports.complete or self._brokers_may_define()))
-            return merge([(self._path, own), *exports.definitions])
+            return merge(sources)
         except ConfigurationError as error:
-            self._problems.extend(error.problems)
-        return own
+            self._problems.extend(problem for problem in error.problems if problem not in self._problems)
+        return Definitions()
 
     def _settings(self) -> tuple[Settings | None, SourcesModel | None]:
         agent = self._section("agent", AgentModel, {})
-        downstream = self._section("downstream", DownstreamModel, None)
+        downstream = self._section("downstream", DownstreamModel, {"uri": "amqp://unresolved"})
         sources = self._section("definitions", SourcesModel, {})
         if downstream is not None:
             downstream.judge(self._spot.at("downstream"))
@@ -131,14 +134,17 @@ class _Loading:
             settings = replace(settings, management=False)
         return Settings(downstream.to_core(), agent.to_core(), settings), sources
 
-    def _section(self, key: str, model: type[AnyKeys], default: Any) -> AnyKeys | None:
+    def _section(self, key: str, model: type[AnyKeys], least: Mapping[str, Any]) -> AnyKeys | None:
+        """`least` is a valid section, for when nothing is wrong but that a value isn't known on this machine."""
         raw = self._raw.get(key)
-        if raw is None:
-            raw = default
-        if raw is None:
+        if raw is None and least:
             self._spot.error(f"the file needs the key '{key}'", key, key=True)
             return None
-        return check(model, raw, self._spot.at(key))
+        before = self._spot.findings.errors
+        found = check(model, {} if raw is None else raw, self._spot.at(key))
+        if found is None and self._spot.findings.errors == before:
+            return model.model_validate(least)
+        return found
 
     def _brokers_may_define(self) -> bool:
         """Whether the broker was named as a source on purpose, so that it may define what this file doesn't."""
@@ -180,9 +186,9 @@ class _Loading:
     def _place(self, path: Path, key: bool) -> Place:
         return Place(self._path, *self._tree.position(path, key=key))
 
-    def _report_interpolation(self, path: Path, message: str, is_error: bool) -> None:
-        severity = Severity.ERROR if is_error else Severity.WARNING
-        self._problems.append(problem_at(self._place(path, False), message, severity))
+    def _report_unresolved(self, path: Path, message: str) -> None:
+        report = self._spot.error if self._strict else self._spot.warn
+        report(message, *path)
 
 
 _EMPTY = "the file is empty; it needs at least the key 'downstream'"

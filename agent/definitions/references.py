@@ -19,8 +19,20 @@ class World:
     is_open: bool = False
 
 
+class _Hints:
+    """Suggestions, until comparing names has taken long enough."""
+
+    def __init__(self) -> None:
+        self._left = 5000
+
+    def of(self, name: str, known: set[str]) -> str:
+        self._left -= len(known)
+        return suggest(name, sorted(known)) if self._left > 0 else ""
+
+
 def check_references(vhosts: list[RawVhost], world: World) -> None:
     """Judges what is written, whether or not its entries are right otherwise."""
+    hints = _Hints()
     upstreams, sets = _names(vhosts, "upstreams"), _names(vhosts, "upstream-sets")
     for vhost in vhosts:
         others = world.definitions.of(vhost.name)
@@ -29,8 +41,8 @@ def check_references(vhosts: list[RawVhost], world: World) -> None:
             "upstream set": {*sets[vhost.name], *others.upstream_sets, ALL},
         }
         for what, name, spot in _references(vhost):
-            if name not in known[what]:
-                _report(what, name, spot, known=known[what], is_open=world.is_open)
+            if name not in known[what] and not spot.findings.full:
+                _report(f"{what} {spot.name(name)}", spot, hint=hints.of(name, known[what]), is_open=world.is_open)
 
 
 def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
@@ -65,10 +77,8 @@ def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, 
         yield what, value, spot.at(key)
 
 
-def _report(what: str, name: str, spot: Spot, *, known: set[str], is_open: bool) -> None:
-    message = f"{what} {spot.name(name)} isn't defined"
-    hint = suggest(name, sorted(known))
+def _report(what: str, spot: Spot, *, hint: str, is_open: bool) -> None:
     if is_open:
-        spot.warn(f"{message} in this file; another source has to{hint}")
+        spot.warn(f"{what} isn't defined in this file; another source has to{hint}")
     else:
-        spot.error(f"{message}{hint}")
+        spot.error(f"{what} isn't defined{hint}")
