@@ -1,0 +1,43 @@
+"""A process that watches, and prints one line a reload: what caused it, and what the file says."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from agent.amqp.connect import connect
+from agent.amqp.events import NoEvents, subscribe
+from agent.core.events import BrokerEvent
+from agent.core.uri import parse
+from agent.definitions.watch import Cause, Watcher
+
+
+def say(*words: str) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
+
+
+@asynccontextmanager
+async def events_of(uri: str) -> AsyncIterator[AsyncIterator[BrokerEvent] | None]:
+    async with await connect(parse(uri), where="downstream", name="watching") as connection:
+        events = await subscribe(connection)
+        say("deaf" if isinstance(events, NoEvents) else "hearing")
+        yield None if isinstance(events, NoEvents) else aiter(events)
+
+
+async def main(document: str, uri: str) -> None:
+    async def reload(causes: frozenset[Cause]) -> None:
+        say("reload", ",".join(sorted(causes)), await asyncio.to_thread(Path(document).read_text))
+
+    watcher = Watcher(
+        reload,
+        files=lambda: [document],
+        events=lambda: events_of(uri),
+        on_error=lambda error: say("error", type(error).__name__),
+    )
+    await watcher.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
