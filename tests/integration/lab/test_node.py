@@ -6,7 +6,7 @@ import pytest
 
 from tests.lab.admin import AdminError
 from tests.lab.lab import Lab
-from tests.lab.node import Node, NodeError, answers_amqp
+from tests.lab.node import NATIVE_PLUGINS, Node, NodeError, answers_amqp, overridden
 
 
 def test_the_shared_broker_serves_both_protocols(broker: Node) -> None:
@@ -63,3 +63,20 @@ def test_a_broken_configuration_is_told_with_the_log(lab: Lab) -> None:
 def test_commands_that_fail_are_told(broker: Node) -> None:
     with pytest.raises(NodeError, match="no_such_command"):
         broker.ctl("no_such_command")
+
+
+def test_a_line_of_configuration_takes_the_place_of_the_labs_own() -> None:
+    assert overridden(["a = 1", "b = 2"], ["b=3", "c = 4"]) == ["a = 1", "b=3", "c = 4"]
+
+
+def test_a_plugin_disabled_by_command_stays_so(lab: Lab) -> None:
+    node = lab.node("disabled", plugins=NATIVE_PLUGINS).start()
+    node.admin.parameter("federation-upstream", "/", "left-over", {"uri": "amqp://127.0.0.1"})
+    node.run("rabbitmq-plugins", "disable", "rabbitmq_federation_management", "rabbitmq_federation")
+    assert node.admin.get("parameters", "federation-upstream", "/")[0]["name"] == "left-over"
+    node.kill()
+    node.start()
+    enabled = node.run("rabbitmq-plugins", "list", "--enabled", "--minimal", "--silent").split()
+    assert "rabbitmq_shovel" in enabled
+    assert "rabbitmq_federation" not in enabled
+    node.kill()
