@@ -12,13 +12,13 @@ from agent.definitions.findings import Spot
 from agent.definitions.keys import Keys, SnakeKeys
 from agent.definitions.upstream_model import warn_uris
 from agent.definitions.value_types import (
+    INTEGRAL,
     MAX_EXPIRY,
     AmqpUris,
     Arguments,
     Prefetch,
     SecondsOrNone,
     ShortText,
-    Whole,
     key,
     kind_of,
     refuse,
@@ -34,6 +34,7 @@ OLD_SPELLINGS = {
 }
 _NOT_SETTINGS = frozenset({"src_uri", "dest_uri", "src_protocol", "dest_protocol", "internal", "internal_owner"})
 PROTOCOL = "amqp091"
+DEPRECATED = {"deprecated": True}
 
 
 def _delete_after(value: object) -> object:
@@ -66,13 +67,13 @@ class PropertiesModel(SnakeKeys):
 
     content_type: ShortText = key("MIME type of the body.")
     content_encoding: ShortText = key("Encoding of the body.")
-    delivery_mode: Annotated[Whole, Field(ge=1, le=2)] = key("1 for transient, 2 for persistent.")
-    priority: Annotated[Whole, Field(ge=0, le=255)] = key("Priority.")
+    delivery_mode: Annotated[int, Field(ge=1, le=2), INTEGRAL] = key("1 for transient, 2 for persistent.")
+    priority: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Priority.")
     correlation_id: ShortText = key("Correlation identifier.")
     reply_to: ShortText = key("Where to reply to.")
     expiration: ShortText = key("Milliseconds after which the message goes, as text.")
     message_id: ShortText = key("Message identifier.")
-    timestamp: Annotated[Whole, Field(ge=0, lt=2**63)] = key("Seconds since 1970.")
+    timestamp: Annotated[int, Field(ge=0, lt=2**63), INTEGRAL] = key("Seconds since 1970.")
     type: ShortText = key("Type of the message.")
     user_id: ShortText = key("User; the broker refuses any but the one that is connected.")
     app_id: ShortText = key("Application.")
@@ -102,7 +103,7 @@ class ShovelModel(Keys):
     src_delete_after: DeleteAfter = key(
         "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."
     )
-    src_delete_after_duration: Annotated[Whole, Field(ge=1, le=MAX_EXPIRY // 1000)] = key(
+    src_delete_after_duration: Annotated[int, Field(ge=1, le=MAX_EXPIRY // 1000), INTEGRAL] = key(
         "Seconds after which it stops."
     )
     src_predeclared: bool = key("Whether `src-queue` has to stand already; false by default.")
@@ -120,11 +121,13 @@ class ShovelModel(Keys):
         "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
     )
     reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
-    prefetch_count: Prefetch = key("Old spelling of `src-prefetch-count`.", deprecated=True)
-    delete_after: DeleteAfter = key("Old spelling of `src-delete-after`.", deprecated=True)
-    publish_properties: PropertiesModel = key("Old spelling of `dest-publish-properties`.", deprecated=True)
-    add_forward_headers: bool = key("Old spelling of `dest-add-forward-headers`.", deprecated=True)
-    add_timestamp_header: bool = key("Old spelling of `dest-add-timestamp-header`.", deprecated=True)
+    prefetch_count: Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
+    delete_after: DeleteAfter = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
+    publish_properties: PropertiesModel = key(
+        "Old spelling of `dest-publish-properties`.", json_schema_extra=DEPRECATED
+    )
+    add_forward_headers: bool = key("Old spelling of `dest-add-forward-headers`.", json_schema_extra=DEPRECATED)
+    add_timestamp_header: bool = key("Old spelling of `dest-add-timestamp-header`.", json_schema_extra=DEPRECATED)
     internal: bool = key("Set by brokers on their own shovels; means nothing here.")
     internal_owner: dict[str, str] = key("Set by brokers on their own shovels; means nothing here.")
 

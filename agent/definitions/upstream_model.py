@@ -15,6 +15,8 @@ from agent.core.url_text import Tls
 from agent.definitions.findings import Spot
 from agent.definitions.keys import Keys, SnakeKeys
 from agent.definitions.value_types import (
+    INTEGRAL,
+    MAX_EXPIRY,
     AmqpUris,
     Milliseconds,
     Name,
@@ -23,7 +25,6 @@ from agent.definitions.value_types import (
     SecretText,
     ShortText,
     Text,
-    Whole,
     key,
     kind_of,
     refuse,
@@ -56,14 +57,14 @@ class LinkKeys(Keys):
         "Most messages that may be on their way unacknowledged; `auto`, the default, sizes it to the path."
     )
     reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
-    max_hops: Annotated[Whole, Field(ge=1, le=2**15 - 1)] = key(
+    max_hops: Annotated[int, Field(ge=1, le=2**15 - 1), INTEGRAL] = key(
         "How many federation links a message may cross before it stops; 1 by default."
     )
     ack_mode: Annotated[AckMode, Strict(False)] = key(
         "When a message is acknowledged over there: `on-confirm` (default, loses nothing), `on-publish` or `no-ack`."
     )
     trust_user_id: bool = key("Whether the `user_id` of messages is kept; false by default.")
-    expires: Annotated[Milliseconds, Field(ge=1)] = key(
+    expires: Annotated[int, Field(ge=1, le=MAX_EXPIRY), INTEGRAL] = key(
         "Milliseconds after which the upstream queue goes when nobody consumes from it; never by default."
     )
     message_ttl: Milliseconds = key("Milliseconds that a message may wait in the upstream queue; for ever by default.")
@@ -104,7 +105,7 @@ class SslOptionsModel(SnakeKeys):
     verify: Literal["verify_peer", "verify_none"] = key("`verify_peer`, the default, or `verify_none`.")
     fail_if_no_peer_cert: bool = key("Accepted for RabbitMQ's sake; it concerns servers.")
     password: SecretText = key("Password of `keyfile`.")
-    depth: Annotated[Whole, Field(ge=0, le=255)] = key("Longest chain of certificates that is followed.")
+    depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Longest chain of certificates that is followed.")
     server_name_indication: Text = key("Host name that the peer's certificate has to show; the host by default.")
 
     @classmethod
@@ -140,7 +141,7 @@ class UpstreamModel(LinkKeys):
 
     uri: AmqpUris = key("AMQP URI of the cluster, or a list of interchangeable ones.")
     host: Name = key("Host to connect to, instead of `uri`.")
-    port: Annotated[Whole, Field(ge=1, le=65535)] = key("Port; 5672, or 5671 with amqps, by default.")
+    port: Annotated[int, Field(ge=1, le=65535), INTEGRAL] = key("Port; 5672, or 5671 with amqps, by default.")
     protocol: Literal["amqp", "amqps"] = key("`amqp`, the default, or `amqps`.")
     virtual_host: ShortText = key("Virtual host over there; the federated object's own by default.")
     username: Text = key("User to connect as; guest by default.")
@@ -151,8 +152,9 @@ class UpstreamModel(LinkKeys):
         WithJsonSchema({"type": "string", "pattern": "^(?i:default|plain|amqplain|external)$"}),
     ] = key("How to authenticate: `default` (PLAIN or AMQPLAIN), `plain`, `amqplain` or `external`.")
     heartbeat: Annotated[
-        Whole,
+        int,
         Field(ge=0, le=65535),
+        INTEGRAL,
         BeforeValidator(lambda value: 0 if value == "none" else value),
         WithJsonSchema({"anyOf": [{"const": "none"}, {"type": "integer", "minimum": 0, "maximum": 65535}]}),
     ] = key("Seconds between heartbeats, 10 by default, or `none`.")

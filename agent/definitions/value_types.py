@@ -70,8 +70,8 @@ def _unsurrogated(value: object) -> object:
 Text: TypeAlias = Annotated[str, BeforeValidator(_unsurrogated)]
 ShortText: TypeAlias = Annotated[Text, AfterValidator(_short)]
 Name: TypeAlias = Annotated[ShortText, Field(min_length=1)]
-Whole: TypeAlias = Annotated[int, BeforeValidator(_whole)]
-Milliseconds: TypeAlias = Annotated[Whole, Field(ge=0, le=MAX_EXPIRY)]
+INTEGRAL = BeforeValidator(_whole)
+Milliseconds: TypeAlias = Annotated[int, Field(ge=0, le=MAX_EXPIRY), INTEGRAL]
 SecondsOrNone: TypeAlias = Annotated[float, Field(ge=0, le=MAX_EXPIRY / 1000, allow_inf_nan=False)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=MAX_EXPIRY / 1000, allow_inf_nan=False)]
 
