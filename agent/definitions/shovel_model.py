@@ -129,7 +129,9 @@ class ShovelModel(Keys):
     add_forward_headers: bool = key("Old spelling of `dest-add-forward-headers`.", json_schema_extra=DEPRECATED)
     add_timestamp_header: bool = key("Old spelling of `dest-add-timestamp-header`.", json_schema_extra=DEPRECATED)
     internal: bool = key("Set by brokers on their own shovels; means nothing here.")
-    internal_owner: dict[str, str] = key("Set by brokers on their own shovels; means nothing here.")
+    internal_owner: dict[str, str] = key(
+        "Set by brokers on their own shovels; means nothing here.", alias="internal_owner"
+    )
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
