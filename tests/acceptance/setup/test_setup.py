@@ -14,10 +14,11 @@ HIDDEN = re.compile(r"apt|sudo|java|chrom|google-chrome|rabbitmq")
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    outside_make = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(
         command,
         cwd=ROOT,
-        env=os.environ | environment,
+        env=outside_make | environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
