@@ -56,6 +56,16 @@ def explain(error: BaseException, *, where: str, seconds: float | None = None) -
     return TransientError(f"{where}: connection failed: {reason}")
 
 
+def hung_up(tls: Tls, *, where: str) -> BrokerError:
+    """TLS 1.3 refuses a client for its certificate only afterwards, in an alert that a reset may overtake."""
+    advice = (
+        "if it wants a client certificate, give certfile and keyfile"
+        if tls.certfile is None
+        else "check certfile and which authority the broker trusts"
+    )
+    return TransientError(f"{where}: closed by the server right after TLS began: {advice}")
+
+
 def _trusting(tls: Tls, where: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.cacertfile)

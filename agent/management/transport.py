@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import json
 import ssl
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from yarl import URL
 
 from agent.core.http_url import HttpUrl
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.network import explain, server_name, tls_context
+from agent.network import explain, hung_up, server_name, tls_context
 
 NOT_RABBITMQ = "this is not RabbitMQ's HTTP API: check the address and port (15672 by default)"
 _LOGIN_FAILED = ("Login failed", "Not_Authorized")
@@ -82,6 +83,8 @@ class Transport:
             # Not chained: such an error holds the request's headers, and so the password.
             raise TransientError(f"{where}: {_brief(error)}: {NOT_RABBITMQ}") from None
         except (aiohttp.ClientError, OSError) as error:
+            if url.tls is not None and _is_hang_up(error):
+                raise hung_up(url.tls, where=where) from error
             raise explain(error, where=where, seconds=self._timeout) from error
         return self._read(where, url.user, status=status, content_type=content_type, body=body, needs=needs)
 
@@ -141,6 +144,11 @@ def _json(body: bytes) -> Any:
         return json.loads(body)
     except ValueError:
         return None
+
+
+def _is_hang_up(error: aiohttp.ClientError | OSError) -> bool:
+    reset = isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}
+    return reset or isinstance(error, aiohttp.ServerDisconnectedError)
 
 
 def _brief(error: aiohttp.ClientError) -> str:

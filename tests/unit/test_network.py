@@ -12,7 +12,7 @@ import pytest
 from agent.core.secret import Secret
 from agent.core.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.network import explain, server_name, tls_context
+from agent.network import explain, hung_up, server_name, tls_context
 from tests.lab.certificates import Authority
 
 SENTINEL = "S3NTINEL"
@@ -63,6 +63,11 @@ def test_says_what_happened_and_what_to_do(error: BaseException, kind: type[Brok
     assert type(told) is kind
     assert str(told).startswith("upstream origin h:1: ")
     assert says in str(told)
+
+
+def test_a_hang_up_in_tls_speaks_of_certificates() -> None:
+    assert "give certfile and keyfile" in str(hung_up(Tls(), where="x"))
+    assert "check certfile and which authority" in str(hung_up(Tls(certfile="c"), where="x"))
 
 
 def test_the_name_that_is_asked_for() -> None:

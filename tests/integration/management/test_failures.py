@@ -151,9 +151,9 @@ async def test_tls_with_a_certificate_of_our_own(strict_tls_broker: TlsBroker) -
     shown = f"{strict_tls_broker.trust}&{strict_tls_broker.show('guest')}"
     async with ManagementClient([parse(strict_tls_broker.https(shown))]) as client:
         assert (await client.overview())["cluster_name"]
-    error = await failure(strict_tls_broker.https(strict_tls_broker.trust))
-    assert isinstance(error, PermanentError)
-    assert "a client certificate is wanted: give certfile and keyfile" in str(error)
+    message = str(await failure(strict_tls_broker.https(strict_tls_broker.trust)))
+    assert "client certificate" in message
+    assert "give certfile and keyfile" in message
 
 
 async def test_tls_where_there_is_none(broker: Node) -> None:
