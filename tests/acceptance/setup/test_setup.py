@@ -48,7 +48,7 @@ def bare_path(tmp_path: Path) -> Path:
 
 
 def set_up_on(path: Path) -> subprocess.CompletedProcess[str]:
-    return run("scripts/setup", PATH=str(path), FEDERATION_AGENT_TOOLS_PATH="", JAVA_HOME="")
+    return run("scripts/setup", PATH=str(path), FEDERATION_AGENT_BROKER_SCRIPTS=str(path), JAVA_HOME="")
 
 
 def add_tool(path: Path, name: str, script: str) -> None:
