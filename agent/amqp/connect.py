@@ -1,27 +1,26 @@
-"""Opens AMQP connections for declaring and asking; messages travel elsewhere."""
+"""Opens AMQP connections from URIs; every error names the endpoint and what to do about it."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from aiormq.abc import AbstractChannel
-from aiormq.exceptions import AMQPChannelError, AMQPError, ConnectionClosed
-from yarl import URL
-
-from agent.amqp.failures import lost, opening_failed, refused, reply
-from agent.amqp.handshake import DEFAULT_MECHANISMS, Handshake, Stream, Terms
+from agent.amqp.failures import lost, opening_failed
+from agent.amqp.wire.channel import Channel
+from agent.amqp.wire.connection import WireConnection
+from agent.amqp.wire.login import DEFAULT_MECHANISMS, Terms
+from agent.core import fields
+from agent.core.fields import Field, Table
 from agent.core.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.network import explain, server_name, tls_context
 
 PRODUCT = "federation-agent"
+_TLS_SHUTDOWN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,30 +33,31 @@ class Server:
     capabilities: frozenset[str]
 
     @classmethod
-    def read(cls, properties: Mapping[str, Any]) -> Server:
-        capabilities = properties.get("capabilities")
-        name = properties.get("cluster_name")
+    def read(cls, properties: Table) -> Server:
+        able = fields.get(properties, "capabilities") or fields.table(())
         return cls(
-            product=str(properties.get("product", "")),
-            version=str(properties.get("version", "")),
-            cluster_name=name if isinstance(name, str) else None,
-            capabilities=frozenset(key for key, value in capabilities.items() if value)
-            if isinstance(capabilities, dict)
+            product=_text(fields.get(properties, "product")) or "",
+            version=_text(fields.get(properties, "version")) or "",
+            cluster_name=_text(fields.get(properties, "cluster_name")),
+            capabilities=frozenset(name for name, value in able.value if value == fields.boolean(True))
+            if able.tag == "F"
             else frozenset(),
         )
 
 
-class Connection:
-    """An open connection; `raw` is aiormq's. Use it with `async with`, or close it."""
+def _text(field: Field | None) -> str | None:
+    return field.value if field is not None and field.tag == "S" else None
 
-    def __init__(self, raw: Handshake, *, where: str, vhost: str) -> None:
-        self.raw = raw
-        self.where = where
-        self.vhost = vhost
-        self.server = Server.read(raw.server_properties or {})
+
+class Connection:
+    """An open connection. Use it with `async with`, or close it."""
+
+    def __init__(self, wire: WireConnection, terms: Terms) -> None:
+        self.wire = wire
+        self.where = terms.where
+        self.vhost = terms.vhost
+        self.server = Server.read(wire.server_properties)
         self._closed_by_us = False
-        # aiormq would take a number again before it has confirmed the broker's close of it (504, connection lost).
-        self._numbers = itertools.cycle(range(1, self.channel_max + 1))
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,60 +69,28 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        return self.raw.is_closed
+        return self.wire.closed.done()
 
     @property
     def channel_max(self) -> int:
         """How many channels may be open at once."""
-        return self.raw.connection_tune.channel_max or 65535
+        return self.wire.channel_max or 65535
 
-    async def channel(self) -> AbstractChannel:
-        """A new channel, without confirms."""
-        tried = itertools.islice(self._numbers, self.channel_max)
-        number = next((number for number in tried if number not in self.raw.channels), None)
-        if number is None:
-            raise TransientError(f"{self.where}: all {self.channel_max} channels are in use")
-        async with self.telling():
-            return await self.raw.channel(number, publisher_confirms=False)
-
-    @asynccontextmanager
-    async def telling(self) -> AsyncIterator[None]:
-        """Around a use of `raw`: what aiormq raises when the connection is lost becomes why it was lost.
-
-        Errors of a channel pass unchanged.
-        """
-        try:
-            yield
-        except AMQPChannelError:
-            raise
-        except asyncio.CancelledError as error:
-            # aiormq cancels what waits when it misses heartbeats; whoever cancels us leaves a count.
-            task = asyncio.current_task()
-            if self.raw.is_opened or (task is not None and task.cancelling()):
-                raise
-            raise await self._why_lost(error) from error
-        except (AMQPError, RuntimeError, OSError) as error:
-            raise await self._why_lost(error) from error
-
-    async def _why_lost(self, error: BaseException) -> BrokerError:
-        if self.raw.is_opened:
-            return TransientError(f"{self.where}: the channel failed: {type(error).__name__}")
-        return await self.wait_closed() or TransientError(f"{self.where}: the agent closed the connection")
+    async def channel(self) -> Channel:
+        channel = self.wire.begin_channel()
+        await channel.opened
+        return channel
 
     async def wait_closed(self) -> BrokerError | None:
         """Waits for the end and tells why; None when `close` was called."""
-        closing = self.raw.closing
-        await asyncio.wait([closing])
-        if self._closed_by_us:
-            return None
-        error = None if closing.cancelled() else closing.exception()
-        return lost(error, where=self.where, heartbeat=self.raw.heartbeat_timeout)
+        error = await asyncio.shield(self.wire.closed)
+        return None if self._closed_by_us else error
 
     async def close(self) -> None:
         """Says goodbye to the broker; calling it again, or after the connection was lost, does nothing."""
         if not self.is_closed:
             self._closed_by_us = True
-            await self.raw.close(ConnectionClosed(200, "closed by the agent"))
+            await self.wire.close(TransientError(f"{self.where}: the agent closed the connection"))
 
 
 async def connect(
@@ -134,35 +102,34 @@ async def connect(
     """
     if uri.is_downstream_itself:
         raise PermanentError(f"{where}: the URI names no host")
-    place = f"{where} {uri.host}:{uri.connect_port}"
     seconds = within or (uri.connection_timeout or DEFAULT_CONNECTION_TIMEOUT) / 1000
-    user, password = uri.login
-    terms = Terms(
-        where=place,
-        vhost=uri.vhost(default_vhost),
-        user=user,
-        password=password,
-        mechanisms=uri.mechanisms or DEFAULT_MECHANISMS,
-        heartbeat=DEFAULT_HEARTBEAT if uri.heartbeat is None else uri.heartbeat,
-        channel_max=uri.channel_max,
-        frame_max=uri.frame_max,
-    )
-    deadline = asyncio.get_running_loop().time() + seconds
+    terms = _terms(uri, where, default_vhost)
+    wire: WireConnection | None = None
     try:
-        async with asyncio.timeout_at(deadline):
-            stream = await _stream(uri, place)
-    except OSError as error:
-        raise explain(error, where=place, seconds=seconds) from error
-    try:
-        async with asyncio.timeout_at(deadline):
-            raw = await _handshake(stream, uri, terms, name)
+        async with asyncio.timeout(seconds):
+            wire = await _open_socket(uri, terms)
+            await wire.open({"product": PRODUCT, "version": version(PRODUCT), "connection_name": name})
     except TimeoutError as error:
+        if wire is None:
+            raise explain(error, where=terms.where, seconds=seconds) from error
         raise TransientError(
-            f"{place}: connected, but no AMQP within {seconds:g} s: check that this is an AMQP port"
+            f"{terms.where}: connected, but no AMQP within {seconds:g} s: check that this is an AMQP port"
         ) from error
-    except (AMQPError, OSError, EOFError) as error:
-        raise opening_failed(error, where=place) from error
-    return Connection(raw, where=place, vhost=terms.vhost)
+    except OSError as error:
+        raise explain(error, where=terms.where, seconds=seconds) from error
+    except BrokerError as error:
+        if wire is None or error is not _end_of(wire):
+            raise
+        raise opening_failed(error, terms, wire.mechanism) from error
+    finally:
+        if wire is not None and not wire.is_open:
+            wire.abort(TransientError(f"{terms.where}: given up"))
+    wire.explain = lambda error: lost(error, where=terms.where)
+    return Connection(wire, terms)
+
+
+def _end_of(wire: WireConnection) -> BrokerError | None:
+    return wire.closed.result() if wire.closed.done() else None
 
 
 async def connect_any(
@@ -183,24 +150,31 @@ async def connect_any(
     raise PermanentError(message) from (failures[0] if failures else None)
 
 
-async def _stream(uri: AmqpUri, where: str) -> Stream:
-    context = None if uri.tls is None else await asyncio.to_thread(tls_context, uri.tls, where=where)
-    name = None if uri.tls is None else server_name(uri.tls, uri.connect_host)
-    return await Stream.open(uri.connect_host, uri.connect_port, where=where, context=context, server_name=name)
+def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:
+    user, password = uri.login
+    return Terms(
+        where=f"{where} {uri.host}:{uri.connect_port}",
+        vhost=uri.vhost(default_vhost),
+        user=user,
+        password=password,
+        mechanisms=uri.mechanisms or DEFAULT_MECHANISMS,
+        heartbeat=DEFAULT_HEARTBEAT if uri.heartbeat is None else uri.heartbeat,
+        channel_max=uri.channel_max,
+        frame_max=uri.frame_max,
+    )
 
 
-async def _handshake(stream: Stream, uri: AmqpUri, terms: Terms, name: str) -> Handshake:
-    address = URL(f"{uri.scheme}://{uri.host}:{uri.connect_port}", encoded=True)
-    properties = {"product": PRODUCT, "version": version(PRODUCT), "connection_name": name}
-    raw = Handshake(stream, terms, address=address, properties=properties)
-    try:
-        await raw.connect()
-    except ConnectionClosed as error:
-        code, text = reply(error)
-        raise refused(
-            code, text, where=terms.where, user=terms.user, vhost=terms.vhost, mechanism=raw.mechanism
-        ) from error
-    except BaseException:
-        stream.writer.close()
-        raise
-    return raw
+async def _open_socket(uri: AmqpUri, terms: Terms) -> WireConnection:
+    loop = asyncio.get_running_loop()
+    if uri.tls is None:
+        _, wire = await loop.create_connection(lambda: WireConnection(terms), uri.connect_host, uri.connect_port)
+        return wire
+    _, wire = await loop.create_connection(
+        lambda: WireConnection(terms),
+        uri.connect_host,
+        uri.connect_port,
+        ssl=await asyncio.to_thread(tls_context, uri.tls, where=terms.where),
+        server_hostname=server_name(uri.tls, uri.connect_host),
+        ssl_shutdown_timeout=_TLS_SHUTDOWN,
+    )
+    return wire

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from aiormq.abc import AbstractChannel, DeliveredMessage
-from aiormq.exceptions import AMQPChannelError
-from pamqp import commands
-
 from agent.amqp.connect import Connection
-from agent.amqp.failures import NOT_FOUND, reply
+from agent.amqp.failures import NOT_FOUND, one_line
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.core import fields
 from agent.core.events import EVENT_EXCHANGE, BrokerEvent
-from agent.errors import TransientError
+from agent.errors import BrokerError, TransientError
 
 DEFINITION_EVENTS = (
     "parameter.*",
@@ -43,10 +42,11 @@ class NoEvents:
 class Events:
     """Events as they come, subscriptions to events apart; ends with a BrokerError when the connection is lost."""
 
-    def __init__(self, connection: Connection, channel: AbstractChannel) -> None:
+    def __init__(self, connection: Connection, channel: Channel) -> None:
         self._connection = connection
         self._channel = channel
-        self._arrived: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
+        self._arrived: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._cancelled = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -57,64 +57,62 @@ class Events:
         await self.close()
 
     async def close(self) -> None:
-        if not self._channel.is_closed:
-            async with self._connection.telling():
-                await self._channel.close()
+        await self._channel.close()
 
     async def __aiter__(self) -> AsyncIterator[BrokerEvent]:
         while (message := await self._arrived.get()) is not None:
             event = _read(message)
             if event.fields.get("source_name") != EVENT_EXCHANGE:
                 yield event
-            if self._arrived.empty() and message.delivery_tag is not None and not self._channel.is_closed:
-                async with self._connection.telling():
-                    await self._channel.basic_ack(message.delivery_tag, multiple=True)
-        raise await self._ended()
+            if self._arrived.empty() and not self._channel.closed.done():
+                self._channel.send(methods.BASIC_ACK, delivery_tag=message.call["delivery_tag"], multiple=True)
+        raise self._ended()
 
     async def consume(self, keys: Iterable[str]) -> None:
         """Declares a queue that goes with the channel, binds it and listens."""
-        await self._channel.basic_qos(prefetch_count=_PREFETCH)
-        declared = await self._channel.queue_declare(
-            exclusive=True, auto_delete=True, arguments={"x-max-length": _MAX_LENGTH}
+        channel = self._channel
+        channel.on_message = self._arrived.put_nowait
+        channel.on_cancel = self._cancel
+        channel.closed.add_done_callback(lambda _: self._arrived.put_nowait(None))
+        channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=_PREFETCH)
+        limit = (("x-max-length", fields.long(_MAX_LENGTH)),)
+        declared = await channel.ask(
+            methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, exclusive=True, auto_delete=True, arguments=limit
         )
-        queue = declared.queue or ""
+        queue = declared["queue"]
         for key in keys:
-            await self._channel.queue_bind(queue, EVENT_EXCHANGE, routing_key=key)
-        await self._channel.basic_consume(queue, self._take, exclusive=True)
-        self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
-        self._channel.closing.add_done_callback(lambda _: self._arrived.put_nowait(None))
+            channel.ask(
+                methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=EVENT_EXCHANGE, routing_key=key
+            )
+        await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue, exclusive=True)
 
-    async def _take(self, message: DeliveredMessage) -> None:
-        self._arrived.put_nowait(message)
-
-    def _cancelled(self, _: commands.Basic.Cancel) -> None:
+    def _cancel(self, _: str) -> None:
+        self._cancelled = True
         self._arrived.put_nowait(None)
 
-    async def _ended(self) -> Exception:
-        where = self._connection.where
-        if self._connection.raw.is_opened:
-            return TransientError(f"{where}: the broker ended the subscription to {EVENT_EXCHANGE}")
-        return await self._connection.wait_closed() or TransientError(f"{where}: the agent closed the connection")
+    def _ended(self) -> BrokerError:
+        if self._cancelled:
+            return TransientError(f"{self._connection.where}: the broker ended the subscription to {EVENT_EXCHANGE}")
+        return self._channel.closed.result()
 
 
-def _read(message: DeliveredMessage) -> BrokerEvent:
+def _read(message: Message) -> BrokerEvent:
     """A parameter's value is left out: it holds URIs with their passwords, and Erlang terms besides."""
-    headers = message.header.properties.headers or {}
-    return BrokerEvent(message.routing_key or "", {key: value for key, value in headers.items() if key != "value"})
+    told = fields.table_to_json(message.properties.headers)
+    return BrokerEvent(message.call["routing_key"], {key: value for key, value in told.items() if key != "value"})
 
 
 async def subscribe(connection: Connection, keys: Iterable[str] = DEFINITION_EVENTS) -> Events | NoEvents:
     """Listens to the events of the whole cluster; the connection must be to the vhost of the event exchange, `/`."""
     events = Events(connection, await connection.channel())
     try:
-        async with connection.telling():
-            await events.consume(keys)
-    except AMQPChannelError as error:
-        code, text = reply(error)
-        if code == NOT_FOUND:
+        await events.consume(keys)
+    except ChannelClosedError as error:
+        if error.code == NOT_FOUND:
             return NoEvents(
                 f"{connection.where}: no {EVENT_EXCHANGE} in vhost {connection.vhost!r}: "
                 "enable rabbitmq_event_exchange, and changes are seen at once"
             )
-        return NoEvents(f"{connection.where}: {EVENT_EXCHANGE} can't be read ({code}): {text}")
+        reason = one_line(str(error))
+        return NoEvents(f"{connection.where}: {EVENT_EXCHANGE} can't be read ({error.code}): {reason}")
     return events

@@ -2,46 +2,57 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from aiormq.connection import EXCEPTION_MAPPING
-from aiormq.exceptions import (
-    AMQPError,
-    ChannelAccessRefused,
-    ChannelClosed,
-    ChannelLockedResource,
-    ChannelNotFoundEntity,
-    ChannelPreconditionFailed,
-    ConnectionClosed,
-    ProtocolSyntaxError,
+from agent.amqp.wire.connection import (
+    ConnectionClosedError,
+    EndOfStreamError,
+    HeartbeatMissedError,
+    NotAmqpError,
 )
-
-from agent.core.uri import Mechanism
+from agent.amqp.wire.login import Terms
+from agent.core.uri import FRAME_MAX_SINCE_4_1, Mechanism
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.network import explain
 
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
 _MAX_TEXT = 300
-_CONNECTION_CODES: dict[type[BaseException], int] = {kind: code for code, kind in EXCEPTION_MAPPING.items()}
-_CHANNEL_CODES: dict[type[BaseException], int] = {
-    ChannelAccessRefused: ACCESS_REFUSED,
-    ChannelNotFoundEntity: NOT_FOUND,
-    ChannelLockedResource: RESOURCE_LOCKED,
-    ChannelPreconditionFailed: PRECONDITION_FAILED,
-}
+_TLS_ALERT = b"\x15\x03"
 
 
-def reply(error: AMQPError) -> tuple[int, str]:
-    """The reply code and text of a close, which aiormq keeps in the class or in the arguments; 0 for none."""
-    code = _CONNECTION_CODES.get(type(error)) or _CHANNEL_CODES.get(type(error))
-    if code is None and isinstance(error, ConnectionClosed | ChannelClosed) and len(error.args) == 2:
-        code = error.args[0] if isinstance(error.args[0], int) else 0
-    text = " ".join(str(error.args[-1] if error.args else "").split())
-    return code or 0, text[:_MAX_TEXT]
+def one_line(text: str) -> str:
+    """A broker's own words, as a message may quote them."""
+    return " ".join(text.split())[:_MAX_TEXT]
 
 
-def refused(code: int, text: str, *, where: str, user: str, vhost: str, mechanism: Mechanism) -> BrokerError:
+def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None) -> BrokerError:
+    """Why a server that let us connect gave no AMQP connection."""
+    where = terms.where
+    match error:
+        case ConnectionClosedError():
+            return _refused(error.code, one_line(str(error)), terms, mechanism)
+        case NotAmqpError():
+            return PermanentError(f"{where}: {_stranger(error.begin)}")
+        case EndOfStreamError() if mechanism is not None and 0 < (terms.frame_max or 0) < FRAME_MAX_SINCE_4_1:
+            least = f"brokers from 4.1 on want {FRAME_MAX_SINCE_4_1} or more"
+            return PermanentError(f"{where}: hung up on frame_max={terms.frame_max}: {least}")
+        case EndOfStreamError() if error.__cause__ is not None:
+            return explain(error.__cause__, where=where)
+        case EndOfStreamError() if mechanism is None:
+            return TransientError(f"{where}: closed by the server before it greeted: check that this is an AMQP port")
+        case _:
+            return lost(error, where=where)
+
+
+def _stranger(begin: bytes) -> str:
+    if begin.startswith(_TLS_ALERT):
+        return "this is a TLS port: write amqps://"
+    if begin.startswith(b"AMQP"):
+        return "the server doesn't speak AMQP 0-9-1 as RabbitMQ does: check address and port"
+    return f"not AMQP: what answers there begins with {begin!r}: check the port"
+
+
+def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) -> BrokerError:
     """A close that answers the opening of a connection."""
+    where, user, vhost = terms.where, terms.user, terms.vhost
     if "limit" in text:
         return TransientError(f"{where}: a limit on connections is reached: {text}")
     if code == ACCESS_REFUSED and "only connect via localhost" in text:
@@ -60,22 +71,16 @@ def refused(code: int, text: str, *, where: str, user: str, vhost: str, mechanis
     return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
 
 
-def opening_failed(error: BaseException, *, where: str) -> BrokerError:
-    """Why a server that let us connect gave no AMQP connection, refusals apart."""
-    if isinstance(error, ProtocolSyntaxError):
-        return PermanentError(f"{where}: the server doesn't speak AMQP 0-9-1 as RabbitMQ does: check address and port")
-    if isinstance(error.__cause__, asyncio.IncompleteReadError):
-        return TransientError(f"{where}: closed by the server before it greeted: check that this is an AMQP port")
-    return explain(error, where=where)
-
-
-def lost(error: BaseException | None, *, where: str, heartbeat: int) -> BrokerError:
+def lost(error: BrokerError, *, where: str) -> BrokerError:
     """Why an open connection ended."""
-    if isinstance(error, ConnectionClosed):
-        code, text = reply(error)
-        return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
-    if isinstance(error, asyncio.CancelledError) or error is None:
-        return TransientError(f"{where}: heartbeats missed: nothing was heard for over {2 * heartbeat} s")
-    if isinstance(error, AMQPError) and isinstance(error.__cause__, asyncio.IncompleteReadError):
-        return TransientError(f"{where}: connection lost: closed by the peer without a word")
-    return explain(error, where=where)
+    match error:
+        case ConnectionClosedError():
+            return TransientError(f"{where}: the broker closed the connection ({error.code}): {one_line(str(error))}")
+        case HeartbeatMissedError():
+            return TransientError(f"{where}: heartbeats missed: {error}")
+        case EndOfStreamError() if error.__cause__ is not None:
+            return explain(error.__cause__, where=where)
+        case EndOfStreamError():
+            return TransientError(f"{where}: connection lost: {error}")
+        case _:
+            return TransientError(f"{where}: {error}")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aiormq.abc import AbstractChannel
-from aiormq.exceptions import AMQPChannelError
-
 from agent.amqp.connect import Connection
-from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, reply
+from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, one_line
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.methods import Call, Method
 
-# aiormq asks one question of a channel at a time, so questions travel side by side on several.
-_CHANNELS = 32
+# A no closes its channel, so each question has a channel of its own; this many at once.
+_AT_ONCE = 256
+# Brokers from 4.0 on break off the connection where the text of their no would be longer.
+_LONGEST_TEXT = 255
 
 
 class Presence(StrEnum):
@@ -24,6 +25,9 @@ class Presence(StrEnum):
     LOCKED = "locked"
     REFUSED = "refused"
     FAILED = "failed"
+
+
+_BY_CODE = {NOT_FOUND: Presence.MISSING, RESOURCE_LOCKED: Presence.LOCKED, ACCESS_REFUSED: Presence.REFUSED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,63 +55,41 @@ class Standing:
 
 
 async def probe(connection: Connection, *, queues: Iterable[str] = (), exchanges: Iterable[str] = ()) -> Standing:
-    """Asks for all the names at once; raises only where the connection is lost."""
-    asking = _Asking(connection, queues, exchanges)
-    await asking.run()
-    return Standing(asking.queues, asking.exchanges)
+    """Asks for all the names side by side; raises only where the connection is lost."""
+    gate = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 2)))
+
+    async def ask_for_queue(name: str) -> tuple[str, QueueFound]:
+        async with gate:
+            answer = await _ask(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, kind="queue", name=name)
+        if isinstance(answer, ChannelClosedError):
+            return name, QueueFound(_BY_CODE.get(answer.code, Presence.FAILED), detail=one_line(str(answer)))
+        return name, QueueFound(Presence.EXISTS, answer["messages"], answer["consumers"])
+
+    async def ask_for_exchange(name: str) -> tuple[str, ExchangeFound]:
+        async with gate:
+            answer = await _ask(
+                connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, kind="exchange", name=name
+            )
+        if isinstance(answer, ChannelClosedError):
+            return name, ExchangeFound(_BY_CODE.get(answer.code, Presence.FAILED), one_line(str(answer)))
+        return name, ExchangeFound(Presence.EXISTS)
+
+    found_queues, found_exchanges = await asyncio.gather(
+        asyncio.gather(*(ask_for_queue(name) for name in queues)),
+        asyncio.gather(*(ask_for_exchange(name) for name in exchanges)),
+    )
+    return Standing(dict(found_queues), dict(found_exchanges))
 
 
-class _Asking:
-    def __init__(self, connection: Connection, queues: Iterable[str], exchanges: Iterable[str]) -> None:
-        self._connection = connection
-        self._waiting = deque([*((True, name) for name in queues), *((False, name) for name in exchanges)])
-        self.queues: dict[str, QueueFound] = {}
-        self.exchanges: dict[str, ExchangeFound] = {}
-
-    async def run(self) -> None:
-        lanes = min(_CHANNELS, len(self._waiting), max(1, self._connection.channel_max // 2))
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(lanes):
-                    group.create_task(self._lane())
-        except BaseExceptionGroup as failures:
-            first = failures.exceptions[0]  # the others only say the same
-            raise first from first.__cause__
-
-    async def _lane(self) -> None:
-        """Asks on a channel of its own, and takes a new one where an answer was no: that closes a channel."""
-        channel: AbstractChannel | None = None
-        try:
-            while self._waiting:
-                is_queue, name = self._waiting.popleft()
-                channel = channel or await self._connection.channel()
-                try:
-                    async with self._connection.telling():
-                        await self._ask(channel, is_queue, name)
-                except AMQPChannelError as error:
-                    self._note(is_queue, name, error)
-                    channel = None
-        finally:
-            if channel is not None and not channel.is_closed:
-                await channel.close()
-
-    async def _ask(self, channel: AbstractChannel, is_queue: bool, name: str) -> None:
-        if is_queue:
-            answer = await channel.queue_declare(name, passive=True)
-            messages, consumers = answer.message_count or 0, answer.consumer_count or 0
-            self.queues[name] = QueueFound(Presence.EXISTS, messages, consumers)
-        else:
-            await channel.exchange_declare(name, passive=True)
-            self.exchanges[name] = ExchangeFound(Presence.EXISTS)
-
-    def _note(self, is_queue: bool, name: str, error: AMQPChannelError) -> None:
-        code, text = reply(error)
-        presence = {
-            NOT_FOUND: Presence.MISSING,
-            RESOURCE_LOCKED: Presence.LOCKED,
-            ACCESS_REFUSED: Presence.REFUSED,
-        }.get(code, Presence.FAILED)
-        if is_queue:
-            self.queues[name] = QueueFound(presence, detail=text)
-        else:
-            self.exchanges[name] = ExchangeFound(presence, detail=text)
+async def _ask(
+    connection: Connection, method: Method, answer: Method, *, kind: str, name: str
+) -> Call | ChannelClosedError:
+    if len(f"NOT_FOUND - no {kind} '{name}' in vhost '{connection.vhost}'".encode()) > _LONGEST_TEXT:
+        return ChannelClosedError(0, "its name is too long for a broker to say that it is missing")
+    channel = connection.wire.begin_channel()
+    try:
+        call = await channel.ask(method, answer, passive=True, **{kind: name})
+    except ChannelClosedError as error:
+        return error
+    await channel.close()
+    return call

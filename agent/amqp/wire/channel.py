@@ -45,7 +45,7 @@ class Writer(Protocol):
 
 
 class Channel:
-    """AMQP answers a channel's questions in their order, so many may be asked before the first is answered.
+    """Many questions may be asked before the first is answered: a broker looks at them in their order.
 
     An error answers the oldest question and closes the channel; those behind it were never looked at.
     """
@@ -62,6 +62,8 @@ class Channel:
         self._properties = Properties(0, ())
         self._body = bytearray()
         self._missing = 0
+        # More may be asked before this is answered: the broker keeps the order.
+        self.opened = self.ask(methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK)
 
     def send(self, method: Method, **values: Any) -> None:
         """A method that nothing answers."""
@@ -134,14 +136,16 @@ class Channel:
                 self._answered(call)
 
     def _answered(self, call: Call) -> None:
-        if not self._asked:
-            raise CodecError(f"{call.method.name} answers nothing that was asked")
-        expected, future = self._asked.popleft()
-        is_get = expected is methods.BASIC_GET_OK and call.method is methods.BASIC_GET_EMPTY
-        if call.method is not expected and not is_get:
-            raise CodecError(f"{call.method.name} came where {expected.name} was due")
-        if not future.done():
-            future.set_result(call)
+        """Answers of one kind keep their order; a queue answers basic.consume by itself, later than the channel."""
+        wanted = methods.BASIC_GET_OK if call.method is methods.BASIC_GET_EMPTY else call.method
+        for question in self._asked:
+            expected, future = question
+            if expected is wanted:
+                self._asked.remove(question)
+                if not future.done():
+                    future.set_result(call)
+                return
+        raise CodecError(f"{call.method.name} answers nothing that was asked")
 
     def _begin_body(self, payload: bytes) -> None:
         if len(payload) < frames.BASIC_HEADER.size:

@@ -13,6 +13,7 @@ from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
 from agent.core import fields
 from agent.core.fields import Table
+from agent.core.uri import Mechanism
 from agent.errors import AgentError, BrokerError, TransientError
 
 BUFFER: Final = 256 * 1024
@@ -76,6 +77,9 @@ class WireConnection(asyncio.BufferedProtocol):
         self._heard = self._said = loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._greeted = False
+        self.is_open = False
+        self.mechanism: Mechanism | None = None
+        self.explain: Callable[[BrokerError], BrokerError] = lambda error: error
 
     # What the transport calls
 
@@ -123,7 +127,7 @@ class WireConnection(asyncio.BufferedProtocol):
         """The handshake, until the vhost is open."""
         start = await self._expect(methods.CONNECTION_START)
         self.server_properties = start["properties"]
-        mechanism = self._terms.choose(start["mechanisms"])
+        mechanism = self.mechanism = self._terms.choose(start["mechanisms"])
         self._say(
             methods.CONNECTION_START_OK,
             properties=_client_properties(properties),
@@ -134,11 +138,12 @@ class WireConnection(asyncio.BufferedProtocol):
         self._tune(await self._expect(methods.CONNECTION_TUNE))
         self._say(methods.CONNECTION_OPEN, vhost=self._terms.vhost)
         await self._expect(methods.CONNECTION_OPEN_OK)
+        self.is_open = True
 
-    async def channel(self) -> Channel:
+    def begin_channel(self) -> Channel:
+        """A channel whose opening the broker has yet to answer."""
         number = self._free_number()
         channel = self._channels[number] = Channel(self, number)
-        await channel.ask(methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK)
         return channel
 
     async def close(self, error: BrokerError) -> None:
@@ -154,6 +159,10 @@ class WireConnection(asyncio.BufferedProtocol):
         finally:
             self._end(error)
 
+    def abort(self, error: BrokerError) -> None:
+        """Leaves without a word."""
+        self._end(error)
+
     # Inside
 
     def _free_number(self) -> int:
@@ -162,7 +171,7 @@ class WireConnection(asyncio.BufferedProtocol):
             self._last_number = self._last_number % limit + 1
             if self._last_number not in self._channels:
                 return self._last_number
-        raise TransientError(f"all {limit} channels of the connection are taken")
+        raise TransientError(f"{self._terms.where}: all {limit} channels are in use")
 
     def _tune(self, tune: Call) -> None:
         self.channel_max = _lower(self._terms.channel_max, tune["channel_max"])
@@ -265,6 +274,7 @@ class WireConnection(asyncio.BufferedProtocol):
     def _end(self, error: BrokerError) -> None:
         if self.closed.done():
             return
+        error = self.explain(error)
         self.closed.set_result(error)
         if self._timer is not None:
             self._timer.cancel()
