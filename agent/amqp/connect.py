@@ -120,7 +120,7 @@ async def connect(
     except BrokerError as error:
         if wire is None or error is not _end_of(wire):
             raise
-        raise opening_failed(error, terms, wire.mechanism) from error
+        raise opening_failed(error, terms, wire.mechanism, uri.tls) from error
     finally:
         if wire is not None and not wire.is_open:
             wire.abort(TransientError(f"{terms.where}: given up"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ssl import SSLError
+
 from agent.amqp.wire.connection import (
     ConnectionClosedError,
     EndOfStreamError,
@@ -10,8 +12,9 @@ from agent.amqp.wire.connection import (
 )
 from agent.amqp.wire.login import Terms
 from agent.core.uri import FRAME_MAX_SINCE_4_1, Mechanism
+from agent.core.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.network import explain
+from agent.network import explain, hung_up
 
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
 _MAX_TEXT = 300
@@ -23,7 +26,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())[:_MAX_TEXT]
 
 
-def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None) -> BrokerError:
+def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None, tls: Tls | None) -> BrokerError:
     """Why a server that let us connect gave no AMQP connection."""
     where = terms.where
     match error:
@@ -34,6 +37,8 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
         case EndOfStreamError() if mechanism is not None and 0 < (terms.frame_max or 0) < FRAME_MAX_SINCE_4_1:
             least = f"brokers from 4.1 on want {FRAME_MAX_SINCE_4_1} or more"
             return PermanentError(f"{where}: hung up on frame_max={terms.frame_max}: {least}")
+        case EndOfStreamError() if mechanism is None and tls is not None and not isinstance(error.__cause__, SSLError):
+            return hung_up(tls, where=where)
         case EndOfStreamError() if error.__cause__ is not None:
             return explain(error.__cause__, where=where)
         case EndOfStreamError() if mechanism is None:

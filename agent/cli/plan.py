@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections import Counter
 from dataclasses import asdict
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.cli import output
+from agent.core import fields
+from agent.core.hops import BOUND_FROM
 from agent.core.plan import Action, Outlook, Plan, PlannedLink, Verb
 from agent.definitions.load import load_configuration
 from agent.runtime.survey import Survey, survey
@@ -56,7 +59,14 @@ def _link_lines(planned: PlannedLink) -> list[str]:
 
 def _line(action: Action) -> str:
     mark, colour = _MARKS[action.verb]
-    return f"  {output.paint(mark, colour)} {action.verb} {action.kind} {action.name!r}: {action.why}"
+    what = f"key {action.name!r}{_matching(action)}" if action.verb is Verb.BIND else f"{action.kind} {action.name!r}"
+    return f"  {output.paint(mark, colour)} {action.verb} {what}: {action.why}"
+
+
+def _matching(action: Action) -> str:
+    """What a binding matches besides its key; where it comes from is told elsewhere."""
+    arguments = fields.table_to_json(fields.without(action.arguments, BOUND_FROM))
+    return f" {json.dumps(arguments, ensure_ascii=False)}" if arguments else ""
 
 
 def _summary(plan: Plan) -> str:
@@ -73,13 +83,17 @@ def _as_json(found: Survey) -> dict[str, Any]:
     reading = found.reading
     return {
         "downstream": {"broker": reading.broker, "cluster": reading.cluster, "version": reading.version},
-        "actions": [asdict(action) for action in found.plan.downstream],
+        "actions": [_action_as_json(action) for action in found.plan.downstream],
         "links": [_link_as_json(planned) for planned in found.plan.links],
         "problems": [
             {"place": str(problem.place), "severity": problem.severity, "message": problem.message}
             for problem in found.problems
         ],
     }
+
+
+def _action_as_json(action: Action) -> dict[str, Any]:
+    return {**asdict(action), "arguments": fields.table_to_json(action.arguments)}
 
 
 def _link_as_json(planned: PlannedLink) -> dict[str, Any]:
@@ -96,5 +110,5 @@ def _link_as_json(planned: PlannedLink) -> dict[str, Any]:
         "outlook": planned.outlook,
         "reason": planned.reason,
         "bindings": planned.bindings,
-        "actions": [asdict(action) for action in planned.actions],
+        "actions": [_action_as_json(action) for action in planned.actions],
     }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.core import names
 from agent.core.bindings import TAKES_EVERYTHING, Group, Route
+from agent.core.fields import EMPTY, Table
 from agent.core.hops import Site
 from agent.core.model import Binding, DeclaredExchange, Exchange, Link, LinkKind
 
@@ -21,7 +22,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing `run` would do on one broker."""
+    """One thing `run` would do on one broker; a binding's `name` is its routing key."""
 
     verb: Verb
     broker: str
@@ -29,6 +30,7 @@ class Action:
     kind: str
     name: str
     why: str
+    arguments: Table = EMPTY
 
 
 class Outlook(StrEnum):
@@ -204,8 +206,8 @@ class _Actions:
     def bindings(self, link: Link, groups: frozenset[Group]) -> Iterator[Action]:
         destination = names.internal_exchange(self.queue, self.letter)
         for group in sorted(groups, key=lambda group: (group.routing_key, repr(group.arguments))):
-            why = f"{link.remote_name} -> {destination}: bound downstream"
-            yield self._action(Verb.BIND, "binding", group.routing_key, why)
+            why = f"from {link.remote_name!r} to {destination!r}, as downstream"
+            yield replace(self._action(Verb.BIND, "binding", group.routing_key, why), arguments=group.arguments)
 
     def _action(self, verb: Verb, kind: str, name: str, why: str) -> Action:
         return Action(verb, self.broker, self.vhost, kind, name, why)
