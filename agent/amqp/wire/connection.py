@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
@@ -27,6 +27,12 @@ CAPABILITIES: Final = (
     "connection.blocked",
     "authentication_failure_close",
 )
+
+
+class Taker(Protocol):
+    """Consumes whole frames of one channel from `at` on, at least one, and answers where it stopped."""
+
+    def take(self, buffer: bytearray, at: int, end: int) -> int: ...
 
 
 class ConnectionClosedError(BrokerError):
@@ -64,8 +70,6 @@ class WireConnection(asyncio.BufferedProtocol):
         self.heartbeat = 0
         self.on_blocked: Callable[[str | None], None] | None = None
         self.closed: asyncio.Future[BrokerError] = loop.create_future()
-        self.writable = asyncio.Event()
-        self.writable.set()
         self._terms = terms
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -77,6 +81,10 @@ class WireConnection(asyncio.BufferedProtocol):
         self._heard = self._said = loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._greeted = False
+        self._takers: dict[int, Taker] = {}
+        self._holders: set[object] = set()
+        self._batch: list[bytes] = []
+        self.on_writable: Callable[[bool], None] | None = None
         self.is_open = False
         self.mechanism: Mechanism | None = None
         self.explain: Callable[[BrokerError], BrokerError] = lambda error: error
@@ -107,10 +115,12 @@ class WireConnection(asyncio.BufferedProtocol):
         self._end(error)
 
     def pause_writing(self) -> None:
-        self.writable.clear()
+        if self.on_writable is not None:
+            self.on_writable(False)
 
     def resume_writing(self) -> None:
-        self.writable.set()
+        if self.on_writable is not None:
+            self.on_writable(True)
 
     # What its users call
 
@@ -120,8 +130,39 @@ class WireConnection(asyncio.BufferedProtocol):
         self._said = self._loop.time()
         self._transport.write(data)
 
+    def write_soon(self, data: bytes) -> None:
+        """Writes with everything else that this turn of the loop brings: fewer and larger sends."""
+        if not self._batch:
+            self._loop.call_soon(self._write_batch)
+        self._batch.append(data)
+
+    def _write_batch(self) -> None:
+        data = b"".join(self._batch)
+        self._batch.clear()
+        if not self.closed.done():
+            self.write(data)
+
+    def divert(self, number: int, taker: Taker) -> None:
+        """From now on the channel's frames go to `taker` as they lie in the buffer."""
+        self._takers[number] = taker
+
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)
+        self._takers.pop(number, None)
+
+    def hold_reading(self, holder: object) -> None:
+        """Takes nothing more off the socket until every holder has let go."""
+        if not self._holders and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._holders.add(holder)
+
+    def release_reading(self, holder: object) -> None:
+        if holder not in self._holders:
+            return
+        self._holders.remove(holder)
+        if not self._holders and self._transport is not None and not self._transport.is_closing():
+            self._heard = self._loop.time()
+            self._transport.resume_reading()
 
     async def open(self, properties: Mapping[str, str]) -> None:
         """The handshake, until the vhost is open."""
@@ -189,7 +230,7 @@ class WireConnection(asyncio.BufferedProtocol):
     def _beat(self) -> None:
         """Speaks when it has been quiet for half the interval, and listens for twice of it."""
         now = self._loop.time()
-        if now - self._heard > 2 * self.heartbeat:
+        if now - self._heard > 2 * self.heartbeat and not self._holders:
             self._end(HeartbeatMissedError(f"nothing was heard for over {2 * self.heartbeat} s"))
             return
         if now - self._said >= self.heartbeat / 2 and not self.closed.done():
@@ -226,6 +267,10 @@ class WireConnection(asyncio.BufferedProtocol):
                 break
             if buffer[after - 1] != frames.END:
                 raise CodecError("a frame doesn't end where it says")
+            taker = self._takers.get(channel)
+            if taker is not None:
+                at = taker.take(buffer, at, end)
+                continue
             self._dispatch(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
             at = after
         self._keep(at)
@@ -280,7 +325,6 @@ class WireConnection(asyncio.BufferedProtocol):
             self._timer.cancel()
         if self._transport is not None:
             self._transport.close()
-        self.writable.set()
         for channel in tuple(self._channels.values()):
             channel.end(error)
 
