@@ -43,7 +43,7 @@ class RawVhost:
 
 def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
     """The vhost "/" above, and those of `vhosts`; what is no section of a vhost is reported."""
-    found = [RawVhost(DEFAULT_VHOST, raw, spot)] if any(raw.get(section) for section in SECTIONS) else []
+    found = [RawVhost(DEFAULT_VHOST, raw, spot)] if any(raw.get(section) is not None for section in SECTIONS) else []
     for name, inner, place in _entries(raw.get(VHOSTS), spot.at(VHOSTS), "vhosts"):
         if not isinstance(inner, dict):
             if inner is not None:

@@ -82,7 +82,8 @@ def _message(detail: ErrorDetails) -> str:
         return f"expected {_EXPECTED[kind]}, got {kind_of(value)}{_hint(kind, value)}"
     if kind in _LIMITS:
         words, name = _LIMITS[kind]
-        return f"must be {words} {context[name]:g}"
+        limit = context[name]
+        return f"must be {words} {int(limit) if limit == int(limit) else limit}"
     return _special(kind, value, context)
 
 
@@ -91,7 +92,7 @@ def _special(kind: str, value: object, context: Mapping[str, Any]) -> str:
         case "enum" | "literal_error":
             hint = suggest(value, _choices(context)) if isinstance(value, str) else ""
             return f"must be {context['expected']}{hint}"
-        case "string_too_short":
+        case "string_too_short" | "too_short":
             return "must not be empty"
         case "finite_number":
             return "must be a finite number"

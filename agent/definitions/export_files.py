@@ -45,8 +45,9 @@ def read_exports(paths: Iterable[str], spot: Spot, *, strict: bool) -> ExportFil
 
 
 def _read(path: str, spot: Spot, *, strict: bool) -> Export | None:
+    written = spot.findings.raw.get(spot.path, path)  # places never show what a ${…} stands for
     try:
-        return exports.read_export(read_file(path, exports.MAX_BYTES), path)
+        return exports.read_export(read_file(path, exports.MAX_BYTES), written)
     except UnreadableError as error:
         report = spot.error if strict else spot.warn
         report(f"definitions.files: {error}")

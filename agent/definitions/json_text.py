@@ -45,7 +45,7 @@ class JsonText:
         for part in path:
             found = self._children_of(at_value).get(part)
             if found is None:
-                return self._place(at_key)
+                break
             at_key, at_value = found
         return self._place(at_key if key else at_value)
 

@@ -39,7 +39,8 @@ policies:
 
 - YAML by the core schema of 1.2: only `true` and `false` are booleans; `yes`, `on` and `1:30` are text. Anchors,
   aliases and `<<` work; tags, several documents in a file, and keys that aren't text don't. A key may stand once.
-- UTF-8, at most {yaml.MAX_BYTES // 1024 // 1024} MiB, {yaml.MAX_NODES} keys and values (aliases counted as if copied), {yaml.MAX_DEPTH} levels deep.
+- UTF-8, at most {yaml.MAX_BYTES // 1024 // 1024} MiB, {yaml.MAX_DEPTH} levels deep, {yaml.MAX_NODES} keys and values
+  (aliases counted as if copied).
 - `${{env:NAME}}` and `${{file:PATH}}` stand in any text that is a value: an environment variable, or a file's contents
   without the newline at its end (at most 64 KiB; the path counts from the configuration's directory). They give text,
   never a number, and are read again with the file. `$${{` is a literal `${{`. What they stand for is never shown.

@@ -70,7 +70,7 @@ class Tree:
                 node = node.content[part]
                 at_key = (node.line, node.column)
             else:
-                return at_key
+                break
             found = (node.line, node.column)
         return at_key if key else found
 

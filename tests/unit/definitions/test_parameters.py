@@ -1,0 +1,173 @@
+"""A broker's parameters, policies and global parameter: the same models, softer rules, nothing interpolated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core.model import ApplyTo, Choice, Federation, SetMember
+from agent.definitions.parameters import BrokerDefinitions, broker_definitions
+from agent.errors import ConfigurationError
+
+API = "http://h:15672"
+
+
+def parameter(component: str, name: str, value: object, vhost: str = "/") -> dict[str, Any]:
+    return {"vhost": vhost, "component": component, "name": name, "value": value}
+
+
+def policy(name: str, definition: object, **more: Any) -> dict[str, Any]:
+    return {
+        "vhost": "/",
+        "name": name,
+        "pattern": "^x",
+        "apply-to": "all",
+        "priority": 0,
+        "definition": definition,
+    } | more
+
+
+def read(**answers: Any) -> BrokerDefinitions:
+    return broker_definitions(API, **answers)
+
+
+def complaints(**answers: Any) -> list[str]:
+    try:
+        return [str(problem) for problem in read(**answers).warnings]
+    except ConfigurationError as error:
+        return [str(problem) for problem in error.problems]
+
+
+def test_parameters_become_definitions() -> None:
+    found = read(
+        parameters=[
+            parameter("federation-upstream", "a", {"uri": "amqp://h", "max-hops": 2}),
+            parameter("federation-upstream", "a", {"uri": ["amqp://h"]}, "v"),
+            parameter("federation-upstream-set", "s", [{"upstream": "a", "exchange": "e"}]),
+            parameter(
+                "shovel", "d", {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://", "dest-queue": "r"}
+            ),
+            parameter("operator_policy", "other", {"anything": 1}),
+            parameter("federation", "local-username", "guest"),
+        ]
+    ).definitions
+    assert found.of("/").upstreams["a"].settings == {"max_hops": 2}
+    assert str(found.of("/").upstreams["a"].place) == f"{API} federation-upstream 'a' in vhost '/'"
+    assert found.of("/").upstream_sets["s"].members == (SetMember("a", {"exchange": "e"}),)
+    assert found.of("/").shovels["d"].settings == {"src_queue": "q", "dest_queue": "r"}
+    assert set(found.of("v").upstreams) == {"a"}
+
+
+def test_every_bad_one_is_told_by_its_object() -> None:
+    assert complaints(
+        parameters=[
+            parameter("federation-upstream", "a", {"uri": "amqp://u:hunter2@h@x"}),
+            parameter("federation-upstream", "b", "amqp://u:hunter2@h"),
+            parameter("federation-upstream-set", "s", [{"upstream": "a"}, {"max-hops": "2"}], "v"),
+        ],
+        policies=[policy("p", {"federation-upstream": "a", "federation-upstream-set": "all"})],
+        global_value={"upstreams": {"c": {"uri": "amqp://h", "max-hop": 1}}, "upstrems": {}},
+    ) == [
+        (
+            f"{API} federation-upstream 'a' in vhost '/', 'uri': uri: there is more than one '@' before the host; "
+            "percent-encode special characters in user, password and path (@ as %40, : as %3A, / as %2F, # as %23)"
+        ),
+        f"{API} federation-upstream 'b' in vhost '/': expected a mapping, got text",
+        f"{API} federation-upstream-set 's' in vhost 'v', 'max-hops': max-hops: expected a whole number, got text",
+        f"{API} federation-upstream-set 's' in vhost 'v': a member of an upstream set needs the key 'upstream'",
+        (
+            f"{API} policy 'p' in vhost '/': a policy's definition takes exactly one of federation-upstream, "
+            "federation-upstream-set, federation-upstream-pattern"
+        ),
+        f"{API} global parameter 'federation-agent': unknown key 'upstrems'; did you mean 'upstreams'?",
+        (
+            f"{API} global parameter 'federation-agent', 'upstreams', 'c', 'max-hop': "
+            "unknown key 'max-hop' in an upstream; did you mean 'max-hops'?"
+        ),
+    ]
+
+
+def test_federating_policies_are_kept_apart_and_unmatched() -> None:
+    found = read(
+        policies=[
+            policy("p", {"federation-upstream-set": "all", "alternate-exchange": "x"}, pattern="(?<n>a)\\Q(\\E"),
+            policy("q", {"max-length": 1}),
+            policy("r", {"federation-upstream": "a"}, **{"apply-to": "things-to-come", "vhost": "v", "priority": 2.5}),
+            policy("s", []),
+        ]
+    )
+    assert set(found.policies) == {"/", "v"}
+    assert set(found.policies["/"]) == {"p"}
+    assert found.policies["/"]["p"].federation == Federation(Choice.SET, "all")
+    assert (found.policies["v"]["r"].apply_to, found.policies["v"]["r"].priority) == (ApplyTo.ALL, 2.5)
+    assert not found.definitions.vhosts
+
+
+def test_the_global_parameter_has_the_shape_of_the_file() -> None:
+    value = {
+        "upstreams": {"a": {"host": "h", "password": "p"}},
+        "policies": {"p": {"pattern": "x", "definition": {"federation-upstream": "a"}}},
+        "exchanges": {"e": {"type": "topic", "upstream-set": "all"}},
+        "bindings": {"e": [{"key": "k"}]},
+        "vhosts": {"v": {"upstream-sets": {"s": [{"upstream": "a"}]}}},
+    }
+    found = read(global_value=value).definitions
+    assert set(found.of("/").policies) == {"p"}
+    assert set(found.of("/").exchanges) == {"e"}
+    assert set(found.of("v").upstream_sets) == {"s"}
+
+
+@pytest.mark.parametrize("value", [[], "text", 1, {"agent": {}}, {"downstream": {"uri": "amqp://h"}}])
+def test_a_global_parameter_of_another_shape_is_refused(value: object) -> None:
+    (complaint,) = complaints(global_value=value)
+    assert complaint.startswith(f"{API} global parameter 'federation-agent': ")
+
+
+def test_a_broker_makes_nobody_read_files_or_the_environment() -> None:
+    text = "${file:/etc/passwd}"
+    found = read(
+        parameters=[parameter("federation-upstream", "a", {"uri": "amqp://h", "exchange": text})],
+        global_value={"upstreams": {"b": {"host": "h", "username": "${env:HOME}"}}},
+    ).definitions
+    assert found.of("/").upstreams["a"].settings == {"exchange": text}
+    assert found.of("/").upstreams["b"].uris[0].user == "${env:HOME}"
+
+
+def test_the_same_name_as_parameter_and_in_the_global_one_is_refused() -> None:
+    (complaint,) = complaints(
+        parameters=[parameter("federation-upstream", "a", {"uri": "amqp://h"})],
+        global_value={"upstreams": {"a": {"uri": "amqp://h"}}},
+    )
+    assert "is also defined at" in complaint
+
+
+def test_shovels_of_other_protocols_are_left_to_the_plugin() -> None:
+    value = {"src-protocol": "amqp10", "src-address": "/q", "src-uri": "amqp://", "dest-uri": "amqp://"}
+    assert complaints(parameters=[parameter("shovel", "s", value)]) == [
+        (
+            f"{API} shovel 's' in vhost '/', 'src-protocol': warning: only AMQP 0-9-1 is shovelled here, "
+            "so this shovel is "
+            "left to the broker's own plugin (src-protocol)"
+        )
+    ]
+
+
+def test_keys_that_do_nothing_are_no_errors_where_rabbitmq_took_them() -> None:
+    value = {"src-uri": "amqp://", "src-queue": "q", "src-exchange-key": "k", "dest-uri": "amqp://"}
+    (complaint,) = complaints(parameters=[parameter("shovel", "s", value)])
+    assert "warning: src-exchange-key does nothing without src-exchange" in complaint
+
+
+@pytest.mark.parametrize("text", ["\ud800", "x" * 300, "a\nb"])
+def test_strange_texts_end_in_one_line_each(text: str) -> None:
+    for complaint in complaints(
+        parameters=[
+            parameter("federation-upstream", text, {"uri": text, text: text, "exchange": text}),
+            parameter("federation-upstream-set", text, [{"upstream": text}, text]),
+            parameter("shovel", text, {"src-uri": text, "src-queue": text, "src-queue-args": {text: text}}),
+        ],
+        policies=[policy(text, {"federation-upstream-pattern": text})],
+        global_value={text: text, "upstreams": {text: text}, "vhosts": {text: {text: text}}},
+    ):
+        assert complaint.isprintable()
