@@ -22,6 +22,7 @@ from agent.definitions.yaml_text import decode
 from agent.errors import ConfigurationError, Place, Problem
 
 MAX_BYTES: Final = 16 * 1024 * 1024
+MAX_PARAMETERS: Final = 20_000  # each is checked by itself, which takes its time
 _OF_A_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
 _LISTS: Final = (*_OF_A_VHOST, "global_parameters")
 Lists: TypeAlias = Mapping[str, list[Mapping[str, Any]]]
@@ -72,6 +73,9 @@ def _list(raw: Mapping[str, Any], name: str, root: Spot) -> list[Mapping[str, An
         return []
     if not isinstance(found, list):
         root.error(f"{name}: expected a list, got {kind_of(found)}", name)
+        return []
+    if name == "parameters" and len(found) > MAX_PARAMETERS:
+        root.error(f"{name}: more than {MAX_PARAMETERS} of them", name, MAX_PARAMETERS)
         return []
     for number, item in enumerate(found):
         if not isinstance(item, dict):

@@ -11,7 +11,7 @@ from agent.definitions.findings import Path, file_problem
 from agent.definitions.yaml_text import position
 from agent.errors import ConfigurationError, Place
 
-MAX_CONTAINERS = 400_000  # with MAX_ITEMS keeps the data below the memory that is allowed
+MAX_CONTAINERS = 250_000  # with MAX_ITEMS keeps the data below the memory that is allowed
 MAX_ITEMS = 1_500_000
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()

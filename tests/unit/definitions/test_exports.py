@@ -142,6 +142,7 @@ def test_places_in_json() -> None:
             b'{"a": [' + b"[]," * 500_000 + b"[]]}",
             "f:1:1: the file holds more objects than can be read at once; split it by vhost",
         ),
+        (b'{"parameters": [' + b"1," * 20_000 + b"1]}", "f:1:40017: parameters: more than 20000 of them"),
         (b"[]", "f:1:1: expected a definitions export, got a list"),
         (b"", "f:1:1: expected a definitions export, got nothing"),
         (b'{"parameters": {}}', "f:1:16: parameters: expected a list, got a mapping"),
