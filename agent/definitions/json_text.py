@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import re
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
@@ -21,6 +22,7 @@ class JsonText:
     def __init__(self, text: str, source: str) -> None:
         self._text = text
         self._source = source
+        self._line_starts: list[int] = []
         self._children: dict[int, dict[str | int, tuple[int, int]]] = {}
 
     def load(self) -> Any:
@@ -50,7 +52,10 @@ class JsonText:
         return self._place(at_key if key else at_value)
 
     def _place(self, offset: int) -> Place:
-        return Place(self._source, *position(self._text, offset))
+        if not self._line_starts:
+            self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", self._text))]
+        line = bisect.bisect_right(self._line_starts, offset)
+        return Place(self._source, line, offset - self._line_starts[line - 1] + 1)
 
     def _failure(self, message: str, offset: int) -> ConfigurationError:
         return ConfigurationError([file_problem(self._source, message, *position(self._text, offset))])
