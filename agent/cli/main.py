@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -55,7 +54,7 @@ def validate(
     config: Annotated[
         list[Path] | None, typer.Option("-c", "--config", metavar="FILE", help="A configuration; may be repeated.")
     ] = None,
-    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="Further configurations.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Further configurations.")] = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Check configurations offline and tell everything that is wrong at once."""
@@ -112,10 +111,11 @@ def run(arguments: Sequence[str]) -> int:
         return BAD_USE
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read us has left, `head` say; nothing more can be told, not even by the interpreter's last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+    except OSError as error:
+        # Brokers and files have errors of their own above; what is left is the place our own words go to.
+        output.forget()
+        output.complain(f"federation-agent: the output can't be written: {error.strerror or error}")
+        return CANNOT_START
     return status if isinstance(status, int) else OK
 
 

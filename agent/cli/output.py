@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -12,18 +13,26 @@ import typer
 
 def say(line: str) -> None:
     """Colours are dropped where standard output is no terminal, or where NO_COLOR asks for none."""
-    typer.echo(line, color=False if os.environ.get("NO_COLOR") else None)
+    try:
+        typer.echo(line, color=False if os.environ.get("NO_COLOR") else None)
+    except BrokenPipeError:
+        forget()  # whoever read us has left, `head` say; the exit status still tells how it went
 
 
 def complain(*lines: str) -> None:
     for line in lines:
-        typer.echo(line, err=True, color=False)
+        with suppress(OSError):  # nobody listens; the exit status tells
+            typer.echo(line, err=True, color=False)
 
 
 def say_json(value: Any) -> None:
-    """Indented for a reader, whole at once for a program."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """Indented for a reader; ASCII alone, so that any name in any locale comes out whole."""
+    say(json.dumps(value, indent=2))
+
+
+def forget() -> None:
+    """From here on nothing is printed, not even by the interpreter's last flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def paint(text: str, colour: str) -> str:

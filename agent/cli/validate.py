@@ -11,6 +11,7 @@ from typing import Any
 from agent.cli import output
 from agent.core.model import Definitions
 from agent.core.resolve import resolve
+from agent.definitions.findings import one_line
 from agent.definitions.load import load_configuration
 from agent.errors import ConfigurationError, Problem, Severity
 
@@ -61,7 +62,7 @@ def _tell(one: Judgement) -> None:
     output.complain(*(str(problem) for problem in one.problems))
     if one.is_valid:
         contents = f" ({one.contents})" if one.contents else ""
-        output.say(f"{one.file}: {output.paint('valid', 'green')}{contents}")
+        output.say(f"{one_line(one.file)}: {output.paint('valid', 'green')}{contents}")
 
 
 def _as_json(one: Judgement) -> dict[str, Any]:

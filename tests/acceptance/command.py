@@ -1,0 +1,78 @@
+"""The real command as a process of its own, and what it cost."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+COMMAND: Final = str(Path(sysconfig.get_path("scripts"), "federation-agent"))
+DEADLINE: Final = 30.0
+
+# A child's peak would begin at that of the process it was forked from, so a small one stands between pytest and it.
+_MEASURE: Final = """
+import json, os, sys, time
+began = time.monotonic()
+child = os.fork()
+if not child:
+    os.execv(sys.argv[2], sys.argv[2:])
+_, status, usage = os.wait4(child, 0)
+told = [time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024]
+open(sys.argv[1], "w").write(json.dumps(told))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended; costs in seconds and MiB."""
+
+    status: int
+    out: str
+    err: str
+    wall: float = 0.0
+    cpu: float = 0.0
+    peak: float = 0.0
+
+    @property
+    def errors(self) -> list[str]:
+        return self.err.splitlines()
+
+
+def federation_agent(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Done:
+    done = subprocess.run(
+        [COMMAND, *arguments],
+        cwd=cwd,
+        env=_environment(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def measured(*arguments: str | Path, cwd: Path, **environment: str) -> Done:
+    """The same, with what it took of time and memory."""
+    told = cwd / "measured"
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", _MEASURE, told, COMMAND, *arguments],
+        cwd=cwd,
+        env=_environment(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr, *json.loads(told.read_text()))
+
+
+def _environment(changes: dict[str, str]) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
+    return ours | changes

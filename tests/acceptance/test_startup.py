@@ -1,0 +1,55 @@
+"""A command starts at once, because none pays for another."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import DEADLINE, ROOT, measured
+
+MOST_CPU = 0.5
+SMALL = ROOT / "config" / "minimal.yaml"
+_MODULES = """
+import sys
+from agent.cli.main import run
+try:
+    run(sys.argv[1:])
+except SystemExit:
+    pass
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("arguments", [("validate", "-c", SMALL), ("--help",), ("plan", "--help"), ("--version",)])
+def test_a_command_starts_in_half_a_second(tmp_path: Path, arguments: tuple[str | Path, ...]) -> None:
+    done = min((measured(*arguments, cwd=tmp_path) for _ in range(3)), key=lambda done: done.cpu)
+    assert done.status == 0
+    assert done.cpu < MOST_CPU
+
+
+def imported(*arguments: str | Path) -> set[str]:
+    """The modules that a command has loaded by its end."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MODULES, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=True,
+    )
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("arguments", [("validate", "-c", SMALL), ("import-legacy", "-h"), ("--help",), ("--version",)])
+def test_commands_that_ask_no_broker_load_nothing_that_does(arguments: tuple[str | Path, ...]) -> None:
+    found = imported(*arguments)
+    assert "agent.cli.main" in found
+    assert not found & {"aiohttp", "agent.amqp", "agent.management", "agent.runtime", "asyncio", "pyspark"}
+    assert not found & {"prometheus_client", "structlog", "uvloop", "rich"}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("validate", "--help"), ("plan", "-h"), ("--version",)])
+def test_help_loads_no_command(arguments: tuple[str, ...]) -> None:
+    ours = {module for module in imported(*arguments) if module.startswith("agent.")}
+    assert ours == {"agent.cli", "agent.cli.main", "agent.cli.output", "agent.errors"}

@@ -1,0 +1,189 @@
+"""`validate` as a user runs it: exit status, streams, colours, and words for wrong use."""
+
+import json
+import os
+import pty
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import COMMAND, DEADLINE, ROOT, federation_agent
+
+GOOD = """\
+downstream: {uri: amqp://localhost}
+upstreams: {origin: {uri: amqp://remote}}
+policies: {p: {pattern: ^x, definition: {federation-upstream: origin}}}
+"""
+BAD = """\
+downstream: {uri: amqp://localhost}
+upstreams:
+  origin: {uri: amqp://remote, max-hop: 2}
+policies: {p: {pattern: "[", definition: {federation-upstream: origni}}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text(BAD)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-c", "good.yaml", "-c", "bad.yaml"),
+        ("-c", "good.yaml", "bad.yaml"),
+        ("good.yaml", "--config", "bad.yaml"),
+        ("good.yaml", "bad.yaml"),
+    ],
+)
+def test_several_files_are_judged_each(folder: Path, arguments: tuple[str, ...]) -> None:
+    done = federation_agent("validate", *arguments, cwd=folder)
+    assert done.status == 2
+    assert done.out == "good.yaml: valid (upstreams: 1, policies: 1)\n"
+    assert [line.split(": ")[0] for line in done.errors] == ["bad.yaml:3:32", "bad.yaml:4:25", "bad.yaml:4:64"]
+    assert "did you mean 'max-hops'?" in done.errors[0]
+    assert "did you mean 'origin'?" in done.errors[2]
+
+
+def test_good_files_alone_are_exit_0_and_no_word_on_standard_error(folder: Path) -> None:
+    done = federation_agent("validate", "-c", "good.yaml", cwd=folder)
+    assert (done.status, done.err) == (0, "")
+
+
+def test_a_warning_is_told_and_is_no_error(folder: Path) -> None:
+    (folder / "warns.yaml").write_text("downstream: {uri: 'amqp://h/'}\n")
+    done = federation_agent("validate", "warns.yaml", cwd=folder)
+    assert done.status == 0
+    [line] = done.errors
+    assert line.startswith("warns.yaml:1:19: warning: uri: the path is ignored")
+
+
+def test_json_tells_each_file_and_problem(folder: Path) -> None:
+    done = federation_agent("validate", "--format", "json", "-c", "good.yaml", "bad.yaml", cwd=folder)
+    assert (done.status, done.err) == (2, "")
+    told = json.loads(done.out)
+    assert told["valid"] is False
+    assert [(one["file"], one["valid"]) for one in told["files"]] == [("good.yaml", True), ("bad.yaml", False)]
+    assert told["files"][0]["problems"] == []
+    first, *_ = told["files"][1]["problems"]
+    assert {key: first[key] for key in ("file", "line", "column", "severity")} == {
+        "file": "bad.yaml", "line": 3, "column": 32, "severity": "error",
+    }  # fmt: skip
+    assert "max-hops" in first["message"]
+
+
+def test_json_is_whole_whatever_a_file_is_called(folder: Path) -> None:
+    odd = os.fsdecode(b"\xff\xc3\xbc.yaml")
+    (folder / odd).write_text(GOOD)
+    done = federation_agent("validate", "--format", "json", odd, cwd=folder, LC_ALL="C", PYTHONCOERCECLOCALE="0")
+    assert done.status == 0
+    assert json.loads(done.out)["files"][0]["file"] == odd
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C.UTF-8"}, {"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])
+def test_any_name_can_be_told_in_any_locale(folder: Path, locale: dict[str, str]) -> None:
+    (folder / "ü\n.yaml").write_text(GOOD)
+    done = federation_agent("validate", "ü\n.yaml", "nö\n.yaml", cwd=folder, **locale)
+    assert done.status == 2
+    assert done.out.endswith(": valid (upstreams: 1, policies: 1)\n")
+    assert (len(done.out.splitlines()), len(done.errors)) == (1, 1)
+    assert "there is no such file" in done.err
+
+
+def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
+    """What the command prints to a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        environment = {**os.environ, "TERM": "xterm"} | environment
+        process = subprocess.Popen([COMMAND, *arguments], cwd=folder, env=environment, stdout=theirs, stderr=theirs)
+        process.wait(DEADLINE)
+        return os.read(ours, 65536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_colours_appear_on_a_terminal_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\033[32mvalid\033[0m" in on_terminal(folder, "validate", "good.yaml")
+    assert "\033" not in on_terminal(folder, "validate", "good.yaml", NO_COLOR="1")
+    assert "\033" not in on_terminal(folder, "validate", "--format", "json", "good.yaml")
+    assert "\033" not in federation_agent("validate", "good.yaml", cwd=folder).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["bogus"], "No such command 'bogus'"),
+        (["--bogus"], "No such option: --bogus"),
+        (["validate"], "give a file: federation-agent validate -c FILE"),
+        (["validate", "-c"], "'-c' requires an argument"),
+        (["validate", "--bogus"], "No such option: --bogus"),
+        (["validate", "--format", "xml", "good.yaml"], "'xml' is not one of 'text', 'json'"),
+        (["plan"], "Missing option '-c'"),
+        (["plan", "-c", "good.yaml", "more.yaml"], "unexpected extra argument"),
+        (["import-legacy"], "Missing argument 'rabbitmq.config'"),
+        (["import-legacy", "one", "two"], "unexpected extra argument"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_2(folder: Path, arguments: list[str], words: str) -> None:
+    done = federation_agent(*arguments, cwd=folder)
+    assert (done.status, done.out) == (2, "")
+    [line] = done.errors
+    assert line.startswith("federation-agent: ")
+    assert words in line
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "import-legacy"])
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_every_command_helps(command: str, flag: str) -> None:
+    done = federation_agent(command, flag)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(f"Usage: federation-agent {command} ")
+    assert command in federation_agent("--help").out
+
+
+def test_no_arguments_help_too_and_version_is_the_packages() -> None:
+    assert federation_agent() == federation_agent("--help")
+    version = f"federation-agent {_version()}\n"
+    assert federation_agent("--version").out == version
+
+
+def _version() -> str:
+    found: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return found
+
+
+@pytest.mark.parametrize("arguments", [[], ["--format", "json"]])
+@pytest.mark.parametrize(("file", "status"), [("good.yaml", 0), ("bad.yaml", 2)])
+def test_a_reader_that_leaves_is_no_news(folder: Path, arguments: list[str], file: str, status: int) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        command = [COMMAND, "validate", *arguments, *[file] * 50]
+        done = subprocess.run(command, cwd=folder, stdout=write, stderr=subprocess.PIPE, timeout=DEADLINE, check=False)
+    finally:
+        os.close(write)
+    assert done.returncode == status
+    assert all(line.startswith(b"bad.yaml:") for line in done.stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    "arguments", [["validate", "good.yaml"], ["validate", "--format", "json", "good.yaml"], ["-h"]]
+)
+def test_a_full_disk_is_one_line(folder: Path, arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [COMMAND, *arguments]
+        done = subprocess.run(command, cwd=folder, stdout=full, stderr=subprocess.PIPE, timeout=DEADLINE, check=False)
+    assert done.returncode == 3
+    assert done.stderr == b"federation-agent: the output can't be written: No space left on device\n"
+
+
+def test_errors_that_nobody_can_read_leave_the_exit_status(folder: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [COMMAND, "validate", "bad.yaml"]
+        assert subprocess.run(command, cwd=folder, stderr=full, timeout=DEADLINE, check=False).returncode == 2
