@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from types import TracebackType
@@ -57,7 +57,10 @@ class Connection:
         self.where = terms.where
         self.vhost = terms.vhost
         self.server = Server.read(wire.server_properties)
+        self.blocked: str | None = None
         self._closed_by_us = False
+        self._listeners: list[Callable[[str | None], None]] = []
+        wire.on_blocked = self._tell_blocked
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,6 +83,18 @@ class Connection:
         channel = self.wire.begin_channel()
         await channel.opened
         return channel
+
+    def listen_blocked(self, listener: Callable[[str | None], None]) -> Callable[[], None]:
+        """Tells the reason when the broker blocks this connection, None when it goes on; answers how to stop it."""
+        if self.blocked is not None:
+            listener(self.blocked)
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _tell_blocked(self, reason: str | None) -> None:
+        self.blocked = reason
+        for listener in tuple(self._listeners):
+            listener(reason)
 
     async def wait_closed(self) -> BrokerError | None:
         """Waits for the end and tells why; None when `close` was called."""

@@ -75,6 +75,15 @@ def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
     return OK
 
 
+@app.command(name="run")
+def run_command(config: ConfigOption) -> int:
+    """Run until SIGTERM or SIGINT."""
+    from agent.cli.run import run_agent
+
+    run_agent(config)
+    return OK
+
+
 @app.command(name="import-legacy")
 def import_legacy(
     file: Annotated[Path, typer.Argument(metavar="rabbitmq.config", help="An Erlang configuration of the 2.x days.")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
@@ -84,7 +85,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self._takers: dict[int, Taker] = {}
         self._holders: set[object] = set()
         self._batch: list[bytes] = []
-        self.on_writable: Callable[[bool], None] | None = None
+        self._is_full = False
+        self._feeders: Counter[WireConnection] = Counter()
         self.is_open = False
         self.mechanism: Mechanism | None = None
         self.explain: Callable[[BrokerError], BrokerError] = lambda error: error
@@ -115,12 +117,15 @@ class WireConnection(asyncio.BufferedProtocol):
         self._end(error)
 
     def pause_writing(self) -> None:
-        if self.on_writable is not None:
-            self.on_writable(False)
+        """The broker takes less than comes: whoever feeds us stops reading, so that nothing piles up here."""
+        self._is_full = True
+        for feeder in self._feeders:
+            feeder.hold_reading(self)
 
     def resume_writing(self) -> None:
-        if self.on_writable is not None:
-            self.on_writable(True)
+        self._is_full = False
+        for feeder in self._feeders:
+            feeder.release_reading(self)
 
     # What its users call
 
@@ -128,6 +133,10 @@ class WireConnection(asyncio.BufferedProtocol):
         if self._transport is None or self.closed.done():
             raise self.closed.result() if self.closed.done() else TransientError("not connected")
         self._said = self._loop.time()
+        if self._batch:
+            self._batch.append(data)
+            data = b"".join(self._batch)
+            self._batch.clear()
         self._transport.write(data)
 
     def write_soon(self, data: bytes) -> None:
@@ -137,10 +146,10 @@ class WireConnection(asyncio.BufferedProtocol):
         self._batch.append(data)
 
     def _write_batch(self) -> None:
-        data = b"".join(self._batch)
-        self._batch.clear()
-        if not self.closed.done():
-            self.write(data)
+        if self.closed.done():
+            self._batch.clear()
+        elif self._batch:
+            self.write(b"")
 
     def divert(self, number: int, taker: Taker) -> None:
         """From now on the channel's frames go to `taker` as they lie in the buffer."""
@@ -149,6 +158,19 @@ class WireConnection(asyncio.BufferedProtocol):
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)
         self._takers.pop(number, None)
+
+    def fed_by(self, feeder: WireConnection) -> None:
+        """What is read there is written here."""
+        self._feeders[feeder] += 1
+        if self._is_full:
+            feeder.hold_reading(self)
+
+    def starved_by(self, feeder: WireConnection) -> None:
+        """One of those that read there and wrote here has ended."""
+        self._feeders[feeder] -= 1
+        if self._feeders[feeder] <= 0:
+            del self._feeders[feeder]
+            feeder.release_reading(self)
 
     def hold_reading(self, holder: object) -> None:
         """Takes nothing more off the socket until every holder has let go."""
@@ -325,6 +347,7 @@ class WireConnection(asyncio.BufferedProtocol):
             self._timer.cancel()
         if self._transport is not None:
             self._transport.close()
+        self.resume_writing()
         for channel in tuple(self._channels.values()):
             channel.end(error)
 

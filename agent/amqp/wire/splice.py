@@ -7,6 +7,7 @@ there already, a user id, frames too large for the other side) takes the exact p
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError
 from agent.core.confirms import Confirms
+from agent.core.model import AckMode
 
 _DELIVER: Final = 60 << 16 | 60
 _ACK: Final = 60 << 16 | 80
@@ -48,6 +50,10 @@ class Rewriter(Protocol):
         """The header as bytes (name, tag, value), for a message that has none of it yet."""
 
     @property
+    def trusts(self) -> int:
+        """The property flags that pass although they are out of the ordinary."""
+
+    @property
     def mark(self) -> bytes:
         """The header's name as it stands in a table; where it is found, `rewrite` decides."""
 
@@ -72,6 +78,8 @@ class Source:
         self._rewriter = rewriter
         self._entries = (rewriter.entry(redelivered=False), rewriter.entry(redelivered=True))
         self._mark = rewriter.mark
+        self._acknowledges_at_once = target.acknowledges_at_once
+        self._unusual = _NOT_SPLICED & ~rewriter.trusts
         self._exchange = exchange
         self._mandatory = mandatory
         self._publishes: dict[bytes, bytes] = {}
@@ -88,6 +96,8 @@ class Source:
         out: list[bytes | bytearray] = []
         prefix = frames.PREFIX.unpack_from
         number = self._channel.number
+        # Publishing on a closed channel would cost the whole connection; upstream keeps what is not acknowledged.
+        is_open = self._target.is_open
         while end - at >= frames.OVERHEAD:
             kind, of_channel, size = prefix(buffer, at)
             after = at + frames.OVERHEAD + size
@@ -95,7 +105,7 @@ class Source:
                 break
             if buffer[after - 1] != frames.END:
                 raise CodecError("a frame doesn't end where it says")
-            if kind == frames.BODY:
+            if kind == frames.BODY and self._missing:
                 self._body(out, buffer, at, after)
             elif kind == frames.HEADER:
                 self._header(out, buffer, at, after)
@@ -104,8 +114,10 @@ class Source:
             else:
                 self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
             at = after
-        if out:
+        if out and is_open:
             self._target.outlet.write_soon(b"".join(out))
+            if self._acknowledges_at_once:
+                self._target.acknowledge()
         return at
 
     def _deliver(self, buffer: bytearray, at: int) -> None:
@@ -134,7 +146,7 @@ class Source:
         self._awaits_header = False
         body_size, flags = _SIZE_AND_FLAGS.unpack_from(buffer, at + 11)
         self._missing = body_size
-        spliced = None if flags & _NOT_SPLICED else self._spliced(buffer, at, after, flags=flags)
+        spliced = None if flags & self._unusual else self._spliced(buffer, at, after, flags=flags)
         header = spliced or self._rewritten(buffer, at, after)
         if header is None:
             self._skips = True
@@ -211,18 +223,40 @@ class Source:
 class Target:
     """The downstream channel: what was published on it, what the broker said to it, what may be acknowledged."""
 
-    def __init__(self, channel: Channel, outlet: Outlet, counts: Counts, *, settle: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        outlet: Outlet,
+        counts: Counts,
+        *,
+        ack_mode: AckMode,
+        settle: Callable[[bytes], None],
+    ) -> None:
         self.outlet = outlet
         self.number = channel.number
         self.confirms = Confirms()
         self.upstream_number = 0
         self._channel = channel
         self._counts = counts
+        self._ack_mode = ack_mode
         self._settle = settle
+        self._quiet: asyncio.Future[None] | None = None
+
+    @property
+    def acknowledges_at_once(self) -> bool:
+        return self._ack_mode is AckMode.ON_PUBLISH
+
+    @property
+    def is_open(self) -> bool:
+        return not self._channel.closed.done()
 
     def published(self, tag: int, size: int, *, redelivered: int) -> None:
-        self.confirms.published(tag)
         counts = self._counts
+        if self._ack_mode is AckMode.ON_CONFIRM:
+            self.confirms.published(tag)
+        else:
+            counts.forwarded += 1
+            self.confirms.dropped(tag)
         counts.bytes += size
         if redelivered:
             counts.redelivered += 1
@@ -255,10 +289,18 @@ class Target:
         self.acknowledge()
         return at
 
+    async def settled(self) -> None:
+        """Waits until nothing is in flight."""
+        while self.confirms.in_flight:
+            self._quiet = asyncio.get_running_loop().create_future()
+            await self._quiet
+
     def acknowledge(self) -> None:
         """Tells upstream what is settled, in one frame for all of it."""
+        if self._quiet is not None and not self.confirms.in_flight and not self._quiet.done():
+            self._quiet.set_result(None)
         tag = self.confirms.acknowledge()
-        if tag is not None:
+        if tag is not None and self._ack_mode is not AckMode.NO_ACK:
             self._settle(_ACK_FRAME.pack(frames.METHOD, self.upstream_number, 13, 60, 80, tag, 1, frames.END))
 
     def _refused(self, number: int, *, multiple: bool) -> None:

@@ -1,0 +1,53 @@
+"""Connections that many links share: a thousand links are not a thousand sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.amqp.connect import Connection
+
+LINKS_PER_CONNECTION: Final = 250
+
+Opener = Callable[[], Awaitable[Connection]]
+
+
+@dataclass(eq=False)
+class Shared:
+    """One connection and how many use it."""
+
+    connection: Connection
+    users: int = 0
+
+
+@dataclass
+class _Group:
+    open: list[Shared] = field(default_factory=list)
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Pool:
+    """Hands out connections by what they lead to; one is opened where all others are full or gone."""
+
+    def __init__(self, per_connection: int = LINKS_PER_CONNECTION) -> None:
+        self._per_connection = per_connection
+        self._groups: dict[Hashable, _Group] = {}
+
+    async def acquire(self, key: Hashable, opener: Opener) -> Shared:
+        group = self._groups.setdefault(key, _Group())
+        async with group.opening:
+            group.open = [shared for shared in group.open if not shared.connection.is_closed]
+            shared = next((one for one in group.open if one.users < self._per_connection), None)
+            if shared is None:
+                shared = Shared(await opener())
+                group.open.append(shared)
+            shared.users += 1
+            return shared
+
+    async def release(self, shared: Shared) -> None:
+        """The last one closes the door."""
+        shared.users -= 1
+        if shared.users == 0:
+            await shared.connection.close()

@@ -1,0 +1,190 @@
+"""What an exchange link keeps upstream: its queue, its internal exchange, its bindings."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, one_line
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.methods import Call, Method
+from agent.core import fields
+from agent.core.bindings import Group
+from agent.core.fields import Table
+from agent.core.model import Exchange, LinkSettings
+from agent.errors import BrokerError, PermanentError, TransientError
+
+PURPOSE: Final = ("x-internal-purpose", fields.text("federation"))
+NATIVE_TYPE: Final = "x-federation-upstream"
+COMMAND_INVALID: Final = 503
+# Enough to fill a long path, few enough that an error is found soon and the broker's other work goes on.
+IN_FLIGHT: Final = 2_000
+_DIFFERING = re.compile(r"inequivalent arg '([^']*)'")
+
+
+async def attempt(connection: Connection, method: Method, answer: Method, **values: Any) -> Call | ChannelClosedError:
+    """One question on a channel of its own, which a no closes."""
+    channel = connection.wire.begin_channel()
+    try:
+        call = await channel.ask(method, answer, **values)
+    except ChannelClosedError as error:
+        return error
+    await channel.close()
+    return call
+
+
+async def demand(connection: Connection, doing: str, method: Method, answer: Method, **values: Any) -> Call:
+    """As `attempt`, but a no ends the link."""
+    found = await attempt(connection, method, answer, **values)
+    if isinstance(found, ChannelClosedError):
+        raise refusal(connection, doing, found)
+    return found
+
+
+def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> BrokerError:
+    message = f"{connection.where}: {doing}: {one_line(str(error))}"
+    return PermanentError(message) if error.code in {ACCESS_REFUSED, PRECONDITION_FAILED} else TransientError(message)
+
+
+async def ensure_exchange(connection: Connection, name: str, like: Exchange) -> None:
+    """The upstream exchange, with the downstream's type and attributes where it is missing."""
+    found = await attempt(
+        connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, type=like.type, passive=True
+    )
+    if not isinstance(found, ChannelClosedError):
+        return
+    if found.code != NOT_FOUND:
+        raise refusal(connection, f"looking for exchange {name!r}", found)
+    await demand(
+        connection,
+        f"declaring the missing exchange {name!r}",
+        methods.EXCHANGE_DECLARE,
+        methods.EXCHANGE_DECLARE_OK,
+        exchange=name,
+        type=like.type,
+        durable=like.durable,
+        auto_delete=like.auto_delete,
+        internal=like.internal,
+        arguments=like.arguments,
+    )
+
+
+def queue_arguments(settings: LinkSettings) -> Table:
+    given = (("x-expires", settings.expires), ("x-message-ttl", settings.message_ttl))
+    numbers = tuple((key, fields.long(value)) for key, value in given if value is not None)
+    return (*numbers, PURPOSE, ("x-queue-type", fields.text(settings.queue_type)))
+
+
+async def ensure_queue(connection: Connection, name: str, settings: LinkSettings) -> tuple[int, str]:
+    """How many consumers the queue has, and what is to be said of one that stands with other arguments."""
+    declared = {"queue": name, "durable": True, "arguments": queue_arguments(settings)}
+    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
+    if not isinstance(found, ChannelClosedError):
+        return found["consumers"], ""
+    if found.code != PRECONDITION_FAILED:
+        raise refusal(connection, f"declaring queue {name!r}", found)
+    standing = await demand(
+        connection,
+        f"looking for queue {name!r}",
+        methods.QUEUE_DECLARE,
+        methods.QUEUE_DECLARE_OK,
+        queue=name,
+        passive=True,
+    )
+    differing = _DIFFERING.search(str(found))
+    what = f"another {differing[1]}" if differing else "other arguments"
+    return standing["consumers"], f"the upstream queue stands with {what} than defined; it is used as it stands"
+
+
+async def declare_internal(connection: Connection, name: str, *, native: Table | None) -> bool:
+    """The internal exchange; answers whether it is of the plugin's own type, tried where `native` arguments are given.
+
+    An old broker closes the whole connection over a type that it doesn't know, so the connection may be lost.
+    """
+    common = {"exchange": name, "durable": True, "internal": True, "auto_delete": True}
+    if native is not None:
+        found = await attempt(
+            connection,
+            methods.EXCHANGE_DECLARE,
+            methods.EXCHANGE_DECLARE_OK,
+            type=NATIVE_TYPE,
+            arguments=(*native, PURPOSE),
+            **common,
+        )
+        if not isinstance(found, ChannelClosedError):
+            return True
+        if found.code not in {PRECONDITION_FAILED, COMMAND_INVALID}:
+            raise refusal(connection, f"declaring exchange {name!r}", found)
+    await demand(
+        connection,
+        f"declaring exchange {name!r}",
+        methods.EXCHANGE_DECLARE,
+        methods.EXCHANGE_DECLARE_OK,
+        type="fanout",
+        arguments=(PURPOSE,),
+        **common,
+    )
+    return False
+
+
+async def delete_exchange(connection: Connection, name: str) -> None:
+    await attempt(connection, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, exchange=name)
+
+
+async def delete_queue(connection: Connection, name: str) -> None:
+    await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=name)
+
+
+async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:
+    doing = f"binding queue {queue!r}"
+    await demand(connection, doing, methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
+
+
+class Binder:
+    """Binds and unbinds groups, many in flight; keeps a channel for those that come later."""
+
+    def __init__(self, connection: Connection, source: str, destination: str) -> None:
+        self._connection = connection
+        self._source = source
+        self._destination = destination
+        self._channel: Channel | None = None
+
+    async def bind(self, groups: Collection[Group]) -> None:
+        await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
+
+    async def unbind(self, groups: Collection[Group]) -> None:
+        await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
+
+    async def _each(self, method: Method, answer: Method, groups: Iterable[Group]) -> None:
+        asked: list[tuple[Group, asyncio.Future[Call]]] = []
+        for group in groups:
+            if len(asked) >= IN_FLIGHT:
+                await self._settle(asked[: IN_FLIGHT // 2], method)
+                del asked[: IN_FLIGHT // 2]
+            asked.append((group, self._ask(method, answer, group)))
+        await self._settle(asked, method)
+
+    def _ask(self, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
+        if self._channel is None or self._channel.closed.done():
+            self._channel = self._connection.wire.begin_channel()
+        return self._channel.ask(
+            method,
+            answer,
+            source=self._source,
+            destination=self._destination,
+            routing_key=group.routing_key,
+            arguments=group.arguments,
+        )
+
+    async def _settle(self, asked: list[tuple[Group, asyncio.Future[Call]]], method: Method) -> None:
+        """Looks at the answers in order, so the first error is the culprit's."""
+        for group, future in asked:
+            try:
+                await future
+            except ChannelClosedError as error:
+                doing = f"{method.name} of {self._source!r} with key {group.routing_key!r}"
+                raise refusal(self._connection, doing, error) from error

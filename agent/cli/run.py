@@ -1,0 +1,73 @@
+"""`run`: the agent itself, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from agent.amqp.connect import connect_any
+from agent.amqp.events import Events, subscribe
+from agent.core.events import BrokerEvent
+from agent.definitions.load import Configuration, load_configuration
+from agent.definitions.watch import Watcher
+from agent.runtime.supervisor import Supervisor, report_failure
+
+LISTENING = "federation-agent: listening to events"
+
+log = structlog.get_logger()
+
+
+def run_agent(path: Path) -> None:
+    uvloop.run(_run(path))
+
+
+async def _run(path: Path) -> None:
+    supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ))
+    watcher = Watcher(
+        supervisor.reload,
+        on_error=report_failure,
+        files=lambda: supervisor.configuration.files,
+        events=lambda: _events(supervisor.configuration),
+        poll=True,
+    )
+    log.info("started", configuration=str(path))
+    watching = asyncio.create_task(watcher.run(), name="watch definitions")
+    await _told_to_stop()
+    log.info("stopping")
+    watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
+    await supervisor.stop()
+    log.info("stopped")
+
+
+async def _told_to_stop() -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    await told.wait()
+
+
+def _events(configuration: Configuration) -> AbstractAsyncContextManager[AsyncIterator[BrokerEvent] | None]:
+    return _listen(configuration)
+
+
+@asynccontextmanager
+async def _listen(configuration: Configuration) -> AsyncIterator[AsyncIterator[BrokerEvent] | None]:
+    async with await connect_any(
+        configuration.settings.downstream.uris, where="downstream", name=LISTENING
+    ) as connection:
+        events = await subscribe(connection)
+        if isinstance(events, Events):
+            async with events:
+                yield aiter(events)
+        else:
+            yield None

@@ -1,0 +1,245 @@
+"""One exchange link while it runs: what it built upstream, and the channels that messages travel on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from agent.amqp import upstream
+from agent.amqp.connect import Connection
+from agent.amqp.failures import ACCESS_REFUSED
+from agent.amqp.stamp import Stamp
+from agent.amqp.upstream import Binder
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.amqp.wire.splice import Counts, Source, Target
+from agent.core import fields, names
+from agent.core.bindings import Group, Route, difference
+from agent.core.hops import Site
+from agent.core.model import AckMode, Binding, Exchange, Link
+from agent.core.plan import link_groups, upstream_queue_name
+from agent.errors import AgentError, BrokerError, TransientError
+
+AUTO_PREFETCH: Final = 5_000
+SETTLE_PATIENCE: Final = 5.0
+NATIVE_ARGUMENTS: Final = ("x-max-hops", "x-downstream-name", "x-downstream-vhost")
+
+
+class ServedElsewhereError(AgentError):
+    """Somebody else consumes from the upstream queue: the native plugin, or another agent."""
+
+
+@dataclass
+class Memory:
+    """What a link knows of its upstream from one session to the next."""
+
+    letter: str | None = None
+    bound: frozenset[Group] = frozenset()
+    note: str = ""
+
+
+class ExchangeSession:
+    """Builds, runs and ends; every method but `leave` may raise BrokerError, and `leave` always comes last."""
+
+    def __init__(
+        self,
+        link: Link,
+        exchange: Exchange,
+        *,
+        up: Connection,
+        down: Connection,
+        cluster: str,
+        counts: Counts,
+        memory: Memory,
+        speaks_plugin: bool,
+    ) -> None:
+        self.link = link
+        self._exchange = exchange
+        self._up = up
+        self._down = down
+        self._counts = counts
+        self._memory = memory
+        self._speaks_plugin = speaks_plugin
+        self._upstream = Site(up.server.cluster_name, up.vhost)
+        self._downstream = Site(cluster, link.vhost)
+        self.queue = upstream_queue_name(link, up.vhost, cluster)
+        self._route = Route(self._upstream, self._downstream, link.name, link.settings.max_hops)
+        self._binder: Binder | None = None
+        self._channels: list[Channel] = []
+        self._target: Target | None = None
+        self._source_channel: Channel | None = None
+
+    @property
+    def in_flight(self) -> int:
+        return self._target.confirms.in_flight if self._target else 0
+
+    async def open(self, bindings: Iterable[Binding]) -> None:
+        """Everything upstream first, the consumer last: nothing flows before all of it stands."""
+        link = self.link
+        await upstream.ensure_exchange(self._up, link.remote_name, self._exchange)
+        consumers, self._memory.note = await upstream.ensure_queue(self._up, self.queue, link.settings)
+        if consumers:
+            raise ServedElsewhereError(f"{self._up.where}: {self.queue!r} has {consumers} consumer(s) already")
+        if not await self._resumed(bindings):
+            await self._rebuild(bindings)
+        await self._start_flow()
+
+    async def follow(self, bindings: Iterable[Binding]) -> None:
+        """Brings the bindings upstream in step; only what differs is sent."""
+        if self._binder is None or self._memory.letter is None:
+            return
+        wanted = self._groups(bindings, self._memory.letter)
+        change = difference(bound=self._memory.bound, wanted=wanted)
+        await self._binder.bind(change.bind)
+        await self._binder.unbind(change.unbind)
+        self._memory.bound = wanted
+
+    async def assert_bindings(self) -> None:
+        """Binds again what should be bound: an upstream exchange that was deleted and made anew has forgotten it."""
+        await upstream.ensure_exchange(self._up, self.link.remote_name, self._exchange)
+        if self._binder is not None:
+            await self._binder.bind(self._memory.bound)
+
+    async def close(self) -> None:
+        """Takes no more and waits for what is in flight."""
+        source, target = self._source_channel, self._target
+        if source is None or target is None or source.closed.done():
+            return
+        await source.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
+        async with asyncio.timeout(SETTLE_PATIENCE):
+            await target.settled()
+
+    async def leave(self) -> None:
+        """Closes the channels, settled or not: what isn't acknowledged goes back to the upstream queue."""
+        self._down.wire.starved_by(self._up.wire)
+        for channel in self._channels:
+            with suppress(BrokerError):
+                await channel.close()
+
+    @property
+    def ends(self) -> list[asyncio.Future[BrokerError]]:
+        """What breaks the link when it is done."""
+        return [channel.closed for channel in self._channels]
+
+    @property
+    def _tag(self) -> str:
+        return names.consumer_tag(self.link.upstream)[:255]
+
+    def _groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
+        return link_groups(self.link, self._exchange, self._route, bindings, letter)
+
+    async def _resumed(self, bindings: Iterable[Binding]) -> bool:
+        """Whether all that was built still stands, so that the difference is enough."""
+        if self._memory.letter is None:
+            return False
+        name = names.internal_exchange(self.queue, self._memory.letter)
+        found = await upstream.attempt(
+            self._up, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, type="fanout", passive=True
+        )
+        if isinstance(found, ChannelClosedError):
+            return False
+        await upstream.bind_queue(self._up, self.queue, name)
+        self._binder = Binder(self._up, self.link.remote_name, name)
+        await self.follow(bindings)
+        return True
+
+    async def _rebuild(self, bindings: Iterable[Binding]) -> None:
+        """Makes the other internal exchange, binds everything to it, and only then deletes the old one."""
+        old = self._memory.letter or await self._standing_letter()
+        letter = names.other_letter(old) if old else names.LETTERS[0]
+        self._memory.letter, self._memory.bound = None, frozenset()
+        name = names.internal_exchange(self.queue, letter)
+        await upstream.delete_exchange(self._up, name)
+        await upstream.declare_internal(
+            self._up, name, native=self._native_arguments() if self._speaks_plugin else None
+        )
+        await upstream.bind_queue(self._up, self.queue, name)
+        self._binder = Binder(self._up, self.link.remote_name, name)
+        groups = self._groups(bindings, letter)
+        await self._binder.bind(groups)
+        self._memory.letter, self._memory.bound = letter, groups
+        if old:
+            await upstream.delete_exchange(self._up, names.internal_exchange(self.queue, old))
+
+    async def _standing_letter(self) -> str | None:
+        for letter in names.LETTERS:
+            found = await upstream.attempt(
+                self._up,
+                methods.EXCHANGE_DECLARE,
+                methods.EXCHANGE_DECLARE_OK,
+                exchange=names.internal_exchange(self.queue, letter),
+                type="fanout",
+                passive=True,
+            )
+            if not isinstance(found, ChannelClosedError):
+                return letter
+        return None
+
+    def _native_arguments(self) -> fields.Table:
+        max_hops, name, vhost = NATIVE_ARGUMENTS
+        return (
+            (max_hops, fields.long(self.link.settings.max_hops)),
+            (name, fields.text(self._downstream.cluster or "")),
+            (vhost, fields.text(self._downstream.vhost)),
+        )
+
+    async def _start_flow(self) -> None:
+        settings = self.link.settings
+        into = await self._down.channel()
+        out = await self._up.channel()
+        self._channels = [into, out]
+        await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        into.on_message = self._returned
+        out.on_cancel = lambda _: out.end(TransientError(f"{self._up.where}: the upstream queue was deleted"))
+        target = Target(
+            into,
+            self._down.wire,
+            self._counts,
+            ack_mode=settings.ack_mode,
+            settle=self._up.wire.write_soon,
+        )
+        target.upstream_number = out.number
+        stamp = Stamp(
+            str(self.link.uris[0]),
+            self.link.name,
+            upstream=self._upstream,
+            downstream=self._downstream,
+            max_hops=settings.max_hops,
+            trust_user_id=settings.trust_user_id,
+        )
+        source = Source(out, target, stamp, exchange=self.link.name, mandatory=True)
+        self._target, self._source_channel = target, out
+        self._down.wire.divert(into.number, target)
+        self._up.wire.divert(out.number, source)
+        self._down.wire.fed_by(self._up.wire)
+        no_ack = settings.ack_mode is AckMode.NO_ACK
+        if not no_ack:
+            out.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=settings.prefetch_count or AUTO_PREFETCH)
+        try:
+            await out.ask(
+                methods.BASIC_CONSUME,
+                methods.BASIC_CONSUME_OK,
+                queue=self.queue,
+                consumer_tag=self._tag,
+                no_ack=no_ack,
+                exclusive=True,
+            )
+        except ChannelClosedError as error:
+            if error.code == ACCESS_REFUSED and "exclusive" in str(error):
+                raise ServedElsewhereError(f"{self._up.where}: {self.queue!r} is consumed by another") from error
+            raise upstream.refusal(self._up, f"consuming from {self.queue!r}", error) from error
+
+    def _returned(self, message: Message) -> None:
+        if message.call.method is methods.BASIC_RETURN:
+            self._counts.returned += 1
+
+
+async def clean_up(link: Link, up: Connection, cluster: str) -> None:
+    """Removes what a link that is gone for good has built upstream."""
+    queue = upstream_queue_name(link, up.vhost, cluster)
+    await upstream.delete_queue(up, queue)
+    for letter in names.LETTERS:
+        await upstream.delete_exchange(up, names.internal_exchange(queue, letter))
