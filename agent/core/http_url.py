@@ -15,7 +15,7 @@ class HttpUrl:
     scheme: str
     host: str
     port: int
-    user: str
+    user: str = field(repr=False)
     password: Secret
     path: str = ""
     tls: Tls | None = None

@@ -117,7 +117,7 @@ def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
         return _plan_exchange_link(link, link.exchange, sight, upstream=sight.site, downstream=downstream)
     if link.kind is LinkKind.QUEUE:
         return PlannedLink(link, outlook, reason, sight.broker, actions=(_remote_queue(link, sight),))
-    return PlannedLink(link, outlook, reason, sight.broker)
+    return PlannedLink(link, outlook, reason, sight.broker, actions=tuple(_shovel_source(link, sight)))
 
 
 def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook, str]:
@@ -130,6 +130,9 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
         )
     if sight.error is not None:
         return (Outlook.INVALID if sight.error_is_permanent else Outlook.BACKOFF), sight.error
+    if link.shovel is not None and sight.queue is None and link.shovel.settings.get("src_predeclared"):
+        queue = link.shovel.settings.get("src_queue")
+        return Outlook.BACKOFF, f"queue {queue!r} is missing at the source, and src-predeclared says that it stands"
     if link.kind is LinkKind.EXCHANGE and sight.queue is not None and sight.queue.consumers:
         served = f"the upstream queue has {sight.queue.consumers} consumer(s)"
         return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
@@ -220,3 +223,15 @@ def _remote_queue(link: Link, sight: Sight) -> Action:
         return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why)
     why = f"stands with {sight.queue.messages} message(s); queue links delete nothing upstream"
     return Action(Verb.KEEP, sight.broker, vhost, "queue", link.remote_name, why)
+
+
+def _shovel_source(link: Link, sight: Sight) -> Iterator[Action]:
+    name = link.shovel.settings.get("src_queue") if link.shovel else None
+    vhost = sight.site.vhost if sight.site else ""
+    if name is None:
+        return
+    if sight.queue is None:
+        yield Action(Verb.CREATE, sight.broker, vhost, "queue", name, "missing at the source; declared durable")
+    else:
+        why = f"stands with {sight.queue.messages} message(s)"
+        yield Action(Verb.KEEP, sight.broker, vhost, "queue", name, why)

@@ -43,7 +43,7 @@ class AmqpUri:
     scheme: str = "amqp"
     host: str = ""
     port: int | None = None
-    user: str | None = None
+    user: str | None = field(default=None, repr=False)
     password: Secret | None = None
     path: str | None = None
     heartbeat: int | None = None

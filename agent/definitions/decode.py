@@ -17,6 +17,7 @@ from agent.core.model import (
     UpstreamSet,
     VhostDefinitions,
 )
+from agent.core.resolve import ALL
 from agent.definitions.explain import check
 from agent.definitions.findings import Spot, quoted, suggest
 from agent.definitions.local_models import BindingModel, ExchangeModel, PolicyModel
@@ -24,7 +25,6 @@ from agent.definitions.shovel_model import ShovelModel, other_protocol
 from agent.definitions.upstream_model import SetMemberModel, UpstreamModel
 from agent.definitions.value_types import MAX_SHORT_TEXT, kind_of
 
-ALL: Final = "all"
 SECTIONS: Final = ("upstreams", "upstream-sets", "policies", "exchanges", "bindings", "shovels")
 VHOSTS: Final = "vhosts"
 DEFAULT_VHOST: Final = "/"

@@ -7,9 +7,9 @@ from typing import Any
 
 from agent.core import fields
 from agent.core.fields import Field, Table
+from agent.core.hops import BOUND_FROM
 from agent.core.model import Binding, Exchange, Policy, Queue, QueueType, VhostState
 
-BOUND_FROM = "x-bound-from"
 Answers = Iterable[Mapping[str, Any]]
 NO_POLICIES: Mapping[str, Policy] = {}
 

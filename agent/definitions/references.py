@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.model import Definitions
-from agent.definitions.decode import ALL, RawVhost
+from agent.core.resolve import ALL
+from agent.definitions.decode import RawVhost
 from agent.definitions.findings import Spot, suggest
 
 
