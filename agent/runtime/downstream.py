@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from agent.amqp.connect import connect_any
+from agent.amqp.connect import Server, connect_any
 from agent.amqp.probe import Presence, probe
-from agent.core.model import Binding, Definitions, Exchange, Link, LinkKind, VhostState
-from agent.core.settings import DownstreamSettings
+from agent.core.model import (
+    Binding,
+    DeclaredExchange,
+    Definitions,
+    Exchange,
+    Link,
+    LinkKind,
+    VhostDefinitions,
+    VhostState,
+)
+from agent.core.uri import AmqpUri
+from agent.core.url_text import encode
 from agent.definitions.downstream_state import bindings_by_source, vhost_state
-from agent.definitions.exports import MAX_BYTES, Export, read_export
 from agent.definitions.load import Configuration
 from agent.definitions.merge import merge
 from agent.definitions.parameters import GLOBAL_PARAMETER, BrokerDefinitions, broker_definitions
-from agent.definitions.read_file import UnreadableError, read_file
-from agent.errors import ConfigurationError, Place, Problem
+from agent.errors import BrokerError, Place, Problem, Severity, TransientError
 from agent.management.answers import FederationLinkAnswer
 from agent.management.client import ManagementClient
 
 WHERE = "downstream"
+DEFAULT_VHOST = "/"
 CONNECTION_NAME = "federation-agent: looking at what stands"
 # Few federated exchanges are asked for one by one; for many, one answer with all bindings is quicker.
 ASKED_ONE_BY_ONE = 20
@@ -43,13 +52,12 @@ class Reading:
 
 
 async def read_downstream(configuration: Configuration) -> Reading:
-    """Raises BrokerError where the downstream can't be read, ConfigurationError where sources are bad or conflict."""
-    exports = [(path, read_export_file(path)) for path in configuration.settings.sources.files]
-    settings = configuration.settings.downstream
-    if not settings.management:
-        return await _read_by_amqp(configuration, exports, settings)
-    async with ManagementClient(settings.management) as client:
-        return await _read_by_api(configuration, exports, client)
+    """Raises BrokerError where the downstream can't be read, ConfigurationError where sources conflict."""
+    addresses = configuration.settings.downstream.management
+    if not addresses:
+        return await _read_by_amqp(configuration)
+    async with ManagementClient(addresses) as client:
+        return await _read_by_api(configuration, client)
 
 
 async def read_bindings(configuration: Configuration, reading: Reading, links: Collection[Link]) -> Bindings:
@@ -58,30 +66,18 @@ async def read_bindings(configuration: Configuration, reading: Reading, links: C
     found: Bindings = {key: reading.bindings.get(key, ()) for key in wanted}
     if configuration.settings.downstream.management:
         async with ManagementClient(configuration.settings.downstream.management) as client:
-            found = await _ask_for_bindings(client, wanted)
+            found = await _ask_for_bindings(client, {key for key in wanted if key[0] in reading.states})
     static = {key: reading.definitions.of(key[0]).bindings.get(key[1], ()) for key in wanted}
     return {key: (*found.get(key, ()), *static[key]) for key in wanted}
 
 
-def read_export_file(path: str) -> Export:
-    try:
-        data = read_file(path, MAX_BYTES)
-    except UnreadableError as error:
-        raise ConfigurationError([Problem(Place(path, 1, 1), str(error))]) from error
-    return read_export(data, path)
-
-
-async def _read_by_api(
-    configuration: Configuration, exports: list[tuple[str, Export]], client: ManagementClient
-) -> Reading:
+async def _read_by_api(configuration: Configuration, client: ManagementClient) -> Reading:
     broker = str(configuration.settings.downstream.management[0])
     overview, visible, answers = await asyncio.gather(client.overview(), client.vhosts(), client.federation_links())
     told = await _definitions_of(client, broker) if configuration.settings.sources.management else BrokerDefinitions()
-    definitions = merge(
-        [(configuration.source, configuration.definitions), *_of_exports(exports), (broker, told.definitions)]
-    )
-    # A vhost without upstreams has no links to federate what stands in it.
-    concerned = [v["name"] for v in visible if definitions.of(v["name"]).upstreams]
+    definitions = merge([(configuration.source, configuration.definitions), (broker, told.definitions)])
+    names = {vhost["name"] for vhost in visible}
+    concerned = [name for name in sorted(names) if _looks_at_objects(definitions.of(name))]
     states = await asyncio.gather(*(_state_of(client, vhost, told) for vhost in concerned))
     return Reading(
         broker=broker,
@@ -90,8 +86,28 @@ async def _read_by_api(
         definitions=definitions,
         states=dict(zip(concerned, states, strict=True)),
         native_links=_native_links(answers or ()),
-        warnings=(*configuration.warnings, *_warnings_of(exports), *told.warnings),
+        warnings=(
+            *configuration.warnings,
+            *told.warnings,
+            *(_no_such_vhost(name, found) for name, found in definitions.vhosts.items() if name not in names),
+        ),
     )
+
+
+def _looks_at_objects(found: VhostDefinitions) -> bool:
+    """Whether what stands in the vhost matters: shovels, say, don't care."""
+    return bool(found.upstreams or found.policies or found.exchanges)
+
+
+def _no_such_vhost(name: str, found: VhostDefinitions) -> Problem:
+    message = f"vhost {name!r} does not exist on the downstream, or the user may not see it"
+    return Problem(_first_place(found), message, Severity.WARNING)
+
+
+def _first_place(found: VhostDefinitions) -> Place:
+    sections = (found.upstreams, found.upstream_sets, found.policies, found.exchanges, found.shovels)
+    places: Iterable[Place] = (thing.place for section in sections for thing in section.values())
+    return next(iter(places), Place(WHERE))
 
 
 async def _definitions_of(client: ManagementClient, broker: str) -> BrokerDefinitions:
@@ -134,50 +150,69 @@ async def _ask_for_bindings(client: ManagementClient, wanted: Collection[tuple[s
     return found
 
 
-async def _read_by_amqp(
-    configuration: Configuration, exports: list[tuple[str, Export]], settings: DownstreamSettings
-) -> Reading:
+async def _read_by_amqp(configuration: Configuration) -> Reading:
     """Without the HTTP API: the exchanges of the configuration and the exports, as far as they stand."""
-    definitions = merge([(configuration.source, configuration.definitions), *_of_exports(exports)])
-    states = {vhost: state for _, export in exports for vhost, state in export.states.items()}
-    for vhost, found in definitions.vhosts.items():
-        if found.exchanges and vhost not in states:
-            states[vhost] = await _standing(settings, vhost, definitions)
-    async with await connect_any(settings.uris, where=WHERE, name=CONNECTION_NAME) as connection:
-        server = connection.server
+    definitions, uris = configuration.definitions, configuration.settings.downstream.uris
+    vhosts = sorted(name for name, found in definitions.vhosts.items() if found.exchanges)
+    looks = await asyncio.gather(
+        *(_look_by_amqp(uris, vhost, definitions.of(vhost).exchanges) for vhost in vhosts or [DEFAULT_VHOST])
+    )
+    seen = [look for look in looks if isinstance(look, _Look)]
+    failures = [look for look in looks if isinstance(look, BrokerError)]
+    if not seen or any(isinstance(failure, TransientError) for failure in failures):
+        raise failures[0]
     return Reading(
-        broker=str(settings.uris[0]),
-        cluster=server.cluster_name or "",
-        version=server.version,
+        broker=str(uris[0]),
+        cluster=seen[0].server.cluster_name or "",
+        version=seen[0].server.version,
         definitions=definitions,
-        states=states,
+        states=_joined(configuration.states, seen),
         bindings={
             (vhost, source): found
-            for _, export in exports
-            for vhost, by_source in export.bindings.items()
+            for vhost, by_source in configuration.bindings.items()
             for source, found in by_source.items()
         },
-        warnings=(*configuration.warnings, *_warnings_of(exports)),
+        warnings=(
+            *configuration.warnings,
+            *(Problem(Place(WHERE), str(failure), Severity.WARNING) for failure in failures),
+        ),
     )
 
 
-async def _standing(settings: DownstreamSettings, vhost: str, definitions: Definitions) -> VhostState:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    server: Server
+    vhost: str
+    exchanges: Mapping[str, Exchange]
+
+
+async def _look_by_amqp(
+    uris: Iterable[AmqpUri], vhost: str, declared: Mapping[str, DeclaredExchange]
+) -> _Look | BrokerError:
     """Which of the declared exchanges stand; AMQP doesn't tell their attributes, so the declared ones are believed."""
-    declared = definitions.of(vhost).exchanges
-    async with await connect_any(settings.uris, where=WHERE, name=CONNECTION_NAME, default_vhost=vhost) as connection:
-        seen = await probe(connection, exchanges=declared)
-    return VhostState(
-        exchanges={
-            name: Exchange(name, one.type, one.durable, one.auto_delete, one.internal, one.arguments)
-            for name, one in declared.items()
-            if seen.exchanges[name].presence is Presence.EXISTS
-        }
-    )
+    inside = [in_vhost(uri, vhost) for uri in uris]
+    try:
+        async with await connect_any(inside, where=WHERE, name=CONNECTION_NAME) as connection:
+            seen = await probe(connection, exchanges=declared)
+    except BrokerError as error:
+        return error
+    standing = {
+        name: Exchange(name, one.type, one.durable, one.auto_delete, one.internal, one.arguments)
+        for name, one in declared.items()
+        if seen.exchanges[name].presence is Presence.EXISTS
+    }
+    return _Look(connection.server, vhost, standing)
 
 
-def _of_exports(exports: Iterable[tuple[str, Export]]) -> list[tuple[str, Definitions]]:
-    return [(path, export.definitions) for path, export in exports]
+def in_vhost(uri: AmqpUri, vhost: str) -> AmqpUri:
+    """The downstream's URI for one of its vhosts; a vhost that the URI itself names doesn't count."""
+    return replace(uri, path="/" + encode(vhost))
 
 
-def _warnings_of(exports: Iterable[tuple[str, Export]]) -> tuple[Problem, ...]:
-    return tuple(warning for _, export in exports for warning in export.warnings)
+def _joined(exported: Mapping[str, VhostState], seen: Iterable[_Look]) -> dict[str, VhostState]:
+    """What an export tells of an exchange is more than what AMQP does."""
+    states = dict(exported)
+    for look in seen:
+        before = states.get(look.vhost, VhostState())
+        states[look.vhost] = replace(before, exchanges={**look.exchanges, **before.exchanges})
+    return states

@@ -6,9 +6,9 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from agent.amqp.connect import connect_any
+from agent.amqp.connect import Connection, connect_any
 from agent.amqp.probe import Presence, Standing, probe
 from agent.core import names
 from agent.core.hops import Site
@@ -25,10 +25,16 @@ from agent.core.plan import (
 )
 from agent.core.resolve import Resolution, resolve
 from agent.core.uri import AmqpUri
-from agent.core.url_text import encode
 from agent.definitions.load import Configuration
 from agent.errors import BrokerError, PermanentError, Problem
-from agent.runtime.downstream import CONNECTION_NAME, Reading, read_bindings, read_downstream
+from agent.runtime.downstream import (
+    CONNECTION_NAME,
+    DEFAULT_VHOST,
+    Reading,
+    in_vhost,
+    read_bindings,
+    read_downstream,
+)
 
 PATIENCE = 10.0  # seconds for an upstream to let us in; others go on meanwhile
 AT_ONCE = 20  # connections
@@ -96,16 +102,18 @@ async def _look_at(
     endpoint: Endpoint, links: list[Link], downstream: Sequence[AmqpUri], cluster: str
 ) -> Mapping[str, Sight]:
     upstream, vhost, uris = endpoint
-    reachable = tuple(_reachable(uri, downstream, vhost) for uri in uris)
+    default_vhost = vhost if upstream else DEFAULT_VHOST
+    reachable = [each for uri in uris for each in _reachable(uri, downstream, default_vhost)]
     broker = str(reachable[0])
     try:
         async with await connect_any(
             random.sample(reachable, len(reachable)),
             where=f"upstream {upstream}" if upstream else "shovel",
             name=CONNECTION_NAME,
-            default_vhost=vhost,
+            default_vhost=default_vhost,
             within=PATIENCE,
         ) as connection:
+            broker = _who_answered(connection, reachable, default_vhost)
             site = Site(connection.server.cluster_name, connection.vhost)
             queues, exchanges = _names_to_ask(links, site, cluster)
             standing = await probe(connection, queues=queues, exchanges=exchanges)
@@ -115,9 +123,19 @@ async def _look_at(
     return {link.id: _sight(link, broker, site, standing=standing, cluster=cluster) for link in links}
 
 
-def _reachable(uri: AmqpUri, downstream: Sequence[AmqpUri], vhost: str) -> AmqpUri:
+def _reachable(uri: AmqpUri, downstream: Sequence[AmqpUri], default_vhost: str) -> list[AmqpUri]:
     """An empty host is the downstream itself, in the vhost that the URI names."""
-    return replace(downstream[0], path="/" + encode(uri.vhost(vhost))) if uri.is_downstream_itself else uri
+    if not uri.is_downstream_itself:
+        return [uri]
+    return [in_vhost(each, uri.vhost(default_vhost)) for each in downstream]
+
+
+def _who_answered(connection: Connection, uris: Sequence[AmqpUri], default_vhost: str) -> str:
+    return next(
+        str(uri)
+        for uri in uris
+        if connection.where.endswith(f" {uri.host}:{uri.connect_port}") and uri.vhost(default_vhost) == connection.vhost
+    )
 
 
 def _queue_of(link: Link, site: Site, cluster: str) -> str | None:
