@@ -1,4 +1,4 @@
-"""`make demo`: two brokers, a configuration for the agent between them, and what it would do."""
+"""`make demo`: two brokers, the agent between them, and a little traffic to look at."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.lab.admin import AdminError
 from tests.lab.lab import Lab
 from tests.lab.node import Node
+from tests.lab.waiting import eventually
 
 COMMAND: Final = str(Path(sys.executable).with_name("federation-agent"))
+EXCHANGE: Final = "demo.orders"
+QUEUE: Final = "demo.invoices"
+KEY: Final = "orders.paid"
 CONFIGURATION: Final = """\
 downstream:
   uri: {downstream}
@@ -26,8 +33,9 @@ policies:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _interrupt)
     seconds = float(os.environ.get("DEMO_SECONDS", "0"))
+    federated = 0
     with Lab() as lab:
         print("starting two brokers …", flush=True)
         downstream, upstream = (lab.node(name, cluster_name=name) for name in ("downstream", "upstream"))
@@ -39,20 +47,23 @@ def main() -> int:
         path = lab.directory / "agent.yaml"
         path.write_text(_configuration(downstream, upstream))
         print(f"\n{path}:\n\n{path.read_text()}")
-        status = _show("validate", path) or _show("plan", path)
-        print(f"\ndownstream: {downstream.management_url} (guest/guest)")
-        print(f"upstream:   {upstream.management_url} (guest/guest)")
-        print(f"try it:     {COMMAND} plan -c {path}", flush=True)
-        _wait(seconds)
-    print("everything is stopped and gone")
-    return status
+        _show("plan", path)
+        with _agent(path, lab.mark):
+            _tell(downstream, upstream, path)
+            federated = _traffic(downstream, upstream, seconds)
+    print(f"{federated} messages were federated; everything is stopped and gone")
+    return 0 if federated else 1
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _furnish(node: Node) -> None:
-    node.admin.exchange("/", "demo.orders")
-    node.admin.queue("/", "demo.invoices")
-    node.admin.bind("/", "demo.orders", "demo.invoices", "orders.paid")
-    node.admin.bind("/", "demo.orders", "demo.invoices", "orders.refunded.#")
+    node.admin.exchange("/", EXCHANGE)
+    node.admin.queue("/", QUEUE)
+    node.admin.bind("/", EXCHANGE, QUEUE, KEY)
+    node.admin.bind("/", EXCHANGE, QUEUE, "orders.refunded.#")
 
 
 def _configuration(downstream: Node, upstream: Node) -> str:
@@ -63,20 +74,52 @@ def _configuration(downstream: Node, upstream: Node) -> str:
     )
 
 
-def _show(command: str, path: Path) -> int:
+def _show(command: str, path: Path) -> None:
     print(f"$ federation-agent {command} -c {path}", flush=True)
-    return subprocess.run([COMMAND, command, "-c", path], check=False).returncode
+    subprocess.run([COMMAND, command, "-c", path], check=True)
 
 
-def _wait(seconds: float) -> None:
+@contextmanager
+def _agent(path: Path, mark: dict[str, str]) -> Iterator[None]:
+    print(f"\n$ federation-agent run -c {path}", flush=True)
+    process = subprocess.Popen([COMMAND, "run", "-c", path], env={**os.environ, **mark}, start_new_session=True)
     try:
-        if seconds:
-            time.sleep(seconds)
-        else:
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _tell(downstream: Node, upstream: Node, path: Path) -> None:
+    print(f"downstream:    {downstream.management_url} (guest/guest), queue {QUEUE} fills")
+    print(f"upstream:      {upstream.management_url} (guest/guest), a message a second to {EXCHANGE}")
+    print(f"configuration: {path}; change it and watch what the agent does", flush=True)
+
+
+def _traffic(downstream: Node, upstream: Node, seconds: float) -> int:
+    """Publishes upstream until the time is over or somebody presses Ctrl-C; answers what arrived downstream."""
+    begun = time.monotonic()
+    try:
+        eventually(
+            lambda: upstream.admin.publish("/", EXCHANGE, KEY, "first"),
+            30,
+            what="the upstream exchange has a binding",
+            ignoring=AdminError,
+        )
+        if not seconds:
             print("Ctrl-C stops all of it", flush=True)
-            signal.pause()
+        while not seconds or time.monotonic() - begun < seconds:
+            upstream.admin.publish("/", EXCHANGE, KEY, f"order at {time.strftime('%X')}")
+            time.sleep(1)
     except KeyboardInterrupt:
         print()
+    eventually(lambda: _arrived(downstream), 10, what="messages arrive downstream")
+    return _arrived(downstream)
+
+
+def _arrived(node: Node) -> int:
+    messages: int = node.admin.get("queues", "/", QUEUE).get("messages", 0)
+    return messages
 
 
 if __name__ == "__main__":
