@@ -1,70 +1,82 @@
-"""Runs the measurements and ends with lines for programs: `SECONDS name value`."""
+"""`make bench`: the measures of federation, native beside agent; the last lines are `RATIO name value`."""
 
 from __future__ import annotations
 
-import subprocess
+import argparse
+import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from pathlib import Path
-from statistics import median
-from typing import Final
+from collections.abc import Sequence
 
-from agent.core.model import (
-    ApplyTo,
-    Choice,
-    Definitions,
-    Exchange,
-    Federation,
-    Policy,
-    Upstream,
-    VhostDefinitions,
-    VhostState,
-)
-from agent.core.resolve import resolve
-from agent.core.uri import parse
-from agent.errors import Place
+from tests.bench.bench import Bench
+from tests.bench.load import WorkerError
+from tests.bench.measures.decisions import print_decisions
+from tests.bench.measures.registry import MEASURES, Measuring
+from tests.bench.scene import Pair
+from tests.bench.table import Measure, machine, print_lines, print_table
+from tests.lab.admin import AdminError
+from tests.lab.lab import Lab
+from tests.lab.node import NodeError
+from tests.lab.waiting import NeverHappenedError
 
-RUNS: Final = 5
-COMMAND: Final = str(Path(sys.executable).with_name("federation-agent"))
+FAILURES = (WorkerError, AdminError, NeverHappenedError, NodeError, OSError)
 
 
-def timed(work: Callable[[], object]) -> list[float]:
-    seconds = []
-    for _ in range(RUNS):
-        begun = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begun)
-    return seconds
+def main() -> int:
+    told = _arguments()
+    began = time.monotonic()
+    only = told.only.split(",") if told.only else list(MEASURES)
+    measures: list[Measure] = []
+    failed: list[str] = []
+    with Lab() as lab:
+        print("starting two brokers …", flush=True)
+        pair = Pair.start(lab, told.release)
+        versions = [node.admin.get("overview")["rabbitmq_version"] for node in (pair.down, pair.up)]
+        version = tuple(int(part) for part in versions[0].split(".")[:2])
+        bench = Bench(pair, version, full=told.full, runs=told.runs)
+        where = f"{machine(*versions)}; load when it began {os.getloadavg()[0]:.1f}"
+        print(where, flush=True)
+        for name in only:
+            measures += _measured(name, MEASURES[name], bench, failed)
+    sizes = "full" if told.full else "quick"
+    print(f"\n{where}; {sizes} sizes, {told.runs} runs, {time.monotonic() - began:.0f} s")
+    print("lowest / median / highest of each side; ratio: agent over native, of the medians\n")
+    print_table(measures)
+    for name in failed:
+        print(f"FAILED {name}")
+    if not told.only:
+        print_decisions()
+    print_lines(measures)
+    return 1 if failed else 0
 
 
-def large_cluster() -> tuple[Definitions, dict[str, VhostState]]:
-    """2,000 exchanges, 50 upstreams, 200 policies, of which only the last one matches: 100,000 links."""
-    here = Place("bench")
-    federation = Federation(Choice.SET, "all")
-    upstreams = {f"u{i}": Upstream(f"u{i}", (parse(f"amqp://h{i}"),), here, {"max_hops": 2}) for i in range(50)}
-    patterns = [*(f"^x{i}\\.[a-z]+$" for i in range(199)), "^orders-"]
-    policies = {
-        f"p{i}": Policy(f"p{i}", pattern, ApplyTo.EXCHANGES, -i, federation, here) for i, pattern in enumerate(patterns)
-    }
-    exchanges = {f"orders-{i}": Exchange(f"orders-{i}", "topic") for i in range(2000)}
-    return Definitions({"/": VhostDefinitions(upstreams=upstreams, policies=policies)}), {"/": VhostState(exchanges)}
+def _measured(name: str, measure: Measuring, bench: Bench, failed: list[str]) -> Sequence[Measure]:
+    """A measure that fails takes no other with it."""
+    began = time.monotonic()
+    print(f"{name}: {(measure.__doc__ or '').strip()}", flush=True)
+    try:
+        return measure(bench)
+    except FAILURES as error:
+        print(f"  failed: {type(error).__name__}: {error}", flush=True)
+        failed.append(name)
+        return ()
+    finally:
+        print(f"  took {time.monotonic() - began:.0f} s", flush=True)
 
 
-def main() -> None:
-    definitions, states = large_cluster()
-    found = {"resolve-2000x50x200": timed(lambda: resolve(definitions, states))}
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "agent.yaml"
-        path.write_text("downstream: {uri: amqp://127.0.0.1}\nupstreams: {origin: {uri: amqp://h}}\n")
-        command = [COMMAND, "validate", "-c", str(path)]
-        found["validate-small-file"] = timed(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
-    for name, seconds in found.items():
-        print(f"{name}: median {median(seconds):.3f} s, lowest {min(seconds):.3f} s, highest {max(seconds):.3f} s")
-    for name, seconds in found.items():
-        print(f"SECONDS {name} {median(seconds):.3f}")
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--release", help="brokers of `make versions`, such as trixie; this machine's by default")
+    parser.add_argument("--only", help=f"some of {', '.join(MEASURES)}; with commas between")
+    parser.add_argument("--runs", type=int, default=2, help="how often each side has its turn; 2")
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", action="store_true", help="small sizes, for the shape; the default")
+    sizes.add_argument("--full", action="store_true", help="the sizes that the targets are about")
+    told = parser.parse_args()
+    if unknown := set((told.only or "").split(",")) - {*MEASURES, ""}:
+        parser.error(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    return told
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

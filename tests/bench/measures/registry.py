@@ -1,0 +1,22 @@
+"""Every measure by the name that `--only` takes, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from tests.bench.bench import Bench
+from tests.bench.measures import bindings, throughput
+from tests.bench.table import Measure
+
+Measuring: TypeAlias = Callable[[Bench], list[Measure]]
+
+MEASURES: Final[Mapping[str, Measuring]] = {
+    "live": throughput.live,
+    "drain": throughput.drain,
+    "live-100ms": throughput.live_far,
+    "bindings": bindings.at_once,
+    "bindings-100ms": bindings.at_once_far,
+    "late-binding": bindings.late,
+    "flow-again": bindings.again,
+}

@@ -1,0 +1,147 @@
+"""How many messages pass a link a second, and what each costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from statistics import median
+from typing import Any, Final
+
+from agent.amqp.wire import methods
+from agent.core import fields
+from tests.bench.bench import Bench
+from tests.bench.client import bind, opened
+from tests.bench.load import WINDOW
+from tests.bench.measures.far import FAR
+from tests.bench.process import Meter
+from tests.bench.scene import Scene
+from tests.bench.sides import Native, Side, running
+from tests.bench.table import Measure, Target
+
+SIZE: Final = 1024
+QUICK: Final = 30_000
+FULL: Final = 100_000
+MICRO: Final = 1_000_000
+# Where the publisher needs that much of the whole time, nothing could have been quicker than it.
+KEEPS_UP: Final = 0.95
+
+
+def live(bench: Bench) -> list[Measure]:
+    """Publisher, upstream exchange, link, downstream queue, consumer: all at once."""
+    found = _measures("live", rate=Target(at_least=1.0), cpu=Target(at_most=0.95))
+    return _live(bench, found, round_trip=0.0)
+
+
+def live_far(bench: Bench) -> list[Measure]:
+    """The same with 100 ms between the link and the upstream."""
+    found = _measures("live-100ms", rate=Target(at_least=2.0 if bench.is_recent else 1.5))
+    return _live(bench, found, round_trip=FAR)
+
+
+def drain(bench: Bench) -> list[Measure]:
+    """A backlog that was collected while there was no link."""
+    found = _measures("drain")
+    count = _count(bench)
+    arguments = _arguments_of_native(bench)
+    for side in bench.turns():
+        with bench.pair.scene() as scene:
+            _collect(scene, arguments, count)
+            with side.ready(scene) as ready, scene.consumer() as consumer:
+                meter = Meter({**bench.pair.pids, **ready.processes})
+                consumer.ask("count", count=count)
+                ready.start()
+                came = consumer.answer()
+                _add(found, side, count=count, seconds=came["last"] - came["first"], meter=meter)
+    return list(found.values())
+
+
+def _measures(name: str, rate: Target | None = None, cpu: Target | None = None) -> dict[str, Measure]:
+    own = Target(at_most=5.0, of_agent=True)
+    return {
+        "rate": Measure(f"{name}-rate", "messages/s, higher is better", (rate,) if rate else (), digits=0),
+        "cpu": Measure(f"{name}-cpu", "µs a message, brokers and agent", (cpu,) if cpu else (), digits=1),
+        "agent": Measure(f"{name}-agent-cpu", "µs a message, the agent alone", (own,), digits=1),
+    }
+
+
+def _count(bench: Bench) -> int:
+    return FULL if bench.full else QUICK
+
+
+def _live(bench: Bench, found: dict[str, Measure], *, round_trip: float) -> list[Measure]:
+    count = _count(bench)
+    limited: dict[str, list[float]] = {}
+    for side in bench.turns():
+        with (
+            bench.pair.scene(round_trip) as scene,
+            running(scene, side) as processes,
+            scene.consumer() as consumer,
+            scene.publisher() as publisher,
+        ):
+            meter = Meter({**bench.pair.pids, **processes})
+            consumer.ask("count", count=count)
+            sent = publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
+            came = consumer.answer()
+            seconds = came["last"] - sent["began"]
+            _add(found, side, count=count, seconds=seconds, meter=meter)
+            limited.setdefault(side.name, []).append((sent["ended"] - sent["began"]) / seconds)
+    shares = {name: median(values) for name, values in limited.items()}
+    alone = _publisher_alone(bench, count)
+    told = ", ".join(f"{share:.0%} of {name}'s time" for name, share in shares.items())
+    limits = " and ".join(name for name, share in shares.items() if share > KEEPS_UP)
+    found["rate"].note = f"the publisher alone, into an upstream queue, does {alone:.0f}/s; publishing took {told}" + (
+        f": the publisher's end of it limits {limits}" if limits else ""
+    )
+    return list(found.values())
+
+
+def _publisher_alone(bench: Bench, count: int) -> float:
+    """Without any link: a durable queue upstream takes what comes."""
+    with bench.pair.scene() as scene:
+        asyncio.run(_upstream_queue(scene, (), bound=True))
+        with scene.publisher() as publisher:
+            sent = publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
+    return float(count / (sent["ended"] - sent["began"]))
+
+
+def _add(found: dict[str, Measure], side: Side, *, count: int, seconds: float, meter: Meter) -> None:
+    spent = meter.spent()
+    found["rate"].add(side.name, count / seconds)
+    found["cpu"].add(side.name, sum(spent.values()) * MICRO / count)
+    if "agent" in spent:
+        found["agent"].add(side.name, spent["agent"] * MICRO / count)
+    each = ", ".join(f"{name} {seconds * MICRO / count:.1f} µs" for name, seconds in spent.items())
+    print(f"  {side.name}: {count / seconds:.0f}/s, {each}", flush=True)
+
+
+def _arguments_of_native(bench: Bench) -> fields.Table:
+    """What the plugin declares its upstream queue with, which differs from release to release."""
+    with bench.pair.scene() as scene, running(scene, Native()):
+        told: dict[str, Any] = bench.pair.up.admin.get("queues", scene.vhost, scene.upstream_queue)["arguments"]
+    unknown = {key: value for key, value in told.items() if not isinstance(value, str)}
+    if unknown:
+        raise ValueError(f"arguments of a type that the API doesn't tell: {json.dumps(unknown)}")
+    return tuple((key, fields.text(value)) for key, value in told.items())
+
+
+def _collect(scene: Scene, arguments: fields.Table, count: int) -> None:
+    """Fills the link's queue as the link would have, without one."""
+    asyncio.run(_upstream_queue(scene, arguments, bound=True))
+    with scene.publisher() as publisher:
+        publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
+    asyncio.run(_upstream_queue(scene, arguments, bound=False))
+
+
+async def _upstream_queue(scene: Scene, arguments: fields.Table, *, bound: bool) -> None:
+    queue, exchange, key = scene.upstream_queue, scene.exchange, scene.key
+    async with await opened(scene.up_uri) as connection:
+        channel = await connection.channel()
+        await channel.ask(
+            methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, durable=True, arguments=arguments
+        )
+        if bound:
+            await bind(channel, exchange, queue, key)
+        else:
+            await channel.ask(
+                methods.QUEUE_UNBIND, methods.QUEUE_UNBIND_OK, exchange=exchange, queue=queue, routing_key=key
+            )

@@ -1,0 +1,156 @@
+"""Two brokers that all measures share, and a vhost of one name on both for each run of a side."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.bench.client import furnish
+from tests.bench.load import Worker
+from tests.lab.admin import AdminError
+from tests.lab.lab import Lab
+from tests.lab.node import NATIVE_PLUGINS, Node
+from tests.lab.proxy import Proxy
+from tests.lab.waiting import eventually
+
+# What production brokers have; the lab's own are quicker.
+CONF: Final = ("collect_statistics_interval = 5000",)
+FLOW_DEADLINE: Final = 300.0
+POLLER: Final = "poller"
+PROBE: Final = "probe"
+BETWEEN_PROBES: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The brokers, and a network between the link and the upstream that is as slow as it is told."""
+
+    lab: Lab
+    down: Node
+    up: Node
+    far: Proxy
+    agent_port: int
+
+    @classmethod
+    def start(cls, lab: Lab, release: str | None) -> Pair:
+        down, up = (
+            lab.node(name, cluster_name=name, release=release, plugins=NATIVE_PLUGINS, conf=CONF)
+            for name in ("downstream", "upstream")
+        )
+        for node in (down, up):
+            node.launch()
+        for node in (down, up):
+            node.wait_until_ready()
+        return cls(lab, down, up, lab.proxy(up), lab.ports.take())
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return {name: node._pids("beam.smp")[0] for name, node in (("downstream", self.down), ("upstream", self.up))}
+
+    @contextmanager
+    def user_without_events(self) -> Iterator[str]:
+        """A downstream administrator with access to the vhosts of the measures and not to that of the broker's events.
+
+        Its password is its name.
+        """
+        self.down.admin.user(POLLER, POLLER, "administrator")
+        try:
+            yield POLLER
+        finally:
+            self.down.admin.delete("users", POLLER)
+
+    @contextmanager
+    def scene(
+        self, round_trip: float = 0.0, *, exchanges: Iterable[str] = ("x",), keys: Iterable[str] = ("k",)
+    ) -> Iterator[Scene]:
+        """A fresh vhost on both, furnished; with a round trip, in seconds, the link goes through the proxy."""
+        self.far.delay(round_trip / 2)
+        scene = Scene(self, f"bench-{secrets.token_hex(4)}", self.far if round_trip else None)
+        for node in (self.down, self.up):
+            node.admin.vhost(scene.vhost)
+        try:
+            if POLLER in {user["name"] for user in self.down.admin.get("users")}:
+                self.down.admin.permissions(scene.vhost, POLLER)
+            scene.furnish(tuple(exchanges), tuple(keys))
+            yield scene
+        finally:
+            for node in (self.down, self.up):
+                node.admin.delete_vhost(scene.vhost)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One run's vhost. What is federated begins with an x; all of it is bound to one downstream queue."""
+
+    pair: Pair
+    vhost: str
+    far: Proxy | None
+    queue: str = "q"
+    exchange: str = "x"
+    key: str = "k"
+    link: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def down_uri(self) -> str:
+        return self.pair.down.uri(self.vhost)
+
+    @property
+    def up_uri(self) -> str:
+        return self.pair.up.uri(self.vhost)
+
+    @property
+    def link_uri(self) -> str:
+        """The upstream as the link reaches it."""
+        return self.pair.up.uri(self.vhost, port=self.far.port) if self.far else self.up_uri
+
+    @property
+    def upstream_queue(self) -> str:
+        return f"federation: {self.exchange} -> {self.pair.down.cluster_name}"
+
+    def furnish(self, exchanges: Sequence[str], keys: Sequence[str]) -> None:
+        """The exchanges on both sides, the queue and its bindings downstream."""
+        bindings = [(exchange, key) for exchange in exchanges for key in keys]
+        asyncio.run(furnish(self.up_uri, exchanges=exchanges))
+        asyncio.run(furnish(self.down_uri, exchanges=exchanges, queue=self.queue, bindings=bindings))
+
+    def wait_for_flow(self) -> None:
+        """Until a message passes the link, and nothing of what was sent for it is left."""
+        routed = taken = 0
+
+        def flows() -> bool:
+            nonlocal routed, taken
+            if taken < routed or not taken:
+                routed += self.pair.up.admin.publish(self.vhost, self.exchange, self.key, PROBE)
+                time.sleep(BETWEEN_PROBES)
+            taken += len(self.pair.down.admin.take(self.vhost, self.queue, 100))
+            return taken > 0
+
+        eventually(flows, FLOW_DEADLINE, what="a message passes the link", ignoring=AdminError)
+
+        def is_empty() -> bool:
+            nonlocal taken
+            taken += len(self.pair.down.admin.take(self.vhost, self.queue, 100))
+            return taken >= routed
+
+        eventually(is_empty, what="all probes arrive")
+
+    def worker(self, kind: str, *arguments: str) -> Worker:
+        return Worker(kind, *arguments, mark=self.pair.lab.mark)
+
+    def publisher(self) -> Worker:
+        return self.worker("publish", self.up_uri, self.exchange, self.key)
+
+    def consumer(self) -> Worker:
+        return self.worker("consume", self.down_uri, self.queue)
+
+    def watcher(self) -> Worker:
+        """Counts the bindings and consumers that links make upstream."""
+        return self.worker("watch", self.pair.up.uri("/"), self.vhost)
+
+    def trickle(self) -> Worker:
+        return self.worker("trickle", self.up_uri, self.exchange, self.key, self.down_uri, self.queue)
