@@ -132,7 +132,7 @@ class Publisher:
         """Until the last one is confirmed."""
         left = count
         while left:
-            batch = min(BATCH, left)
+            batch = min(BATCH, window, left)
             await self._confirmed.reach(self._sent + batch - window)
             self.send(message, batch)
             left -= batch

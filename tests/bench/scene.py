@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.bench.client import furnish
@@ -93,7 +93,7 @@ class Scene:
     queue: str = "q"
     exchange: str = "x"
     key: str = "k"
-    link: dict[str, object] = field(default_factory=dict)
+    consumed_at: str = ""
 
     @property
     def down_uri(self) -> str:
@@ -117,6 +117,11 @@ class Scene:
         bindings = [(exchange, key) for exchange in exchanges for key in keys]
         asyncio.run(furnish(self.up_uri, exchanges=exchanges))
         asyncio.run(furnish(self.down_uri, exchanges=exchanges, queue=self.queue, bindings=bindings))
+
+    def without_link(self) -> Scene:
+        """The same with both ends upstream: what a message takes that no link carries."""
+        asyncio.run(furnish(self.up_uri, queue=self.queue, bindings=[(self.exchange, self.key)]))
+        return replace(self, consumed_at=self.up_uri)
 
     def wait_for_flow(self) -> None:
         """Until a message passes the link, and nothing of what was sent for it is left."""
@@ -153,4 +158,6 @@ class Scene:
         return self.worker("watch", self.pair.up.uri("/"), self.vhost)
 
     def trickle(self) -> Worker:
-        return self.worker("trickle", self.up_uri, self.exchange, self.key, self.down_uri, self.queue)
+        return self.worker(
+            "trickle", self.up_uri, self.exchange, self.key, self.consumed_at or self.down_uri, self.queue
+        )

@@ -59,7 +59,7 @@ class Native:
     @contextmanager
     def ready(self, scene: Scene) -> Iterator[Ready]:
         admin, vhost = scene.pair.down.admin, scene.vhost
-        admin.parameter("federation-upstream", vhost, UPSTREAM, {"uri": scene.link_uri, **scene.link})
+        admin.parameter("federation-upstream", vhost, UPSTREAM, {"uri": scene.link_uri})
         definition = {"federation-upstream": UPSTREAM}
         try:
             yield Ready(
@@ -108,7 +108,7 @@ class Agent:
         down = scene.pair.down
         policy = {"pattern": PATTERN, "apply-to": "exchanges", "definition": {"federation-upstream": UPSTREAM}}
         of_vhost = {
-            "upstreams": {UPSTREAM: {"uri": scene.link_uri, **scene.link}},
+            "upstreams": {UPSTREAM: {"uri": scene.link_uri}},
             "policies": {POLICY: policy} if federates else {},
         }
         return yaml.safe_dump(

@@ -33,13 +33,17 @@ class Target:
 
 @dataclass(slots=True)
 class Measure:
-    """One quantity of both sides, run by run; `note` is what a reader has to know about it."""
+    """One quantity of both sides, run by run; `note` is what a reader has to know about it.
+
+    Growth may be nothing or less, so there `compared` is false: a ratio would say nothing.
+    """
 
     name: str
     unit: str
     targets: tuple[Target, ...] = ()
     digits: int = 2
     note: str = ""
+    compared: bool = True
     values: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, side: str, value: float) -> None:
@@ -52,7 +56,7 @@ class Measure:
     @property
     def ratio(self) -> float | None:
         native, agent = self.median("native"), self.median("agent")
-        return agent / native if agent is not None and native else None
+        return agent / native if self.compared and agent is not None and native else None
 
     def row(self) -> tuple[str, ...]:
         ratio, agent = self.ratio, self.median("agent")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from tests.bench.bench import Bench
-from tests.bench.measures import bindings, throughput
+from tests.bench.measures import bindings, latency, links, memory, throughput
 from tests.bench.table import Measure
 
 Measuring: TypeAlias = Callable[[Bench], list[Measure]]
@@ -19,4 +19,7 @@ MEASURES: Final[Mapping[str, Measuring]] = {
     "bindings-100ms": bindings.at_once_far,
     "late-binding": bindings.late,
     "flow-again": bindings.again,
+    "links": links.links,
+    "latency": latency.latency,
+    "slow-downstream": memory.slow_downstream,
 }
