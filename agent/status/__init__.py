@@ -1,0 +1,1 @@
+"""What every link is, told to whoever asks: one board, and what only reads it."""

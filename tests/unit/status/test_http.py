@@ -1,0 +1,139 @@
+"""The HTTP server on a real socket; what links do with what is asked of them is shown elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent.amqp.wire.splice import Counts
+from agent.core.lifecycle import LinkState
+from agent.core.secret import Secret
+from agent.core.settings import HttpSettings
+from agent.errors import CannotStartError
+from agent.status.board import Board, Gauges
+from agent.status.http import HttpServer
+from tests.lab.ports import Ports
+from tests.unit.status.test_board import LINK, Clock
+
+TOKEN = "t0ken"
+Ask = Callable[..., Awaitable[tuple[int, Any]]]
+
+
+class Served:
+    """One server, what was asked of its links, and a way to ask it."""
+
+    def __init__(
+        self, port: int, *, host: str = "127.0.0.1", token: str | None = None, anonymous: bool = False
+    ) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.board = Board(Clock(), "dc2-a")
+        self.board.put(LINK, LinkState(), Counts(), Gauges)
+        settings = HttpSettings(host, port, Secret(token) if token else None, allow_anonymous=anonymous)
+        self.server = HttpServer(settings, self.board, lambda link_id, action: self.asked.append((link_id, action)))
+        self._port = port
+
+    async def ask(self, path: str, method: str = "GET", token: str | None = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, f"http://127.0.0.1:{self._port}{path}", headers=headers) as answer,
+        ):
+            return answer.status, await answer.json() if answer.status != 204 else None
+
+
+Serve = Callable[..., Awaitable[Served]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    ports = Ports()
+    running: list[Served] = []
+
+    async def start(**options: Any) -> Served:
+        served = Served(ports.take(), **options)
+        await served.server.start()
+        running.append(served)
+        return served
+
+    yield start
+    for served in running:
+        await served.server.stop()
+    ports.release()
+
+
+async def test_probes_tell_the_process_from_its_work(serve: Serve) -> None:
+    served = await serve()
+    assert (await served.ask("/livez"))[0] == 200
+    status, answer = await served.ask("/readyz")
+    assert (status, "not been read" in answer["error"]) == (503, True)
+    served.board.ready = True
+    assert (await served.ask("/readyz"))[0] == 200
+
+
+async def test_links_one_and_all(serve: Serve) -> None:
+    served = await serve()
+    status, links = await served.ask("/api/links")
+    assert (status, [link["id"] for link in links]) == (200, [LINK.id])
+    assert (await served.ask(f"/api/links/{LINK.id}"))[1]["exchange"] == "orders"
+    assert (await served.ask("/api/links?vhost=other"))[1] == []
+    status, answer = await served.ask("/api/links/ffffffff")
+    assert (status, "ffffffff" in answer["error"]) == (404, True)
+
+
+@pytest.mark.parametrize("action", ["restart", "pause", "resume"])
+async def test_what_may_be_done_to_a_link(serve: Serve, action: str) -> None:
+    served = await serve()
+    assert (await served.ask(f"/api/links/{LINK.id}/{action}", "POST"))[0] == 200
+    assert served.asked == [(LINK.id, action)]
+    assert (await served.ask(f"/api/links/ffffffff/{action}", "POST"))[0] == 404
+    assert (await served.ask(f"/api/links/{LINK.id}/{action}"))[0] == 405
+
+
+async def test_the_native_routes(serve: Serve) -> None:
+    served = await serve()
+    assert [link["id"] for link in (await served.ask("/api/federation-links"))[1]] == [LINK.id]
+    assert [link["id"] for link in (await served.ask("/api/federation-links/%2F"))[1]] == [LINK.id]
+    assert (await served.ask("/api/federation-links/other"))[1] == []
+    assert [link["id"] for link in (await served.ask("/api/federation-links/state/down"))[1]] == [LINK.id]
+    assert [link["id"] for link in (await served.ask("/api/federation-links/%2F/state/down"))[1]] == [LINK.id]
+    restart = f"/api/federation-links/vhost/%2F/{LINK.id}/any/restart"
+    assert (await served.ask(restart, "DELETE"))[0] == 204
+    assert served.asked == [(LINK.id, "restart")]
+    assert (await served.ask(restart.replace("%2F", "other"), "DELETE"))[0] == 404
+
+
+async def test_changes_need_the_token_where_one_is_set(serve: Serve) -> None:
+    served = await serve(token=TOKEN)
+    restart = f"/api/links/{LINK.id}/restart"
+    assert (await served.ask("/api/links"))[0] == 200
+    assert (await served.ask(restart, "POST"))[0] == 401
+    assert (await served.ask(restart, "POST", "wrong"))[0] == 401
+    assert served.asked == []
+    assert (await served.ask(restart, "POST", TOKEN))[0] == 200
+
+
+async def test_looking_needs_it_too_where_others_can_reach_the_agent(serve: Serve) -> None:
+    served = await serve(host="0.0.0.0", token=TOKEN)
+    assert (await served.ask("/api/links"))[0] == 401
+    assert (await served.ask("/api/links", token=TOKEN))[0] == 200
+    assert (await served.ask("/livez"))[0] == 200
+    opened = await serve(host="0.0.0.0", token=TOKEN, anonymous=True)
+    assert (await opened.ask("/api/links"))[0] == 200
+    assert (await opened.ask(f"/api/links/{LINK.id}/pause", "POST"))[0] == 401
+
+
+async def test_errors_are_json_and_never_tell_the_token(serve: Serve) -> None:
+    served = await serve(token=TOKEN)
+    status, answer = await served.ask("/nowhere")
+    assert (status, answer) == (404, {"error": "no such path"})
+    assert TOKEN not in str(await served.ask("/api/links", "POST"))
+
+
+async def test_a_port_that_is_taken_is_said(serve: Serve) -> None:
+    first = await serve()
+    port = first._port
+    with pytest.raises(CannotStartError, match=f"127.0.0.1:{port}"):
+        await Served(port).server.start()
