@@ -64,7 +64,7 @@ class HttpModel(Keys):
     listen: ListenAddress = Field(
         default=Listen("127.0.0.1", 9419), description="HOST:PORT to listen on; 127.0.0.1:9419 by default."
     )
-    token: SecretText = key("Bearer token that changes need, and reading too when it isn't allowed anonymously.")
+    token: SecretText = key("Bearer token that changes need; reading too where others reach the address, unless `allow-anonymous` is true.")
     allow_anonymous: bool = Field(
         default=False, description="Whether a non-loopback address may be served without a token; false by default."
     )
@@ -135,9 +135,9 @@ class DownstreamModel(Keys):
         for endpoint in self.uri:
             if endpoint.is_downstream_itself:
                 spot.error("uri: the downstream's URI needs a host", "uri")
-            if endpoint.path is not None:
+            if endpoint.vhost("/") not in {"/", ""}:
                 spot.warn("uri: the path is ignored; the agent serves every vhost", "uri")
-        warn_uris(tuple(endpoint for endpoint in self.uri if endpoint.path is None), spot, "uri")
+        warn_uris(tuple(endpoint for endpoint in self.uri if endpoint.path != "/"), spot, "uri")
         for url in self.management or ():
             for warning in url.warnings:
                 spot.warn(f"management: {warning}", "management")
