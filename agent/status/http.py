@@ -16,15 +16,17 @@ from agent.status.board import Board, Entry, native_view
 ACTIONS: Final = ("restart", "pause", "resume")
 Act = Callable[[str, str], None]
 """Link id and action → done."""
+EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class HttpServer:
-    """Serves one board; `act` carries out what a caller asks of a link."""
+    """Serves one board; `act` carries out what a caller asks of a link, `metrics` writes what Prometheus reads."""
 
-    def __init__(self, settings: HttpSettings, board: Board, act: Act) -> None:
+    def __init__(self, settings: HttpSettings, board: Board, act: Act, *, metrics: Callable[[], bytes]) -> None:
         self._settings = settings
         self._board = board
         self._act = act
+        self._metrics = metrics
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -49,6 +51,7 @@ class HttpServer:
             [
                 web.get("/livez", self._live),
                 web.get("/readyz", self._ready),
+                web.get("/metrics", self._scrape),
                 web.get("/api/links", self._links),
                 web.get("/api/links/{id}", self._link),
                 *(web.post(f"/api/links/{{id}}/{action}", self._do) for action in ACTIONS),
@@ -94,6 +97,9 @@ class HttpServer:
         if self._board.ready:
             return web.json_response({"status": "ok"})
         return _error(503, "the downstream's definitions have not been read yet")
+
+    async def _scrape(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics(), headers={"Content-Type": EXPOSITION})
 
     async def _links(self, request: web.Request) -> web.Response:
         vhost = request.query.get("vhost")

@@ -7,12 +7,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.wire.splice import Counts
 from agent.core.lifecycle import LinkState
 from agent.core.secret import Secret
 from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
+from agent.status import metrics
 from agent.status.board import Board, Gauges
 from agent.status.http import HttpServer
 from tests.lab.ports import Ports
@@ -32,14 +34,19 @@ class Served:
         self.board = Board(Clock(), "dc2-a")
         self.board.put(LINK, LinkState(), Counts(), Gauges)
         settings = HttpSettings(host, port, Secret(token) if token else None, allow_anonymous=anonymous)
-        self.server = HttpServer(settings, self.board, lambda link_id, action: self.asked.append((link_id, action)))
-        self._port = port
+        self.server = HttpServer(
+            settings,
+            self.board,
+            lambda link_id, action: self.asked.append((link_id, action)),
+            metrics=lambda: metrics.text_of(self.board, version="1", group="dc2"),
+        )
+        self.port = port
 
     async def ask(self, path: str, method: str = "GET", token: str | None = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with (
             aiohttp.ClientSession() as session,
-            session.request(method, f"http://127.0.0.1:{self._port}{path}", headers=headers) as answer,
+            session.request(method, f"http://127.0.0.1:{self.port}{path}", headers=headers) as answer,
         ):
             return answer.status, await answer.json() if answer.status != 204 else None
 
@@ -125,6 +132,14 @@ async def test_looking_needs_it_too_where_others_can_reach_the_agent(serve: Serv
     assert (await opened.ask(f"/api/links/{LINK.id}/pause", "POST"))[0] == 401
 
 
+async def test_metrics_are_what_prometheus_reads(serve: Serve) -> None:
+    served = await serve()
+    url = f"http://127.0.0.1:{served.port}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        families = {family.name for family in text_string_to_metric_families(await answer.text())}
+    assert {"federation_agent_link_state", "federation_agent_forwarded_messages"} <= families
+
+
 async def test_errors_are_json_and_never_tell_the_token(serve: Serve) -> None:
     served = await serve(token=TOKEN)
     status, answer = await served.ask("/nowhere")
@@ -134,6 +149,6 @@ async def test_errors_are_json_and_never_tell_the_token(serve: Serve) -> None:
 
 async def test_a_port_that_is_taken_is_said(serve: Serve) -> None:
     first = await serve()
-    port = first._port
+    port = first.port
     with pytest.raises(CannotStartError, match=f"127.0.0.1:{port}"):
         await Served(port).server.start()

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.amqp.wire.splice import Counts
+from agent.core.lifecycle import LinkState, Status
+from agent.status import metrics
+from agent.status.board import Board, Gauges
+from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
+
+OF_LINK = {"kind": "exchange", "vhost": "/", "name": "orders", "upstream": "origin"}
+
+
+def samples(board: Board) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    text = metrics.text_of(board, version="0.1.0", group="dc2").decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return name, frozenset({**OF_LINK, **labels}.items())
+
+
+def filled(*states: LinkState) -> Board:
+    board = Board(Clock(), "dc2-a")
+    for number, state in enumerate(states):
+        link = replace(LINK, id=f"{number:08x}")
+        counts = Counts(forwarded=3, bytes=300, returned=1, dropped={"max_hops": 2})
+        board.put(link, LinkState(), counts, lambda: Gauges(in_flight=7, bindings=2, prefetch=1000))
+        board.changed(link.id, state)
+    return board
+
+
+def test_every_state_is_told_with_zeros() -> None:
+    found = samples(filled(RUNNING))
+    states = {status: found[key("federation_agent_link_state", state=status)] for status in Status}
+    assert states == {status: float(status is Status.RUNNING) for status in Status}
+
+
+def test_counters_and_gauges() -> None:
+    found = samples(filled(RUNNING))
+    assert found[key("federation_agent_forwarded_messages_total")] == 3
+    assert found[key("federation_agent_forwarded_bytes_total")] == 300
+    assert found[key("federation_agent_returned_messages_total")] == 1
+    assert found[key("federation_agent_dropped_messages_total", reason="max_hops")] == 2
+    assert found[key("federation_agent_dropped_messages_total", reason="visited")] == 0
+    assert found[key("federation_agent_in_flight_messages")] == 7
+    assert found[key("federation_agent_bindings")] == 2
+    assert found[key("federation_agent_prefetch")] == 1000
+    about = frozenset({"version": "0.1.0", "agent": "dc2-a", "group": "dc2"}.items())
+    assert found["federation_agent_info", about] == 1
+
+
+def test_links_with_equal_labels_are_summed() -> None:
+    found = samples(filled(RUNNING, BROKEN))
+    assert found[key("federation_agent_forwarded_messages_total")] == 6
+    assert found[key("federation_agent_dropped_messages_total", reason="max_hops")] == 4
+    assert found[key("federation_agent_link_state", state="running")] == 1
+    assert found[key("federation_agent_link_state", state="backoff")] == 1
+
+
+def test_old_dashboards_find_their_numbers() -> None:
+    found = samples(filled(RUNNING, BROKEN, RUNNING))
+    told = {
+        status: found["rabbitmq_federation_links", frozenset({("status", status)})] for status in metrics.NATIVE_STATES
+    }
+    assert told == {"starting": 0, "running": 2, "error": 1, "shutdown": 0}
+
+
+def test_no_address_and_no_error_shows() -> None:
+    text = metrics.text_of(filled(BROKEN), version="1", group="g").decode()
+    assert "s3ntinel" not in text
+    assert "amqp://" not in text
+    assert "refused" not in text
