@@ -57,7 +57,7 @@ def validate(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Further configurations.")] = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Check configurations offline and tell everything that is wrong at once."""
+    """Tell offline everything that is wrong with configurations."""
     from agent.cli.validate import validate_files
 
     paths = [*(config or []), *(files or [])]
@@ -68,7 +68,10 @@ def validate(
 
 @app.command()
 def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
-    """Show what `run` would create, keep and delete on which broker, and why; change nothing."""
+    """Show what `run` would create, keep and delete, and why.
+
+    Looks at the brokers at both ends and changes nothing.
+    """
     from agent.cli.plan import show_plan
 
     show_plan(config, as_json=format_ is Format.JSON)
@@ -88,7 +91,7 @@ def run_command(config: ConfigOption) -> int:
 def import_legacy(
     file: Annotated[Path, typer.Argument(metavar="rabbitmq.config", help="An Erlang configuration of the 2.x days.")],
 ) -> int:
-    """Print the 2.x federation plugin's configuration as this agent's YAML."""
+    """Print a 2.x federation configuration as this agent's YAML."""
     from agent.cli.import_legacy import print_imported
 
     print_imported(file)

@@ -2,12 +2,14 @@
 
 import json
 import os
+import pty
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMMAND: Final = str(Path(sysconfig.get_path("scripts"), "federation-agent"))
@@ -44,17 +46,41 @@ class Done:
 
 
 def federation_agent(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Done:
+    return printing_to(subprocess.PIPE, *arguments, cwd=cwd, **environment)
+
+
+def printing_to(stdout: int | IO[bytes], *arguments: str | Path, cwd: Path | None = None, **environment: str) -> Done:
+    """With another place for standard output than a pipe that is read."""
     done = subprocess.run(
         [COMMAND, *arguments],
         cwd=cwd,
         env=_environment(environment),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         timeout=DEADLINE,
         check=False,
     )
-    return Done(done.returncode, done.stdout, done.stderr)
+    return Done(done.returncode, done.stdout or "", done.stderr)
+
+
+def on_terminal(*arguments: str | Path, cwd: Path, **environment: str) -> str:
+    """What the command prints to a terminal, both streams together."""
+    ours, theirs = pty.openpty()
+    environment = _environment({"TERM": "xterm"} | environment)
+    with subprocess.Popen([COMMAND, *arguments], cwd=cwd, env=environment, stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        said = b"".join(iter(lambda: _read(ours), b""))
+    os.close(ours)
+    return said.decode()
+
+
+def _read(terminal: int) -> bytes:
+    """What is there; nothing once whoever wrote has gone, which is an error to Linux."""
+    with suppress(OSError):
+        return os.read(terminal, 65536)
+    return b""
 
 
 def measured(*arguments: str | Path, cwd: Path, **environment: str) -> Done:

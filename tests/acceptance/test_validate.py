@@ -2,14 +2,13 @@
 
 import json
 import os
-import pty
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import COMMAND, DEADLINE, ROOT, federation_agent
+from tests.acceptance.command import COMMAND, DEADLINE, ROOT, federation_agent, on_terminal, printing_to
 
 GOOD = """\
 downstream: {uri: amqp://localhost}
@@ -55,11 +54,11 @@ def test_good_files_alone_are_exit_0_and_no_word_on_standard_error(folder: Path)
 
 
 def test_a_warning_is_told_and_is_no_error(folder: Path) -> None:
-    (folder / "warns.yaml").write_text("downstream: {uri: 'amqp://h/'}\n")
+    (folder / "warns.yaml").write_text(GOOD.replace("remote}", "remote, ha-policy: all}"))
     done = federation_agent("validate", "warns.yaml", cwd=folder)
     assert done.status == 0
     [line] = done.errors
-    assert line.startswith("warns.yaml:1:19: warning: uri: the path is ignored")
+    assert line.startswith("warns.yaml:2:53: warning: ha-policy: no current broker honours")
 
 
 def test_json_tells_each_file_and_problem(folder: Path) -> None:
@@ -94,24 +93,10 @@ def test_any_name_can_be_told_in_any_locale(folder: Path, locale: dict[str, str]
     assert "there is no such file" in done.err
 
 
-def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
-    """What the command prints to a terminal."""
-    ours, theirs = pty.openpty()
-    try:
-        environment = {**os.environ, "TERM": "xterm"} | environment
-        process = subprocess.Popen([COMMAND, *arguments], cwd=folder, env=environment, stdout=theirs, stderr=theirs)
-        process.wait(DEADLINE)
-        return os.read(ours, 65536).decode()
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
-
-def test_colours_appear_on_a_terminal_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\033[32mvalid\033[0m" in on_terminal(folder, "validate", "good.yaml")
-    assert "\033" not in on_terminal(folder, "validate", "good.yaml", NO_COLOR="1")
-    assert "\033" not in on_terminal(folder, "validate", "--format", "json", "good.yaml")
+def test_colours_appear_on_a_terminal_only(folder: Path) -> None:
+    assert "\033[32mvalid\033[0m" in on_terminal("validate", "good.yaml", cwd=folder)
+    assert "\033" not in on_terminal("validate", "good.yaml", cwd=folder, NO_COLOR="1")
+    assert "\033" not in on_terminal("validate", "--format", "json", "good.yaml", cwd=folder)
     assert "\033" not in federation_agent("validate", "good.yaml", cwd=folder).out
 
 
@@ -138,13 +123,14 @@ def test_wrong_use_is_one_line_and_exit_2(folder: Path, arguments: list[str], wo
     assert words in line
 
 
-@pytest.mark.parametrize("command", ["validate", "plan", "import-legacy"])
+@pytest.mark.parametrize("command", ["validate", "plan", "run", "import-legacy"])
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_command_helps(command: str, flag: str) -> None:
     done = federation_agent(command, flag)
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith(f"Usage: federation-agent {command} ")
-    assert command in federation_agent("--help").out
+    summary = next(line for line in federation_agent("--help").out.splitlines() if line.startswith(f"  {command} "))
+    assert summary.endswith(".") and not summary.endswith("...")
 
 
 def test_no_arguments_help_too_and_version_is_the_packages() -> None:
@@ -164,12 +150,11 @@ def test_a_reader_that_leaves_is_no_news(folder: Path, arguments: list[str], fil
     read, write = os.pipe()
     os.close(read)
     try:
-        command = [COMMAND, "validate", *arguments, *[file] * 50]
-        done = subprocess.run(command, cwd=folder, stdout=write, stderr=subprocess.PIPE, timeout=DEADLINE, check=False)
+        done = printing_to(write, "validate", *arguments, *[file] * 50, cwd=folder)
     finally:
         os.close(write)
-    assert done.returncode == status
-    assert all(line.startswith(b"bad.yaml:") for line in done.stderr.splitlines())
+    assert done.status == status
+    assert all(line.startswith("bad.yaml:") for line in done.errors)
 
 
 @pytest.mark.parametrize(
@@ -177,10 +162,9 @@ def test_a_reader_that_leaves_is_no_news(folder: Path, arguments: list[str], fil
 )
 def test_a_full_disk_is_one_line(folder: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
-        command = [COMMAND, *arguments]
-        done = subprocess.run(command, cwd=folder, stdout=full, stderr=subprocess.PIPE, timeout=DEADLINE, check=False)
-    assert done.returncode == 3
-    assert done.stderr == b"federation-agent: the output can't be written: No space left on device\n"
+        done = printing_to(full, *arguments, cwd=folder)
+    assert done.status == 3
+    assert done.err == "federation-agent: the output can't be written: No space left on device\n"
 
 
 def test_errors_that_nobody_can_read_leave_the_exit_status(folder: Path) -> None:

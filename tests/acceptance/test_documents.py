@@ -1,0 +1,129 @@
+"""Every YAML block and every command of the documents, run.
+
+A fence says what is in it: `yaml` is a configuration or a part of one, to which the mandatory section is added where it
+is missing; `console` holds commands, one a line; `text` is output, and a bare fence a drawing. Commands are the agent's
+own, which have to exit 0 in a folder with an `agent.yaml` between two brokers and a 2.x `rabbitmq.config`, or `make`
+with targets of the Makefile, which are run elsewhere. There are no others.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.acceptance.command import COMMAND, DEADLINE, ROOT, federation_agent
+from tests.lab.lab import Lab
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[^\n`]*)\n(?P<content>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+KINDS = {"yaml", "console", "text", ""}
+MANDATORY = "downstream: {uri: amqp://localhost}\n"
+AGENT = ".venv/bin/federation-agent "
+LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
+
+
+def blocks(kind: str) -> dict[str, str]:
+    """What is fenced as that kind, by document and line."""
+    return {
+        f"{path.relative_to(ROOT)}:{text[: found.start()].count(chr(10)) + 1}": found["content"]
+        for path in DOCUMENTS
+        for text in [path.read_text()]
+        for found in FENCE.finditer(text)
+        if found["kind"] == kind
+    }
+
+
+def lines(content: str) -> list[str]:
+    """A comment begins with two blanks and a #."""
+    return [line.split("  #")[0].strip() for line in content.splitlines() if line.strip()]
+
+
+YAML, CONSOLE = blocks("yaml"), blocks("console")
+COMMANDS = {f"{place}:{line}": line for place, block in CONSOLE.items() for line in lines(block)}
+OURS = {place: line for place, line in COMMANDS.items() if line.startswith(AGENT)}
+MAKE = {place: line for place, line in COMMANDS.items() if line.startswith("make ")}
+
+
+def test_every_fence_is_of_a_kind_that_is_tested() -> None:
+    kinds = {found["kind"] for path in DOCUMENTS for found in FENCE.finditer(path.read_text())}
+    assert kinds <= KINDS
+    assert {"yaml", "console"} <= kinds
+    fences = sum(line.strip().startswith("```") for path in DOCUMENTS for line in path.read_text().splitlines())
+    assert fences == 2 * sum(len(FENCE.findall(path.read_text())) for path in DOCUMENTS)
+
+
+def test_every_command_is_one_that_is_tested() -> None:
+    assert COMMANDS == OURS | MAKE
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    targets = [target.partition("#")[0] for target in LINK.findall(path.read_text())]
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("content", YAML.values(), ids=YAML)
+def test_a_configuration_is_valid(tmp_path: Path, content: str) -> None:
+    missing = "" if "downstream" in yaml.safe_load(content) else MANDATORY
+    (tmp_path / "agent.yaml").write_text(missing + content)
+    done = federation_agent("validate", "-c", "agent.yaml", cwd=tmp_path)
+    assert (done.status, done.out[:17]) == (0, "agent.yaml: valid"), done.err
+
+
+@pytest.mark.parametrize("command", MAKE.values(), ids=MAKE)
+def test_a_make_target_is_there(command: str) -> None:
+    asked = [word for word in command.split()[1:] if "=" not in word]
+    assert set(asked) <= set(TARGET.findall((ROOT / "Makefile").read_text()))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, broker: Node, second_broker: Node, vhost: str, lab: Lab) -> Iterator[Path]:
+    """Where the documents' commands find what they name."""
+    broker.admin.exchange(vhost, "federated.x")
+    origin = {"origin": {"uri": second_broker.uri(vhost)}}
+    policy = {"pattern": r"^federated\.", "definition": {"federation-upstream-set": "all"}}
+    document = {
+        "agent": {"http": {"listen": f"127.0.0.1:{lab.ports.take()}"}},
+        "downstream": {"uri": f"amqp://127.0.0.1:{broker.amqp_port}", "management": broker.management_uri()},
+        "vhosts": {vhost: {"upstreams": origin, "policies": {"federation": policy}}},
+    }
+    (tmp_path / "agent.yaml").write_text(yaml.safe_dump(document))
+    shutil.copy(ROOT / "tests/unit/definitions/legacy/verbose.config", tmp_path / "rabbitmq.config")
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    with second_broker.admin.temporary_vhost(vhost):
+        yield tmp_path
+
+
+@pytest.mark.parametrize("command", OURS.values(), ids=OURS)
+def test_a_command_does_what_it_is_shown_to_do(
+    folder: Path, second_broker: Node, vhost: str, command: str, lab: Lab
+) -> None:
+    line = command.replace(AGENT, f"exec {COMMAND} ")
+    with subprocess.Popen(
+        ["bash", "-ec", line],
+        cwd=folder,
+        env=os.environ | lab.mark,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        if command.startswith(f"{AGENT}run "):  # the one that goes on until it is told to stop
+            eventually(lambda: has_queue(second_broker, vhost), what="a link is set up")
+            process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, err
+    written = (folder / "agent.yaml").read_text() if "> agent.yaml" in command else out
+    assert written or command.startswith(f"{AGENT}run ")
+
+
+def has_queue(node: Node, vhost: str) -> bool:
+    return any(queue["name"].startswith("federation: ") for queue in node.admin.get("queues", vhost))
