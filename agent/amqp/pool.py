@@ -10,16 +10,19 @@ from typing import Final
 from agent.amqp.connect import Connection
 
 LINKS_PER_CONNECTION: Final = 250
+CHANNELS_PER_LINK: Final = 4  # messages, bindings, and questions that come and go
 
 Opener = Callable[[], Awaitable[Connection]]
 
 
 @dataclass(eq=False)
 class Shared:
-    """One connection and how many use it."""
+    """One connection and how many use it; `speaks_plugin` is what was found out about the broker behind it."""
 
     connection: Connection
     users: int = 0
+    speaks_plugin: bool | None = None
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass
@@ -38,8 +41,8 @@ class Pool:
     async def acquire(self, key: Hashable, opener: Opener) -> Shared:
         group = self._groups.setdefault(key, _Group())
         async with group.opening:
-            group.open = [shared for shared in group.open if not shared.connection.is_closed]
-            shared = next((one for one in group.open if one.users < self._per_connection), None)
+            group.open = [shared for shared in group.open if shared.users and not shared.connection.is_closed]
+            shared = next((one for one in group.open if one.users < self._room(one)), None)
             if shared is None:
                 shared = Shared(await opener())
                 group.open.append(shared)
@@ -47,7 +50,11 @@ class Pool:
             return shared
 
     async def release(self, shared: Shared) -> None:
-        """The last one closes the door."""
+        """The last one closes the door; nobody is let in through it any more."""
         shared.users -= 1
         if shared.users == 0:
             await shared.connection.close()
+
+    def _room(self, shared: Shared) -> int:
+        """How many links fit; a broker may allow few channels."""
+        return max(1, min(self._per_connection, shared.connection.channel_max // CHANNELS_PER_LINK))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from agent.amqp.connect import Connection
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, one_line
 from agent.amqp.wire import methods
-from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call, Method
 from agent.core import fields
 from agent.core.bindings import Group
@@ -26,15 +26,24 @@ IN_FLIGHT: Final = 2_000
 _DIFFERING = re.compile(r"inequivalent arg '([^']*)'")
 
 
+def leave(channel: Channel) -> None:
+    """Closes a channel without waiting for it; its number stays taken until the broker has answered."""
+    if channel.closed.done():
+        return
+    closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
+    answer = channel.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, **closing)
+    answer.add_done_callback(lambda _: channel.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent")))
+
+
 async def attempt(connection: Connection, method: Method, answer: Method, **values: Any) -> Call | ChannelClosedError:
     """One question on a channel of its own, which a no closes."""
     channel = connection.wire.begin_channel()
     try:
-        call = await channel.ask(method, answer, **values)
+        return await channel.ask(method, answer, **values)
     except ChannelClosedError as error:
         return error
-    await channel.close()
-    return call
+    finally:
+        leave(channel)
 
 
 async def demand(connection: Connection, doing: str, method: Method, answer: Method, **values: Any) -> Call:
@@ -50,13 +59,13 @@ def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> Br
     return PermanentError(message) if error.code in {ACCESS_REFUSED, PRECONDITION_FAILED} else TransientError(message)
 
 
-async def ensure_exchange(connection: Connection, name: str, like: Exchange) -> None:
-    """The upstream exchange, with the downstream's type and attributes where it is missing."""
+async def ensure_exchange(connection: Connection, name: str, like: Exchange) -> bool:
+    """The upstream exchange, with the downstream's type and attributes where it is missing; whether it was."""
     found = await attempt(
         connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, type=like.type, passive=True
     )
     if not isinstance(found, ChannelClosedError):
-        return
+        return False
     if found.code != NOT_FOUND:
         raise refusal(connection, f"looking for exchange {name!r}", found)
     await demand(
@@ -71,6 +80,7 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange) -> 
         internal=like.internal,
         arguments=like.arguments,
     )
+    return True
 
 
 def queue_arguments(settings: LinkSettings) -> Table:
@@ -132,11 +142,25 @@ async def declare_internal(connection: Connection, name: str, *, native: Table |
 
 
 async def delete_exchange(connection: Connection, name: str) -> None:
-    await attempt(connection, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, exchange=name)
+    doing = f"deleting exchange {name!r}"
+    await demand(connection, doing, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, exchange=name)
 
 
 async def delete_queue(connection: Connection, name: str) -> None:
-    await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=name)
+    doing = f"deleting queue {name!r}"
+    await demand(connection, doing, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=name)
+
+
+async def count_consumers(connection: Connection, queue: str) -> int:
+    """How many consume from the queue; nobody does where it doesn't stand."""
+    declared = {"queue": queue, "passive": True}
+    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
+    if not isinstance(found, ChannelClosedError):
+        consumers: int = found["consumers"]
+        return consumers
+    if found.code != NOT_FOUND:
+        raise refusal(connection, f"looking for queue {queue!r}", found)
+    return 0
 
 
 async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:
@@ -158,6 +182,10 @@ class Binder:
 
     async def unbind(self, groups: Collection[Group]) -> None:
         await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
+
+    def close(self) -> None:
+        if self._channel is not None:
+            leave(self._channel)
 
     async def _each(self, method: Method, answer: Method, groups: Iterable[Group]) -> None:
         asked: list[tuple[Group, asyncio.Future[Call]]] = []

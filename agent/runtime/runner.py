@@ -6,35 +6,49 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from enum import StrEnum
 from typing import Any, Final
 
+import structlog
+
 from agent.amqp.pool import Shared
+from agent.amqp.upstream import count_consumers
 from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
-from agent.core.fields import long, text
 from agent.core.lifecycle import Effect, Event, LinkState, Side
 from agent.core.model import Binding, CleanupMode, Link
-from agent.errors import AgentError, BrokerError, PermanentError
+from agent.errors import AgentError, BrokerError, PermanentError, TransientError
 from agent.runtime.session import ExchangeSession, Memory, ServedElsewhereError, clean_up
 from agent.runtime.world import World
+from agent.status.board import Gauges
 
-LOOK_AGAIN: Final = 5.0  # whether who serves a link has let go
-ASSERT_EVERY: Final = 20.0
+LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
+ASSERT_EVERY: Final = 2.0
+ASSERT_SLICES: Final = 10
 CLEAN_UP_PATIENCE: Final = 30.0
 
 OnChange = Callable[["LinkRunner", LinkState], None]
+
+log = structlog.get_logger()
+
+
+class Other(StrEnum):
+    """Who else may serve a link."""
+
+    PLUGIN = "the federation plugin of the downstream"
+    CONSUMER = "a consumer of the upstream queue"
 
 
 class LinkRunner:
     """One exchange link. `on_change` is told every change of its state."""
 
-    def __init__(self, link: Link, bindings: frozenset[Binding], world: World, *, on_change: OnChange) -> None:
+    def __init__(self, link: Link, world: World, *, on_change: OnChange) -> None:
         self.link = link
         self.state = LinkState()
         self.counts = Counts()
         self.note = ""
         self.finished = asyncio.Event()
-        self._bindings = bindings
+        self._bindings: frozenset[Binding] = frozenset()
         self._world = world
         self._on_change = on_change
         self._memory = Memory()
@@ -46,10 +60,21 @@ class LinkRunner:
         self._loop = asyncio.get_running_loop()
         self._opened_at = 0.0
         self._out_of_step = asyncio.Event()
+        self._served_by: dict[Other, str] = {}
+        self._of_session: list[asyncio.Task[None]] = []
 
-    @property
-    def in_flight(self) -> int:
-        return self._session.in_flight if self._session else 0
+    def gauges(self) -> Gauges:
+        """What the board shows of this moment."""
+        session = self._session
+        if session is None:
+            return Gauges(note=self.note)
+        return Gauges(
+            in_flight=session.in_flight,
+            bindings=len(self._memory.bound),
+            prefetch=session.prefetch,
+            upstream_cluster=session.upstream_cluster,
+            note=self.note,
+        )
 
     def send(self, event: Event) -> None:
         before = self.state
@@ -59,10 +84,26 @@ class LinkRunner:
         if self.state != before:
             self._on_change(self, before)
 
+    def start(self) -> None:
+        if not self.state.started:
+            self.send(lifecycle.Start())
+
     def redefine(self, link: Link) -> None:
         """The definition changed: the link starts again, its queue stays."""
         self.link = link
+        self._memory = Memory()  # the internal exchange has the old definition's arguments
         self.send(lifecycle.Restart())
+
+    def served_by(self, other: Other, reason: str | None) -> None:
+        """Somebody else serves the link, or, without a reason, does so no more; it waits for the last of them."""
+        if reason is not None:
+            self._served_by[other] = reason
+        elif self._served_by.pop(other, None) is None:
+            return
+        if self._served_by:
+            self.send(lifecycle.StandAside("; ".join(self._served_by.values())))
+        else:
+            self.send(lifecycle.TakeOver())
 
     def rebind(self, bindings: frozenset[Binding]) -> None:
         if bindings != self._bindings:
@@ -76,9 +117,7 @@ class LinkRunner:
             case lifecycle.Close(settle):
                 self._begin(self._close(settle=settle), "close")
             case lifecycle.Wait(attempt, slow):
-                upper, chance = self.link.settings.reconnect_delay, random.random()
-                delay = backoff.slow_delay(upper, chance) if slow else backoff.delay(attempt, upper, chance)
-                self._timer = self._loop.call_later(delay, self.send, lifecycle.RetryDue())
+                self._wait(attempt, slow=slow)
             case lifecycle.CancelWait():
                 if self._timer is not None:
                     self._timer.cancel()
@@ -89,20 +128,39 @@ class LinkRunner:
             case lifecycle.CleanUp():
                 self._begin(self._clean_up(), "clean up")
             case lifecycle.Finished():
-                self.finished.set()
+                self._finish()
+
+    def _wait(self, attempt: int, *, slow: bool) -> None:
+        upper, chance = self.link.settings.reconnect_delay, random.random()
+        delay = backoff.slow_delay(upper, chance) if slow else backoff.delay(attempt, upper, chance)
+        self._timer = self._loop.call_later(delay, self.send, lifecycle.RetryDue())
+
+    def _finish(self) -> None:
+        self.finished.set()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
 
     def _begin(self, work: Coroutine[Any, Any, None], doing: str) -> asyncio.Task[None]:
         task = self._loop.create_task(work, name=f"link {self.link.id}: {doing}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A task's edge: what nobody foresaw must not leave a link that neither runs nor says why."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("unexpected error", link=self.link.id, task=task.get_name(), exc_info=error)
+            self.send(lifecycle.Failed(f"unexpected error: {type(error).__name__}"))
 
     async def _open(self) -> None:
         try:
             await self._build()
         except ServedElsewhereError as error:
-            self.send(lifecycle.StandAside(str(error)))
-            self._loop.call_later(LOOK_AGAIN, self.send, lifecycle.TakeOver())
+            self.served_by(Other.CONSUMER, str(error))
+            self._begin(self._await_turn(error.queue), "await turn")
         except BrokerError as error:
             self.send(lifecycle.Failed(str(error), permanent=isinstance(error, PermanentError)))
         except AgentError as error:
@@ -118,12 +176,7 @@ class LinkRunner:
         self._shared.append(up)
         down = await self._world.local(link)
         self._shared.append(down)
-        native = (
-            ("x-max-hops", long(link.settings.max_hops)),
-            ("x-downstream-name", text(self._world.cluster)),
-            ("x-downstream-vhost", text(link.vhost)),
-        )
-        self._session = ExchangeSession(
+        session = self._session = ExchangeSession(
             link,
             link.exchange,
             up=up.connection,
@@ -131,30 +184,50 @@ class LinkRunner:
             cluster=self._world.cluster,
             counts=self.counts,
             memory=self._memory,
-            speaks_plugin=await self._world.knows_plugin(link, native),
+            declare_internal=lambda name, native: self._world.declare_internal(link, up, name, native),
         )
         self._out_of_step.clear()
-        await self._session.open(self._bindings)
-        self.note = self._memory.note
+        await session.open(self._bindings)
+        self._take_note(self._memory.note)
         self._opened_at = self._loop.time()
         self.send(lifecycle.Opened())
-        self._begin(self._watch(self._session), "watch")
-        self._begin(self._keep_in_step(self._session), "bindings")
+        self._of_session = [
+            self._begin(self._watch(session), "watch"),
+            self._begin(self._keep_in_step(session), "bindings"),
+        ]
+
+    def _take_note(self, note: str) -> None:
+        """Something an operator should know of a link that works nevertheless."""
+        if note and note != self.note:
+            log.warning("link noted", link=self.link.id, vhost=self.link.vhost, name=self.link.name, note=note)
+        self.note = note
+
+    async def _await_turn(self, queue: str) -> None:
+        """Looks, ever less often, whether the queue has lost its consumer; that of a lost connection soon goes."""
+        attempt = 1
+        while Other.CONSUMER in self._served_by and self.state.stop is None:
+            attempt += 1
+            await asyncio.sleep(backoff.delay(attempt, LOOK_AGAIN, random.random()))
+            try:
+                up = await self._world.upstream(self.link)
+                try:
+                    consumers = await count_consumers(up.connection, queue)
+                finally:
+                    await self._world.pool.release(up)
+            except BrokerError:
+                consumers = 0  # opening the link will tell what is wrong
+            if not consumers:
+                self.served_by(Other.CONSUMER, None)
 
     async def _watch(self, session: ExchangeSession) -> None:
         """Waits for the first end of what the link stands on."""
-        down = self._shared[1].connection
-        stop_listening = down.listen_blocked(self._blocked)
+        stop_listening = self._shared[1].connection.listen_blocked(self._blocked)
         try:
             done, _ = await asyncio.wait(session.ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop_listening()
-        if session is self._session:
-            steady = self._loop.time() - self._opened_at > self.link.settings.reconnect_delay
-            self.send(lifecycle.Failed(self._explain(done.pop().result()), steady=steady))
-
-    def _explain(self, error: BrokerError) -> str:
-        return str(error)
+        steady = self._loop.time() - self._opened_at > self.link.settings.reconnect_delay
+        self.send(lifecycle.Failed(session.explain(done.pop()), steady=steady))
 
     def _blocked(self, reason: str | None) -> None:
         if reason is None:
@@ -163,49 +236,70 @@ class LinkRunner:
             self.send(lifecycle.Blocked(Side.DOWNSTREAM, reason))
 
     async def _keep_in_step(self, session: ExchangeSession) -> None:
-        """Follows the bindings, and binds all of them again now and then: the upstream exchange may be a new one."""
-        while session is self._session and not any(end.done() for end in session.ends):
+        """Follows the bindings, and binds all of them again bit by bit: the upstream exchange may be a new one."""
+        while True:
             try:
                 async with asyncio.timeout(ASSERT_EVERY):
                     await self._out_of_step.wait()
             except TimeoutError:
-                work = session.assert_bindings()
+                work = session.assert_bindings(ASSERT_SLICES)
             else:
                 self._out_of_step.clear()
                 work = session.follow(self._bindings)
             try:
                 await work
             except BrokerError as error:
-                if session is self._session:
-                    self._memory.letter = None
-                    self.send(lifecycle.Failed(str(error), permanent=isinstance(error, PermanentError)))
+                self.send(lifecycle.Failed(str(error), permanent=isinstance(error, PermanentError)))
+                return
 
     async def _close(self, *, settle: bool) -> None:
-        opening, session = self._opening, self._session
-        if opening is not None and not opening.done() and opening is not asyncio.current_task():
-            opening.cancel()
-            await asyncio.wait([opening])
-            session = self._session
-        self._session = None
+        await self._end_tasks()
+        session, self._session = self._session, None
+        shared, self._shared = self._shared, []
+        for one in shared:
+            one.connection.wire.release_reading(self)
         if session is not None:
             if settle:
                 with suppress(BrokerError, TimeoutError):
                     await session.close()
             await session.leave()
-        shared, self._shared = self._shared, []
         for one in shared:
-            one.connection.wire.release_reading(self)
             await self._world.pool.release(one)
         self.send(lifecycle.Closed())
+
+    async def _end_tasks(self) -> None:
+        """None of a session's own works on while it is closed."""
+        tasks = [task for task in (self._opening, *self._of_session) if task is not None and not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._of_session = []
 
     async def _clean_up(self) -> None:
         """Tries for a while; what can't be removed now is left to the operator, and said."""
         if self.link.settings.resource_cleanup_mode is not CleanupMode.NEVER:
-            try:
-                async with asyncio.timeout(CLEAN_UP_PATIENCE):
-                    up = await self._world.upstream(self.link)
-                    await clean_up(self.link, up.connection, self._world.cluster)
-                    await self._world.pool.release(up)
-            except (BrokerError, TimeoutError) as error:
-                self.note = f"what stands upstream could not be removed: {error}"
+            deadline = self._loop.time() + CLEAN_UP_PATIENCE
+            attempt = 1
+            while (error := await self._try_to_clean_up(deadline)) is not None:
+                attempt += 1
+                delay = backoff.delay(attempt, self.link.settings.reconnect_delay, random.random())
+                if isinstance(error, PermanentError) or self._loop.time() + delay > deadline:
+                    self._take_note(f"what stands upstream could not be removed: {error}")
+                    break
+                await asyncio.sleep(delay)
         self.send(lifecycle.CleanedUp())
+
+    async def _try_to_clean_up(self, deadline: float) -> BrokerError | None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                up = await self._world.upstream(self.link)
+                try:
+                    await clean_up(self.link, up.connection, self._world.cluster)
+                finally:
+                    await self._world.pool.release(up)
+        except BrokerError as error:
+            return error
+        except TimeoutError:
+            return TransientError(f"upstream {self.link.upstream}: no answer in {CLEAN_UP_PATIENCE:g} s")
+        return None

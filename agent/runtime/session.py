@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp import upstream
 from agent.amqp.connect import Connection
-from agent.amqp.failures import ACCESS_REFUSED
+from agent.amqp.failures import ACCESS_REFUSED, one_line
 from agent.amqp.stamp import Stamp
 from agent.amqp.upstream import Binder
-from agent.amqp.wire import methods
+from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.splice import Counts, Source, Target
 from agent.core import fields, names
@@ -25,11 +24,33 @@ from agent.errors import AgentError, BrokerError, TransientError
 
 AUTO_PREFETCH: Final = 5_000
 SETTLE_PATIENCE: Final = 5.0
+BLOCKED_PATIENCE: Final = 1.0
 NATIVE_ARGUMENTS: Final = ("x-max-hops", "x-downstream-name", "x-downstream-vhost")
+
+DeclareInternal = Callable[[str, fields.Table], Awaitable[None]]
 
 
 class ServedElsewhereError(AgentError):
     """Somebody else consumes from the upstream queue: the native plugin, or another agent."""
+
+    def __init__(self, message: str, queue: str) -> None:
+        super().__init__(message)
+        self.queue = queue
+
+
+class Deaf:
+    """Lets a channel's messages fall, and nothing else: they go back to their queue when it closes."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def take(self, buffer: bytearray, at: int, end: int) -> int:  # noqa: ARG002 - one frame at a time will do
+        kind, _, size = frames.PREFIX.unpack_from(buffer, at)
+        after: int = at + frames.OVERHEAD + size
+        payload = bytes(buffer[at + 7 : after - 1])
+        if kind == frames.METHOD and not methods.decode(payload).method.content:
+            self._channel.received(kind, payload)
+        return after
 
 
 @dataclass
@@ -54,7 +75,7 @@ class ExchangeSession:
         cluster: str,
         counts: Counts,
         memory: Memory,
-        speaks_plugin: bool,
+        declare_internal: DeclareInternal,
     ) -> None:
         self.link = link
         self._exchange = exchange
@@ -62,15 +83,28 @@ class ExchangeSession:
         self._down = down
         self._counts = counts
         self._memory = memory
-        self._speaks_plugin = speaks_plugin
+        self._declare_internal = declare_internal
         self._upstream = Site(up.server.cluster_name, up.vhost)
         self._downstream = Site(cluster, link.vhost)
         self.queue = upstream_queue_name(link, up.vhost, cluster)
         self._route = Route(self._upstream, self._downstream, link.name, link.settings.max_hops)
         self._binder: Binder | None = None
         self._channels: list[Channel] = []
+        self._cancelled: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
+        self._slice = 0
         self._target: Target | None = None
         self._source_channel: Channel | None = None
+        self._flows = False
+
+    @property
+    def upstream_cluster(self) -> str | None:
+        return self._upstream.cluster
+
+    @property
+    def prefetch(self) -> int:
+        """How many messages the broker may send ahead; none is counted where nothing is acknowledged."""
+        settings = self.link.settings
+        return 0 if settings.ack_mode is AckMode.NO_ACK else settings.prefetch_count or AUTO_PREFETCH
 
     @property
     def in_flight(self) -> int:
@@ -79,50 +113,84 @@ class ExchangeSession:
     async def open(self, bindings: Iterable[Binding]) -> None:
         """Everything upstream first, the consumer last: nothing flows before all of it stands."""
         link = self.link
-        await upstream.ensure_exchange(self._up, link.remote_name, self._exchange)
+        if await upstream.ensure_exchange(self._up, link.remote_name, self._exchange):
+            self._memory.letter = None  # a new exchange has forgotten what was bound to the old one
         consumers, self._memory.note = await upstream.ensure_queue(self._up, self.queue, link.settings)
         if consumers:
-            raise ServedElsewhereError(f"{self._up.where}: {self.queue!r} has {consumers} consumer(s) already")
+            raise ServedElsewhereError(
+                f"{self._up.where}: {self.queue!r} has {consumers} consumer(s) already", self.queue
+            )
         if not await self._resumed(bindings):
             await self._rebuild(bindings)
         await self._start_flow()
 
     async def follow(self, bindings: Iterable[Binding]) -> None:
         """Brings the bindings upstream in step; only what differs is sent."""
-        if self._binder is None or self._memory.letter is None:
+        memory, letter = self._memory, self._memory.letter
+        if self._binder is None or letter is None:
             return
-        wanted = self._groups(bindings, self._memory.letter)
-        change = difference(bound=self._memory.bound, wanted=wanted)
+        wanted = self._groups(bindings, letter)
+        change = difference(bound=memory.bound, wanted=wanted)
+        memory.letter = None  # until it is through, nobody knows what is bound
         await self._binder.bind(change.bind)
         await self._binder.unbind(change.unbind)
-        self._memory.bound = wanted
+        memory.letter, memory.bound = letter, wanted
 
-    async def assert_bindings(self) -> None:
-        """Binds again what should be bound: an upstream exchange that was deleted and made anew has forgotten it."""
-        await upstream.ensure_exchange(self._up, self.link.remote_name, self._exchange)
-        if self._binder is not None:
-            await self._binder.bind(self._memory.bound)
+    async def assert_bindings(self, slices: int) -> None:
+        """Binds again one part of what should be bound: an upstream exchange that was made anew has forgotten it.
+
+        AMQP doesn't tell a new exchange from the old one of its name. That it is missing right now, it does.
+        """
+        if self._binder is None:
+            return
+        made = await upstream.ensure_exchange(self._up, self.link.remote_name, self._exchange)
+        bound = tuple(self._memory.bound)
+        self._slice = (self._slice + 1) % slices
+        await self._binder.bind(bound if made else bound[self._slice :: slices])
 
     async def close(self) -> None:
         """Takes no more and waits for what is in flight."""
         source, target = self._source_channel, self._target
         if source is None or target is None or source.closed.done():
             return
-        await source.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
-        async with asyncio.timeout(SETTLE_PATIENCE):
+        async with asyncio.timeout(self._patience):
+            if self._down.blocked is not None:  # what came now would only be in flight as well
+                self._up.wire.divert(source.number, Deaf(source))
+            await source.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
             await target.settled()
 
     async def leave(self) -> None:
         """Closes the channels, settled or not: what isn't acknowledged goes back to the upstream queue."""
-        self._down.wire.starved_by(self._up.wire)
+        source = self._source_channel
+        if source is not None and not source.closed.done():
+            self._up.wire.divert(source.number, Deaf(source))
+        if self._flows:
+            self._down.wire.starved_by(self._up.wire)
+            self._flows = False
+        if self._binder is not None:
+            self._binder.close()
         for channel in self._channels:
-            with suppress(BrokerError):
-                await channel.close()
+            upstream.leave(channel)
+        if self._channels:
+            await asyncio.wait([channel.closed for channel in self._channels], timeout=self._patience)
 
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
         """What breaks the link when it is done."""
-        return [channel.closed for channel in self._channels]
+        return [self._cancelled, *(channel.closed for channel in self._channels)]
+
+    def explain(self, end: asyncio.Future[BrokerError]) -> str:
+        """Why the link broke, with the side; a connection's end tells that by itself."""
+        error = end.result()
+        if not isinstance(error, ChannelClosedError):
+            return str(error)
+        side = self._down if self._channels and end is self._channels[0].closed else self._up
+        return f"{side.where}: {one_line(str(error))}"
+
+    @property
+    def _patience(self) -> float:
+        """A broker that takes nothing answers nothing either."""
+        return SETTLE_PATIENCE if self._down.blocked is None else BLOCKED_PATIENCE
 
     @property
     def _tag(self) -> str:
@@ -153,9 +221,7 @@ class ExchangeSession:
         self._memory.letter, self._memory.bound = None, frozenset()
         name = names.internal_exchange(self.queue, letter)
         await upstream.delete_exchange(self._up, name)
-        await upstream.declare_internal(
-            self._up, name, native=self._native_arguments() if self._speaks_plugin else None
-        )
+        await self._declare_internal(name, self._native_arguments())
         await upstream.bind_queue(self._up, self.queue, name)
         self._binder = Binder(self._up, self.link.remote_name, name)
         groups = self._groups(bindings, letter)
@@ -193,7 +259,7 @@ class ExchangeSession:
         self._channels = [into, out]
         await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
         into.on_message = self._returned
-        out.on_cancel = lambda _: out.end(TransientError(f"{self._up.where}: the upstream queue was deleted"))
+        out.on_cancel = self._tell_cancelled
         target = Target(
             into,
             self._down.wire,
@@ -215,6 +281,7 @@ class ExchangeSession:
         self._down.wire.divert(into.number, target)
         self._up.wire.divert(out.number, source)
         self._down.wire.fed_by(self._up.wire)
+        self._flows = True
         no_ack = settings.ack_mode is AckMode.NO_ACK
         if not no_ack:
             out.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=settings.prefetch_count or AUTO_PREFETCH)
@@ -229,8 +296,14 @@ class ExchangeSession:
             )
         except ChannelClosedError as error:
             if error.code == ACCESS_REFUSED and "exclusive" in str(error):
-                raise ServedElsewhereError(f"{self._up.where}: {self.queue!r} is consumed by another") from error
+                raise ServedElsewhereError(
+                    f"{self._up.where}: {self.queue!r} is consumed by another", self.queue
+                ) from error
             raise upstream.refusal(self._up, f"consuming from {self.queue!r}", error) from error
+
+    def _tell_cancelled(self, _: str) -> None:
+        if not self._cancelled.done():
+            self._cancelled.set_result(TransientError(f"{self._up.where}: queue {self.queue!r} was deleted"))
 
     def _returned(self, message: Message) -> None:
         if message.call.method is methods.BASIC_RETURN:

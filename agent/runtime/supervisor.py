@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 import structlog
 
-from agent.amqp.connect import connect_any
+from agent.amqp.connect import Connection, connect_any
+from agent.amqp.failures import one_line
 from agent.amqp.wire import methods
 from agent.core import lifecycle
 from agent.core.lifecycle import LinkState
-from agent.core.model import Binding, Link, LinkKind
+from agent.core.model import DeclaredExchange, Link, LinkKind
 from agent.core.resolve import resolve
 from agent.definitions.load import Configuration
 from agent.definitions.watch import Cause
-from agent.errors import AgentError, BrokerError
-from agent.runtime.downstream import Reading, read_bindings, read_downstream
-from agent.runtime.runner import LinkRunner
+from agent.errors import AgentError, BrokerError, ConfigurationError, Problem
+from agent.runtime.downstream import WHERE, Reading, in_vhost, read_bindings, read_downstream
+from agent.runtime.follow import BindingFollower, Source
+from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.world import World
 
 STOP_PATIENCE: Final = 15.0
 DECLARING: Final = "federation-agent: declaring exchanges"
+REFUSED: Final = "configuration refused, the last good one stays in force"
+PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
 
 log = structlog.get_logger()
+
+
+class SaidAlreadyError(AgentError):
+    """The same went wrong as the last time."""
 
 
 class Supervisor:
@@ -37,6 +46,12 @@ class Supervisor:
         self._runners: dict[str, LinkRunner] = {}
         self._leaving: set[LinkRunner] = set()
         self._world: World | None = None
+        self._reading: Reading | None = None
+        self._follower: asyncio.Task[None] | None = None
+        self._clock = count(1)
+        self._read_at: dict[Source, int] = {}
+        self._failure = ""
+        self._said: frozenset[str] = frozenset()
         self.ready = asyncio.Event()
         self.configuration = load()
 
@@ -46,37 +61,68 @@ class Supervisor:
 
     async def reload(self, causes: frozenset[Cause]) -> None:
         """What the watcher calls; an error leaves everything as it is."""
-        if causes & {Cause.FILE, Cause.HANGUP}:
+        if causes & {Cause.START, Cause.FILE, Cause.HANGUP}:  # at the start too: it was read before anybody watched
+            self._reconfigure()
+        try:
+            await self._reconcile()
+        except AgentError as error:
+            await self._read_known_bindings(error)
+            if str(error) == self._failure:
+                raise SaidAlreadyError(str(error)) from error
+            self._failure = str(error)
+            raise
+        if self._failure:
+            log.info("definitions read again")
+        self._failure = ""
+
+    def _reconfigure(self) -> None:
+        """A bad document changes nothing: the last good one stays in force."""
+        try:
             self.configuration = self._load()
+        except ConfigurationError as error:
+            log.error(REFUSED, error=str(error))  # noqa: TRY400 - an operator's mistake, not a crash
+        else:
+            log.info("configuration read")
+
+    async def _reconcile(self) -> None:
         reading = await read_downstream(self.configuration)
         world = self._world_of(reading)
-        await self._declare(reading)
+        notes = await self._declare_missing(reading)
         found = resolve(reading.definitions, reading.states)
+        self._say_once((*notes, *_warnings(reading.warnings), *_warnings(found.problems)))
         wanted = {link.id: link for link in found.links if link.kind is LinkKind.EXCHANGE}
-        bindings = await read_bindings(self.configuration, reading, wanted.values())
-        self._reconcile(wanted, {key: frozenset(of_key) for key, of_key in bindings.items()}, world)
-        self._stand_aside(reading)
+        self._reading = reading
+        bindings = await self._read_bindings(wanted.values())
+        for link_id in self._runners.keys() - wanted.keys():
+            self._remove(link_id)
+        for link in wanted.values():
+            self._keep(link, world, reading)
+        bindings()
+        for runner in self._runners.values():
+            runner.start()
+        self._follow()
         self.ready.set()
 
     def _world_of(self, reading: Reading) -> World:
-        if self._world is None:
-            self._world = World(self.configuration.settings.downstream.uris, reading.cluster)
-        return self._world
+        uris = self.configuration.settings.downstream.uris
+        world = self._world
+        if world is None:
+            world = self._world = World(uris, reading.cluster)
+        elif world.downstream != uris:
+            world.downstream = uris
+            for runner in self._runners.values():
+                runner.redefine(runner.link)
+        return world
 
-    def _reconcile(
-        self, wanted: Mapping[str, Link], bindings: Mapping[tuple[str, str], frozenset[Binding]], world: World
-    ) -> None:
-        for link_id in self._runners.keys() - wanted.keys():
-            self._remove(link_id)
-        for link_id, link in wanted.items():
-            of_link = bindings.get((link.vhost, link.name), frozenset())
-            runner = self._runners.get(link_id)
-            if runner is None:
-                runner = self._runners[link_id] = LinkRunner(link, of_link, world, on_change=_log_change)
-                runner.send(lifecycle.Start())
-            elif _differs(runner.link, link):
-                runner.redefine(link)
-            runner.rebind(of_link)
+    def _keep(self, link: Link, world: World, reading: Reading) -> None:
+        runner = self._runners.get(link.id)
+        if runner is None:
+            runner = self._runners[link.id] = LinkRunner(link, world, on_change=_log_change)
+        elif _differs(runner.link, link):
+            runner.redefine(link)
+        runner.link = link
+        native = (link.vhost, link.name, link.upstream) in reading.native_links
+        runner.served_by(Other.PLUGIN, PLUGIN_SERVES if native else None)
 
     def _remove(self, link_id: str) -> None:
         runner = self._runners.pop(link_id)
@@ -85,43 +131,69 @@ class Supervisor:
         task = asyncio.get_running_loop().create_task(runner.finished.wait())
         task.add_done_callback(lambda _: self._leaving.discard(runner))
 
-    def _stand_aside(self, reading: Reading) -> None:
-        for runner in self._runners.values():
-            link = runner.link
-            native = (link.vhost, link.name, link.upstream) in reading.native_links
-            if native:
-                runner.send(lifecycle.StandAside("the federation plugin of the downstream runs this link"))
-            elif runner.state.standby is not None and "federation plugin" in runner.state.standby:
-                runner.send(lifecycle.TakeOver())
+    async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
+        """Answers what puts them in force; what was asked for earlier than what is known already is old."""
+        reading, asked_at = self._reading, next(self._clock)
+        found = {} if reading is None else await read_bindings(self.configuration, reading, tuple(links))
 
-    async def _declare(self, reading: Reading) -> None:
-        """The exchanges of the configuration, where they don't stand yet."""
+        def apply() -> None:
+            fresh = {source for source in found if asked_at > self._read_at.get(source, 0)}
+            self._read_at.update(dict.fromkeys(fresh, asked_at))
+            for runner in self._runners.values():
+                source = runner.link.vhost, runner.link.name
+                if source in fresh:
+                    runner.rebind(frozenset(found[source]))
+
+        return apply
+
+    async def _read_known_bindings(self, error: AgentError) -> None:
+        """Where definitions are bad, what is in force goes on, and bindings are followed as ever."""
+        if isinstance(error, ConfigurationError):
+            with suppress(BrokerError):
+                (await self._read_bindings([runner.link for runner in self._runners.values()]))()
+
+    def _follow(self) -> None:
+        if self._follower is None and self.configuration.settings.downstream.management:
+            follower = BindingFollower(
+                uris=lambda: self.configuration.settings.downstream.uris,
+                sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._runners.values()),
+                read=self._read_bindings_of,
+            )
+            self._follower = asyncio.get_running_loop().create_task(follower.run(), name="follow bindings")
+
+    async def _read_bindings_of(self, sources: frozenset[Source]) -> None:
+        links = [each.link for each in self._runners.values() if (each.link.vhost, each.link.name) in sources]
+        (await self._read_bindings(links))()
+
+    async def _declare_missing(self, reading: Reading) -> tuple[str, ...]:
+        """The exchanges of the configuration, where they don't stand yet; answers what could not be."""
+        notes: list[str] = []
         for vhost, found in reading.definitions.vhosts.items():
             standing = reading.states[vhost].exchanges if vhost in reading.states else {}
             missing = [exchange for name, exchange in found.exchanges.items() if name not in standing]
-            if not missing:
-                continue
-            async with await connect_any(
-                [replace(uri, path=None) for uri in self.configuration.settings.downstream.uris],
-                where="downstream",
-                name=DECLARING,
-                default_vhost=vhost,
-            ) as connection:
-                channel = await connection.channel()
-                for exchange in missing:
-                    await channel.ask(
-                        methods.EXCHANGE_DECLARE,
-                        methods.EXCHANGE_DECLARE_OK,
-                        exchange=exchange.name,
-                        type=exchange.type,
-                        durable=exchange.durable,
-                        auto_delete=exchange.auto_delete,
-                        internal=exchange.internal,
-                        arguments=exchange.arguments,
+            for exchange in missing:
+                uris = [in_vhost(uri, vhost) for uri in self.configuration.settings.downstream.uris]
+                try:
+                    async with await connect_any(uris, where=WHERE, name=DECLARING) as connection:
+                        await _declare(connection, exchange)
+                except BrokerError as error:
+                    notes.append(
+                        f"{exchange.place}: exchange {exchange.name!r} can't be declared: {one_line(str(error))}"
                     )
+        return tuple(notes)
+
+    def _say_once(self, notes: tuple[str, ...]) -> None:
+        """What is noted anew; what was said and still holds isn't said again."""
+        for note in dict.fromkeys(notes):
+            if note not in self._said:
+                log.warning("definitions noted", note=note)
+        self._said = frozenset(notes)
 
     async def stop(self) -> None:
         """Settles what is in flight and leaves everything standing."""
+        if self._follower is not None:
+            self._follower.cancel()
+            await asyncio.wait([self._follower])
         runners = [*self._runners.values(), *self._leaving]
         for runner in runners:
             runner.send(lifecycle.Stop())
@@ -130,14 +202,32 @@ class Supervisor:
                 await asyncio.gather(*(runner.finished.wait() for runner in runners))
 
 
+async def _declare(connection: Connection, exchange: DeclaredExchange) -> None:
+    channel = await connection.channel()
+    await channel.ask(
+        methods.EXCHANGE_DECLARE,
+        methods.EXCHANGE_DECLARE_OK,
+        exchange=exchange.name,
+        type=exchange.type,
+        durable=exchange.durable,
+        auto_delete=exchange.auto_delete,
+        internal=exchange.internal,
+        arguments=exchange.arguments,
+    )
+
+
+def _warnings(problems: Iterable[Problem]) -> tuple[str, ...]:
+    return tuple(str(problem) for problem in problems)
+
+
 def _differs(running: Link, wanted: Link) -> bool:
-    """What a link would have to be restarted for; the broker's policy object itself is no reason."""
+    """What a link has to be restarted for; which policy asks for the same link is no reason."""
     return _essence(running) != _essence(wanted)
 
 
 def _essence(link: Link) -> Link:
     exchange = None if link.exchange is None else replace(link.exchange, policy=None)
-    return replace(link, exchange=exchange)
+    return replace(link, exchange=exchange, policy="")
 
 
 def _log_change(runner: LinkRunner, before: LinkState) -> None:
@@ -159,8 +249,10 @@ def _log_change(runner: LinkRunner, before: LinkState) -> None:
 
 
 def report_failure(error: Exception) -> None:
-    """What the watcher does with an error of `reload`: it is said, and everything stays as it is."""
-    if isinstance(error, AgentError | BrokerError):
+    """What the watcher does with an error of `reload`: it is said once, and everything stays as it is."""
+    if isinstance(error, SaidAlreadyError):
+        return
+    if isinstance(error, AgentError):
         log.error("definitions not read", error=str(error))
     else:
         log.error("unexpected error", error=type(error).__name__, exc_info=error)

@@ -1,0 +1,94 @@
+"""Follows bindings by the broker's events, apart from all else: a storm of them delays no policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from agent.amqp.connect import connect_any
+from agent.amqp.events import Events, subscribe
+from agent.core.events import BrokerEvent
+from agent.core.uri import AmqpUri
+from agent.errors import AgentError, BrokerError
+from agent.runtime.downstream import DEFAULT_VHOST, WHERE, in_vhost
+
+NAME: Final = "federation-agent: listening to bindings"
+BINDING_EVENTS: Final = ("binding.*",)
+LISTEN_AGAIN: Final = 5.0
+ASK_AGAIN: Final = 60.0  # where a broker tells nothing, whether it does now
+
+Source = tuple[str, str]
+"""A vhost, and an exchange in it."""
+
+log = structlog.get_logger()
+
+
+class BindingFollower:
+    """Has the bindings of exchanges read as soon as an event tells that they changed.
+
+    `sources` are the exchanges that matter now; reading never overlaps, and rests as long as it took.
+    """
+
+    def __init__(
+        self,
+        *,
+        uris: Callable[[], Sequence[AmqpUri]],
+        sources: Callable[[], frozenset[Source]],
+        read: Callable[[frozenset[Source]], Awaitable[None]],
+    ) -> None:
+        self._uris = uris
+        self._sources = sources
+        self._read = read
+        self._changed: set[Source] = set()
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read_when_changed())
+            group.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._hear()
+                await asyncio.sleep(ASK_AGAIN)
+            except BrokerError:  # polling goes on, and whoever polls says what is wrong
+                await asyncio.sleep(LISTEN_AGAIN)
+
+    async def _hear(self) -> None:
+        """Ends by itself where the broker tells nothing."""
+        uris = [in_vhost(uri, DEFAULT_VHOST) for uri in self._uris()]
+        async with await connect_any(uris, where=WHERE, name=NAME) as connection:
+            events = await subscribe(connection, BINDING_EVENTS)
+            if not isinstance(events, Events):
+                return
+            self._mark(self._sources())  # for what changed while nobody listened
+            async with events:
+                async for event in events:
+                    self._mark(self._sources() & {_source(event)})
+
+    def _mark(self, changed: frozenset[Source]) -> None:
+        if changed:
+            self._changed |= changed
+            self._wake.set()
+
+    async def _read_when_changed(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            changed, self._changed = frozenset(self._changed), set()
+            begun = loop.time()
+            try:
+                await self._read(changed)
+            except AgentError as error:  # the next poll reads them all
+                log.debug("bindings not read", error=str(error))
+            await asyncio.sleep(loop.time() - begun)
+
+
+def _source(event: BrokerEvent) -> Source:
+    return str(event.fields.get("vhost")), str(event.fields.get("source_name"))
