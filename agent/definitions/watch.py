@@ -109,7 +109,10 @@ class Watcher:
     async def _reload_guarded(self, causes: frozenset[Cause]) -> None:
         begun = self._clock()
         # Taken before reading, so that what changes meanwhile is seen as a change.
-        self._seen = await self._signatures()
+        found = await self._signatures()
+        if self._differ(found):  # since the last look: whatever caused this, the files are to be read
+            causes |= {Cause.FILE}
+        self._seen = found
         try:
             await self._reload(causes)
         except Exception as error:  # noqa: BLE001 - a task's edge: watching must outlive any bad document
@@ -137,6 +140,10 @@ class Watcher:
     async def _changed(self) -> bool:
         seen = self._seen
         found = await self._signatures()
+        return seen is self._seen and self._differ(found)
+
+    def _differ(self, found: dict[str, Signature]) -> bool:
+        seen = self._seen
         return any(path in seen and seen[path] != signature for path, signature in found.items())
 
     async def _signatures(self) -> dict[str, Signature]:
