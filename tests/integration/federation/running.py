@@ -1,0 +1,167 @@
+"""The agent as its users run it, and what its log tells of links."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.lab.lab import Lab
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+COMMAND: Final = str(Path(sys.executable).with_name("federation-agent"))
+DEADLINE: Final = 20.0
+EXIT_DEADLINE: Final = 20.0
+CHANGED: Final = "link changed"
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_PRETTY: Final = re.compile(r"^(?P<timestamp>\S+ \S+) \[(?P<level>\w+) *\] (?P<event>.*?)(?: +(?P<rest>[\w-]+=.*))?$")
+
+Sections = Mapping[str, Any]
+Named = tuple[str, str, str]
+"""A link as tests name it: its vhost, its exchange, its upstream."""
+
+
+@dataclass(eq=False)
+class Agent:
+    """One agent process after another, with one configuration file."""
+
+    lab: Lab
+    directory: Path
+    downstream: Node
+    port: int
+    management: bool = True
+    uri: str = ""
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def path(self) -> Path:
+        return self.directory / "agent.yaml"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "agent.log"
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def write(self, vhosts: Mapping[str, Sections] | None = None, **sections: Any) -> Agent:
+        """The configuration: what each vhost has, and whole sections besides."""
+        downstream = {"uri": self.uri or self.downstream.uri()}
+        if self.management:
+            downstream["management"] = self.downstream.management_uri()
+        document = {
+            "agent": {"http": {"listen": f"127.0.0.1:{self.port}"}},
+            "downstream": downstream,
+            "definitions": {"management": False},
+            "vhosts": {vhost: dict(found) for vhost, found in (vhosts or {}).items()},
+        }
+        return self.write_text(yaml.safe_dump(document | sections))
+
+    def write_text(self, text: str) -> Agent:
+        written = self.path.with_suffix(".new")
+        written.write_text(text)
+        written.replace(self.path)
+        return self
+
+    def start(self) -> Agent:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [COMMAND, "run", "-c", self.path],
+                env={**os.environ, **self.lab.mark, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    def signal(self, number: int) -> None:
+        assert self._process
+        self._process.send_signal(number)
+
+    def terminate(self) -> int:
+        """As an operator stops it; its exit status."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def wait(self) -> int:
+        assert self._process
+        return self._process.wait(EXIT_DEADLINE)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Everything that was logged, over all processes."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return [entry for line in text.splitlines() if (entry := _entry(_COLOUR.sub("", line)))]
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        return [entry for entry in self.lines() if entry["event"] == event]
+
+    def history(self, vhost: str, name: str, upstream: str = "origin") -> list[str]:
+        """Every status that the link has had."""
+        return [str(entry["status"]) for entry in self.told(CHANGED) if _named(entry) == (vhost, name, upstream)]
+
+    def links(self) -> dict[Named, dict[str, Any]]:
+        """The last word on each link, of those that are not gone."""
+        last = {_named(entry): entry for entry in self.told(CHANGED)}
+        return {link: entry for link, entry in last.items() if entry["status"] != "stopping"}
+
+    def wait_for(self, status: str, *links: Named, deadline: float = DEADLINE) -> None:
+        def reached() -> bool:
+            assert self.alive, self.log.read_text()
+            found = self.links()
+            return all(link in found and found[link]["status"] == status for link in links)
+
+        eventually(reached, deadline, what=f"{links} {status}; the log:\n{self.log.read_text()[-3000:]}")
+
+    def wait_running(self, count: int, deadline: float = DEADLINE) -> None:
+        """Until so many links run, and no other is on its way."""
+
+        def statuses() -> list[str]:
+            assert self.alive, self.log.read_text()
+            return [str(entry["status"]) for entry in self.links().values()]
+
+        eventually(lambda: statuses() == ["running"] * count, deadline, what=f"{count} links run")
+
+    def wait_told(self, event: str, count: int = 1, deadline: float = DEADLINE) -> list[dict[str, Any]]:
+        def enough() -> bool:
+            return len(self.told(event)) >= count
+
+        eventually(enough, deadline, what=f"{event!r} in the log {count} times")
+        return self.told(event)
+
+
+def _named(entry: Mapping[str, Any]) -> Named:
+    return str(entry["vhost"]), str(entry["name"]), str(entry["upstream"])
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    """One line of the log, as structlog prints it for programs or for people."""
+    if line.startswith("{"):
+        entry: dict[str, Any] = json.loads(line)
+        return entry
+    found = _PRETTY.match(line)
+    if found is None:
+        return None
+    pairs = (part.partition("=") for part in shlex.split(found["rest"] or ""))
+    return {"event": found["event"].strip(), "level": found["level"], **{key: value for key, _, value in pairs}}

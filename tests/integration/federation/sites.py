@@ -1,0 +1,107 @@
+"""What federates: vhosts of brokers, and what stands in them. A vhost of a cluster is a site of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.core.fields import EMPTY, Table
+from tests.integration.federation import desk
+from tests.lab.admin import AdminError
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+SYNC_DEADLINE: Final = 10.0
+X: Final = "fed.x"
+Q: Final = "q"
+POLICY: Final[Mapping[str, Any]] = {
+    "federate": {"pattern": r"^fed\.", "apply-to": "exchanges", "definition": {"federation-upstream-set": "all"}}
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    node: Node
+    vhost: str
+
+    @property
+    def uri(self) -> str:
+        return self.node.uri(self.vhost)
+
+    def exchange(self, name: str = X, kind: str = "topic", **flags: Any) -> Site:
+        self.node.admin.exchange(self.vhost, name, kind, **flags)
+        return self
+
+    def queue(
+        self, *keys: str, name: str = Q, exchange: str = X, arguments: Mapping[str, object] | None = None
+    ) -> Site:
+        """A queue, bound with each key."""
+        self.node.admin.queue(self.vhost, name)
+        for key in keys:
+            self.bind(key, name=name, exchange=exchange, arguments=arguments)
+        return self
+
+    def bind(self, key: str = "", *, name: str = Q, exchange: str = X, **more: Any) -> Site:
+        self.node.admin.bind(self.vhost, exchange, name, key, **more)
+        return self
+
+    def unbind(self, key: str, *, name: str = Q, exchange: str = X) -> None:
+        path = ("bindings", self.vhost, "e", exchange, "q", name)
+        [found] = [each for each in self.node.admin.get(*path) if each["routing_key"] == key]
+        self.node.admin.delete(*path, found["properties_key"])
+
+    def delete_exchange(self, name: str = X) -> None:
+        self.node.admin.delete("exchanges", self.vhost, name)
+
+    def delete_queue(self, name: str = Q) -> None:
+        self.node.admin.delete("queues", self.vhost, name)
+
+    def publish(self, bodies: Iterable[str], key: str = "k", *, exchange: str = X, headers: Table = EMPTY) -> None:
+        desk.publish(self.uri, exchange, key, bodies, headers)
+
+    def take(self, count: int, *, queue: str = Q, deadline: float = desk.DEADLINE) -> list[str]:
+        return desk.take(self.uri, queue, count, deadline)
+
+    def federated_bindings(self, exchange: str = X) -> list[dict[str, Any]]:
+        """What links keep bound to this exchange."""
+        try:
+            found = self.node.admin.get("exchanges", self.vhost, exchange, "bindings", "source")
+        except AdminError:
+            return []
+        return [each for each in found if each["destination"].startswith("federation: ")]
+
+    def wait_bound(self, *keys: str, exchange: str = X, deadline: float = SYNC_DEADLINE) -> None:
+        """Until exactly these keys are bound for links."""
+
+        def bound() -> list[str]:
+            return sorted(each["routing_key"] for each in self.federated_bindings(exchange))
+
+        eventually(lambda: bound() == sorted(keys), deadline, what=f"{keys} bound to {exchange}, not {bound()}")
+
+    def links_objects(self) -> list[str]:
+        """The names of all queues and exchanges that links keep here."""
+        found = [*self.node.admin.get("queues", self.vhost), *self.node.admin.get("exchanges", self.vhost)]
+        return sorted(each["name"] for each in found if each["name"].startswith("federation: "))
+
+    def wait_clean(self, deadline: float = SYNC_DEADLINE) -> None:
+        eventually(lambda: not self.links_objects(), deadline, what=f"nothing of links is left in {self.vhost}")
+
+    def wait_depth(self, count: int, queue: str, deadline: float = SYNC_DEADLINE) -> None:
+        """Until so many messages are in the queue, as statistics tell it."""
+
+        def depth() -> bool:
+            return bool(self.node.admin.get("queues", self.vhost, queue).get("messages") == count)
+
+        eventually(depth, deadline, what=f"{count} messages in {queue}", ignoring=AdminError)
+
+
+def upstreams(*sites: Site, **settings: Any) -> dict[str, Any]:
+    """The upstreams of a vhost: `origin`, or where there are several `origin1`, `origin2` …"""
+    names = ["origin"] if len(sites) == 1 else [f"origin{number}" for number in range(1, len(sites) + 1)]
+    return {name: {"uri": site.uri} | settings for name, site in zip(names, sites, strict=True)}
+
+
+def federated(*sites: Site, **settings: Any) -> dict[str, Any]:
+    """What a vhost needs to have its exchanges `fed.…` federated with these sites."""
+    return {"upstreams": upstreams(*sites, **settings), "policies": dict(POLICY)}

@@ -1,0 +1,178 @@
+"""Links follow definitions, exchanges, bindings and brokers; only those concerned are touched."""
+
+import time
+
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.desk import numbered
+from tests.integration.federation.sites import POLICY, Q, Site, X, federated, upstreams
+from tests.lab.waiting import eventually
+
+
+def link(site: Site, name: str = X, upstream: str = "origin") -> tuple[str, str, str]:
+    return site.vhost, name, upstream
+
+
+def test_a_link_carries_what_is_bound_and_leaves_nothing_when_its_policy_goes(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    here.exchange().queue("a.*", "a.b")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    there.wait_bound("a.*", "a.b")
+    assert there.links_objects() == [
+        name := f"federation: {X} -> {here.node.cluster_name}:{here.vhost}:{X}",
+        f"{name} A",
+    ]
+    there.publish(numbered(100), "a.b")
+    there.publish(["unbound"], "b")
+    assert here.take(100) == numbered(100)
+
+    agent.write({here.vhost: {"upstreams": upstreams(there)}})
+    there.wait_clean()
+    assert agent.terminate() == 0
+
+
+def test_bindings_are_followed_both_ways_and_quickly(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().exchange("further", "fanout").queue()
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    took: list[float] = []
+    for number in range(10):
+        here.bind(f"k{number}")
+        begun = time.monotonic()
+        there.wait_bound(*(f"k{each}" for each in range(number + 1)))
+        took.append(time.monotonic() - begun)
+    assert sorted(took)[len(took) // 2] < 0.1, took
+    here.queue("k0", name="second")
+    here.node.admin.bind(here.vhost, X, "further", "k1", to_exchange=True)
+    here.node.admin.bind(here.vhost, X, Q, "k1", arguments={"n": 1})
+    there.wait_bound("k1", *(f"k{number}" for number in range(10)))
+    here.unbind("k0")
+    here.unbind("k9")
+    there.wait_bound("k1", *(f"k{number}" for number in range(9)))
+    here.delete_queue("second")
+    here.delete_queue(Q)
+    there.wait_bound("k1")
+    assert agent.history(*link(here)) == ["running"]
+
+
+def test_exchanges_come_and_go(agent_of: AgentOf, here: Site, there: Site) -> None:
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_told("started")
+    here.exchange("fed.one").exchange("other")
+    agent.wait_for("running", link(here, "fed.one"))
+    here.exchange("fed.two").queue("k", exchange="fed.two")
+    there.wait_bound("k", exchange="fed.two")
+    there.publish(["m"], exchange="fed.two")
+    assert here.take(1) == ["m"]
+    here.delete_exchange("fed.one")
+    eventually(lambda: not [name for name in there.links_objects() if "fed.one" in name], what="fed.one is gone")
+    assert agent.history(*link(here, "fed.two")) == ["running"]
+
+
+def test_definitions_change_and_only_what_they_concern(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().exchange("fed.y").queue("k")
+    first = {"one": {"uri": there.uri}, "two": {"uri": there.uri, "exchange": "fed.elsewhere"}}
+    agent = agent_of(here.node).write({here.vhost: {"upstreams": first, "policies": dict(POLICY)}}).start()
+    agent.wait_running(4)
+    second = {"one": first["one"], "two": first["two"] | {"max-hops": 3}, "three": {"uri": there.uri, "exchange": "n"}}
+    agent.write({here.vhost: {"upstreams": second, "policies": dict(POLICY)}})
+    agent.wait_for("running", link(here, X, "three"), link(here, "fed.y", "three"))
+    eventually(lambda: agent.history(*link(here, X, "two"))[-3:] == ["running", "starting", "running"], what="restart")
+    assert agent.history(*link(here, X, "one")) == ["running"]
+    [bound] = there.federated_bindings("fed.elsewhere")
+    assert bound["arguments"]["x-bound-from"][0]["hops"] == 3
+    there.publish(["m"], exchange="fed.elsewhere")
+    assert here.take(1) == ["m"]
+
+    priority = {"federate": dict(POLICY["federate"]), "rather": dict(POLICY["federate"]) | {"priority": 1}}
+    priority["rather"]["definition"] = {"federation-upstream-pattern": "^t"}
+    agent.write({here.vhost: {"upstreams": second, "policies": priority}})
+    eventually(lambda: link(here, X, "one") not in agent.links(), what="link one is gone")
+    eventually(lambda: not there.federated_bindings(X), what="nothing is bound to the first exchange")
+    assert there.federated_bindings("fed.elsewhere")
+    assert agent.history(*link(here, X, "three")) == ["running"]
+    agent.write({here.vhost: {"upstreams": {"two": second["two"]}, "policies": priority}})
+    eventually(lambda: [upstream for _, _, upstream in agent.links()] == ["two", "two"], what="only two is left")
+
+
+def test_the_upstream_exchange_is_deleted_and_made_anew(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue(*(f"k{number}" for number in range(30)))
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    there.delete_exchange()
+    there.wait_bound(*(f"k{number}" for number in range(30)), deadline=30)
+    there.delete_exchange()
+    there.exchange()
+    there.wait_bound(*(f"k{number}" for number in range(30)), deadline=30)
+    there.publish(["m"], "k7")
+    assert here.take(1) == ["m"]
+
+
+def test_the_upstream_queue_is_deleted(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    there.delete_queue(there.links_objects()[0])
+    eventually(lambda: agent.history(*link(here)).count("running") == 2, what="the link runs again")
+    there.publish(["m"])
+    assert here.take(1) == ["m"]
+    [broken] = [entry for entry in agent.told("link changed") if entry["status"] == "backoff"]
+    assert "was deleted" in broken["error"]
+
+
+def test_a_global_parameter_of_the_broker_defines_links(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    admin = here.node.admin
+    agent = agent_of(here.node).write(definitions={"management": True}).start()
+    agent.wait_told("started")
+    try:
+        admin.global_parameter("federation-agent", {"vhosts": {here.vhost: federated(there)}})
+        agent.wait_for("running", link(here))
+        there.publish(["m"])
+        assert here.take(1) == ["m"]
+        admin.global_parameter("federation-agent", {"vhosts": {here.vhost: {"upstreamz": {}}}})
+        agent.wait_told("definitions not read")
+        here.bind("l")
+        there.wait_bound("k", "l")
+        admin.global_parameter("federation-agent", {"vhosts": {here.vhost: federated(there)}})
+        agent.wait_told("definitions read again")
+        assert agent.history(*link(here)) == ["running"]
+        assert len(agent.told("definitions not read")) == 1
+    finally:
+        admin.delete("global-parameters", "federation-agent")
+    there.wait_clean()
+
+
+def test_a_bad_document_changes_nothing_and_is_said_once(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    good = {here.vhost: federated(there)}
+    agent = agent_of(here.node).write(good).start()
+    agent.wait_for("running", link(here))
+    agent.write({here.vhost: {"upstreamz": {}}})
+    [refused] = agent.wait_told("configuration refused, the last good one stays in force")
+    assert "did you mean 'upstreams'" in refused["error"]
+    here.bind("l")
+    there.wait_bound("k", "l")
+    agent.write(good)
+    agent.wait_told("configuration read")
+    there.publish(["m"])
+    assert here.take(1) == ["m"]
+    assert agent.history(*link(here)) == ["running"]
+    assert len(agent.told("configuration refused, the last good one stays in force")) == 1
+
+
+def test_several_vhosts_of_one_broker(agent_of: AgentOf, here: Site, site_on: SiteOn) -> None:
+    """Empty hosts: the downstream itself."""
+    first, second = here, site_on(here.node)
+    for site in (first, second):
+        site.exchange().queue("#")
+    uris = {site.vhost: {"upstreams": {"origin": {"uri": f"amqp:///{site.vhost}"}}} for site in (first, second)}
+    policies = {"policies": dict(POLICY)}
+    agent = agent_of(here.node).write(
+        {first.vhost: uris[second.vhost] | policies, second.vhost: uris[first.vhost] | policies}
+    )
+    agent.start().wait_running(2)
+    first.publish(numbered(10))
+    assert second.take(10) == numbered(10)
+    assert first.take(10) == numbered(10)
