@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.cli import output
+from agent.definitions import yaml
 from agent.definitions.findings import file_problem
 from agent.definitions.legacy import import_legacy
 from agent.definitions.read_file import UnreadableError, read_file
@@ -13,9 +14,14 @@ from agent.errors import ConfigurationError
 MAX_BYTES = 512 * 1024  # no configuration of those days comes near, and more takes seconds
 
 
-def print_imported(path: Path) -> None:
+def print_imported(path: Path, *, as_json: bool) -> None:
     try:
         text = read_file(str(path), MAX_BYTES)
     except UnreadableError as error:
         raise ConfigurationError([file_problem(str(path), str(error))]) from error
-    output.say(import_legacy(text, file=str(path)).rstrip("\n"))
+    written = import_legacy(text, file=str(path))
+    if as_json:
+        tree = yaml.compose(written.encode(), str(path))
+        output.say_json({"file": str(path), "yaml": written, "configuration": tree.plain()})
+    else:
+        output.say(written.rstrip("\n"))

@@ -90,11 +90,12 @@ def run_command(config: ConfigOption) -> int:
 @app.command(name="import-legacy")
 def import_legacy(
     file: Annotated[Path, typer.Argument(metavar="rabbitmq.config", help="An Erlang configuration of the 2.x days.")],
+    format_: FormatOption = Format.TEXT,
 ) -> int:
     """Print a 2.x federation configuration as this agent's YAML."""
     from agent.cli.import_legacy import print_imported
 
-    print_imported(file)
+    print_imported(file, as_json=format_ is Format.JSON)
     return OK
 
 
@@ -118,6 +119,9 @@ def run(arguments: Sequence[str]) -> int:
     except UsageError as error:
         output.complain(f"federation-agent: {error}")
         return BAD_USE
+    except AgentError as error:
+        output.complain(f"federation-agent: {error}")
+        return TROUBLE_WITH_BROKERS
     except typer.TyperException as error:
         output.complain(f"federation-agent: {error.format_message()} (--help tells more)")
         return BAD_USE

@@ -13,6 +13,7 @@ from typing import Any
 from agent.cli import output
 from agent.core import fields
 from agent.core.hops import BOUND_FROM
+from agent.core.model import LinkSettings
 from agent.core.plan import Action, Outlook, Plan, PlannedLink, Verb
 from agent.definitions.load import load_configuration
 from agent.runtime.survey import Survey, survey
@@ -96,6 +97,12 @@ def _action_as_json(action: Action) -> dict[str, Any]:
     return {**asdict(action), "arguments": fields.table_to_json(action.arguments)}
 
 
+def _settings_as_json(settings: LinkSettings) -> dict[str, Any]:
+    """By the keys of the configuration, with every default filled in."""
+    told = {key.replace("_", "-"): value for key, value in asdict(settings).items()}
+    return {**told, "prefetch-count": told["prefetch-count"] or "auto"}
+
+
 def _link_as_json(planned: PlannedLink) -> dict[str, Any]:
     link = planned.link
     return {
@@ -107,6 +114,7 @@ def _link_as_json(planned: PlannedLink) -> dict[str, Any]:
         "upstream_name": link.remote_name,
         "uri": planned.broker,
         "policy": link.policy,
+        "settings": _settings_as_json(link.settings),
         "outlook": planned.outlook,
         "reason": planned.reason,
         "bindings": planned.bindings,

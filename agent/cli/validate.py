@@ -10,7 +10,6 @@ from typing import Any
 
 from agent.cli import output
 from agent.core.model import Definitions
-from agent.core.resolve import resolve
 from agent.definitions.findings import one_line
 from agent.definitions.load import load_configuration
 from agent.errors import ConfigurationError, Problem, Severity
@@ -45,10 +44,7 @@ def judge(path: Path) -> Judgement:
         configuration = load_configuration(str(path), environment=os.environ, strict=False)
     except ConfigurationError as error:
         return Judgement(str(path), error.problems)
-    # What resolves only with a broker at hand is no fault of the file; what can never resolve is.
-    found = resolve(configuration.definitions, {})
-    refused = tuple(problem for problem in found.problems if problem.severity is Severity.ERROR)
-    return Judgement(str(path), (*configuration.warnings, *refused), count(configuration.definitions))
+    return Judgement(str(path), configuration.warnings, count(configuration.definitions))
 
 
 def count(definitions: Definitions) -> str:

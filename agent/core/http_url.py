@@ -30,9 +30,7 @@ class HttpUrl:
 
 
 def parse(text: str) -> HttpUrl:
-    parts = split(text)
-    if parts.scheme not in {"http", "https"}:
-        raise UriError("the scheme must be http or https")
+    parts = split(text, ("http", "https"))
     if not parts.host:
         raise UriError("the URL names no host")
     query = dict(parts.query)

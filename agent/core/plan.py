@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from agent.core import names
+from agent.core import names, objects
 from agent.core.bindings import TAKES_EVERYTHING, Group, Route
 from agent.core.fields import EMPTY, Table
 from agent.core.hops import Site
@@ -22,7 +22,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing `run` would do on one broker; a binding's `name` is its routing key."""
+    """One thing `run` would do on one broker; a binding's `name` is its routing key, `type` an exchange's."""
 
     verb: Verb
     broker: str
@@ -31,6 +31,7 @@ class Action:
     name: str
     why: str
     arguments: Table = EMPTY
+    type: str = ""
 
 
 class Outlook(StrEnum):
@@ -98,7 +99,7 @@ def plan_declarations(
 def _plan_declaration(broker: str, vhost: str, wanted: DeclaredExchange, standing: Exchange | None) -> Action:
     if standing is None:
         why = f"declared in {wanted.place}"
-        return Action(Verb.CREATE, broker, vhost, "exchange", wanted.name, why)
+        return Action(Verb.CREATE, broker, vhost, "exchange", wanted.name, why, wanted.arguments, wanted.type)
     differing = ", ".join(
         name
         for name in ("type", "durable", "auto_delete", "internal")
@@ -172,7 +173,11 @@ def _plan_exchange_link(
         "",
         sight.broker,
         len(groups),
-        (*actions.exchange(link, exchange, sight), *actions.queue_and_internal(sight), *actions.bindings(link, groups)),
+        (
+            *actions.exchange(link, exchange, sight),
+            *actions.queue_and_internal(link, sight, route.downstream),
+            *actions.bindings(link, groups),
+        ),
     )
 
 
@@ -188,18 +193,30 @@ class _Actions:
             yield self._action(Verb.KEEP, "exchange", link.remote_name, "the upstream exchange stands")
         else:
             why = f"missing upstream; declared with the downstream's type {exchange.type} and attributes"
-            yield self._action(Verb.CREATE, "exchange", link.remote_name, why)
+            created = self._action(Verb.CREATE, "exchange", link.remote_name, why)
+            yield replace(created, arguments=exchange.arguments, type=exchange.type)
 
-    def queue_and_internal(self, sight: Sight) -> Iterator[Action]:
+    def queue_and_internal(self, link: Link, sight: Sight, downstream: Site) -> Iterator[Action]:
         if sight.queue is None:
-            yield self._action(Verb.CREATE, "queue", self.queue, "buffers what the downstream hasn't taken yet")
+            created = self._action(Verb.CREATE, "queue", self.queue, "buffers what the downstream hasn't taken yet")
+            yield replace(created, arguments=objects.queue_arguments(link.settings))
         else:
             why = f"stands with {sight.queue.messages} message(s), which will be forwarded"
             yield self._action(Verb.KEEP, "queue", self.queue, why)
+        yield from self._internal(link, sight, downstream)
+
+    def _internal(self, link: Link, sight: Sight, downstream: Site) -> Iterator[Action]:
         new = names.internal_exchange(self.queue, self.letter)
         if self.letter in sight.letters:
             yield self._action(Verb.DELETE, "exchange", new, "left over from a rebuild that was interrupted")
-        yield self._action(Verb.CREATE, "exchange", new, "internal; carries the grouped bindings into the queue")
+        why = (
+            f"internal; carries the grouped bindings into the queue; {objects.FALLBACK_TYPE} where the type is unknown"
+        )
+        yield replace(
+            self._action(Verb.CREATE, "exchange", new, why),
+            arguments=objects.internal_arguments(link.settings.max_hops, downstream),
+            type=objects.NATIVE_TYPE,
+        )
         for letter in sight.letters:
             if letter != self.letter:
                 old = names.internal_exchange(self.queue, letter)

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from agent.core.secret import Secret
 from agent.core.url_text import (
+    MAX_VHOST,
     TLS_KEYS,
     Tls,
     UrlParts,
@@ -103,11 +104,11 @@ class AmqpUri:
 
 
 def parse(text: str) -> AmqpUri:
-    parts = split(text)
-    if parts.scheme not in _DEFAULT_PORTS:
-        raise UriError("the scheme must be amqp or amqps")
+    parts = split(text, tuple(_DEFAULT_PORTS))
     if parts.path and "/" in parts.path[1:]:
         raise UriError("the path names one vhost; write a '/' inside its name as %2F")
+    if parts.path and len(decode(parts.path[1:]).encode()) > MAX_VHOST:
+        raise UriError(f"the path is longer than the {MAX_VHOST} bytes of a vhost's name")
     query = dict(reversed(parts.query))
     secure = parts.scheme == "amqps"
     tuning = {key: number(query[key], key) for key in _TUNING_KEYS if key in query}
@@ -144,6 +145,7 @@ def from_parts(
 ) -> AmqpUri:
     """The endpoint that the 2.x plugin's separate properties describe."""
     bracketed = f"[{host.strip('[]')}]" if ":" in host else encode(host)
+    split(f"{protocol}://{bracketed}", tuple(_DEFAULT_PORTS))  # a host that a URI couldn't have is none here either
     return AmqpUri(
         scheme=protocol,
         host=bracketed,

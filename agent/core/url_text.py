@@ -12,6 +12,9 @@ from agent.core.suggest import did_you_mean
 from agent.errors import UriError
 
 ENCODE = "percent-encode special characters in user, password and path (@ as %40, : as %3A, / as %2F, # as %23)"
+MAX_HOST = 253
+MAX_LABEL = 63
+MAX_VHOST = 255
 _SHAPE = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
 )
@@ -45,7 +48,7 @@ class UrlParts:
     query: tuple[tuple[str, str], ...]
 
 
-def split(text: str) -> UrlParts:
+def split(text: str, schemes: tuple[str, ...]) -> UrlParts:
     """Takes a URL apart; user info and query are percent-decoded, host and path stay as written."""
     if not text.isascii() or any(ch <= " " or ch == "\x7f" for ch in text):
         raise UriError(f"the URI holds a blank, a control character or a letter beyond ASCII; {ENCODE}")
@@ -53,14 +56,16 @@ def split(text: str) -> UrlParts:
         raise UriError("a '%' in the URI isn't followed by two hexadecimal digits; write a literal one as %25")
     found = _SHAPE.fullmatch(text)
     if found is None:
-        raise UriError(_why_shapeless(text))
+        raise UriError(_why_shapeless(text, schemes))
+    if found["scheme"].lower() not in schemes:
+        raise UriError(f"the scheme must be {' or '.join(schemes)}")
     user, password, host, port = _split_authority(found["authority"])
     return UrlParts(found["scheme"].lower(), user, password, host, port, found["path"], _split_query(found["query"]))
 
 
-def _why_shapeless(text: str) -> str:
+def _why_shapeless(text: str, schemes: tuple[str, ...]) -> str:
     if "://" not in text:
-        return "the URI has no scheme; write amqp://HOST or amqps://HOST"
+        return f"the URI has no scheme; write {' or '.join(f'{scheme}://HOST' for scheme in schemes)}"
     if "#" in text:
         return f"a '#' ends the URI early; {ENCODE}"
     return "the URI can't be understood; write SCHEME://USER:PASSWORD@HOST:PORT/PATH"
@@ -88,6 +93,7 @@ def _split_host(hostport: str) -> tuple[str, int | None]:
     else:
         host, _, port_text = hostport.partition(":")
         valid = _HOST.match(host) is not None
+        valid = valid and _resolvable(decode(host))
     if not valid:
         raise UriError(f"the host can't be understood; {ENCODE}; an IPv6 address stands in brackets")
     if not port_text:
@@ -97,6 +103,14 @@ def _split_host(hostport: str) -> tuple[str, int | None]:
     if not host:
         raise UriError("a port needs a host before it")
     return host, int(port_text)
+
+
+def _resolvable(host: str) -> bool:
+    """Whether a resolver would take the name: labels of 1 to 63 bytes, 253 in all, a dot at the end at most."""
+    if not host:
+        return True
+    labels = host.removesuffix(".").split(".")
+    return len(host) <= MAX_HOST and all(0 < len(label.encode()) <= MAX_LABEL for label in labels)
 
 
 def _split_query(query: str | None) -> tuple[tuple[str, str], ...]:

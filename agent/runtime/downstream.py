@@ -24,8 +24,7 @@ from agent.definitions.downstream_state import bindings_by_source, vhost_state
 from agent.definitions.load import Configuration
 from agent.definitions.merge import merge
 from agent.definitions.parameters import GLOBAL_PARAMETER, BrokerDefinitions, broker_definitions
-from agent.errors import BrokerError, Place, Problem, Severity, TransientError
-from agent.management.answers import FederationLinkAnswer
+from agent.errors import BrokerError, PermanentError, Place, Problem, Severity, TransientError
 from agent.management.client import ManagementClient
 
 WHERE = "downstream"
@@ -73,7 +72,7 @@ async def read_bindings(configuration: Configuration, reading: Reading, links: C
 
 async def _read_by_api(configuration: Configuration, client: ManagementClient) -> Reading:
     broker = str(configuration.settings.downstream.management[0])
-    overview, visible, answers = await asyncio.gather(client.overview(), client.vhosts(), client.federation_links())
+    overview, visible, native = await asyncio.gather(client.overview(), client.vhosts(), _native_links(client))
     told = await _definitions_of(client, broker) if configuration.settings.sources.management else BrokerDefinitions()
     definitions = merge([(configuration.source, configuration.definitions), (broker, told.definitions)])
     names = {vhost["name"] for vhost in visible}
@@ -85,10 +84,11 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient) -
         version=overview["rabbitmq_version"],
         definitions=definitions,
         states=dict(zip(concerned, states, strict=True)),
-        native_links=_native_links(answers or ()),
+        native_links=native.links,
         warnings=(
             *configuration.warnings,
             *told.warnings,
+            *native.warnings,
             *(_no_such_vhost(name, found) for name, found in definitions.vhosts.items() if name not in names),
         ),
     )
@@ -131,9 +131,24 @@ async def _state_of(client: ManagementClient, vhost: str, told: BrokerDefinition
     )
 
 
-def _native_links(answers: Iterable[FederationLinkAnswer]) -> frozenset[tuple[str, str, str]]:
-    return frozenset(
-        (answer["vhost"], answer.get("exchange") or answer.get("queue") or "", answer["upstream"]) for answer in answers
+@dataclass(frozen=True, slots=True)
+class _NativeLinks:
+    links: frozenset[tuple[str, str, str]] = frozenset()
+    warnings: tuple[Problem, ...] = ()
+
+
+async def _native_links(client: ManagementClient) -> _NativeLinks:
+    """What the plugin runs; a user who may not know gets a warning, since the upstream queue's consumers tell too."""
+    try:
+        answers = await client.federation_links()
+    except PermanentError as error:
+        message = f"whether the federation plugin runs links can't be seen: {error}"
+        return _NativeLinks(warnings=(Problem(Place(WHERE), message, Severity.WARNING),))
+    return _NativeLinks(
+        frozenset(
+            (answer["vhost"], answer.get("exchange") or answer.get("queue") or "", answer["upstream"])
+            for answer in answers or ()
+        )
     )
 
 

@@ -48,6 +48,12 @@ def test_names_as_the_plugin_spells_them() -> None:
         ("^[[:alpha:]]+$", "abc", True),
         ("^[[:alpha:]]+$", "a1", False),
         (r"^(?<n>a+)(?>b*)$", "aab", True),
+        (r"^(?<n>a)\k<n>$", "aa", True),
+        (r"^\Qa.b\E$", "a.b", True),
+        (r"^\Qa.b\E$", "axb", False),
+        (r"^\\Qa", "\\Qa", True),
+        ("^[{]2[}]$", "{2}", True),
+        ("^([a-z]{2,3}-){1,20}x$", "ab-cde-x", True),
         ("^(?!amq\\.).*", "amq.topic", False),
         ("(?i)ORDERS", "orders", True),
         ("", "anything", True),
@@ -63,6 +69,14 @@ def test_a_bad_pattern_is_said_in_one_line(pattern: str) -> None:
         Pattern(pattern)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a{99999999}", "((a{100}){100}){100}", "x{65535}", "(ab{1000}){60}", "a{1,}{9999}{9999}", "[ab]{6000}"]
+)
+def test_a_pattern_that_unrolls_without_end_is_refused_before_it_costs_anything(pattern: str) -> None:
+    with pytest.raises(ValueError, match="repeats more than"):
+        Pattern(pattern)
 
 
 def test_runaway_backtracking_is_no_match_and_no_hang() -> None:

@@ -99,6 +99,13 @@ def test_any_text_is_a_uri_or_an_error(text: str) -> None:
         "amqp://[::1",
         "amqp://u:ä@h",
         "amqp://u:%ff@h",
+        f"amqp://{SENTINEL}..b",
+        f"amqp://.{SENTINEL}",
+        "amqp://" + "a" * 64,
+        "amqp://" + "a." * 127 + "b",
+        "amqp://h/%ff",
+        "amqp://%ff",
+        "amqp://h/" + "v" * 256,
         "h:5672",
         "",
     ],
@@ -151,6 +158,8 @@ def test_the_address_of_an_http_api() -> None:
     assert "did you mean 'verify'?" in url.warnings[0]
     assert SENTINEL not in repr(url) + str(url)
     assert http_url.parse("http://h").port == 15672
-    for wrong in ("amqp://h", "http://", "http://h:x"):
+    for wrong in ("amqp://h", "http://", "http://h:x", "http://a..b"):
         with pytest.raises(UriError):
             http_url.parse(wrong)
+    with pytest.raises(UriError, match="write http://HOST or https://HOST"):
+        http_url.parse("h:15672")
