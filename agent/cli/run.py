@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -18,6 +20,7 @@ from agent.core.events import BrokerEvent
 from agent.definitions.load import Configuration, load_configuration
 from agent.definitions.watch import Watcher
 from agent.runtime.supervisor import Supervisor, report_failure
+from agent.status.board import Board
 
 LISTENING = "federation-agent: listening to events"
 
@@ -29,13 +32,13 @@ def run_agent(path: Path) -> None:
 
 
 async def _run(path: Path) -> None:
-    supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ))
+    board = Board(time.time, owner=socket.gethostname())
+    supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
     watcher = Watcher(
         supervisor.reload,
         on_error=report_failure,
         files=lambda: supervisor.configuration.files,
-        events=lambda: _events(supervisor.configuration),
-        poll=True,
+        events=lambda: _listen(supervisor.configuration),
     )
     log.info("started", configuration=str(path))
     watching = asyncio.create_task(watcher.run(), name="watch definitions")
@@ -54,10 +57,6 @@ async def _told_to_stop() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     await told.wait()
-
-
-def _events(configuration: Configuration) -> AbstractAsyncContextManager[AsyncIterator[BrokerEvent] | None]:
-    return _listen(configuration)
 
 
 @asynccontextmanager

@@ -25,11 +25,18 @@ from agent.runtime.downstream import WHERE, Reading, in_vhost, read_bindings, re
 from agent.runtime.follow import BindingFollower, Source
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.world import World
+from agent.status.board import Board
 
 STOP_PATIENCE: Final = 15.0
 DECLARING: Final = "federation-agent: declaring exchanges"
 REFUSED: Final = "configuration refused, the last good one stays in force"
 PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
+
+_ASKED: Final[Mapping[str, lifecycle.Event]] = {
+    "restart": lifecycle.Restart(),
+    "pause": lifecycle.Pause(),
+    "resume": lifecycle.Resume(),
+}
 
 log = structlog.get_logger()
 
@@ -41,8 +48,9 @@ class SaidAlreadyError(AgentError):
 class Supervisor:
     """One step at a time: read, resolve, compare with what runs, act."""
 
-    def __init__(self, load: Callable[[], Configuration]) -> None:
+    def __init__(self, load: Callable[[], Configuration], board: Board) -> None:
         self._load = load
+        self._board = board
         self._runners: dict[str, LinkRunner] = {}
         self._leaving: set[LinkRunner] = set()
         self._world: World | None = None
@@ -52,7 +60,6 @@ class Supervisor:
         self._read_at: dict[Source, int] = {}
         self._failure = ""
         self._said: frozenset[str] = frozenset()
-        self.ready = asyncio.Event()
         self.configuration = load()
 
     @property
@@ -101,7 +108,7 @@ class Supervisor:
         for runner in self._runners.values():
             runner.start()
         self._follow()
-        self.ready.set()
+        self._board.ready = True
 
     def _world_of(self, reading: Reading) -> World:
         uris = self.configuration.settings.downstream.uris
@@ -117,10 +124,11 @@ class Supervisor:
     def _keep(self, link: Link, world: World, reading: Reading) -> None:
         runner = self._runners.get(link.id)
         if runner is None:
-            runner = self._runners[link.id] = LinkRunner(link, world, on_change=_log_change)
+            runner = self._runners[link.id] = LinkRunner(link, world, on_change=self._changed)
         elif _differs(runner.link, link):
             runner.redefine(link)
         runner.link = link
+        self._board.put(link, runner.state, runner.counts, runner.gauges)
         native = (link.vhost, link.name, link.upstream) in reading.native_links
         runner.served_by(Other.PLUGIN, PLUGIN_SERVES if native else None)
 
@@ -129,7 +137,22 @@ class Supervisor:
         self._leaving.add(runner)
         runner.send(lifecycle.Stop(clean_up=True))
         task = asyncio.get_running_loop().create_task(runner.finished.wait())
-        task.add_done_callback(lambda _: self._leaving.discard(runner))
+        task.add_done_callback(lambda _: self._left(runner))
+
+    def _left(self, runner: LinkRunner) -> None:
+        self._leaving.discard(runner)
+        if runner.link.id not in self._runners:
+            self._board.gone(runner.link.id)
+
+    def _changed(self, runner: LinkRunner, before: LinkState) -> None:
+        self._board.changed(runner.link.id, runner.state)
+        _log_change(runner, before)
+
+    def act(self, link_id: str, action: str) -> None:
+        """What an operator asks of a link."""
+        runner = self._runners.get(link_id)
+        if runner is not None:
+            runner.send(_ASKED[action])
 
     async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
         """Answers what puts them in force; what was asked for earlier than what is known already is old."""
