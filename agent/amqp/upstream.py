@@ -12,14 +12,12 @@ from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, 
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call, Method
-from agent.core import fields
 from agent.core.bindings import Group
 from agent.core.fields import Table
 from agent.core.model import Exchange, LinkSettings
+from agent.core.objects import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
 from agent.errors import BrokerError, PermanentError, TransientError
 
-PURPOSE: Final = ("x-internal-purpose", fields.text("federation"))
-NATIVE_TYPE: Final = "x-federation-upstream"
 COMMAND_INVALID: Final = 503
 # Enough to fill a long path, few enough that an error is found soon and the broker's other work goes on.
 IN_FLIGHT: Final = 2_000
@@ -83,12 +81,6 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange) -> 
     return True
 
 
-def queue_arguments(settings: LinkSettings) -> Table:
-    given = (("x-expires", settings.expires), ("x-message-ttl", settings.message_ttl))
-    numbers = tuple((key, fields.long(value)) for key, value in given if value is not None)
-    return (*numbers, PURPOSE, ("x-queue-type", fields.text(settings.queue_type)))
-
-
 async def ensure_queue(connection: Connection, name: str, settings: LinkSettings) -> tuple[int, str]:
     """How many consumers the queue has, and what is to be said of one that stands with other arguments."""
     declared = {"queue": name, "durable": True, "arguments": queue_arguments(settings)}
@@ -122,7 +114,7 @@ async def declare_internal(connection: Connection, name: str, *, native: Table |
             methods.EXCHANGE_DECLARE,
             methods.EXCHANGE_DECLARE_OK,
             type=NATIVE_TYPE,
-            arguments=(*native, PURPOSE),
+            arguments=native,
             **common,
         )
         if not isinstance(found, ChannelClosedError):
@@ -134,7 +126,7 @@ async def declare_internal(connection: Connection, name: str, *, native: Table |
         f"declaring exchange {name!r}",
         methods.EXCHANGE_DECLARE,
         methods.EXCHANGE_DECLARE_OK,
-        type="fanout",
+        type=FALLBACK_TYPE,
         arguments=(PURPOSE,),
         **common,
     )

@@ -19,13 +19,13 @@ from agent.core import fields, names
 from agent.core.bindings import Group, Route, difference
 from agent.core.hops import Site
 from agent.core.model import AckMode, Binding, Exchange, Link
+from agent.core.objects import internal_arguments
 from agent.core.plan import link_groups, upstream_queue_name
 from agent.errors import AgentError, BrokerError, TransientError
 
 AUTO_PREFETCH: Final = 5_000
 SETTLE_PATIENCE: Final = 5.0
 BLOCKED_PATIENCE: Final = 1.0
-NATIVE_ARGUMENTS: Final = ("x-max-hops", "x-downstream-name", "x-downstream-vhost")
 
 DeclareInternal = Callable[[str, fields.Table], Awaitable[None]]
 
@@ -221,7 +221,7 @@ class ExchangeSession:
         self._memory.letter, self._memory.bound = None, frozenset()
         name = names.internal_exchange(self.queue, letter)
         await upstream.delete_exchange(self._up, name)
-        await self._declare_internal(name, self._native_arguments())
+        await self._declare_internal(name, internal_arguments(self.link.settings.max_hops, self._downstream))
         await upstream.bind_queue(self._up, self.queue, name)
         self._binder = Binder(self._up, self.link.remote_name, name)
         groups = self._groups(bindings, letter)
@@ -243,14 +243,6 @@ class ExchangeSession:
             if not isinstance(found, ChannelClosedError):
                 return letter
         return None
-
-    def _native_arguments(self) -> fields.Table:
-        max_hops, name, vhost = NATIVE_ARGUMENTS
-        return (
-            (max_hops, fields.long(self.link.settings.max_hops)),
-            (name, fields.text(self._downstream.cluster or "")),
-            (vhost, fields.text(self._downstream.vhost)),
-        )
 
     async def _start_flow(self) -> None:
         settings = self.link.settings
