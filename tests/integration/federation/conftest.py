@@ -14,7 +14,9 @@ from tests.lab.node import Node
 
 
 class AgentOf(Protocol):
-    def __call__(self, downstream: Node, *, management: bool = True, uri: str = "") -> Agent: ...
+    def __call__(
+        self, downstream: Node, *, management: bool = True, uri: str = "", management_uri: str = ""
+    ) -> Agent: ...
 
 
 SiteOn = Callable[[Node], Site]
@@ -25,10 +27,10 @@ def agent_of(lab: Lab, tmp_path: Path) -> Iterator[AgentOf]:
     """`agent_of(broker)`: an agent beside that broker, not started; several have directories of their own."""
     made: list[Agent] = []
 
-    def agent(downstream: Node, *, management: bool = True, uri: str = "") -> Agent:
+    def agent(downstream: Node, *, management: bool = True, uri: str = "", management_uri: str = "") -> Agent:
         directory = tmp_path / f"agent{len(made)}"
         directory.mkdir()
-        made.append(Agent(lab, directory, downstream, lab.ports.take(), management, uri))
+        made.append(Agent(lab, directory, downstream, lab.ports.take(), management, uri, management_uri))
         return made[-1]
 
     yield agent

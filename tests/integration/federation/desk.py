@@ -37,6 +37,11 @@ def messages(uri: str, queue: str, count: int, deadline: float = DEADLINE) -> li
     return _run(_take(uri, queue, count, deadline=deadline))
 
 
+def depth(uri: str, queue: str) -> int:
+    """How many messages are ready in the queue."""
+    return _run(_depth(uri, queue))
+
+
 def times(bodies: Iterable[str]) -> dict[str, int]:
     """How often each body came."""
     return dict(Counter(bodies))
@@ -117,3 +122,11 @@ async def _furnish(uri: str, asked: Sequence[tuple[methods.Method, methods.Metho
         channel = await connection.channel()
         for answer in [channel.ask(method, wanted, **values) for method, wanted, values in asked]:
             await answer
+
+
+async def _depth(uri: str, queue: str) -> int:
+    async with await _opened(uri) as connection:
+        channel = await connection.channel()
+        found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+        count: int = found["messages"]
+        return count

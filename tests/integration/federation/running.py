@@ -42,6 +42,7 @@ class Agent:
     port: int
     management: bool = True
     uri: str = ""
+    management_uri: str = ""
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -65,7 +66,7 @@ class Agent:
         """The configuration: what each vhost has, and whole sections besides."""
         downstream = {"uri": self.uri or self.downstream.uri()}
         if self.management:
-            downstream["management"] = self.downstream.management_uri()
+            downstream["management"] = self.management_uri or self.downstream.management_uri()
         document = {
             "agent": {"http": {"listen": f"127.0.0.1:{self.port}"}},
             "downstream": downstream,

@@ -1,0 +1,252 @@
+"""Agents killed and stopped, connections cut, brokers away: nothing is lost, and what comes twice was in flight."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.integration.federation import desk
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.desk import numbered
+from tests.integration.federation.sites import Q, Site, X, federated
+from tests.lab.lab import Lab
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.waiting import eventually
+
+PREFETCH = 500
+MESSAGES = 20_000
+ProxyTo = Callable[[Node | int], Proxy]
+
+
+def link(site: Site, upstream: str = "origin") -> tuple[str, str, str]:
+    return site.vhost, X, upstream
+
+
+@contextmanager
+def load(site: Site, bodies: list[str]) -> Iterator[None]:
+    """Publishes in the meantime; all of it stands upstream at the end."""
+    publishing = threading.Thread(target=site.publish, args=(bodies,))
+    publishing.start()
+    try:
+        yield
+    finally:
+        publishing.join(desk.DEADLINE)
+        assert not publishing.is_alive()
+
+
+def wait_arriving(site: Site, more_than: int) -> None:
+    """Until so many messages are in the queue."""
+
+    def depth() -> int:
+        found: int = desk.depth(site.uri, Q)
+        return found
+
+    eventually(lambda: depth() > more_than, 30, what=f"more than {more_than} messages in {Q}")
+
+
+def check_nothing_lost(site: Site, bodies: list[str], interruptions: int) -> None:
+    came = site.take(len(bodies))
+    while len(more := site.take(1, deadline=1)):
+        came += more
+    assert set(came) == set(bodies)
+    assert len(came) <= len(bodies) + interruptions * PREFETCH
+
+
+def test_the_agent_is_killed_at_any_moment(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"prefetch-count": PREFETCH})}).start()
+    agent.wait_for("running", link(here))
+    with load(there, bodies := numbered(MESSAGES)):
+        for more_than in (0, 3_000, 6_000, 9_000):
+            wait_arriving(here, more_than)
+            agent.kill()
+            agent.start()
+    eventually(lambda: desk.depth(here.uri, Q) >= MESSAGES, 30, what="all of them arrive")
+    check_nothing_lost(here, bodies, 4)
+
+
+def test_connections_are_cut_on_either_side(agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo) -> None:
+    here.exchange().queue("k")
+    up, down = proxy_to(there.node), proxy_to(here.node)
+    definition = federated(there, **{"prefetch-count": PREFETCH})
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=up.port)
+    agent = agent_of(here.node, uri=here.node.uri(port=down.port)).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    with load(there, bodies := numbered(MESSAGES)):
+        for number, proxy in enumerate((up, down, up, down), 1):
+            wait_arriving(here, number * 2_000)
+            proxy.cut()
+    eventually(lambda: desk.depth(here.uri, Q) >= MESSAGES, 30, what="all of them arrive")
+    check_nothing_lost(here, bodies, 4)
+    broken = [entry for entry in agent.told("link changed") if entry["status"] == "backoff"]
+    assert all("connection" in entry["error"] for entry in broken)
+    there.wait_bound("k")
+
+
+def test_a_stop_under_load_settles_and_keeps_the_queue(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    with load(there, bodies := numbered(MESSAGES)):
+        for more_than in (1_000, 6_000, 12_000):
+            wait_arriving(here, more_than)
+            assert agent.terminate() == 0
+            agent.start()
+    assert here.take(MESSAGES) == bodies
+    assert agent.terminate() == 0
+    there.publish(["meanwhile"])
+    agent.start()
+    assert here.take(1) == ["meanwhile"]
+
+
+def test_dead_endpoints_are_passed_over(agent_of: AgentOf, here: Site, there: Site, lab: Lab) -> None:
+    here.exchange().queue("k")
+    dead = [f"amqp://127.0.0.1:{lab.ports.take()}" for _ in range(3)]
+    definition = federated(there)
+    definition["upstreams"]["origin"]["uri"] = [*dead, there.uri]
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    assert agent.history(*link(here)) == ["running"]
+    there.publish(["m"])
+    assert here.take(1) == ["m"]
+
+
+def test_failures_that_pass_and_those_that_need_a_change(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    here.exchange().queue("k")
+    proxy = proxy_to(there.node)
+    proxy.refuse()
+    definition = federated(there, **{"reconnect-delay": 1})
+    upstreams = definition["upstreams"]
+    upstreams["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
+    upstreams["wrong"] = {"uri": there.node.uri(there.vhost, password="no")}
+    upstreams["nowhere"] = {"uri": there.node.uri("no-such-vhost")}
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("backoff", link(here))
+    agent.wait_for("invalid", link(here, "wrong"), link(here, "nowhere"))
+    links = agent.links()
+    assert "refused" in links[link(here)]["error"]
+    assert "login refused for user 'guest'" in links[link(here, "wrong")]["error"]
+    assert "'no-such-vhost' does not exist" in links[link(here, "nowhere")]["error"]
+    proxy.accept()
+    agent.wait_for("running", link(here), deadline=5)
+    upstreams["wrong"]["uri"] = there.uri
+    upstreams["wrong"]["exchange"] = "another"
+    agent.write({here.vhost: definition})
+    agent.wait_for("running", link(here, "wrong"))
+    assert agent.history(*link(here, "nowhere")) == ["invalid"]
+
+
+def test_a_silent_upstream_is_left_and_found_again(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    here.exchange().queue("k")
+    proxy = proxy_to(there.node)
+    definition = federated(there)
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port) + "?heartbeat=1"
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    proxy.blackhole()
+    agent.wait_for("backoff", link(here))
+    assert "heartbeat" in agent.links()[link(here)]["error"]
+    there.publish(["m"])
+    proxy.restore()
+    agent.wait_for("running", link(here), deadline=30)
+    assert here.take(1) == ["m"]
+
+
+def test_what_an_unfederated_link_left_is_removed_when_the_upstream_is_back(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    here.exchange()
+    proxy = proxy_to(there.node)
+    definition = federated(there, **{"reconnect-delay": 1})
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    proxy.refuse()
+    proxy.cut()
+    agent.wait_for("backoff", link(here))
+    agent.write({})
+    eventually(lambda: not agent.links(), what="the link is gone")
+    assert there.links_objects()
+    proxy.accept()
+    there.wait_clean()
+
+
+def test_a_queue_that_shall_stay_stays(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange()
+    definition = federated(there, **{"resource-cleanup-mode": "never"})
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    agent.write({})
+    eventually(lambda: not agent.links(), what="the link is gone")
+    assert agent.terminate() == 0
+    assert len(there.links_objects()) == 2
+
+
+def test_a_queue_that_stands_otherwise_is_used_and_noted(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    name = f"federation: {X} -> {here.node.cluster_name}:{here.vhost}:{X}"
+    there.queue(name=name, arguments={"x-message-ttl": 3_600_000, "x-internal-purpose": "federation"})
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"message-ttl": 1000})}).start()
+    agent.wait_for("running", link(here))
+    there.publish(["m"])
+    assert here.take(1) == ["m"]
+    [noted] = agent.told("link noted")
+    assert "stands with another x-" in noted["note"]
+
+
+def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab, there: Site, site_on: SiteOn) -> None:
+    node = lab.node("late")
+    agent = agent_of(node)
+    here = Site(node, "/")
+    agent.write({"/": federated(there)}).start()
+    agent.wait_told("definitions not read")
+    node.start()
+    here.exchange().queue("k")
+    agent.wait_for("running", link(here), deadline=30)
+    there.publish(numbered(10))
+    assert here.take(10) == numbered(10)
+    node.stop()
+    agent.wait_for("backoff", link(here))
+    there.publish(numbered(10))
+    node.start()
+    agent.wait_for("running", link(here), deadline=30)
+    assert here.take(10) == numbered(10)
+    assert len(agent.told("definitions not read")) <= 6  # said when it changes, not every time
+
+    node.ctl("set_vm_memory_high_watermark", "absolute", "1")
+    there.publish(numbered(10))
+    agent.wait_for("blocked", link(here))
+    assert "memory" in agent.links()[link(here)]["error"]
+    node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+    agent.wait_for("running", link(here))
+    assert set(here.take(10)) == set(numbered(10))
+
+    node.ctl("set_vm_memory_high_watermark", "absolute", "1")
+    there.publish(numbered(10))
+    agent.wait_for("blocked", link(here))
+    assert agent.terminate() == 0
+    assert there.links_objects()
+    node.kill()
+
+
+def test_links_go_on_without_the_http_api(agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo) -> None:
+    here.exchange().queue("k")
+    proxy = proxy_to(here.node.management_port)
+    agent = agent_of(here.node, management_uri=here.node.management_uri(port=proxy.port))
+    agent.write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    proxy.refuse()
+    proxy.cut()
+    here.bind("l")
+    agent.wait_told("definitions not read")
+    there.publish(numbered(10))
+    assert here.take(10) == numbered(10)
+    proxy.accept()
+    there.wait_bound("k", "l")
+    agent.wait_told("definitions read again")
+    assert agent.history(*link(here)) == ["running"]
+    assert len(agent.told("definitions not read")) == 1
