@@ -47,6 +47,11 @@ def site_on(name: Callable[[str], str]) -> Iterator[SiteOn]:
 
 
 @pytest.fixture
+def brokers(broker: Node, second_broker: Node) -> list[Node]:
+    return [broker, second_broker]
+
+
+@pytest.fixture
 def here(broker: Node, site_on: SiteOn) -> Site:
     """A downstream site."""
     return site_on(broker)
