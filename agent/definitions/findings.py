@@ -43,11 +43,13 @@ class Findings:
     unresolved: Set[Path] = frozenset()
     problems: list[Problem] = field(default_factory=list)
     regex_bytes: int = 0
+    _counted: int = 0
+    _errors: int = 0
 
     def add(self, message: str, path: Path, *, key: bool = False, severity: Severity = Severity.ERROR) -> None:
         """Raises ConfigurationError where there are too many to go on; further warnings are dropped."""
-        if any(path[: len(known)] == known for known in self.unresolved):
-            return  # it was judged with a stand-in, and a warning already says so
+        if not key and self.is_unresolved(path):
+            return  # it was judged with a stand-in, and a warning already says so; a key is what it is
         if severity is Severity.WARNING and self.full:
             return
         place = self.locate(path, key)
@@ -56,13 +58,20 @@ class Findings:
             more = problem_at(place, f"{MOST_PROBLEMS} problems so far; mend these, and look again")
             raise ConfigurationError([*in_order(self.problems), more])
 
+    def is_unresolved(self, path: Path) -> bool:
+        """Whether the value there, or one that it stands in, isn't known on this machine."""
+        return any(path[:length] in self.unresolved for length in range(len(path) + 1))
+
     @property
     def full(self) -> bool:
         return len(self.problems) >= 2 * MOST_PROBLEMS
 
     @property
     def errors(self) -> int:
-        return sum(problem.severity is Severity.ERROR for problem in self.problems)
+        """Counted on from where the last question ended, since every entry asks and problems only come along."""
+        self._errors += sum(problem.severity is Severity.ERROR for problem in self.problems[self._counted :])
+        self._counted = len(self.problems)
+        return self._errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,9 @@ class Spot:
 
     def warn(self, message: str, *parts: str | int, key: bool = False) -> None:
         self.findings.add(message, self.path + parts, key=key, severity=Severity.WARNING)
+
+    def is_unresolved(self, *parts: str | int) -> bool:
+        return self.findings.is_unresolved(self.path + parts)
 
     def name(self, value: str, *parts: str | int) -> str:
         """A value that is a name, as messages show it: as written, not as resolved."""

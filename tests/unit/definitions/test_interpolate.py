@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,27 @@ def test_leniently_nothing_else_is_said_about_a_value_that_isnt_known(tmp_path: 
     found = complaints(tmp_path, DOWNSTREAM + section, strict=False)
     assert found
     assert all("warning: ${env:" in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("section", "complaint"),
+    [
+        ("upstreams: {a: {host: h, pasword: '${env:X}'}}", "2:26: unknown key 'pasword' in an upstream; did you mean"),
+        ("upstreams: {a: {uri: '${env:X}', host: '${env:X}'}}", "2:34: 'host' stands beside 'uri'"),
+        ("uptreams: '${env:X}'", "2:1: unknown key 'uptreams'"),
+        ("vhosts: {v: {uptreams: '${env:X}'}}", "2:14: unknown key 'uptreams' in a vhost"),
+    ],
+)
+def test_leniently_a_key_is_judged_whatever_its_value(tmp_path: Path, section: str, complaint: str) -> None:
+    found = complaints(tmp_path, DOWNSTREAM + section, strict=False)
+    assert next(line for line in found if "warning" not in line).startswith(complaint)
+
+
+def test_many_values_that_arent_known_are_soon_judged(tmp_path: Path) -> None:
+    members = "".join(f"  - {{upstream: '${{env:U{number}}}'}}\n" for number in range(15_000))
+    began = time.monotonic()
+    complaints(tmp_path, f"{DOWNSTREAM}upstream-sets:\n  s:\n{members}", strict=False)
+    assert time.monotonic() - began < 4
 
 
 def test_leniently_the_downstream_itself_may_be_unknown(tmp_path: Path) -> None:
