@@ -8,6 +8,14 @@ from typing import TypeAlias
 Scalar: TypeAlias = str | int | float | bool | None
 
 LONGEST_NUMBER = 64
+
+
+class LongNumber(str):
+    """Digits that are text, because they are more than any number has; messages tell them apart."""
+
+    __slots__ = ()
+
+
 _CONSTANTS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -27,11 +35,11 @@ def resolve(text: str) -> Scalar:
     """Longer than any number means text, so that no conversion is slow."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
-    if text[0] not in _NUMBER_STARTS or len(text) > LONGEST_NUMBER:
-        return text
-    found = _NUMBER.fullmatch(text)
+    found = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None
     if found is None:
         return text
+    if len(text) > LONGEST_NUMBER:
+        return LongNumber(text)
     match found.lastgroup:
         case "int":
             return int(text)

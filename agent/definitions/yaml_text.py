@@ -52,7 +52,7 @@ _WORDS = (
     ("found character that cannot start any token", "a character that can't begin a value; quote the text"),
     ("found duplicate anchor", "the anchor is defined twice"),
     ("found unexpected end of stream", "the file ends inside a quoted text"),
-    ("found unexpected document indicator", "a document marker stands inside a quoted text"),
+    ("found unexpected document", "a document marker stands inside a quoted text"),
     ("did not find expected key", "a key was expected here; check the indentation and quotes above"),
     ("did not find expected '-' indicator", "a '-' was expected here; check the indentation"),
     ("did not find expected ',' or ']'", "a ',' or ']' is missing"),
@@ -74,17 +74,38 @@ _WORDS = (
 )
 
 
+# These are noticed only where the text goes on without what is missing; it is missing where the key or quote begins.
+_FROM_THE_BEGINNING = ("could not find expected ':'", "found unexpected end of stream", "found unexpected document")
+_LONGEST_KEY = 1024  # what YAML's scanners look ahead for the ':'
+
+
 def scanner_error(error: yaml.YAMLError, text: str, source: str) -> ConfigurationError:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    if _is_tab(text, line, column):
+    said = f"{getattr(error, 'problem', '') or ''}"
+    noticed, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+    line, column = _numbers(noticed or begun)
+    around = _line(text, line)
+    if "\t" in around[max(column - 2, 0) : column + 1]:
         message = "a tab; YAML indents with blanks"
+    elif long_key := _long_key(around, column):
+        message, column = f"a key can't be longer than {_LONGEST_KEY} characters", long_key
     else:
-        said = f"{getattr(error, 'problem', '') or ''}"
         message = next((words for begin, words in _WORDS if said.startswith(begin)), "this is not YAML")
+        line, column = _numbers(begun or noticed) if said.startswith(_FROM_THE_BEGINNING) else (line, column)
     return ConfigurationError([file_problem(source, message, line, column)])
 
 
-def _is_tab(text: str, line: int, column: int) -> bool:
-    lines = text.splitlines()
-    return line <= len(lines) and "\t" in lines[line - 1][max(column - 2, 0) : column + 1]
+def _numbers(mark: yaml.Mark | None) -> tuple[int, int]:
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _line(text: str, line: int) -> str:
+    lines = text.split("\n")
+    return lines[line - 1] if line <= len(lines) else ""
+
+
+def _long_key(around: str, column: int) -> int | None:
+    """The column of the key before the ':' in this one, where it is too long to be taken for a key."""
+    before = around[: column - 1]
+    written = before[max(before.rfind(mark) for mark in "{,") + 1 :].lstrip()
+    is_one = around[column - 1 : column] == ":" and len(written) > _LONGEST_KEY and ": " not in written
+    return len(before) - len(written) + 1 if is_one else None

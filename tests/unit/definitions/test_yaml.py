@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.definitions import yaml
 from agent.definitions.findings import Path
-from agent.definitions.yaml_scalars import resolve
+from agent.definitions.yaml_scalars import LongNumber, resolve
 from agent.errors import ConfigurationError
 
 
@@ -56,7 +56,7 @@ def test_reads_block_and_flow_style() -> None:
         ("1_000", "1_000"),
         ("=", "="),
         ("-", "-"),
-        ("1" * 100, "1" * 100),
+        ("1" * 100, LongNumber("1" * 100)),
     ],
 )
 def test_plain_scalars_follow_the_core_schema_of_1_2(text: str, value: object) -> None:
@@ -116,7 +116,12 @@ def test_aliases_share_and_merge_keys_fill_in() -> None:
         ("a:\n\tb: c\n", "f:2:1: a tab; YAML indents with blanks"),
         ("a: b: c\n", "f:1:5: a ':' stands where no key can be; quote text that holds ': '"),
         ("a: [b\n", "f:2:1: a ',' or ']' is missing"),
-        ("a: 'b\n", "f:2:1: the file ends inside a quoted text"),
+        ("a: 'b\n", "f:1:4: the file ends inside a quoted text"),
+        ('a:\n  b: "c\nd: 1\n', "f:2:6: the file ends inside a quoted text"),
+        ("a: 'b\n---\n", "f:1:4: a document marker stands inside a quoted text"),
+        ("a:\n  b: 1\n  max-hops:2\n", "f:3:3: a ':' is missing after the key"),
+        ("a:\n  " + "k" * 1100 + ": 1\n", "f:2:3: a key can't be longer than 1024 characters"),
+        ("a: {b: 1, '" + "k" * 1100 + "': 1}\n", "f:1:11: a key can't be longer than 1024 characters"),
         ("a: *b\n", "f:1:4: the alias names an anchor that isn't defined"),
         ("a: &b [*b]\n", "f:1:8: the alias stands inside what it repeats"),
         ("a: {<<: 1}\n", "f:1:9: '<<' takes an alias of a mapping, or a list of them"),
