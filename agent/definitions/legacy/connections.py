@@ -16,6 +16,7 @@ from agent.definitions.legacy.properties import (
     Rule,
     flag,
     is_unset,
+    items_of,
     literal,
     name,
     one_of,
@@ -136,7 +137,7 @@ PROPERTIES = (*_ENDPOINT, *_USER, *_SECRETS, *_LINK, "ssl_options")
 
 
 def read_connection(
-    owner: str, term: Term, defaults: BrokerDefaults, secrets: Secrets, problems: Problems
+    owner: str, term: Term, defaults: BrokerDefaults, *, secrets: Secrets, problems: Problems
 ) -> Connection:
     given = properties(term, f"connection {quoted(owner)}", problems)
     if "host" not in given.found:
@@ -163,7 +164,7 @@ def _is_silent(given: Properties, key: str) -> bool:
 
 
 def _login(
-    owner: str, given: Properties, defaults: BrokerDefaults, secrets: Secrets, problems: Problems
+    owner: str, given: Properties, defaults: BrokerDefaults, *, secrets: Secrets, problems: Problems
 ) -> Iterator[Entry]:
     yield from given.entries(_USER, problems)
     if "username" not in given.found and defaults.user is not None:
@@ -202,4 +203,15 @@ def _left_out(given: Properties, *, speaks_tls: bool) -> Iterator[str]:
         yield f"ssl_options (line {line}): 2.x used them with protocol amqps only; left out"
     policy = given.found.get("ha_policy")
     if policy is not None and isinstance(policy.value, Tuple):
-        yield f"ha_policy (line {policy.at.line}): its list of nodes has no counterpart, left out"
+        nodes = [found for item in policy.value.items[1:] for found in _texts(item)]
+        named = f" ({', '.join(nodes)})" if nodes else ""
+        yield f"ha_policy (line {policy.at.line}): its list of nodes{named} has no counterpart, left out"
+
+
+def _texts(term: Term) -> Iterator[str]:
+    """A text, or those of a list."""
+    whole = text_of(term)
+    if whole:
+        yield whole
+        return
+    yield from (found for item in items_of(term) or () if (found := text_of(item)))

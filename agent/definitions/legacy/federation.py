@@ -159,11 +159,17 @@ class _Reader:
 def _check_references(federation: Federation, problems: Problems) -> None:
     for exchange in federation.exchanges.values():
         if exchange.upstream_set not in federation.upstream_sets:
-            _missing(exchange.upstream_set, "upstream_sets", exchange.set_at, federation.upstream_sets, problems)
+            _missing(
+                exchange.upstream_set,
+                "upstream_sets",
+                exchange.set_at,
+                known=federation.upstream_sets,
+                problems=problems,
+            )
     for upstream_set in federation.upstream_sets.values():
         for member in upstream_set.members:
             if member.connection not in federation.connections:
-                _missing(member.connection, "connections", member.at, federation.connections, problems)
+                _missing(member.connection, "connections", member.at, known=federation.connections, problems=problems)
     every = federation.upstream_sets.get(EVERY_UPSTREAM)
     if every is not None and not every.is_every(federation.connections):
         advice = "give it another name, here and wherever exchanges and clients name it"
@@ -172,6 +178,6 @@ def _check_references(federation: Federation, problems: Problems) -> None:
         )
 
 
-def _missing(wanted: str, where: str, at: Place, known: Iterable[str], problems: Problems) -> None:
+def _missing(wanted: str, where: str, at: Place, *, known: Iterable[str], problems: Problems) -> None:
     hint = did_you_mean(wanted, known) or "; add it there or name another"
     problems.add(at, f"{quoted(wanted)} is not in {where}{hint}")
