@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from pydantic_core import PydanticCustomError
+
 from agent.core.model import (
     Binding,
+    Choice,
     DeclaredExchange,
     Definitions,
     Policy,
@@ -23,7 +26,7 @@ from agent.definitions.findings import Spot, quoted, suggest
 from agent.definitions.local_models import BindingModel, ExchangeModel, PolicyModel
 from agent.definitions.shovel_model import ShovelModel, other_protocol
 from agent.definitions.upstream_model import SetMemberModel, UpstreamModel
-from agent.definitions.value_types import MAX_SHORT_TEXT, kind_of
+from agent.definitions.value_types import MAX_SHORT_TEXT, check_regex, kind_of
 
 SECTIONS: Final = ("upstreams", "upstream-sets", "policies", "exchanges", "bindings", "shovels")
 VHOSTS: Final = "vhosts"
@@ -150,6 +153,7 @@ def decode_set(name: str, raw: object, spot: Spot) -> UpstreamSet | None:
     return UpstreamSet(name, tuple(whole), spot.place) if len(whole) == len(raw) else None
 
 
+_PATTERNS: Final = ("pattern", Choice.PATTERN.value)
 MOST_REGEX_BYTES: Final = 128 * 1024  # compiling more takes seconds
 
 
@@ -158,6 +162,11 @@ def decode_policy(name: str, raw: object, spot: Spot) -> Policy | None:
     if spot.findings.regex_bytes > MOST_REGEX_BYTES:
         spot.error(f"pattern: more than {MOST_REGEX_BYTES // 1024} KiB of regular expressions in all", "pattern")
         return None
+    if spot.native and isinstance(raw, dict):
+        definition = raw.get("definition")
+        inner = definition if isinstance(definition, dict) else {}
+        if not has_readable_patterns(raw, spot) or not has_readable_patterns(inner, spot.at("definition")):
+            return None
     model = check(PolicyModel, raw, spot)
     return None if model is None else model.to_core(name, spot.place)
 
@@ -170,6 +179,18 @@ def _regexes(raw: object) -> list[str]:
         definition.get("federation-upstream-pattern") if isinstance(definition, dict) else "",
     )
     return [regex for regex in found if isinstance(regex, str)]
+
+
+def has_readable_patterns(raw: Mapping[str, Any], spot: Spot) -> bool:
+    """Brokers take more in a regular expression than the agent can; one such policy mustn't stop all the others."""
+    for name in _PATTERNS:
+        text = raw.get(name)
+        try:
+            check_regex(text if isinstance(text, str) else "")
+        except PydanticCustomError as error:
+            spot.warn(f"{name}: {error}; the policy yields no link", name)
+            return False
+    return True
 
 
 def decode_exchange(name: str, raw: object, spot: Spot) -> DeclaredExchange | None:

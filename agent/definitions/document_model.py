@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from agent.definitions.keys import Keys
@@ -9,7 +11,7 @@ from agent.definitions.local_models import BindingModel, ExchangeModel, PolicyMo
 from agent.definitions.settings_model import AgentModel, DownstreamModel, SourcesModel
 from agent.definitions.shovel_model import ShovelModel
 from agent.definitions.upstream_model import SetMemberModel, UpstreamModel
-from agent.definitions.value_types import Name, key
+from agent.definitions.value_types import MAY_BE_EMPTY, Name, key
 
 
 class SectionsModel(Keys):
@@ -17,20 +19,22 @@ class SectionsModel(Keys):
 
     noun = "a vhost"
 
-    upstreams: dict[Name, UpstreamModel] = key("Remote clusters, by name.")
-    upstream_sets: dict[Name, list[SetMemberModel]] = key(
+    upstreams: Annotated[dict[Name, UpstreamModel], MAY_BE_EMPTY] = key("Remote clusters, by name.")
+    upstream_sets: Annotated[dict[Name, list[SetMemberModel]], MAY_BE_EMPTY] = key(
         "Lists of upstreams, by name; the set `all` always is every upstream of the vhost.",
         json_schema_extra={"propertyNames": {"not": {"const": "all"}}},
     )
-    policies: dict[Name, PolicyModel] = key("Which exchanges and queues are federated, by name.")
-    exchanges: dict[Name, ExchangeModel] = key(
+    policies: Annotated[dict[Name, PolicyModel], MAY_BE_EMPTY] = key(
+        "Which exchanges and queues are federated, by name."
+    )
+    exchanges: Annotated[dict[Name, ExchangeModel], MAY_BE_EMPTY] = key(
         "Exchanges that the agent declares at start, by name.",
         json_schema_extra={"propertyNames": {"not": {"pattern": r"^amq\."}}},
     )
-    bindings: dict[Name, list[BindingModel]] = key(
+    bindings: Annotated[dict[Name, list[BindingModel]], MAY_BE_EMPTY] = key(
         "Bindings to ask upstreams for, by exchange, where no HTTP API can be read."
     )
-    shovels: dict[Name, ShovelModel] = key("Shovels, by name.")
+    shovels: Annotated[dict[Name, ShovelModel], MAY_BE_EMPTY] = key("Shovels, by name.")
 
 
 class DocumentModel(SectionsModel):
@@ -38,7 +42,9 @@ class DocumentModel(SectionsModel):
 
     noun = "the file"
 
-    agent: AgentModel = key("The agent itself.")
+    agent: Annotated[AgentModel, MAY_BE_EMPTY] = key("The agent itself.")
     downstream: DownstreamModel = Field(description="The cluster that the agent stands beside; mandatory.")
-    definitions: SourcesModel = key("Where definitions come from besides this file.")
-    vhosts: dict[Name, SectionsModel] = key("The same six sections for other vhosts; at the top they are for `/`.")
+    definitions: Annotated[SourcesModel, MAY_BE_EMPTY] = key("Where definitions come from besides this file.")
+    vhosts: Annotated[dict[Name, Annotated[SectionsModel, MAY_BE_EMPTY]], MAY_BE_EMPTY] = key(
+        "The same six sections for other vhosts; at the top they are for `/`."
+    )

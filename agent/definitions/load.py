@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -55,22 +55,6 @@ def load_configuration(path: str, *, environment: Mapping[str, str], strict: boo
     return _Loading(path, environment, strict=strict).load()
 
 
-def load_configurations(
-    paths: Iterable[str], *, environment: Mapping[str, str], strict: bool = True
-) -> tuple[Configuration, ...]:
-    """Several files, each a configuration of its own; the problems of all are raised together."""
-    loaded: list[Configuration] = []
-    problems: list[Problem] = []
-    for path in paths:
-        try:
-            loaded.append(load_configuration(path, environment=environment, strict=strict))
-        except ConfigurationError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise ConfigurationError(problems)
-    return tuple(loaded)
-
-
 class _Loading:
     def __init__(self, path: str, environment: Mapping[str, str], *, strict: bool) -> None:
         self._path = path
@@ -109,7 +93,8 @@ class _Loading:
         vhosts = find_vhosts(self._raw, self._spot)
         own = decode_vhosts(vhosts)
         others = self._merged(exports.definitions)
-        check_references(vhosts, World(others, is_open or not exports.complete or self._brokers_may_define()))
+        world = World(others, is_open or not exports.complete or self._brokers_may_define())
+        check_references(vhosts, world)
         return self._merged([(self._path, own), *exports.definitions])
 
     def _merged(self, sources: Sequence[tuple[str, Definitions]]) -> Definitions:
@@ -123,8 +108,6 @@ class _Loading:
         agent = self._section("agent", AgentModel, {})
         downstream = self._section("downstream", DownstreamModel, {"uri": "amqp://unresolved"})
         sources = self._section("definitions", SourcesModel, {})
-        if downstream is not None:
-            downstream.judge(self._spot.at("downstream"))
         if agent is None or downstream is None or sources is None:
             return None, sources
         settings = sources.to_core(self._directory)

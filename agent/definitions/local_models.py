@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, Strict, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Federation, Policy
+from agent.core.policies import SET_ARGUMENTS
 from agent.definitions.findings import Spot
 from agent.definitions.keys import Keys
-from agent.definitions.value_types import Arguments, Name, Regex, ShortText, key, refuse
+from agent.definitions.value_types import Arguments, Name, Regex, ShortText, key, kind_of, refuse
 from agent.errors import Place
 
+SET_KEY = "upstream-set"
 FEDERATION_KEYS = tuple(choice.value for choice in Choice)
 
 
@@ -42,14 +44,22 @@ class PolicyDefinitionModel(Keys):
         return Federation(Choice(name.replace("_", "-")), value)
 
 
+def _not_streams(value: object) -> object:
+    if value == "streams":
+        raise refuse("streams are never federated; write queues or all, or leave the policy out")
+    return value
+
+
 class PolicyModel(Keys):
     """Federates the exchanges and queues whose names match."""
 
     noun = "a policy"
 
     pattern: Regex = Field(description="Regular expression over names, unanchored; mandatory.")
-    apply_to: Annotated[ApplyTo, Strict(False)] = Field(
-        default=ApplyTo.ALL,
+    apply_to: Annotated[
+        Literal["exchanges", "queues", "classic_queues", "quorum_queues", "all"], BeforeValidator(_not_streams)
+    ] = Field(
+        default="all",
         description="`exchanges`, `queues`, `classic_queues`, `quorum_queues`, or `all`, the default.",
     )
     priority: Annotated[float, Field(allow_inf_nan=False)] = Field(
@@ -63,10 +73,13 @@ class PolicyModel(Keys):
             PolicyDefinitionModel.rules(raw["definition"], spot.at("definition"))
 
     def to_core(self, name: str, place: Place) -> Policy:
-        return Policy(name, self.pattern, self.apply_to, self.priority, self.definition.to_core(), place)
+        return Policy(name, self.pattern, ApplyTo(self.apply_to), self.priority, self.definition.to_core(), place)
 
 
-ExchangeType = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^(direct|fanout|topic|headers|x-.+)$"})]
+ExchangeType = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "pattern": "^(direct|fanout|topic|headers|x-(?!federation(-upstream)?$).+)$"}),
+]
 _BUILT_IN = ("direct", "fanout", "topic", "headers")
 
 
@@ -76,6 +89,15 @@ def _type(value: str) -> str:
     if value not in _BUILT_IN and not value.startswith("x-"):
         raise refuse(f"must be one of {', '.join(_BUILT_IN)}, or a plugin's type beginning with x-")
     return value
+
+
+def sets_of(raw: Mapping[str, Any]) -> list[tuple[tuple[str, ...], object]]:
+    """Where an exchange names its upstream set, as a key or as clients do by an argument; the first one counts."""
+    found: list[tuple[tuple[str, ...], object]] = [((SET_KEY,), raw[SET_KEY])] if SET_KEY in raw else []
+    arguments = raw.get("arguments")
+    if isinstance(arguments, dict):
+        found += [(("arguments", name), arguments[name]) for name in SET_ARGUMENTS if name in arguments]
+    return found
 
 
 class ExchangeModel(Keys):
@@ -94,10 +116,16 @@ class ExchangeModel(Keys):
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        if raw.get("internal") is True and "upstream-set" in raw:
-            spot.error(
-                "an internal exchange is never federated; drop internal or upstream-set", "upstream-set", key=True
-            )
+        named = sets_of(raw)
+        for path, value in named:
+            if raw.get("internal") is True:
+                spot.error("an internal exchange is never federated; drop internal or upstream-set", *path, key=True)
+            if len(path) > 1 and not isinstance(value, str):
+                spot.error(f"{'.'.join(path)}: expected text, got {kind_of(value)}", *path)
+        known = [(path, value) for path, value in named if isinstance(value, str) and not spot.is_unresolved(*path)]
+        for path, value in known[1:]:
+            if value != known[0][1]:
+                spot.error(f"{'.'.join(path)}: another set than {'.'.join(known[0][0])} names; keep one of them", *path)
 
     def to_core(self, name: str, place: Place) -> DeclaredExchange:
         return DeclaredExchange(name=name, place=place, **self.written())

@@ -19,6 +19,7 @@ from agent.definitions.decode import (
     decode_upstream,
     decode_vhosts,
     find_vhosts,
+    has_readable_patterns,
 )
 from agent.definitions.explain import check
 from agent.definitions.findings import Findings, Path, Spot, in_order, quoted, raise_errors, suggest
@@ -129,7 +130,9 @@ def _verdict_policies(policies: Iterable[Mapping[str, Any]], spot: SpotOf) -> di
 def _verdict_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | None:
     """Only what it does is judged: whom it is for the broker decides, by its own regular expressions."""
     definition = federating_part(raw)
-    model = check(PolicyDefinitionModel, definition, spot) if definition else None
+    if not definition or not has_readable_patterns(definition, spot.at("definition")):
+        return None
+    model = check(PolicyDefinitionModel, definition, spot)
     if model is None:
         return None
     pattern, apply_to, priority = raw.get("pattern"), raw.get("apply-to"), raw.get("priority")
@@ -146,7 +149,7 @@ def _verdict_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | N
 def decode_native_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | None:
     """A broker's policy that the agent matches itself; its keys that don't federate are the broker's business."""
     definition = federating_part(raw)
-    if not definition:
+    if not definition or raw.get("apply-to") == ApplyTo.STREAMS:
         return None
     kept = {key: raw[key] for key in ("pattern", "apply-to", "priority") if key in raw}
     return decode_policy(name, kept | {"definition": definition}, spot)

@@ -43,8 +43,11 @@ policies:
   (aliases counted as if copied).
 - `${{env:NAME}}` and `${{file:PATH}}` stand in any text that is a value: an environment variable, or a file's contents
   without the newline at its end (at most 64 KiB; the path counts from the configuration's directory). They give text,
-  never a number, and are read again with the file. `$${{` is a literal `${{`. What they stand for is never shown.
+  never a number, and are read again with the file. `$${{` is a literal `${{`. What they stand for in URIs' logins,
+  passwords and tokens is never shown. Where they stand for a name or an address (of an exchange, queue, host, vhost, or
+  the agent), that is shown as what it is, in logs, on brokers and in the status: keep secrets out of names.
   `validate` only warns where one has no value on this machine.
+- A section or mapping with nothing in it is empty, as when all of its entries are commented out.
 - A definition has one place: the same name from two sources (this file, an export, the broker) is an error that names
   both. A document with an error changes nothing: what was in force stays so.
 - A reference to an upstream or set that is defined nowhere is an error. It is a warning where `definitions.management`
@@ -71,6 +74,7 @@ _SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
     ("`shovels.NAME`", ShovelModel),
     ("`shovels.NAME.dest-publish-properties`", PropertiesModel),
 )
+_NOT_TOLD = ({"$ref": "#/$defs/Interpolated"}, {"type": "null"})
 _LIKE_AN_UPSTREAM = "\nAnd any key of an upstream but those that say where to connect; the set's value wins.\n"
 
 
@@ -104,7 +108,7 @@ def _resolve(value: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 def _type(value: dict[str, Any], schema: dict[str, Any]) -> str:
     value = _resolve(value, schema)
     if "anyOf" in value:
-        kinds = [_type(one, schema) for one in value["anyOf"] if one.get("$ref") != "#/$defs/Interpolated"]
+        kinds = [_type(one, schema) for one in value["anyOf"] if one not in _NOT_TOLD]
         return " or ".join(dict.fromkeys(kinds))
     if "enum" in value:
         return ", ".join(f"`{choice}`" for choice in value["enum"])

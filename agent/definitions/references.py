@@ -10,6 +10,7 @@ from agent.core.model import Definitions
 from agent.core.resolve import ALL
 from agent.definitions.decode import RawVhost
 from agent.definitions.findings import Spot, suggest
+from agent.definitions.local_models import sets_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,9 @@ def _references(vhost: RawVhost) -> Iterator[tuple[str, str, Spot]]:
         yield from _named("upstream", definition, "federation-upstream", spot)
         yield from _named("upstream set", definition, "federation-upstream-set", spot)
     for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
-        yield from _named("upstream set", exchange, "upstream-set", vhost.spot.at("exchanges", name))
+        for path, value in sets_of(_mapping(exchange)):
+            if isinstance(value, str) and value:
+                yield "upstream set", value, vhost.spot.at("exchanges", name, *path)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -11,11 +11,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from agent.core import http_url, uri
 from agent.core.settings import AgentSettings, DownstreamSettings, HttpSettings, SourceSettings, StatusExportSettings
 from agent.definitions.findings import Spot
 from agent.definitions.keys import Keys
 from agent.definitions.upstream_model import warn_uris
 from agent.definitions.value_types import (
+    MAY_BE_EMPTY,
     AmqpUris,
     HttpUrls,
     Name,
@@ -25,6 +27,7 @@ from agent.definitions.value_types import (
     Texts,
     key,
     kind_of,
+    readable,
     refuse,
 )
 
@@ -64,7 +67,9 @@ class HttpModel(Keys):
     listen: ListenAddress = Field(
         default=Listen("127.0.0.1", 9419), description="HOST:PORT to listen on; 127.0.0.1:9419 by default."
     )
-    token: SecretText = key("Bearer token that changes need; reading too where others reach the address, unless `allow-anonymous` is true.")
+    token: SecretText = key(
+        "Bearer token that changes need; reading too where others reach the address, unless `allow-anonymous` is true."
+    )
     allow_anonymous: bool = Field(
         default=False, description="Whether a non-loopback address may be served without a token; false by default."
     )
@@ -104,7 +109,7 @@ class AgentModel(Keys):
 
     name: Name = key("Name of this process; the host's name by default.")
     group: Name = key("Replicas of one group share the links; the downstream's cluster name by default.")
-    http: HttpModel = Field(default_factory=HttpModel, description="The agent's HTTP server.")
+    http: Annotated[HttpModel, MAY_BE_EMPTY] = Field(default_factory=HttpModel, description="The agent's HTTP server.")
     status_export: StatusExportModel = key("Status events as files, for `federation-agent report`; none by default.")
     stall_after: Seconds = Field(
         default=30.0, description="Seconds without a confirm, despite a backlog, until a link is `stalled`; 30."
@@ -131,14 +136,16 @@ class DownstreamModel(Keys):
     def to_core(self) -> DownstreamSettings:
         return DownstreamSettings(self.uri, self.management or ())
 
-    def judge(self, spot: Spot) -> None:
-        for endpoint in self.uri:
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        endpoints = readable(raw.get("uri"), uri.parse)
+        for endpoint in endpoints:
             if endpoint.is_downstream_itself:
                 spot.error("uri: the downstream's URI needs a host", "uri")
             if endpoint.vhost("/") not in {"/", ""}:
                 spot.warn("uri: the path is ignored; the agent serves every vhost", "uri")
-        warn_uris(tuple(endpoint for endpoint in self.uri if endpoint.path != "/"), spot, "uri")
-        for url in self.management or ():
+        warn_uris(tuple(endpoint for endpoint in endpoints if endpoint.path != "/"), spot, "uri")
+        for url in readable(raw.get("management"), http_url.parse):
             for warning in url.warnings:
                 spot.warn(f"management: {warning}", "management")
 

@@ -14,6 +14,7 @@ from agent.definitions.upstream_model import warn_uris
 from agent.definitions.value_types import (
     INTEGRAL,
     MAX_EXPIRY,
+    MAY_BE_EMPTY,
     AmqpUris,
     Arguments,
     Prefetch,
@@ -114,7 +115,7 @@ class ShovelModel(Keys):
     dest_exchange_key: ShortText = key("Routing key to publish with; by default each message's own.")
     dest_queue_args: Arguments = key("Arguments to declare `dest-queue` with.")
     dest_predeclared: bool = key("Whether `dest-queue` has to stand already; false by default.")
-    dest_publish_properties: PropertiesModel = key("Properties that every message is given.")
+    dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties that every message is given.")
     dest_add_forward_headers: bool = key("Whether to add the header `x-shovelled`; false by default.")
     dest_add_timestamp_header: bool = key("Whether to add the header `x-shovelled-timestamp`; false by default.")
     ack_mode: Annotated[AckMode, Strict(False)] = key(
@@ -123,7 +124,7 @@ class ShovelModel(Keys):
     reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
     prefetch_count: Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
     delete_after: DeleteAfter = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
-    publish_properties: PropertiesModel = key(
+    publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key(
         "Old spelling of `dest-publish-properties`.", json_schema_extra=DEPRECATED
     )
     add_forward_headers: bool = key("Old spelling of `dest-add-forward-headers`.", json_schema_extra=DEPRECATED)

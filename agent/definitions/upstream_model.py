@@ -17,6 +17,7 @@ from agent.definitions.keys import Keys, SnakeKeys
 from agent.definitions.value_types import (
     INTEGRAL,
     MAX_EXPIRY,
+    MAY_BE_EMPTY,
     AmqpUris,
     Milliseconds,
     Name,
@@ -158,7 +159,7 @@ class UpstreamModel(LinkKeys):
         BeforeValidator(lambda value: 0 if value == "none" else value),
         WithJsonSchema({"anyOf": [{"const": "none"}, {"type": "integer", "minimum": 0, "maximum": 65535}]}),
     ] = key("Seconds between heartbeats, 10 by default, or `none`.")
-    ssl_options: SslOptionsModel = key("How to speak TLS, with protocol `amqps`.")
+    ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key("How to speak TLS, with protocol `amqps`.")
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:

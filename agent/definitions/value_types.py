@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from agent.core import fields, http_url, uri
 from agent.core.fields import Table
@@ -15,7 +17,10 @@ from agent.core.http_url import HttpUrl
 from agent.core.patterns import Pattern
 from agent.core.secret import Secret
 from agent.core.uri import AmqpUri
+from agent.definitions.yaml_scalars import LongNumber
 from agent.errors import UriError
+
+Parsed = TypeVar("Parsed")
 
 MAX_SHORT_TEXT = 255  # AMQP's short strings, in bytes
 MAX_EXPIRY = 2**32 - 1  # what brokers take for x-expires and x-message-ttl
@@ -41,6 +46,8 @@ def kind_of(value: object) -> str:
             return "a number"
         case float():
             return "a number with a fraction"
+        case LongNumber():
+            return "a number that is too large"
         case str():
             return "text"
         case list() | tuple():
@@ -67,9 +74,31 @@ def _unsurrogated(value: object) -> object:
     return value
 
 
+class _MayBeEmpty:
+    """A mapping whose keys are all commented out, which YAML reads as null, is an empty one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_mapping, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
+
+
+def _mapping(value: object) -> object:
+    return {} if value is None else value
+
+
+MAY_BE_EMPTY: Final = _MayBeEmpty()
 Text: TypeAlias = Annotated[str, BeforeValidator(_unsurrogated)]
-ShortText: TypeAlias = Annotated[Text, AfterValidator(_short)]
-Name: TypeAlias = Annotated[ShortText, Field(min_length=1)]
+ShortText: TypeAlias = Annotated[
+    Text, AfterValidator(_short), WithJsonSchema({"type": "string", "maxLength": MAX_SHORT_TEXT})
+]
+Name: TypeAlias = Annotated[
+    Text,
+    AfterValidator(_short),
+    Field(min_length=1),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_SHORT_TEXT}),
+]
 INTEGRAL = BeforeValidator(_whole)
 Milliseconds: TypeAlias = Annotated[int, Field(ge=0, le=MAX_EXPIRY), INTEGRAL]
 SecondsOrNone: TypeAlias = Annotated[float, Field(ge=0, le=MAX_EXPIRY / 1000, allow_inf_nan=False)]
@@ -116,6 +145,15 @@ def _parser(parse: Callable[[str], Any]) -> Callable[[object], Any]:
     return check
 
 
+def readable(value: object, parse: Callable[[str], Parsed]) -> list[Parsed]:
+    """What can be understood of a text or list of texts, for rules that see it before it is judged."""
+    found: list[Parsed] = []
+    for text in value if isinstance(value, list) else [value]:
+        with contextlib.suppress(UriError):
+            found += [parse(text)] if isinstance(text, str) else []
+    return found
+
+
 def _one_or_many(value: object) -> object:
     """RabbitMQ takes a list of endpoints wherever it takes one."""
     if isinstance(value, str):
@@ -127,22 +165,26 @@ def _one_or_many(value: object) -> object:
     raise refuse(f"expected text or a list of texts, got {kind_of(value)}")
 
 
-def _one_or_many_schema(format_: str) -> WithJsonSchema:
-    one = {"type": "string", "format": format_} if format_ else {"type": "string"}
+def _one_or_many_schema(pattern: str = "") -> WithJsonSchema:
+    one = {"type": "string", "pattern": pattern} if pattern else {"type": "string"}
     return WithJsonSchema({"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]})
 
 
 OneAmqpUri: TypeAlias = Annotated[AmqpUri, BeforeValidator(_parser(uri.parse))]
 OneHttpUrl: TypeAlias = Annotated[HttpUrl, BeforeValidator(_parser(http_url.parse))]
-AmqpUris: TypeAlias = Annotated[tuple[OneAmqpUri, ...], BeforeValidator(_one_or_many), _one_or_many_schema("")]
-HttpUrls: TypeAlias = Annotated[tuple[OneHttpUrl, ...], BeforeValidator(_one_or_many), _one_or_many_schema("")]
-Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_many), _one_or_many_schema("")]
+AmqpUris: TypeAlias = Annotated[
+    tuple[OneAmqpUri, ...], BeforeValidator(_one_or_many), _one_or_many_schema("^[Aa][Mm][Qq][Pp][Ss]?://")
+]
+HttpUrls: TypeAlias = Annotated[
+    tuple[OneHttpUrl, ...], BeforeValidator(_one_or_many), _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://")
+]
+Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_many), _one_or_many_schema()]
 
 
 MAX_PATTERN = 1024  # RabbitMQ 4.3's own limit, in bytes
 
 
-def _regex(value: str) -> str:
+def check_regex(value: str) -> str:
     if len(value.encode("utf-8", "surrogatepass")) > MAX_PATTERN:
         raise refuse(f"a pattern may not be longer than {MAX_PATTERN} bytes")
     try:
@@ -152,10 +194,11 @@ def _regex(value: str) -> str:
     return value
 
 
-Regex: TypeAlias = Annotated[Text, AfterValidator(_regex)]
+Regex: TypeAlias = Annotated[Text, AfterValidator(check_regex)]
 
 
 def _table(value: object) -> Table:
+    value = _mapping(value)
     if not isinstance(value, dict):
         raise refuse(f"expected a mapping, got {kind_of(value)}")
     _check_table(value)
@@ -184,4 +227,4 @@ def _check_table(value: object, depth: int = 0) -> None:
             _unsurrogated(value)
 
 
-Arguments: TypeAlias = Annotated[Table, BeforeValidator(_table), WithJsonSchema({"type": "object"})]
+Arguments: TypeAlias = Annotated[Table, BeforeValidator(_table), WithJsonSchema({"type": ["object", "null"]})]

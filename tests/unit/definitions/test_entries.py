@@ -42,6 +42,7 @@ def told(directory: Path, section: str) -> list[str]:
         ),
         ("uri: amqp://h, max-hops: 0", "max-hops: must be at least 1"),
         ("uri: amqp://h, max-hops: '1'", "max-hops: expected a whole number, got text"),
+        (f"uri: amqp://h, max-hops: {'9' * 5000}", "max-hops: expected a whole number, got a number that is too large"),
         ("uri: amqp://h, max-hops: 99999999999999999999", "max-hops: must be at most 32767"),
         ("uri: amqp://h, prefetch-count: -1", "prefetch-count: must be at least 0"),
         ("uri: amqp://h, prefetch-count: automatic", "prefetch-count: expected a whole number or auto"),
@@ -139,9 +140,36 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
         (
             "policies: {p: {pattern: x, apply-to: exchange, definition: {federation-upstream: a}}}",
             (
-                "apply-to: must be 'exchanges', 'queues', 'classic_queues', 'quorum_queues', 'streams' or 'all'; "
+                "apply-to: must be 'exchanges', 'queues', 'classic_queues', 'quorum_queues' or 'all'; "
                 "did you mean 'exchanges'?"
             ),
+        ),
+        (
+            "policies: {p: {pattern: x, apply-to: streams, definition: {federation-upstream: a}}}",
+            "apply-to: streams are never federated; write queues or all, or leave the policy out",
+        ),
+        (
+            "exchanges: {e: {type: topic, arguments: {upstream-set: nope}}}",
+            "upstream set 'nope' isn't defined",
+        ),
+        (
+            "upstream-sets: {nipe: [{upstream: a}]}\nexchanges: {e: {type: topic, arguments: {x-upstream-set: nope}}}",
+            "upstream set 'nope' isn't defined; did you mean 'nipe'?",
+        ),
+        (
+            (
+                "upstream-sets: {s: [{upstream: a}]}\n"
+                "exchanges: {e: {type: topic, upstream-set: all, arguments: {x-upstream-set: s}}}"
+            ),
+            "arguments.x-upstream-set: another set than upstream-set names; keep one of them",
+        ),
+        (
+            "exchanges: {e: {type: topic, arguments: {upstream-set: 5}}}",
+            "arguments.upstream-set: expected text, got a number",
+        ),
+        (
+            "exchanges: {e: {type: topic, internal: true, arguments: {upstream-set: all}}}",
+            "an internal exchange is never federated; drop internal or upstream-set",
         ),
         ("exchanges: {e: {}}", "an exchange needs the key 'type'"),
         (
@@ -172,6 +200,11 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
 )
 def test_sets_policies_exchanges_bindings(tmp_path: Path, section: str, complaint: str) -> None:
     assert told(tmp_path, UPSTREAM + section) == [complaint]
+
+
+def test_an_exchange_may_name_its_set_twice_alike_or_by_an_argument(tmp_path: Path) -> None:
+    for keys in ("arguments: {upstream-set: all}", "upstream-set: all, arguments: {x-upstream-set: all}"):
+        assert told(tmp_path, f"exchanges: {{e: {{type: topic, {keys}}}}}") == []
 
 
 @pytest.mark.parametrize("type_", ["direct", "fanout", "topic", "headers", "x-delayed-message"])

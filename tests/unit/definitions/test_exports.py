@@ -126,8 +126,21 @@ def test_places_in_json() -> None:
     assert complaints(text) == [
         "f:4:35: unknown key 'max-hop' in an upstream; did you mean 'max-hops'?",
         "f:7:8: uri: the scheme must be amqp or amqps",
-        "f:9:41: pattern: not a regular expression: missing ) at position 1",
+        "f:9:41: warning: pattern: not a regular expression: missing ) at position 1; the policy yields no link",
     ]
+
+
+def test_policies_for_streams_and_with_patterns_of_the_brokers_own_yield_nothing() -> None:
+    definition = {"federation-upstream-set": "all"}
+    policies = [
+        {"name": "s", "pattern": "x", "apply-to": "streams", "definition": definition, "vhost": "/"},
+        {"name": "p", "pattern": "x", "definition": {"federation-upstream-pattern": "("}, "vhost": "/"},
+        {"name": "q", "pattern": "x", "definition": definition, "vhost": "/"},
+    ]
+    export = read_export(json.dumps({"policies": policies}).encode(), "f")
+    assert set(export.definitions.of("/").policies) == {"q"}
+    (warning,) = export.warnings
+    assert "the policy yields no link" in warning.message
 
 
 @pytest.mark.parametrize(

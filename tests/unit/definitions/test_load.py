@@ -12,7 +12,7 @@ from agent.core.fields import Field
 from agent.core.model import AckMode, ApplyTo, Binding, Choice, Federation, SetMember
 from agent.core.settings import AgentSettings, HttpSettings, SourceSettings, StatusExportSettings
 from agent.core.uri import Mechanism
-from agent.definitions.load import load_configuration, load_configurations
+from agent.definitions.load import load_configuration
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load, write
 
@@ -88,6 +88,26 @@ def test_empty_sections_are_those_whose_entries_are_commented_out(tmp_path: Path
     assert complaints(tmp_path, DOWNSTREAM + "upstreams:\nagent:\nvhosts: {a: }\ndefinitions:\n") == []
 
 
+def test_empty_mappings_are_empty(tmp_path: Path) -> None:
+    text = """\
+agent: {http: }
+upstreams: {a: {host: h, protocol: amqps, ssl-options: }}
+exchanges: {e: {type: topic, arguments: }}
+bindings: {e: [{arguments: }]}
+shovels: {s: {src-uri: amqp://h, src-queue: q, dest-uri: amqp://h, dest-publish-properties: , src-queue-args: }}
+"""
+    assert complaints(tmp_path, DOWNSTREAM + text) == []
+
+
+def test_the_downstream_is_judged_with_the_rest_of_its_section(tmp_path: Path) -> None:
+    assert complaints(tmp_path, "downstream: {uri: [amqp://, http://h], management: ftp://h, urii: x}") == [
+        "1:19: uri: the downstream's URI needs a host",
+        "1:29: uri: the scheme must be amqp or amqps",
+        "1:52: management: the scheme must be http or https",
+        "1:61: unknown key 'urii' in downstream; did you mean 'uri'?",
+    ]
+
+
 def test_everything_is_told_at_once_and_in_order(tmp_path: Path) -> None:
     text = """\
 agent: {nmae: a, stall-after: 0, http: {listen: localhost}}
@@ -151,6 +171,10 @@ uptreams: {}
             "2:13: a name must not be longer than 255 bytes",
         ),
         ("downstream: {uri: amqp://}", "1:19: uri: the downstream's URI needs a host"),
+        (
+            DOWNSTREAM + "agent: {http: , status-export: }",
+            "2:32: status-export: expected a mapping, got nothing",
+        ),
         ("downstream: {uri: amqp://h/v}", "1:19: warning: uri: the path is ignored; the agent serves every vhost"),
         ("downstream: {uri: amqp://h, management: amqp://h}", "1:41: management: the scheme must be http or https"),
         ("downstream: {uri: [amqp://h, 1]}", "1:30: uri: expected text, got a number"),
@@ -283,14 +307,6 @@ def test_files_that_arent_files(tmp_path: Path) -> None:
         "a\0b": "a b:1:1: the path holds a character that no path can hold",
         "new\nline": "new line:1:1: there is no such file",
     }
-
-
-def test_several_files_are_judged_together(tmp_path: Path) -> None:
-    good, bad = write(tmp_path, DOWNSTREAM, "good.yaml"), write(tmp_path, "{}", "bad.yaml")
-    with pytest.raises(ConfigurationError) as caught:
-        load_configurations([bad, good, str(tmp_path / "missing")], environment={})
-    assert [problem.place.source for problem in caught.value.problems] == [bad, str(tmp_path / "missing")]
-    assert len(load_configurations([good, good], environment={})) == 2
 
 
 def test_too_many_problems_end_the_judging(tmp_path: Path) -> None:

@@ -104,6 +104,23 @@ def test_federating_policies_are_kept_apart_and_unmatched() -> None:
     assert not found.definitions.vhosts
 
 
+@pytest.mark.parametrize("pattern", ["(*MARK:x)(", "x" * 1025])
+def test_a_pattern_that_only_the_broker_can_read_costs_its_policy_and_nothing_else(pattern: str) -> None:
+    answers = {
+        "parameters": [parameter("federation-upstream", "a", {"uri": "amqp://h"})],
+        "policies": [policy("p", {"federation-upstream-pattern": pattern}), policy("q", {"federation-upstream": "a"})],
+    }
+    found = read(**answers)
+    assert set(found.policies["/"]) == {"q"}
+    assert set(found.definitions.of("/").upstreams) == {"a"}
+    (complaint,) = complaints(**answers)
+    assert complaint.startswith(
+        f"{API} policy 'p' in vhost '/', 'definition', 'federation-upstream-pattern': "
+        "warning: federation-upstream-pattern: "
+    )
+    assert complaint.endswith("; the policy yields no link")
+
+
 def test_the_global_parameter_has_the_shape_of_the_file() -> None:
     value = {
         "upstreams": {"a": {"host": "h", "password": "p"}},

@@ -71,6 +71,13 @@ GOOD: list[dict[str, Any]] = [
     {"exchanges": {"e": {"type": "x-foo", "arguments": {"a": [1]}}}},
     {"shovels": {"s": {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://", "delete-after": 3}}},
     {"vhosts": {"v": {"bindings": {"e": [{"key": "k"}, {}]}}}},
+    dict.fromkeys(
+        ("agent", "definitions", "vhosts", "upstreams", "upstream-sets", "policies", "exchanges", "bindings")
+    ),
+    {"shovels": None, "vhosts": {"v": None, "w": {"upstreams": None}}, "agent": {"http": None}},
+    {"exchanges": {"e": {"type": "topic", "arguments": None}}},
+    {"upstreams": {"a": {"host": "h", "ssl-options": None}}},
+    {"upstreams": {"a": {"uri": ["AMQPS://h", "${env:SCHEME}://h"], "exchange": "${env:" + "X" * 300 + "}"}}},
     {"agent": {"http": {"listen": "${env:LISTEN}", "token": "${file:token}"}, "stall-after": 1.5}},
 ]
 BAD: list[dict[str, Any]] = [
@@ -96,6 +103,17 @@ BAD: list[dict[str, Any]] = [
     {"shovels": {"s": {"src-uri": "amqp://", "src-queue": "q", "src-exchange": "x", "dest-uri": "amqp://"}}},
     {"shovels": {"s": {"src-uri": "amqp://", "src-queue": "q"}}},
     {"vhosts": {"v": {"agent": {}}}},
+    {"upstreams": {"a": {"uri": "http://h"}}},
+    {"upstreams": {"a": None}},
+    {"upstreams": {"a" * 256: {"uri": "amqp://h"}}},
+    {"upstreams": {"": {"uri": "amqp://h"}}},
+    {"upstreams": {"a": {"uri": "amqp://h", "exchange": "e" * 256}}},
+    {"upstream-sets": {"": []}},
+    {"downstream": {"uri": "amqp://h", "management": "amqp://h"}},
+    {"downstream": None},
+    {"exchanges": {"e": {"type": "x-federation"}}},
+    {"exchanges": {"e": {"type": "x-federation-upstream"}}},
+    {"policies": {"p": {"pattern": "x", "apply-to": "streams", "definition": {"federation-upstream-set": "all"}}}},
     {"downstream": {}},
     {"definitions": {"files": [1]}},
 ]
