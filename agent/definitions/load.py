@@ -28,6 +28,7 @@ from agent.definitions.merge import merge
 from agent.definitions.read_file import UnreadableError, read_file
 from agent.definitions.references import World, check_references
 from agent.definitions.settings_model import AgentModel, DownstreamModel, SourcesModel
+from agent.definitions.unrouted import check_unrouted
 from agent.definitions.value_types import kind_of
 from agent.errors import ConfigurationError, Place, Problem
 
@@ -95,6 +96,7 @@ class _Loading:
         others = self._merged(exports.definitions)
         world = World(others, is_open or not exports.complete or self._brokers_may_define())
         check_references(vhosts, world)
+        check_unrouted(vhosts, world)
         return self._merged([(self._path, own), *exports.definitions])
 
     def _merged(self, sources: Sequence[tuple[str, Definitions]]) -> Definitions:

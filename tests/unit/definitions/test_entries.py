@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.core.model import AckMode, CleanupMode, QueueType
-from tests.unit.definitions.documents import DOWNSTREAM, complaints, load
+from tests.unit.definitions.documents import DOWNSTREAM, complaints, load, write
 
 
 def told(directory: Path, section: str) -> list[str]:
@@ -205,6 +207,68 @@ def test_sets_policies_exchanges_bindings(tmp_path: Path, section: str, complain
 def test_an_exchange_may_name_its_set_twice_alike_or_by_an_argument(tmp_path: Path) -> None:
     for keys in ("arguments: {upstream-set: all}", "upstream-set: all, arguments: {x-upstream-set: all}"):
         assert told(tmp_path, f"exchanges: {{e: {{type: topic, {keys}}}}}") == []
+
+
+FORWARDING = "upstreams: {a: {uri: amqp://h}, f: {uri: amqp://h, forward-unrouted: true}}\n"
+
+
+@pytest.mark.parametrize(
+    ("sets", "exchange", "upstream"),
+    [
+        ("", "type: direct, upstream-set: all", "f"),
+        ("", "type: direct, arguments: {x-upstream-set: all}", "f"),
+        ("", "type: x-consistent-hash, upstream-set: all", "f"),
+        ("", "type: topic, upstream-set: all", ""),
+        ("", "type: direct", ""),
+        ("s: [{upstream: a}]", "type: direct, upstream-set: s", ""),
+        ("s: [{upstream: a}, {upstream: f}]", "type: direct, upstream-set: s", "f"),
+        ("s: [{upstream: a, forward-unrouted: true}]", "type: direct, upstream-set: s", "a"),
+        ("s: [{upstream: f, forward-unrouted: false}]", "type: direct, upstream-set: s", ""),
+        ("s: [{upstream: f, forward-unrouted: false}, {upstream: f}]", "type: direct, upstream-set: s", ""),
+        (
+            "s: [{upstream: f, forward-unrouted: false}, {upstream: f, exchange: x}]",
+            "type: direct, upstream-set: s",
+            "f",
+        ),
+    ],
+)
+def test_forward_unrouted_is_refused_where_no_binding_asks_for_everything(
+    tmp_path: Path, sets: str, exchange: str, upstream: str
+) -> None:
+    found = complaints(
+        tmp_path, DOWNSTREAM + FORWARDING + f"upstream-sets: {{{sets}}}\nexchanges:\n  e: {{{exchange}}}"
+    )
+    if not upstream:
+        assert found == []
+        return
+    type_ = "direct" if "direct" in exchange else "x-consistent-hash"
+    assert found == [
+        (
+            f"5:{exchange.rindex(': ') + 9}: upstream '{upstream}' has forward-unrouted, which exchange 'e' of type "
+            f"'{type_}' can't: no binding asks for everything there; drop the key or use one of topic, fanout, headers"
+        )
+    ]
+
+
+def test_forward_unrouted_of_an_export_counts_and_is_told_with_everything_else(tmp_path: Path) -> None:
+    value = {"uri": "amqp://h", "forward-unrouted": True}
+    parameters = [
+        {"vhost": "/", "component": "federation-upstream", "name": "far", "value": value},
+        {"vhost": "/", "component": "federation-upstream-set", "name": "s", "value": [{"upstream": "far"}]},
+    ]
+    write(tmp_path, json.dumps({"parameters": parameters}), "export.json")
+    text = "definitions: {files: export.json}\nexchanges: {e: {type: direct, upstream-set: s, durabel: true}}\n"
+    first, second = complaints(tmp_path, DOWNSTREAM + text)
+    assert first.startswith("3:45: upstream 'far' has forward-unrouted")
+    assert second.startswith("3:48: unknown key 'durabel'")
+
+
+def test_forward_unrouted_is_one_problem_for_each_exchange_and_soon_found(tmp_path: Path) -> None:
+    upstreams = "".join(f"  u{i}: {{uri: amqp://h, forward-unrouted: true}}\n" for i in range(3000))
+    exchanges = "".join(f"  e{i}: {{type: direct, upstream-set: all}}\n" for i in range(3000))
+    began = time.monotonic()
+    found = complaints(tmp_path, f"{DOWNSTREAM}upstreams:\n{upstreams}exchanges:\n{exchanges}")
+    assert (len(found), time.monotonic() - began < 3) == (101, True)
 
 
 @pytest.mark.parametrize("type_", ["direct", "fanout", "topic", "headers", "x-delayed-message"])
