@@ -74,4 +74,6 @@ def _memory(pair: Pair) -> float:
 def _idle(processes: dict[str, int], seconds: float) -> float:
     meter = Meter(processes)
     time.sleep(seconds)
-    return sum(meter.spent().values()) / seconds * 100
+    shares = {name: spent / seconds * 100 for name, spent in meter.spent().items()}
+    print("  idle: " + ", ".join(f"{name} {share:.1f} %" for name, share in shares.items()), flush=True)
+    return sum(shares.values())
