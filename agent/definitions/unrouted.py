@@ -18,11 +18,10 @@ _KEY = "forward-unrouted"
 
 def check_unrouted(vhosts: list[RawVhost], world: World) -> None:
     """One error for each exchange that can't have what an upstream of its set asks for."""
-    sets: dict[str, _Sets] = {}
+    written: dict[str, list[Mapping[str, Any]]] = {}
     for vhost in vhosts:
-        if vhost.name not in sets:
-            same = [other.raw for other in vhosts if other.name == vhost.name]
-            sets[vhost.name] = _Sets(same, world.definitions.of(vhost.name))
+        written.setdefault(vhost.name, []).append(vhost.raw)
+    sets = {name: _Sets(raw, world.definitions.of(name)) for name, raw in written.items()}
     for vhost in vhosts:
         for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
             _check(name, _mapping(exchange), vhost.spot.at("exchanges", name), sets=sets[vhost.name])

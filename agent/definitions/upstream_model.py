@@ -171,7 +171,7 @@ class UpstreamModel(LinkKeys):
             spot.error("an upstream needs the key 'uri' (or 'host')", key=True)
         if isinstance(raw.get("ssl-options"), dict):
             SslOptionsModel.rules(raw["ssl-options"], spot.at("ssl-options"))
-            if raw.get("protocol") != "amqps":
+            if raw.get("protocol") != "amqps" and not spot.is_unresolved("protocol"):
                 spot.warn("ssl-options do nothing without protocol: amqps", "ssl-options", key=True)
         _check_host(raw.get("host"), spot)
 

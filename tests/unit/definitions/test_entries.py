@@ -271,6 +271,13 @@ def test_forward_unrouted_is_one_problem_for_each_exchange_and_soon_found(tmp_pa
     assert (len(found), time.monotonic() - began < 3) == (101, True)
 
 
+def test_forward_unrouted_is_soon_sought_in_many_vhosts(tmp_path: Path) -> None:
+    vhosts = "".join(f"  v{i}: {{}}\n" for i in range(20_000))
+    began = time.monotonic()
+    assert complaints(tmp_path, f"{DOWNSTREAM}vhosts:\n{vhosts}") == []
+    assert time.monotonic() - began < 4
+
+
 @pytest.mark.parametrize("type_", ["direct", "fanout", "topic", "headers", "x-delayed-message"])
 def test_types_of_exchanges(tmp_path: Path, type_: str) -> None:
     assert told(tmp_path, f"exchanges: {{e: {{type: {type_}}}}}") == []
