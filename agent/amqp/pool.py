@@ -56,5 +56,7 @@ class Pool:
             await shared.connection.close()
 
     def _room(self, shared: Shared) -> int:
-        """How many links fit; a broker may allow few channels."""
+        """How many links fit; a broker may allow few channels, and some may be lost for good."""
+        if shared.connection.wire.is_spoiled:
+            return 0
         return max(1, min(self._per_connection, shared.connection.channel_max // CHANNELS_PER_LINK))

@@ -2,25 +2,40 @@
 
 Delivery tags of a channel with one consumer are 1, 2, 3 …, so everything up to the lowest unsettled tag
 can be acknowledged at once. A broker refuses `multiple` on a tag that is already settled; the tag given
-here never is.
+here never is. What waits to be returned must not be acknowledged along with others: while anything
+waits, what lies behind it is acknowledged one by one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 
 class Confirms:
     """One link's deliveries from arrival to settlement; each is settled exactly once."""
 
-    __slots__ = ("_acknowledgeable", "_acknowledged", "_lowest", "_next_number", "_oldest", "_settled", "_tags")
+    __slots__ = (
+        "_acknowledgeable",
+        "_acknowledged",
+        "_held",
+        "_lowest",
+        "_next_number",
+        "_oldest",
+        "_settled",
+        "_singly",
+        "_tags",
+    )
 
     def __init__(self) -> None:
         self._next_number = 1
         self._oldest = 1  # no smaller publish number is outstanding
         self._tags: dict[int, int] = {}  # publish number -> delivery tag, outstanding only
         self._lowest = 1  # the lowest delivery tag that isn't settled
-        self._settled: dict[int, bool] = {}  # tag above `_lowest` -> acknowledged (True) or returned (False)
+        self._settled: dict[int, bool] = {}  # tag above `_lowest` -> to be acknowledged (True) or done with (False)
         self._acknowledgeable = 0  # the highest tag below `_lowest` that is to be acknowledged
         self._acknowledged = 0
+        self._held: set[int] = set()  # to be returned, some time
+        self._singly: list[int] = []  # settled behind one that is held
 
     @property
     def in_flight(self) -> int:
@@ -28,23 +43,44 @@ class Confirms:
         return len(self._tags)
 
     @property
+    def held(self) -> int:
+        """Neither acknowledged nor returned yet, although nothing more will be heard of them."""
+        return len(self._held)
+
+    @property
+    def oldest_number(self) -> int:
+        """The publish that has waited longest for its confirm; the next one where none waits."""
+        while self._oldest < self._next_number and self._oldest not in self._tags:
+            self._oldest += 1
+        return self._oldest
+
+    @property
     def oldest_tag(self) -> int | None:
         """The delivery that has waited longest for its confirm."""
-        return next(iter(self._tags.values()), None)
+        return self._tags.get(self.oldest_number)
 
-    def published(self, tag: int) -> int:
-        """A delivery was published; answers its publish number."""
-        number = self._next_number
-        self._next_number = number + 1
-        self._tags[number] = tag
-        return number
+    def published(self, tags: Collection[int]) -> int:
+        """Deliveries were published, in this order; answers the publish number of the last."""
+        first = self._next_number
+        self._next_number = first + len(tags)
+        self._tags.update(zip(range(first, self._next_number), tags, strict=True))
+        return self._next_number - 1
 
     def dropped(self, tag: int) -> None:
-        """A delivery is done with without being published."""
+        """A delivery is done with without waiting for a confirm."""
         self._settle(tag, acknowledged=True)
 
+    def hold(self, tag: int) -> None:
+        """A delivery is to be returned, later."""
+        if not self._held:  # what was to be acknowledged along with lower tags can't wait for this one
+            waiting = [tag for tag, acknowledged in self._settled.items() if acknowledged]
+            self._singly += waiting
+            self._settled.update(dict.fromkeys(waiting, False))
+        self._held.add(tag)
+
     def returned(self, tag: int) -> None:
-        """A delivery that wasn't published goes back upstream by itself."""
+        """A delivery goes back upstream now."""
+        self._held.discard(tag)
         self._settle(tag, acknowledged=False)
 
     def confirmed(self, number: int, *, multiple: bool) -> int:
@@ -55,18 +91,19 @@ class Confirms:
         return len(tags)
 
     def refused(self, number: int, *, multiple: bool) -> list[int]:
-        """The downstream won't take these; answers the delivery tags to return upstream, one by one."""
+        """The downstream won't take these; answers the delivery tags, which are held until they are returned."""
         tags = self._take(number, multiple=multiple)
         for tag in tags:
-            self._settle(tag, acknowledged=False)
+            self.hold(tag)
         return tags
 
-    def acknowledge(self) -> int | None:
-        """The tag to acknowledge upstream with `multiple`, where there is news."""
+    def acknowledge(self) -> tuple[list[int], int | None]:
+        """The tags to acknowledge now: first some one by one, then one with `multiple`, where there is news."""
+        singly, self._singly = self._singly, []
         if self._acknowledgeable <= self._acknowledged:
-            return None
+            return singly, None
         self._acknowledged = self._acknowledgeable
-        return self._acknowledged
+        return singly, self._acknowledged
 
     def _take(self, number: int, *, multiple: bool) -> list[int]:
         """Removes what a confirm names; a number that is settled or was never given is no news."""
@@ -81,6 +118,9 @@ class Confirms:
 
     def _settle(self, tag: int, *, acknowledged: bool) -> None:
         if tag != self._lowest:
+            if acknowledged and self._held:
+                self._singly.append(tag)
+                acknowledged = False
             self._settled[tag] = acknowledged
             return
         settled: bool | None = acknowledged

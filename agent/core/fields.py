@@ -10,7 +10,10 @@ INT64 = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value: `tag` is AMQP's letter; tables hold a `Table`, arrays a tuple of `Field`."""
+    """One value: `tag` is AMQP's letter; tables hold a `Table`, arrays a tuple of `Field`.
+
+    What has no exact value in Python, or wasn't looked into, is bytes: just what follows the tag on the wire.
+    """
 
     tag: str
     value: Any
@@ -84,9 +87,9 @@ def table_from_json(value: dict[str, Any]) -> Table:
 
 def to_json(field: Field) -> Any:
     match field.tag:
-        case "F":
+        case "F" if isinstance(field.value, tuple):
             return table_to_json(field.value)
-        case "A":
+        case "A" if isinstance(field.value, tuple):
             return [to_json(item) for item in field.value]
         case _:
             return field.value

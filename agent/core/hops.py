@@ -87,7 +87,9 @@ def _keep_invalid(headers: Table, name: str, value: Field) -> Table:
 
 
 def _replace(entries: Table, name: str, value: Field) -> Table:
-    return tuple((key, value if key == name else old) for key, old in entries)
+    """Only the first of that name: a table may hold more, and brokers look no further either."""
+    at = next(index for index, (key, _) in enumerate(entries) if key == name)
+    return (*entries[:at], (name, value), *entries[at + 1 :])
 
 
 def binding_hops(arguments: Table, max_hops: int, upstream: Site) -> int:

@@ -13,8 +13,9 @@ from agent.amqp.failures import ACCESS_REFUSED, one_line
 from agent.amqp.stamp import Stamp
 from agent.amqp.upstream import Binder
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.splice import Counts, Source, Target
+from agent.amqp.wire.target import largest_taken
 from agent.core import fields, names
 from agent.core.bindings import Group, Route, difference
 from agent.core.hops import Site
@@ -26,6 +27,7 @@ from agent.errors import AgentError, BrokerError, TransientError
 AUTO_PREFETCH: Final = 5_000
 SETTLE_PATIENCE: Final = 5.0
 BLOCKED_PATIENCE: Final = 1.0
+LARGEST_IS_KNOWN: Final = 600.0
 
 DeclareInternal = Callable[[str, fields.Table], Awaitable[None]]
 
@@ -60,6 +62,8 @@ class Memory:
     letter: str | None = None
     bound: frozenset[Group] = frozenset()
     note: str = ""
+    largest: int | None = None  # what the downstream takes of a body, as it said when it refused one
+    largest_until: float = 0.0  # it may be configured to take more meanwhile
 
 
 class ExchangeSession:
@@ -246,11 +250,11 @@ class ExchangeSession:
 
     async def _start_flow(self) -> None:
         settings = self.link.settings
+        loop = asyncio.get_running_loop()
         into = await self._down.channel()
         out = await self._up.channel()
         self._channels = [into, out]
         await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
-        into.on_message = self._returned
         out.on_cancel = self._tell_cancelled
         target = Target(
             into,
@@ -258,8 +262,9 @@ class ExchangeSession:
             self._counts,
             ack_mode=settings.ack_mode,
             settle=self._up.wire.write_soon,
+            largest=self._memory.largest if loop.time() < self._memory.largest_until else None,
         )
-        target.upstream_number = out.number
+        into.closed.add_done_callback(self._learn)
         stamp = Stamp(
             str(self.link.uris[0]),
             self.link.name,
@@ -293,13 +298,15 @@ class ExchangeSession:
                 ) from error
             raise upstream.refusal(self._up, f"consuming from {self.queue!r}", error) from error
 
+    def _learn(self, closed: asyncio.Future[BrokerError]) -> None:
+        largest = largest_taken(closed.result())
+        if largest is not None:
+            self._memory.largest = largest
+            self._memory.largest_until = closed.get_loop().time() + LARGEST_IS_KNOWN
+
     def _tell_cancelled(self, _: str) -> None:
         if not self._cancelled.done():
             self._cancelled.set_result(TransientError(f"{self._up.where}: queue {self.queue!r} was deleted"))
-
-    def _returned(self, message: Message) -> None:
-        if message.call.method is methods.BASIC_RETURN:
-            self._counts.returned += 1
 
 
 async def clean_up(link: Link, up: Connection, cluster: str) -> None:

@@ -15,6 +15,8 @@ from agent.amqp.wire.tables import CodecError
 from agent.errors import BrokerError
 
 REPLY_SUCCESS: Final = 200
+CLOSE_PATIENCE: Final = 5.0
+MAX_BODY: Final = 512 * 1024 * 1024  # no broker takes more
 
 
 class ChannelClosedError(BrokerError):
@@ -43,6 +45,8 @@ class Writer(Protocol):
 
     def forget(self, number: int) -> None: ...
 
+    def abandon(self, number: int) -> None: ...
+
 
 class Channel:
     """Many questions may be asked before the first is answered: a broker looks at them in their order.
@@ -56,6 +60,10 @@ class Channel:
         self.on_cancel: Callable[[str], None] | None = None
         self.on_settled: Callable[[Call], None] | None = None
         self.closed: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
+        # The broker has the beginning of a message. Anything but its rest would cost the whole connection, so where
+        # there is no rest the channel is left as it is, for good: that publishes nothing and disturbs nobody.
+        self.is_midway = False
+        self._is_closing = False
         self._writer = writer
         self._asked: deque[tuple[Method, asyncio.Future[Call]]] = deque()
         self._content: Call | None = None
@@ -65,16 +73,28 @@ class Channel:
         # More may be asked before this is answered: the broker keeps the order.
         self.opened = self.ask(methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK)
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether a method may be sent: one on a channel that is closed costs the whole connection."""
+        return not self._is_closing and not self.closed.done()
+
     def send(self, method: Method, **values: Any) -> None:
         """A method that nothing answers."""
+        if self.is_midway:
+            self._abandon(ChannelClosedError(REPLY_SUCCESS, "left in the middle of a message"))
         if self.closed.done():
             raise self.closed.result()
+        self._is_closing = self._is_closing or method is methods.CHANNEL_CLOSE
         self._writer.write(frames.frame(frames.METHOD, self.number, method.encode(**values)))
 
     def ask(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
         """Asks at once; await the answer whenever it suits."""
-        self.send(method, **values)
         future: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
+        if self.is_midway:
+            self._asked.append((answer, future))
+            self._abandon(ChannelClosedError(REPLY_SUCCESS, "left in the middle of a message"))
+            return future
+        self.send(method, **values)
         self._asked.append((answer, future))
         return future
 
@@ -89,7 +109,13 @@ class Channel:
             return
         closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
         answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, **closing)
-        await answer
+        try:
+            async with asyncio.timeout(CLOSE_PATIENCE):
+                await answer
+        except ChannelClosedError:
+            return
+        except TimeoutError:  # of what comes late, nothing may reach another channel of this number
+            self._abandon(ChannelClosedError(REPLY_SUCCESS, "closed by the agent, and nothing was answered"))
         self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent"))
 
     def received(self, kind: int, payload: bytes) -> None:
@@ -110,6 +136,17 @@ class Channel:
         if self.closed.done():
             return
         self._writer.forget(self.number)
+        self._end(error)
+
+    def _abandon(self, error: BrokerError) -> None:
+        """Ends without a word; the number stays taken."""
+        if self.closed.done():
+            return
+        self.is_midway = False
+        self._writer.abandon(self.number)
+        self._end(error)
+
+    def _end(self, error: BrokerError) -> None:
         self.closed.set_result(error)
         while self._asked:
             _, future = self._asked.popleft()
@@ -119,6 +156,8 @@ class Channel:
 
     def _called(self, call: Call) -> None:
         match call.method:
+            case methods.CHANNEL_CLOSE if self.is_midway:
+                self._abandon(ChannelClosedError(call["code"], call["text"]))
             case methods.CHANNEL_CLOSE:
                 self._writer.write(frames.frame(frames.METHOD, self.number, methods.CHANNEL_CLOSE_OK.encode()))
                 self.end(ChannelClosedError(call["code"], call["text"]))
@@ -151,6 +190,8 @@ class Channel:
         if len(payload) < frames.BASIC_HEADER.size:
             raise CodecError("a content header is cut off")
         _, _, self._missing = frames.BASIC_HEADER.unpack_from(payload)
+        if self._missing > MAX_BODY:
+            raise CodecError(f"a body of {self._missing} bytes")
         self._properties = Properties.read(payload[frames.BASIC_HEADER.size :])
         self._body.clear()
         self._end_body()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
@@ -18,7 +19,6 @@ from agent.core.uri import Mechanism
 from agent.errors import AgentError, BrokerError, TransientError
 
 BUFFER: Final = 256 * 1024
-MAX_FRAME: Final = 8 * 1024 * 1024
 CLOSE_PATIENCE: Final = 5.0
 CAPABILITIES: Final = (
     "publisher_confirms",
@@ -75,6 +75,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._channels: dict[int, Channel] = {}
+        self._abandoned: set[int] = set()
         self._last_number = 0
         self._inbox: asyncio.Queue[Call] = asyncio.Queue()
         self._buffer = bytearray(BUFFER)
@@ -105,8 +106,12 @@ class WireConnection(asyncio.BufferedProtocol):
         self._filled += nbytes
         try:
             self._read_frames()
-        except (AgentError, ValueError) as error:
-            self._end(error if isinstance(error, BrokerError) else TransientError(f"broken AMQP: {error}"))
+        except BrokerError as error:
+            self._end(error)
+        except (AgentError, ValueError, IndexError, struct.error) as error:  # whatever bytes there are
+            broken = TransientError(f"broken AMQP: {error}")
+            broken.__cause__ = error
+            self._end(broken)
 
     def eof_received(self) -> None:
         self._end(EndOfStreamError("closed by the peer without a word"))
@@ -158,6 +163,16 @@ class WireConnection(asyncio.BufferedProtocol):
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)
         self._takers.pop(number, None)
+
+    def abandon(self, number: int) -> None:
+        """The channel was left as it was: nobody may use its number again, and nobody new this connection."""
+        self.forget(number)
+        self._abandoned.add(number)
+
+    @property
+    def is_spoiled(self) -> bool:
+        """Whether there are channels that can't be closed; only the connection's end frees what the broker keeps."""
+        return bool(self._abandoned)
 
     def fed_by(self, feeder: WireConnection) -> None:
         """What is read there is written here."""
@@ -232,13 +247,16 @@ class WireConnection(asyncio.BufferedProtocol):
         limit = self.channel_max or 65535
         for _ in range(limit):
             self._last_number = self._last_number % limit + 1
-            if self._last_number not in self._channels:
+            if self._last_number not in self._channels and self._last_number not in self._abandoned:
                 return self._last_number
         raise TransientError(f"{self._terms.where}: all {limit} channels are in use")
 
     def _tune(self, tune: Call) -> None:
         self.channel_max = _lower(self._terms.channel_max, tune["channel_max"])
-        self.frame_max = _lower(self._terms.frame_max, tune["frame_max"])
+        if 0 < tune["frame_max"] < frames.SMALLEST:
+            raise TransientError(f"broken AMQP: frames of {tune['frame_max']} bytes")
+        # With no limit of anybody's, one frame could take all memory.
+        self.frame_max = min(_lower(self._terms.frame_max, tune["frame_max"]) or frames.LARGEST, frames.LARGEST)
         self.heartbeat = self._terms.heartbeat
         self._say(
             methods.CONNECTION_TUNE_OK,
@@ -304,7 +322,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self._greeted = True
 
     def _make_room(self, size: int) -> None:
-        if size > MAX_FRAME:
+        # Brokers cut bodies to the frames that were agreed on, but not headers.
+        if size > frames.LARGEST:
             raise CodecError(f"a frame of {size} bytes")
         if size + frames.OVERHEAD > len(self._buffer):
             # A new one: the transport may still hold a view of the old one, which then can't grow.

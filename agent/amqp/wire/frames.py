@@ -15,7 +15,11 @@ OVERHEAD: Final = 8
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
+LARGEST: Final = 8 * 1024 * 1024  # of what is asked for, and so of what may come
+SMALLEST: Final = 4096  # what AMQP lets either side ask for at least
+
 PREFIX: Final = struct.Struct(">BHI")
+CHANNEL: Final = struct.Struct(">H")  # the second field of it
 BASIC_HEADER: Final = struct.Struct(">HHQ")
 BASIC: Final = 60
 

@@ -11,7 +11,6 @@ from agent.core.fields import Table
 
 HEADERS: Final = 0x2000
 USER_ID: Final = 0x0010
-CONTINUED: Final = 0x0001
 _SHORT: Final = -1
 _TABLE: Final = -2
 # From the highest flag down; a positive number is a fixed width.
@@ -32,11 +31,15 @@ _SHAPES: Final = (
     (0x0004, _SHORT),  # cluster-id
 )
 _FLAGS: Final = struct.Struct(">H")
+_LENGTH: Final = struct.Struct(">I")
 
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The property flags, and each property's bytes as they came."""
+    """The property flags, and each property's bytes as they came.
+
+    The two lowest flags mean nothing: brokers let them pass and don't look.
+    """
 
     flags: int
     values: tuple[tuple[int, bytes], ...]
@@ -45,8 +48,6 @@ class Properties:
     def read(cls, data: bytes) -> Properties:
         """`data` is what follows the body size in a content header."""
         (flags,) = _FLAGS.unpack_from(data) if len(data) >= 2 else _fail("the property flags are cut off")
-        if flags & 0x0003:
-            _fail("property flags that AMQP 0-9-1 doesn't know")
         values: list[tuple[int, bytes]] = []
         at = 2
         for flag, shape in _SHAPES:
@@ -60,24 +61,30 @@ class Properties:
 
     @property
     def headers(self) -> Table:
-        raw = self._get(HEADERS)
-        return () if raw is None else decode_table(raw)[0]
+        return decode_table(self.raw_headers)[0]
+
+    @property
+    def raw_headers(self) -> bytes:
+        """The table with its length; that of no entries where there is none."""
+        return next((value for flag, value in self.values if flag == HEADERS), b"\0\0\0\0")
 
     def with_headers(self, table: Table) -> Properties:
-        return self._with(HEADERS, encode_table(table))
+        return self.with_raw_headers(encode_table(table))
+
+    def with_raw_headers(self, table: bytes) -> Properties:
+        others = (pair for pair in self.values if pair[0] != HEADERS)
+        return Properties(self.flags | HEADERS, tuple(sorted([*others, (HEADERS, table)], reverse=True)))
+
+    def with_first_header(self, entry: bytes) -> Properties:
+        """`entry` is name, tag and value."""
+        standing = self.raw_headers[4:]
+        return self.with_raw_headers(b"".join([_LENGTH.pack(len(entry) + len(standing)), entry, standing]))
 
     def without_user_id(self) -> Properties:
         return Properties(self.flags & ~USER_ID, tuple(pair for pair in self.values if pair[0] != USER_ID))
 
     def write(self) -> bytes:
         return _FLAGS.pack(self.flags) + b"".join(value for _, value in self.values)
-
-    def _get(self, flag: int) -> bytes | None:
-        return next((value for key, value in self.values if key == flag), None)
-
-    def _with(self, flag: int, value: bytes) -> Properties:
-        others = (pair for pair in self.values if pair[0] != flag)
-        return Properties(self.flags | flag, tuple(sorted([*others, (flag, value)], reverse=True)))
 
 
 def _after(data: bytes, at: int, shape: int) -> int:

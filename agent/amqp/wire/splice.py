@@ -2,98 +2,100 @@
 
 One pass over what a `recv` brought: for a delivery the prebuilt publish of its routing key goes out, the content
 header grows by one prebuilt entry, bodies are copied as they are. What is out of the ordinary (a header that is
-there already, a user id, frames too large for the other side) takes the exact path in `rewrite`.
+there already, a user id, frames too large for the other side) takes a longer way.
+
+A message is published when all of it is here, so that a connection that dies midway leaves nothing behind. Only
+what is larger than `WHOLE` goes on as it comes; see `Channel.is_midway` for what happens to that.
+
+What can't be published at all (too large for the downstream, headers that don't fit into one of its frames or that
+nobody can read) is not sent, since it would break the link each time it comes: see `Target.unfit`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
-from agent.amqp.wire.properties import HEADERS, Properties
+from agent.amqp.wire.properties import HEADERS, USER_ID, Properties
 from agent.amqp.wire.tables import CodecError
-from agent.core.confirms import Confirms
-from agent.core.model import AckMode
+from agent.amqp.wire.target import Counts, Outlet, Target
+
+__all__ = ["WHOLE", "Counts", "Outlet", "Rewriter", "Source", "Target"]
+
+WHOLE: Final = 1024 * 1024
+TOO_LARGE: Final = "too large"
+TOO_MANY_HEADERS: Final = "headers too large"
+UNREADABLE: Final = "unreadable"
 
 _DELIVER: Final = 60 << 16 | 60
-_ACK: Final = 60 << 16 | 80
-_NACK: Final = 60 << 16 | 120
 _U32: Final = struct.Struct(">I")
 _TAG_AND_FLAG: Final = struct.Struct(">QB")
+_HEADER: Final = struct.Struct(">BHIIQH")  # a header frame up to its property flags
 _SIZE_AND_FLAGS: Final = struct.Struct(">QH")
 _FLAGS: Final = struct.Struct(">H")
-_ACK_FRAME: Final = struct.Struct(">BHIHHQBB")
-_NOT_SPLICED: Final = 0x0013  # a user id, and flags that AMQP 0-9-1 doesn't know
+_TO_FLAGS: Final = 19  # from a header frame's start
+_TO_PROPERTIES: Final = 21
+_CONTENT_TYPE: Final = 0x8000
+_CONTENT_ENCODING: Final = 0x4000
 _MAX_KEYS: Final = 10_000
-
-
-@dataclass(slots=True)
-class Counts:
-    """What went through a link since it was made; the board reads it."""
-
-    forwarded: int = 0
-    bytes: int = 0
-    redelivered: int = 0
-    returned: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
 
 
 class Rewriter(Protocol):
     """What a kind of link adds to messages."""
 
-    def entry(self, *, redelivered: bool) -> bytes:
-        """The header as bytes (name, tag, value), for a message that has none of it yet."""
-
-    @property
-    def trusts(self) -> int:
-        """The property flags that pass although they are out of the ordinary."""
-
     @property
     def mark(self) -> bytes:
         """The header's name as it stands in a table; where it is found, `rewrite` decides."""
 
-    def rewrite(self, properties: Properties, *, redelivered: bool) -> Properties | str:
-        """The properties to publish with, or why the message is dropped."""
+    @property
+    def trusts_user_id(self) -> bool:
+        """Whether the `user_id` goes along; the downstream refuses one that isn't ours."""
 
+    def entry(self, *, redelivered: bool) -> bytes:
+        """The header as bytes (name, tag, value), for a message that has none of it yet."""
 
-class Outlet(Protocol):
-    """The connection that publishes go to."""
-
-    frame_max: int
-
-    def write_soon(self, data: bytes) -> None: ...
+    def rewrite(self, headers: bytes, *, redelivered: bool) -> bytes | str:
+        """The headers (a table with its length) to publish with, or why the message is dropped."""
 
 
 class Source:
     """The upstream channel's frames, and what becomes of them downstream."""
 
     def __init__(self, channel: Channel, target: Target, rewriter: Rewriter, *, exchange: str, mandatory: bool) -> None:
+        target.fed_by(channel)
+        entries = (rewriter.entry(redelivered=False), rewriter.entry(redelivered=True))
         self._channel = channel
         self._target = target
         self._rewriter = rewriter
-        self._entries = (rewriter.entry(redelivered=False), rewriter.entry(redelivered=True))
+        self._entries = entries
+        self._tables = tuple(_U32.pack(len(entry)) + entry for entry in entries)
         self._mark = rewriter.mark
-        self._acknowledges_at_once = target.acknowledges_at_once
-        self._unusual = _NOT_SPLICED & ~rewriter.trusts
+        self._unusual = 0 if rewriter.trusts_user_id else USER_ID
         self._exchange = exchange
         self._mandatory = mandatory
         self._publishes: dict[bytes, bytes] = {}
-        self._room = (target.outlet.frame_max or 2**31) - frames.OVERHEAD
+        self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
+        self._largest = 2**64 if target.largest is None else target.largest
+        # The message that is being read
         self._tag = 0
         self._redelivered = 0
         self._publish = b""
         self._awaits_header = False
+        self._size = 0
         self._missing = 0
         self._skips = False
+        self._begun = 0  # where it begins in `_out`
+        # What one read brought
+        self._out: list[bytes | bytearray] = []
+        self._tags: list[int] = []
+        self._bytes = 0
+        self._redeliveries = 0
+        self._is_news = False
 
     def take(self, buffer: bytearray, at: int, end: int) -> int:
         """Consumes whole frames of this channel from `at` on; answers where it stopped."""
-        out: list[bytes | bytearray] = []
         prefix = frames.PREFIX.unpack_from
         number = self._channel.number
         # Publishing on a closed channel would cost the whole connection; upstream keeps what is not acknowledged.
@@ -105,27 +107,30 @@ class Source:
                 break
             if buffer[after - 1] != frames.END:
                 raise CodecError("a frame doesn't end where it says")
-            if kind == frames.BODY and self._missing:
-                self._body(out, buffer, at, after)
-            elif kind == frames.HEADER:
-                self._header(out, buffer, at, after)
-            elif size >= 4 and _U32.unpack_from(buffer, at + 7)[0] == _DELIVER:
-                self._deliver(buffer, at)
-            else:
-                self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
+            if kind == frames.METHOD:
+                if size < 4 or _U32.unpack_from(buffer, at + 7)[0] != _DELIVER:
+                    self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
+                elif is_open:
+                    self._deliver(buffer, at, after)
+                    after = self._whole(buffer, after, end) or after
+            elif is_open:
+                self._content(kind, buffer, at, after)
             at = after
-        if out and is_open:
-            self._target.outlet.write_soon(b"".join(out))
-            if self._acknowledges_at_once:
-                self._target.acknowledge()
+        if is_open:
+            self._flush()
         return at
 
-    def _deliver(self, buffer: bytearray, at: int) -> None:
+    def _deliver(self, buffer: bytearray, at: int, after: int) -> None:
+        if self._awaits_header or self._missing:
+            raise CodecError("a delivery before the end of another")
         where = at + 12 + buffer[at + 11]
-        self._tag, self._redelivered = _TAG_AND_FLAG.unpack_from(buffer, where)
+        tag, flags = _TAG_AND_FLAG.unpack_from(buffer, where)
         where += 9
         where += 1 + buffer[where]
-        key = bytes(buffer[where : where + 1 + buffer[where]])
+        if where + buffer[where] != after - 2 or tag <= self._tag:
+            raise CodecError("a delivery that makes no sense")
+        key = bytes(buffer[where : after - 1])
+        self._tag, self._redelivered = tag, flags & 1
         self._publish = self._publishes.get(key) or self._publish_for(key)
         self._awaits_header = True
 
@@ -139,171 +144,157 @@ class Source:
         self._publishes[key] = made
         return made
 
-    def _header(self, out: list[bytes | bytearray], buffer: bytearray, at: int, after: int) -> None:
-        if not self._awaits_header:
-            self._channel.received(frames.HEADER, bytes(buffer[at + 7 : after - 1]))
-            return
+    def _whole(self, buffer: bytearray, at: int, end: int) -> int:
+        """Publishes at once what is all here, in one body frame, and ordinary; answers where it ends, or 0."""
+        if at + _TO_PROPERTIES > end:
+            return 0
+        kind, channel, size, _, body_size, flags = _HEADER.unpack_from(buffer, at)
+        body = at + frames.OVERHEAD + size
+        if body + frames.OVERHEAD > end or flags & self._unusual or body_size > self._largest:
+            return 0
+        body_kind, body_channel, length = frames.PREFIX.unpack_from(buffer, body)
+        after: int = body + frames.OVERHEAD + length
+        if (
+            kind != frames.HEADER
+            or body_kind != frames.BODY
+            or not channel == body_channel == self._channel.number
+            or not 0 < length == body_size <= self._room
+            or after > end
+            or not buffer[body - 1] == buffer[after - 1] == frames.END
+        ):
+            return 0
+        frames.CHANNEL.pack_into(buffer, body + 1, self._target.number)
+        if not self._splice(buffer, at, body, upto=after):
+            frames.CHANNEL.pack_into(buffer, body + 1, channel)
+            return 0
         self._awaits_header = False
-        body_size, flags = _SIZE_AND_FLAGS.unpack_from(buffer, at + 11)
-        self._missing = body_size
-        spliced = None if flags & self._unusual else self._spliced(buffer, at, after, flags=flags)
-        header = spliced or self._rewritten(buffer, at, after)
-        if header is None:
-            self._skips = True
-        else:
-            out.append(self._publish)
-            out.extend(header)
-            self._target.published(self._tag, body_size, redelivered=self._redelivered)
-        if not body_size:
-            self._skips = False
+        self._tags.append(self._tag)
+        self._bytes += body_size
+        self._redeliveries += self._redelivered
+        return after
 
-    def _spliced(self, buffer: bytearray, at: int, after: int, *, flags: int) -> tuple[bytes | bytearray, ...] | None:
-        """The header with the entry put in, or nothing where it has to be looked at closely."""
-        entry = self._entries[self._redelivered & 1]
-        where = at + 21
-        if flags & 0x8000:
+    def _splice(self, buffer: bytearray, at: int, after: int, *, upto: int) -> bool:
+        """Writes the publish and the header with the entry put in, and what follows it; not if it has to be judged."""
+        flags = _FLAGS.unpack_from(buffer, at + _TO_FLAGS)[0]
+        where = at + _TO_PROPERTIES
+        if flags & _CONTENT_TYPE:
             where += 1 + buffer[where]
-        if flags & 0x4000:
+        if flags & _CONTENT_ENCODING:
             where += 1 + buffer[where]
-        size = after - at - frames.OVERHEAD + len(entry)
+        if where >= after:
+            return False
+        size = after - at - frames.OVERHEAD
         if flags & HEADERS:
             length = _U32.unpack_from(buffer, where)[0]
-            if size > self._room or buffer.find(self._mark, where + 4, where + 4 + length) >= 0:
-                return None
-            return (
-                frames.PREFIX.pack(frames.HEADER, self._target.number, size),
-                buffer[at + 7 : where],
-                _U32.pack(length + len(entry)),
-                entry,
-                buffer[where + 4 : after],
-            )
-        size += 4
-        if size > self._room:
-            return None
-        return (
-            frames.PREFIX.pack(frames.HEADER, self._target.number, size),
-            buffer[at + 7 : at + 19],
-            _FLAGS.pack(flags | HEADERS),
-            buffer[at + 21 : where],
-            _U32.pack(len(entry)),
-            entry,
-            buffer[where:after],
-        )
+            entry = self._entries[self._redelivered]
+            size += len(entry)
+            where += 4
+            if size > self._room or where + length >= after or buffer.find(self._mark, where, where + length) >= 0:
+                return False
+            _U32.pack_into(buffer, where - 4, length + len(entry))
+        else:
+            entry = self._tables[self._redelivered]
+            size += len(entry)
+            if size > self._room:
+                return False
+            _FLAGS.pack_into(buffer, at + _TO_FLAGS, flags | HEADERS)
+        # In place: these bytes are consumed, and one slice is cheaper than three.
+        frames.PREFIX.pack_into(buffer, at, frames.HEADER, self._target.number, size)
+        self._out += (self._publish, buffer[at:where], entry, buffer[where:upto])
+        return True
 
-    def _rewritten(self, buffer: bytearray, at: int, after: int) -> tuple[bytes, ...] | None:
-        """The exact path; nothing where the message isn't to go on."""
-        properties = Properties.read(bytes(buffer[at + 19 : after - 1]))
-        found = self._rewriter.rewrite(properties, redelivered=bool(self._redelivered))
+    def _content(self, kind: int, buffer: bytearray, at: int, after: int) -> None:
+        if kind == frames.HEADER and self._awaits_header:
+            self._header(buffer, at, after)
+        elif kind == frames.BODY and self._missing:
+            self._body(buffer, at, after)
+        else:
+            raise CodecError("content that nothing announced")
+        if not self._missing:
+            self._end()
+
+    def _header(self, buffer: bytearray, at: int, after: int) -> None:
+        if after - at < _TO_PROPERTIES + 1:
+            raise CodecError("a content header is cut off")
+        self._size, flags = _SIZE_AND_FLAGS.unpack_from(buffer, at + 11)
+        self._missing = self._size
+        self._awaits_header = False
+        self._begun = len(self._out)
+        if self._size > self._largest:
+            self._refuse(TOO_LARGE)
+        elif flags & self._unusual or not self._splice(buffer, at, after, upto=after):
+            self._rewrite(bytes(buffer[at + 7 : after - 1]))
+
+    def _rewrite(self, payload: bytes) -> None:
+        """The long way: whatever may be in a header."""
+        try:
+            found = self._properties(Properties.read(payload[12:]))
+        except CodecError:
+            self._refuse(UNREADABLE)
+            return
         if isinstance(found, str):
+            self._skips = self._is_news = True
             self._target.dropped(self._tag, found)
-            return None
-        payload = bytes(buffer[at + 7 : at + 19]) + found.write()
-        return (frames.frame(frames.HEADER, self._target.number, payload),)
+            return
+        payload = payload[:12] + found.write()
+        if len(payload) > self._room:
+            self._refuse(TOO_MANY_HEADERS)
+        else:
+            self._out += (self._publish, frames.frame(frames.HEADER, self._target.number, payload))
 
-    def _body(self, out: list[bytes | bytearray], buffer: bytearray, at: int, after: int) -> None:
+    def _properties(self, properties: Properties) -> Properties | str:
+        if not self._rewriter.trusts_user_id:
+            properties = properties.without_user_id()
+        raw = properties.raw_headers
+        if self._mark not in raw:
+            return properties.with_first_header(self._entries[self._redelivered])
+        found = self._rewriter.rewrite(raw, redelivered=bool(self._redelivered))
+        return found if isinstance(found, str) else properties.with_raw_headers(found)
+
+    def _refuse(self, reason: str) -> None:
+        self._skips = True
+        self._target.unfit(self._tag, reason)
+
+    def _body(self, buffer: bytearray, at: int, after: int) -> None:
         size = after - at - frames.OVERHEAD
         self._missing -= size
         if self._missing < 0:
             raise CodecError("a body is longer than its header says")
-        if not self._skips:
-            number = self._target.number
-            if size <= self._room:
-                out.append(frames.PREFIX.pack(frames.BODY, number, size))
-                out.append(buffer[at + 7 : after])
-            else:
-                body = bytes(buffer[at + 7 : after - 1])
-                out.extend(
-                    frames.frame(frames.BODY, number, body[cut : cut + self._room])
-                    for cut in range(0, size, self._room)
-                )
-        if not self._missing:
-            self._skips = False
-
-
-class Target:
-    """The downstream channel: what was published on it, what the broker said to it, what may be acknowledged."""
-
-    def __init__(
-        self,
-        channel: Channel,
-        outlet: Outlet,
-        counts: Counts,
-        *,
-        ack_mode: AckMode,
-        settle: Callable[[bytes], None],
-    ) -> None:
-        self.outlet = outlet
-        self.number = channel.number
-        self.confirms = Confirms()
-        self.upstream_number = 0
-        self._channel = channel
-        self._counts = counts
-        self._ack_mode = ack_mode
-        self._settle = settle
-        self._quiet: asyncio.Future[None] | None = None
-
-    @property
-    def acknowledges_at_once(self) -> bool:
-        return self._ack_mode is AckMode.ON_PUBLISH
-
-    @property
-    def is_open(self) -> bool:
-        return not self._channel.closed.done()
-
-    def published(self, tag: int, size: int, *, redelivered: int) -> None:
-        counts = self._counts
-        if self._ack_mode is AckMode.ON_CONFIRM:
-            self.confirms.published(tag)
+        if self._skips:
+            return
+        number, room = self._target.number, self._room
+        if size <= room:
+            frames.CHANNEL.pack_into(buffer, at + 1, number)
+            self._out.append(buffer[at:after])
         else:
-            counts.forwarded += 1
-            self.confirms.dropped(tag)
-        counts.bytes += size
-        if redelivered:
-            counts.redelivered += 1
+            body = bytes(buffer[at + 7 : after - 1])
+            self._out += [frames.frame(frames.BODY, number, body[cut : cut + room]) for cut in range(0, size, room)]
 
-    def dropped(self, tag: int, reason: str) -> None:
-        self.confirms.dropped(tag)
-        self._counts.dropped[reason] = self._counts.dropped.get(reason, 0) + 1
-        self.acknowledge()
+    def _end(self) -> None:
+        if not self._skips:
+            self._tags.append(self._tag)
+            self._bytes += self._size
+            self._redeliveries += self._redelivered
+        self._skips = False
 
-    def take(self, buffer: bytearray, at: int, end: int) -> int:
-        """Consumes whole frames of the downstream channel: confirms quickly, everything else by the channel."""
-        prefix = frames.PREFIX.unpack_from
-        while end - at >= frames.OVERHEAD:
-            kind, of_channel, size = prefix(buffer, at)
-            after = at + frames.OVERHEAD + size
-            if of_channel != self.number or after > end:
-                break
-            if buffer[after - 1] != frames.END:
-                raise CodecError("a frame doesn't end where it says")
-            ids = _U32.unpack_from(buffer, at + 7)[0] if kind == frames.METHOD and size >= 4 else 0
-            if ids == _ACK:
-                tag, multiple = _TAG_AND_FLAG.unpack_from(buffer, at + 11)
-                self._counts.forwarded += self.confirms.confirmed(tag, multiple=bool(multiple))
-            elif ids == _NACK:
-                tag, multiple = _TAG_AND_FLAG.unpack_from(buffer, at + 11)
-                self._refused(tag, multiple=bool(multiple & 1))
-            else:
-                self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
-            at = after
-        self.acknowledge()
-        return at
-
-    async def settled(self) -> None:
-        """Waits until nothing is in flight."""
-        while self.confirms.in_flight:
-            self._quiet = asyncio.get_running_loop().create_future()
-            await self._quiet
-
-    def acknowledge(self) -> None:
-        """Tells upstream what is settled, in one frame for all of it."""
-        if self._quiet is not None and not self.confirms.in_flight and not self._quiet.done():
-            self._quiet.set_result(None)
-        tag = self.confirms.acknowledge()
-        if tag is not None and self._ack_mode is not AckMode.NO_ACK:
-            self._settle(_ACK_FRAME.pack(frames.METHOD, self.upstream_number, 13, 60, 80, tag, 1, frames.END))
-
-    def _refused(self, number: int, *, multiple: bool) -> None:
-        for tag in self.confirms.refused(number, multiple=multiple):
-            payload = methods.BASIC_NACK.encode(delivery_tag=tag, requeue=True)
-            self._settle(frames.frame(frames.METHOD, self.upstream_number, payload))
+    def _flush(self) -> None:
+        """Writes what is whole, and of a message larger than `WHOLE` what is here."""
+        out, rest = self._out, []
+        if self._missing and not self._skips:
+            if self._size <= WHOLE:
+                rest = out[self._begun :]
+                del out[self._begun :]
+                self._begun = 0
+            self._target.streams(midway=self._size > WHOLE)
+        elif out or self._tags:
+            self._target.streams(midway=False)
+        self._out = rest
+        if out:
+            self._target.outlet.write_soon(b"".join(out))
+        if self._tags:
+            self._target.published(self._tags, self._bytes, redelivered=self._redeliveries)
+            self._tags, self._bytes, self._redeliveries = [], 0, 0
+            self._is_news = True
+        if self._is_news:
+            self._is_news = False
+            self._target.acknowledge()

@@ -32,7 +32,7 @@ _FIXED: Final[dict[str, struct.Struct]] = {
     "T": struct.Struct(">Q"),
     "D": struct.Struct(">Bi"),
 }
-# A NaN's payload and a table's odd boolean must survive, so what has no exact Python value stays bytes.
+# A NaN's payload and an odd boolean must survive, so what has no exact Python value stays bytes.
 _KEPT_AS_BYTES: Final = frozenset("fdDxt")
 _LENGTH: Final = struct.Struct(">I")
 
@@ -58,6 +58,10 @@ def encode_value(field: Field) -> bytes:
     tag = field.tag.encode("latin-1")
     value = field.value
     match field.tag:
+        case "x":
+            return tag + _LENGTH.pack(len(value)) + bytes(value)
+        case _ if isinstance(value, bytes):
+            return tag + value
         case "S":
             return tag + long_string(value)
         case "V":
@@ -67,10 +71,6 @@ def encode_value(field: Field) -> bytes:
         case "A":
             items = b"".join(encode_value(item) for item in value)
             return tag + _LENGTH.pack(len(items)) + items
-        case "x":
-            return tag + _LENGTH.pack(len(value)) + bytes(value)
-        case _ if isinstance(value, bytes):
-            return tag + value
         case _:
             return tag + _fixed(field.tag, value)
 
@@ -82,10 +82,10 @@ def _fixed(tag: str, value: Any) -> bytes:
         raise CodecError(f"no AMQP bytes for a value with tag {tag!r}") from error
 
 
-def decode_table(data: bytes, start: int = 0) -> tuple[Table, int]:
-    """The table at `start` and where it ends."""
+def decode_table(data: bytes, start: int = 0, *, depth: int = MAX_DEPTH) -> tuple[Table, int]:
+    """The table at `start` and where it ends; what is nested deeper than that stays bytes, for brokers take any."""
     end = _end(data, start)
-    return _entries(data, start + 4, end, MAX_DEPTH), end
+    return _entries(data, start + 4, end, depth), end
 
 
 def _end(data: bytes, start: int, limit: int | None = None) -> int:
@@ -125,6 +125,8 @@ def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Field, int]:
     if reader is None:
         raise CodecError(f"unknown field tag {tag!r}")
     after = _end(data, at, end)
+    if tag in "AF" and depth <= 1:
+        return Field(tag, data[at:after]), after
     return Field(tag, reader(data, at + 4, after, depth - 1)), after
 
 
@@ -134,8 +136,6 @@ def _is_odd(tag: str, raw: bytes) -> bool:
 
 
 def _array(data: bytes, at: int, end: int, depth: int) -> tuple[Field, ...]:
-    if depth <= 0:
-        raise CodecError("tables are nested too deeply")
     items: list[Field] = []
     while at < end:
         item, at = _value(data, at, end, depth)
@@ -143,15 +143,9 @@ def _array(data: bytes, at: int, end: int, depth: int) -> tuple[Field, ...]:
     return tuple(items)
 
 
-def _table(data: bytes, at: int, end: int, depth: int) -> Table:
-    if depth <= 0:
-        raise CodecError("tables are nested too deeply")
-    return _entries(data, at, end, depth)
-
-
 _VARIABLE: Final[dict[str, Callable[[bytes, int, int, int], Any]]] = {
     "S": lambda data, at, end, _: data[at:end].decode("utf-8", "surrogateescape"),
     "x": lambda data, at, end, _: data[at:end],
     "A": _array,
-    "F": _table,
+    "F": _entries,
 }

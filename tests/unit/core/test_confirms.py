@@ -18,6 +18,7 @@ class Broker(RuleBasedStateMachine):
         self.answered: dict[int, bool] = {}  # tag -> taken (or dropped) or refused
         self.acknowledged: set[int] = set()
         self.returned: set[int] = set()
+        self.held: set[int] = set()
 
     def _deliver(self) -> int:
         tag = self.next_tag
@@ -28,9 +29,17 @@ class Broker(RuleBasedStateMachine):
     @rule()
     def deliver_and_publish(self) -> None:
         tag = self._deliver()
-        number = self.confirms.published(tag)
-        assert number not in self.outstanding
-        self.outstanding[number] = tag
+        self._published([tag])
+
+    @rule(count=st.integers(2, 6))
+    def deliver_and_publish_at_once(self, count: int) -> None:
+        self._published([self._deliver() for _ in range(count)])
+
+    def _published(self, tags: list[int]) -> None:
+        last = self.confirms.published(tags)
+        numbers = range(last - len(tags) + 1, last + 1)
+        assert not self.outstanding.keys() & set(numbers)
+        self.outstanding.update(zip(numbers, tags, strict=True))
 
     @rule()
     def deliver_and_drop(self) -> None:
@@ -39,13 +48,19 @@ class Broker(RuleBasedStateMachine):
         self.confirms.dropped(tag)
 
     @rule()
-    def deliver_and_return(self) -> None:
+    def deliver_and_hold(self) -> None:
         tag = self._deliver()
         self.answered[tag] = False
-        self.confirms.returned(tag)
-        self._return(tag)
+        self.confirms.hold(tag)
+        self.held.add(tag)
 
-    def _return(self, tag: int) -> None:
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        tag = data.draw(st.sampled_from(sorted(self.held)))
+        self.confirms.returned(tag)
+        self.held.remove(tag)
+        assert tag in self.unsettled, "nothing that is held may be acknowledged along with others"
         self.unsettled.remove(tag)
         self.returned.add(tag)
 
@@ -68,8 +83,7 @@ class Broker(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.outstanding)))
         tags = self._answer(number, multiple=multiple, taken=False)
         assert sorted(self.confirms.refused(number, multiple=multiple)) == tags
-        for tag in tags:
-            self._return(tag)
+        self.held.update(tags)
 
     @rule(number=st.integers(0, 50), multiple=st.booleans())
     def answers_again_are_no_news(self, number: int, multiple: bool) -> None:
@@ -78,24 +92,41 @@ class Broker(RuleBasedStateMachine):
 
     @rule()
     def acknowledge(self) -> None:
-        tag = self.confirms.acknowledge()
-        if tag is None:
-            return
-        assert tag in self.unsettled, "RabbitMQ closes a channel that settles a tag twice"
-        settled = {t for t in self.unsettled if t <= tag}
-        assert all(self.answered[t] for t in settled), "nothing unconfirmed may be acknowledged"
-        self.unsettled -= settled
-        self.acknowledged |= settled
+        singly, tag = self.confirms.acknowledge()
+        for each in singly:
+            self._acknowledge({each})
+        if tag is not None:
+            assert tag in self.unsettled, "RabbitMQ closes a channel that settles a tag twice"
+            self._acknowledge({t for t in self.unsettled if t <= tag})
+
+    def _acknowledge(self, tags: set[int]) -> None:
+        assert all(self.answered[tag] for tag in tags), "nothing unconfirmed may be acknowledged"
+        assert tags <= self.unsettled
+        self.unsettled -= tags
+        self.acknowledged |= tags
+
+    @rule()
+    def what_was_taken_never_waits_for_what_is_held(self) -> None:
+        if self.held and not self.outstanding:
+            self.acknowledge()
+            assert self.unsettled == self.held
 
     @invariant()
     def what_is_in_flight_is_what_the_downstream_owes(self) -> None:
         assert self.confirms.in_flight == len(self.outstanding)
+        assert self.confirms.held == len(self.held)
+        assert self.confirms.oldest_number in {min(self.outstanding, default=None), self.confirms._next_number}
         assert self.confirms.oldest_tag == min(self.outstanding.values(), default=None)
 
     def teardown(self) -> None:
         for number in list(self.outstanding):
             self._answer(number, multiple=False, taken=True)
             self.confirms.confirmed(number, multiple=False)
+        for tag in sorted(self.held):
+            self.confirms.returned(tag)
+            self.unsettled.remove(tag)
+            self.returned.add(tag)
+        self.held.clear()
         self.acknowledge()
         assert not self.unsettled, "everything is settled in the end"
         assert not self.acknowledged & self.returned
@@ -107,19 +138,31 @@ TestBroker = Broker.TestCase
 
 def test_a_confirm_of_everything_so_far_may_be_numbered_zero() -> None:
     confirms = Confirms()
-    for tag in (1, 2, 3):
-        confirms.published(tag)
+    confirms.published([1, 2, 3])
     assert confirms.confirmed(0, multiple=True) == 3
-    assert confirms.acknowledge() == 3
+    assert confirms.acknowledge() == ([], 3)
 
 
 def test_acknowledgements_are_merged() -> None:
     confirms = Confirms()
-    for tag in range(1, 1001):
-        confirms.published(tag)
+    confirms.published(range(1, 1001))
     for number in range(1000, 1, -1):
         confirms.confirmed(number, multiple=False)
-    assert confirms.acknowledge() is None
+    assert confirms.acknowledge() == ([], None)
     confirms.confirmed(1, multiple=False)
-    assert confirms.acknowledge() == 1000
-    assert confirms.acknowledge() is None
+    assert confirms.acknowledge() == ([], 1000)
+    assert confirms.acknowledge() == ([], None)
+
+
+def test_a_refusal_holds_up_nothing_that_was_taken() -> None:
+    confirms = Confirms()
+    confirms.published(range(1, 7))
+    confirms.confirmed(4, multiple=False)
+    assert confirms.refused(2, multiple=False) == [2]
+    confirms.confirmed(6, multiple=True)
+    singly, together = confirms.acknowledge()
+    assert (sorted(singly), together) == ([3, 4, 5, 6], 1)
+    confirms.published([7])
+    confirms.returned(2)
+    confirms.confirmed(7, multiple=False)
+    assert confirms.acknowledge() == ([], 7)

@@ -13,43 +13,9 @@ from agent.amqp.wire.properties import HEADERS, USER_ID, Properties
 from agent.amqp.wire.tables import CodecError, decode_table, encode_table, encode_value
 from agent.core import fields
 from agent.core.fields import Field, Table
+from tests.unit.amqp.wire.strategies import properties, tables
 
-INTEGERS = {"b": 8, "B": 8, "s": 16, "u": 16, "I": 32, "i": 32, "l": 64}
 names = st.text(st.characters(codec="utf-8"), max_size=20)
-
-
-def integers(tag: str) -> st.SearchStrategy[Field]:
-    bits = INTEGERS[tag]
-    low, high = (0, 2**bits - 1) if tag in "Bui" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return st.integers(low, high).map(lambda value: Field(tag, value))
-
-
-scalars: st.SearchStrategy[Field] = st.one_of(
-    *(integers(tag) for tag in INTEGERS),
-    st.text(max_size=20).map(lambda text: Field("S", text)),
-    st.booleans().map(lambda value: Field("t", value)),
-    st.binary(max_size=20).map(lambda value: Field("x", value)),
-    st.binary(min_size=8, max_size=8).map(lambda raw: Field("d", raw)),
-    st.binary(min_size=4, max_size=4).map(lambda raw: Field("f", raw)),
-    st.binary(min_size=5, max_size=5).map(lambda raw: Field("D", raw)),
-    st.integers(0, 2**64 - 1).map(lambda value: Field("T", value)),
-    st.just(Field("V", None)),
-)
-
-
-def as_table(entries: dict[str, Field]) -> Table:
-    return tuple(entries.items())
-
-
-values = st.recursive(
-    scalars,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4).map(lambda items: fields.array(*items)),
-        st.dictionaries(names, inner, max_size=4).map(as_table).map(fields.table),
-    ),
-    max_leaves=12,
-)
-tables = st.dictionaries(names, values, max_size=6).map(as_table)
 
 
 @given(tables)
@@ -93,12 +59,19 @@ def test_another_codec_agrees_on_times_and_nesting() -> None:
     assert pamqp.decode.field_table(encode_table(table))[1]["deep"] == {"list": [1, "two", {"three": 3}]}
 
 
-def test_tables_nested_without_end_are_refused() -> None:
-    deep = fields.text("x")
-    for _ in range(100):
-        deep = fields.array(deep)
-    with pytest.raises(CodecError, match="nested too deeply"):
-        decode_table(encode_table((("deep", deep),)))
+@pytest.mark.parametrize("tag", [b"A", b"F"])
+def test_tables_nested_without_end_are_kept_as_they_are(tag: bytes) -> None:
+    """Brokers take any depth."""
+    deep = b"V"
+    for _ in range(5_000):
+        inside = deep if tag == b"A" else b"\x01k" + deep
+        deep = tag + len(inside).to_bytes(4, "big") + inside
+    data = (len(deep) + 2).to_bytes(4, "big") + b"\x01k" + deep
+    for depth in (1, 2, 64):
+        table, end = decode_table(data, depth=depth)
+        assert end == len(data)
+        assert encode_table(table) == data
+        assert fields.table_to_json(table).keys() == {"k"}
 
 
 @pytest.mark.parametrize("field", [Field("l", 2**63), Field("Z", 1), Field("s", 40_000), Field("B", -1)])
@@ -110,17 +83,6 @@ def test_what_has_no_bytes_is_an_error(field: Field) -> None:
 def test_a_name_longer_than_a_short_string_is_an_error() -> None:
     with pytest.raises(CodecError, match="255"):
         encode_table((("ä" * 128, fields.text("x")),))
-
-
-short = st.text(st.characters(codec="utf-8"), max_size=20).map(lambda text: bytes([len(text.encode())]) + text.encode())
-properties = st.fixed_dictionaries(
-    {},
-    optional={
-        0x8000: short, 0x4000: short, HEADERS: tables.map(encode_table), 0x1000: st.binary(min_size=1, max_size=1),
-        0x0800: st.binary(min_size=1, max_size=1), 0x0400: short, 0x0200: short, 0x0100: short, 0x0080: short,
-        0x0040: st.binary(min_size=8, max_size=8), 0x0020: short, USER_ID: short, 0x0008: short, 0x0004: short,
-    },
-).map(lambda found: Properties(sum(found), tuple(sorted(found.items(), reverse=True))))  # fmt: skip
 
 
 @given(properties)

@@ -1,0 +1,220 @@
+"""The downstream channel of a link: what is published on it, what the broker answers, what is settled upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.channel import Channel
+from agent.amqp.wire.returns import Later, Returns
+from agent.amqp.wire.tables import CodecError
+from agent.core.confirms import Confirms
+from agent.core.model import AckMode
+from agent.errors import BrokerError
+
+_ACK: Final = 60 << 16 | 80
+_NACK: Final = 60 << 16 | 120
+_RETURN: Final = 60 << 16 | 50
+_U32: Final = struct.Struct(">I")
+_TAG_AND_FLAG: Final = struct.Struct(">QB")
+_SETTLE_FRAME: Final = struct.Struct(">BHIHHQBB")
+_SETTLE_SIZE: Final = 13
+_REQUEUE: Final = 2
+_LARGER: Final = re.compile(r"larger than (?:configured )?max size (\d{1,15})")
+
+
+@dataclass(slots=True)
+class Counts:
+    """What went through a link since it was made; the board reads it."""
+
+    forwarded: int = 0
+    bytes: int = 0
+    redelivered: int = 0
+    returned: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    refused: int = 0  # by the downstream, each time
+    unfit: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
+
+
+def largest_taken(error: BrokerError) -> int | None:
+    """The largest body that a broker takes, from what it says when it closes a channel over a larger one."""
+    said = _LARGER.search(str(error))
+    return int(said[1]) if said else None
+
+
+class Outlet(Protocol):
+    """The connection that publishes go to."""
+
+    @property
+    def frame_max(self) -> int: ...
+
+    def write_soon(self, data: bytes) -> None: ...
+
+
+class Target:
+    """Settles upstream what the downstream confirms, in one frame for all of it.
+
+    What the downstream refuses or can never take goes back upstream after a while. It isn't dropped, it doesn't come
+    again at once and forever, and what follows it flows on. But it keeps coming until something is changed.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        outlet: Outlet,
+        counts: Counts,
+        *,
+        ack_mode: AckMode,
+        settle: Callable[[bytes], None],
+        largest: int | None = None,
+        later: Later | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`largest` is what the broker is known to take of a body; it tells so only when it refuses one."""
+        loop = asyncio.get_running_loop()
+        later = later or loop.call_later
+        self.outlet = outlet
+        self.number = channel.number
+        self.confirms = Confirms()
+        self.upstream_number = 0
+        self.largest = largest
+        self.on_transfer: Callable[[float], None] | None = None
+        self._channel = channel
+        self._upstream: Channel | None = None
+        self._counts = counts
+        self._ack_mode = ack_mode
+        self._settle = settle
+        self._clock = clock or loop.time
+        self._refused = Returns(later, self._give_back)
+        self._unfit = Returns.slowly(later, self._give_back)
+        self._batches: deque[tuple[int, float]] = deque()  # last publish number and time of a read's publishes
+        self._quiet: asyncio.Future[None] | None = None
+
+    def fed_by(self, upstream: Channel) -> None:
+        """Where deliveries come from, and are settled."""
+        self._upstream = upstream
+        self.upstream_number = upstream.number
+
+    @property
+    def is_open(self) -> bool:
+        return self._channel.is_usable
+
+    @property
+    def oldest_unconfirmed(self) -> float | None:
+        """When what has waited longest for its confirm was read."""
+        return self._batches[0][1] if self._batches else None
+
+    def streams(self, *, midway: bool) -> None:
+        """Whether the broker has the beginning of a message and waits for the rest."""
+        self._channel.is_midway = midway
+
+    def published(self, tags: list[int], size: int, *, redelivered: int) -> None:
+        """These deliveries were written, whole and in this order."""
+        counts = self._counts
+        counts.bytes += size
+        counts.redelivered += redelivered
+        if self._ack_mode is AckMode.ON_CONFIRM:
+            self._batches.append((self.confirms.published(tags), self._clock()))
+            return
+        counts.forwarded += len(tags)
+        self._done(tags)
+
+    def dropped(self, tag: int, reason: str) -> None:
+        self._counts.dropped[reason] = self._counts.dropped.get(reason, 0) + 1
+        self._done([tag])
+
+    def unfit(self, tag: int, reason: str) -> None:
+        """The downstream could never take this. Where nothing is acknowledged, nothing can be returned: it is lost."""
+        self._counts.unfit[reason] = self._counts.unfit.get(reason, 0) + 1
+        if self._ack_mode is not AckMode.NO_ACK:
+            self.confirms.hold(tag)
+            self._unfit.add([tag])
+
+    def take(self, buffer: bytearray, at: int, end: int) -> int:
+        """Consumes whole frames of the downstream channel: confirms quickly, everything else by the channel."""
+        prefix = frames.PREFIX.unpack_from
+        confirmed = 0
+        while end - at >= frames.OVERHEAD:
+            kind, of_channel, size = prefix(buffer, at)
+            after = at + frames.OVERHEAD + size
+            if of_channel != self.number or after > end:
+                break
+            if buffer[after - 1] != frames.END:
+                raise CodecError("a frame doesn't end where it says")
+            ids = _U32.unpack_from(buffer, at + 7)[0] if kind == frames.METHOD and size >= 4 else 0
+            if ids in {_ACK, _NACK} and size == _SETTLE_SIZE:
+                tag, flags = _TAG_AND_FLAG.unpack_from(buffer, at + 11)
+                if ids == _ACK:
+                    confirmed += self.confirms.confirmed(tag, multiple=bool(flags & 1))
+                else:
+                    self._refuse(tag, multiple=bool(flags & 1))
+            elif ids == _RETURN:  # its header and body follow, and are nobody's
+                self._counts.returned += 1
+            elif kind == frames.METHOD:
+                self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
+            at = after
+        self._counts.forwarded += confirmed
+        self._refused.taken += confirmed
+        self._measure()
+        self.acknowledge()
+        return at
+
+    async def settled(self) -> None:
+        """Waits until nothing is in flight."""
+        while self.confirms.in_flight:
+            self._quiet = asyncio.get_running_loop().create_future()
+            await self._quiet
+
+    def acknowledge(self) -> None:
+        """Tells upstream what is settled, in one frame for all of it unless something between is held."""
+        if self._quiet is not None and not self.confirms.in_flight and not self._quiet.done():
+            self._quiet.set_result(None)
+        if not self._settles:
+            return
+        singly, tag = self.confirms.acknowledge()
+        for each in singly:
+            self._say(methods.BASIC_ACK, each, 0)
+        if tag is not None:
+            self._say(methods.BASIC_ACK, tag, 1)
+
+    @property
+    def _settles(self) -> bool:
+        """Whether upstream wants to hear; a method on a channel that is closed would cost its whole connection."""
+        wanted = self._ack_mode is not AckMode.NO_ACK
+        return wanted and self._upstream is not None and self._upstream.is_usable
+
+    def _done(self, tags: list[int]) -> None:
+        if self._ack_mode is not AckMode.NO_ACK:
+            for tag in tags:
+                self.confirms.dropped(tag)
+
+    def _refuse(self, number: int, *, multiple: bool) -> None:
+        tags = self.confirms.refused(number, multiple=multiple)
+        self._counts.refused += len(tags)
+        self._refused.add(tags)
+
+    def _give_back(self, tags: list[int]) -> None:
+        if not self._settles:
+            return
+        for tag in tags:
+            self.confirms.returned(tag)
+            self._say(methods.BASIC_NACK, tag, _REQUEUE)
+        self.acknowledge()
+
+    def _say(self, method: methods.Method, tag: int, flags: int) -> None:
+        number = self.upstream_number
+        self._settle(_SETTLE_FRAME.pack(frames.METHOD, number, _SETTLE_SIZE, *method.ids, tag, flags, frames.END))
+
+    def _measure(self) -> None:
+        """One sample for what one read brought, when the last of it is settled."""
+        batches, oldest = self._batches, self.confirms.oldest_number
+        while batches and batches[0][0] < oldest:
+            _, since = batches.popleft()
+            if self.on_transfer is not None:
+                self.on_transfer(self._clock() - since)
