@@ -102,6 +102,8 @@ class WireConnection(asyncio.BufferedProtocol):
         return memoryview(self._buffer)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self.closed.done():  # what was read already must not be read again
+            return
         self._heard = self._loop.time()
         self._filled += nbytes
         try:

@@ -16,8 +16,10 @@ from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms
-from agent.amqp.wire.properties import Properties
+from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.splice import Counts, Source, Target
+from agent.amqp.wire.tables import encode_table
+from agent.core.fields import Field
 from agent.core.hops import Site
 from agent.core.model import AckMode
 from agent.core.secret import Secret
@@ -214,6 +216,39 @@ class Sent:
         )
 
 
+@dataclass
+class Settled:
+    """Deliveries as a broker sees them, one that closes the channel on whoever settles one twice."""
+
+    unsettled: set[int]
+    acknowledged: set[int]
+    returned: set[int]
+
+    @classmethod
+    def of(cls, tags: set[int]) -> Settled:
+        return cls(set(tags), set(), set())
+
+    @classmethod
+    def read(cls, link: Link, last: int) -> Settled:
+        made = cls.of(set(range(1, last + 1)))
+        made.hear(link)
+        return made
+
+    def hear(self, link: Link) -> None:
+        for method in link.settled():
+            told: dict[str, Any] = dict(method)
+            tag = told["delivery_tag"]
+            assert tag in self.unsettled
+            tags = {each for each in self.unsettled if each <= tag} if told["multiple"] else {tag}
+            self.unsettled -= tags
+            if method.name == "Basic.Ack":
+                self.acknowledged |= tags
+            else:
+                assert method.name == "Basic.Nack"
+                assert told["requeue"] and not told["multiple"]
+                self.returned |= tags
+
+
 @dataclass(frozen=True)
 class Got:
     exchange: str
@@ -221,6 +256,10 @@ class Got:
     mandatory: bool
     properties: bytes
     body: bytes
+
+
+def with_table(*entries: tuple[str, Field]) -> Properties:
+    return Properties(HEADERS, ((HEADERS, encode_table(entries)),))
 
 
 def pieces(data: bytes) -> list[tuple[int, int, bytes]]:

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.properties import HEADERS, USER_ID, Properties
 from agent.amqp.wire.splice import WHOLE
-from agent.amqp.wire.tables import encode_table
 from agent.core import fields, hops
-from agent.core.fields import Field, Table
+from agent.core.fields import Table
 from agent.core.hops import RECEIVED_FROM, Site, Verdict, received_entry
 from agent.core.model import AckMode
 from agent.errors import TransientError
-from tests.unit.amqp.wire.link import EXCHANGE, HERE, THERE, URI, Got, Link, Sent, feed, turn
+from tests.unit.amqp.wire.link import EXCHANGE, HERE, THERE, URI, Got, Link, Sent, Settled, feed, turn, with_table
 from tests.unit.amqp.wire.strategies import names, properties_with, scalars, values
 
 MARK = b"\x0fx-received-from"
@@ -183,43 +182,6 @@ def tally(reasons: Any) -> dict[str, int]:
         if reason:
             found[reason] = found.get(reason, 0) + 1
     return found
-
-
-@dataclass
-class Settled:
-    """Deliveries as a broker sees them, one that closes the channel on whoever settles one twice."""
-
-    unsettled: set[int]
-    acknowledged: set[int]
-    returned: set[int]
-
-    @classmethod
-    def of(cls, tags: set[int]) -> Settled:
-        return cls(set(tags), set(), set())
-
-    @classmethod
-    def read(cls, link: Link, last: int) -> Settled:
-        made = cls.of(set(range(1, last + 1)))
-        made.hear(link)
-        return made
-
-    def hear(self, link: Link) -> None:
-        for method in link.settled():
-            told: dict[str, Any] = dict(method)
-            tag = told["delivery_tag"]
-            assert tag in self.unsettled
-            tags = {each for each in self.unsettled if each <= tag} if told["multiple"] else {tag}
-            self.unsettled -= tags
-            if method.name == "Basic.Ack":
-                self.acknowledged |= tags
-            else:
-                assert method.name == "Basic.Nack"
-                assert told["requeue"] and not told["multiple"]
-                self.returned |= tags
-
-
-def with_table(*entries: tuple[str, Field]) -> Properties:
-    return Properties(HEADERS, ((HEADERS, encode_table(entries)),))
 
 
 def with_raw(data: bytes) -> Properties:
