@@ -105,6 +105,9 @@ class LinkRunner:
         else:
             self.send(lifecycle.TakeOver())
 
+    def waits_for(self, other: Other) -> bool:
+        return other in self._served_by
+
     def rebind(self, bindings: frozenset[Binding]) -> None:
         if bindings != self._bindings:
             self._bindings = bindings

@@ -28,6 +28,7 @@ from agent.runtime.world import World
 from agent.status.board import Board
 
 STOP_PATIENCE: Final = 15.0
+LOOK_FOR_PLUGIN: Final = 3.0
 DECLARING: Final = "federation-agent: declaring exchanges"
 REFUSED: Final = "configuration refused, the last good one stays in force"
 PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
@@ -55,9 +56,11 @@ class Supervisor:
         self._leaving: set[LinkRunner] = set()
         self._world: World | None = None
         self._reading: Reading | None = None
-        self._follower: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reconciling = asyncio.Lock()
         self._clock = count(1)
         self._read_at: dict[Source, int] = {}
+        self._stopping = False
         self._failure = ""
         self._said: frozenset[str] = frozenset()
         self.configuration = load()
@@ -71,7 +74,8 @@ class Supervisor:
         if causes & {Cause.START, Cause.FILE, Cause.HANGUP}:  # at the start too: it was read before anybody watched
             self._reconfigure()
         try:
-            await self._reconcile()
+            async with self._reconciling:
+                await self._reconcile()
         except AgentError as error:
             await self._read_known_bindings(error)
             if str(error) == self._failure:
@@ -105,9 +109,11 @@ class Supervisor:
         for link in wanted.values():
             self._keep(link, world, reading)
         bindings()
-        for runner in self._runners.values():
-            runner.start()
-        self._follow()
+        leaving = {runner.link.id for runner in self._leaving}
+        for link_id, runner in self._runners.items():
+            if link_id not in leaving:  # what is being removed for the old one isn't to be built for the new one yet
+                runner.start()
+        self._begin_following()
         self._board.ready = True
 
     def _world_of(self, reading: Reading) -> World:
@@ -141,8 +147,11 @@ class Supervisor:
 
     def _left(self, runner: LinkRunner) -> None:
         self._leaving.discard(runner)
-        if runner.link.id not in self._runners:
+        successor = self._runners.get(runner.link.id)
+        if successor is None:
             self._board.gone(runner.link.id)
+        elif not self._stopping:
+            successor.start()
 
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:
         self._board.changed(runner.link.id, runner.state)
@@ -175,14 +184,29 @@ class Supervisor:
             with suppress(BrokerError):
                 (await self._read_bindings([runner.link for runner in self._runners.values()]))()
 
-    def _follow(self) -> None:
-        if self._follower is None and self.configuration.settings.downstream.management:
-            follower = BindingFollower(
-                uris=lambda: self.configuration.settings.downstream.uris,
-                sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._runners.values()),
-                read=self._read_bindings_of,
-            )
-            self._follower = asyncio.get_running_loop().create_task(follower.run(), name="follow bindings")
+    def _begin_following(self) -> None:
+        """What is followed besides what the watcher calls for; all of it needs the HTTP API."""
+        if self._tasks or not self.configuration.settings.downstream.management:
+            return
+        follower = BindingFollower(
+            uris=lambda: self.configuration.settings.downstream.uris,
+            sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._runners.values()),
+            read=self._read_bindings_of,
+        )
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(follower.run(), name="follow bindings"),
+            loop.create_task(self._look_for_plugin(), name="look for the federation plugin"),
+        ]
+
+    async def _look_for_plugin(self) -> None:
+        """No event tells that the plugin is disabled, and the links that waited for that shouldn't wait long."""
+        while True:
+            await asyncio.sleep(LOOK_FOR_PLUGIN)
+            if any(runner.waits_for(Other.PLUGIN) for runner in self._runners.values()):
+                with suppress(AgentError):  # the watcher comes to the same, and has it said
+                    async with self._reconciling:
+                        await self._reconcile()
 
     async def _read_bindings_of(self, sources: frozenset[Source]) -> None:
         links = [each.link for each in self._runners.values() if (each.link.vhost, each.link.name) in sources]
@@ -214,9 +238,11 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Settles what is in flight and leaves everything standing."""
-        if self._follower is not None:
-            self._follower.cancel()
-            await asyncio.wait([self._follower])
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         runners = [*self._runners.values(), *self._leaving]
         for runner in runners:
             runner.send(lifecycle.Stop())

@@ -1,0 +1,130 @@
+"""Beside the native plugin: on other edges of one topology, and on the same edge one after the other."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.desk import numbered, times
+from tests.integration.federation.sites import POLICY, Site, federated
+from tests.integration.federation.test_failures import link
+from tests.lab.lab import Lab
+from tests.lab.node import NATIVE_PLUGINS, Node
+from tests.lab.proxy import Proxy
+from tests.lab.waiting import eventually
+
+PLUGINS = ("rabbitmq_federation", "rabbitmq_federation_management")
+
+
+def federate_natively(site: Site, upstream: Site, **settings: object) -> None:
+    admin = site.node.admin
+    admin.parameter("federation-upstream", site.vhost, "origin", {"uri": upstream.uri} | settings)
+    policy = POLICY["federate"]
+    admin.policy(site.vhost, "federate", policy["pattern"], definition=policy["definition"], apply_to="exchanges")
+
+
+def wait_native(site: Site, status: str = "running") -> None:
+    def statuses() -> list[str]:
+        return [each["status"] for each in site.node.admin.get("federation-links", site.vhost)]
+
+    eventually(lambda: statuses() == [status], 30, what=f"the native link is {status}", ignoring=Exception)
+
+
+def bound_count(site: Site) -> int:
+    return len(site.federated_bindings())
+
+
+def test_a_ring_of_native_and_agent_links(agent_of: AgentOf, site_on: SiteOn, native_broker: Node, here: Site) -> None:
+    """here ← second ← first ← here: bindings and messages pass through both kinds of links."""
+    first, second = site_on(native_broker), site_on(native_broker)
+    for site in (here, first, second):
+        site.exchange().queue("k")
+    federate_natively(first, here, **{"max-hops": 2})
+    federate_natively(second, first, **{"max-hops": 2})
+    agent = agent_of(here.node).write({here.vhost: federated(second, **{"max-hops": 2})}).start()
+    agent.wait_for("running", link(here))
+    for site in (here, first, second):
+        eventually(lambda site=site: bound_count(site) == 2, 30, what="bindings have travelled")  # type: ignore[misc]
+    internal = [
+        each for each in second.node.admin.get("exchanges", second.vhost) if each["name"].endswith((" A", " B"))
+    ]
+    assert [each["type"] for each in internal] == ["x-federation-upstream"]
+    for site in (here, first, second):
+        site.publish(bodies := numbered(20))
+        for each in (here, first, second):
+            assert each.take(20) == bodies
+
+
+def test_a_pair_of_a_native_link_and_an_agents(
+    agent_of: AgentOf, site_on: SiteOn, native_broker: Node, here: Site
+) -> None:
+    native = site_on(native_broker)
+    for site in (here, native):
+        site.exchange().queue("k")
+    federate_natively(native, here)
+    agent = agent_of(here.node).write({here.vhost: federated(native)}).start()
+    agent.wait_for("running", link(here))
+    here.wait_bound("k")
+    native.wait_bound("k")
+    for site in (here, native):
+        site.publish(bodies := numbered(20))
+        for each in (here, native):
+            assert each.take(20) == bodies
+
+
+def test_the_plugin_lets_go_and_comes_back(
+    agent_of: AgentOf, lab: Lab, there: Site, proxy_to: Callable[[Node | int], Proxy]
+) -> None:
+    """The plugin deletes its queue when it is disabled, backlog and all, unless it can't reach it just then."""
+    node, proxy = lab.node("takeover", plugins=NATIVE_PLUGINS).start(), proxy_to(there.node)
+    here = Site(node, "/")
+    here.exchange().queue("k")
+    federate_natively(here, there, uri=there.node.uri(there.vhost, port=proxy.port))
+    wait_native(here)
+    agent = agent_of(node).write(definitions={"management": True}).start()
+    agent.wait_for("standby", link(here))
+    assert "federation plugin" in agent.links()[link(here)]["error"]
+    there.publish(numbered(100))
+    assert here.take(100) == numbered(100)
+    queue = there.links_objects()[0]
+
+    proxy.refuse()
+    proxy.cut()
+    there.publish(bodies := numbered(5_000))
+    node.run("rabbitmq-plugins", "disable", *PLUGINS)
+    proxy.accept()
+    agent.wait_for("running", link(here))
+    assert there.links_objects()[0] == queue
+    assert here.take(len(bodies)) == bodies
+
+    node.run("rabbitmq-plugins", "enable", *PLUGINS)
+    there.publish(bodies := numbered(1_000))
+    agent.signal(signal.SIGHUP)  # it would look by itself within half a minute
+    agent.wait_for("standby", link(here))
+    there.publish(more := numbered(1_000, start=1_000))
+    wait_native(here)
+    assert here.take(2_000) == bodies + more
+    node.kill()
+
+
+def test_a_plugin_that_tells_nothing_is_known_by_its_consumer(agent_of: AgentOf, lab: Lab, there: Site) -> None:
+    """Without the plugin's management extension, and with a backlog when it goes."""
+    plugins = tuple(
+        each for each in NATIVE_PLUGINS if not each.endswith(("federation_management", "_shovel_management"))
+    )
+    node = lab.node("quiet", plugins=plugins).start()
+    here = Site(node, "/")
+    here.exchange().queue("k")
+    federate_natively(here, there)
+    there.wait_bound("k", deadline=30)
+    agent = agent_of(node).write({"/": federated(there)}).start()
+    agent.wait_for("standby", link(here))
+    assert "consumer" in agent.links()[link(here)]["error"]
+    node.run("rabbitmq-plugins", "disable", "rabbitmq_federation")
+    agent.wait_for("running", link(here))
+    there.publish(numbered(10))
+    assert times(here.take(10)) == dict.fromkeys(numbered(10), 1)
+    assert agent.history(*link(here))[0] == "standby"
+    assert len(agent.history(*link(here))) <= 4  # it looked, and didn't try
+    node.kill()
