@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import structlog
@@ -20,7 +21,9 @@ from agent.core.events import BrokerEvent
 from agent.definitions.load import Configuration, load_configuration
 from agent.definitions.watch import Watcher
 from agent.runtime.supervisor import Supervisor, report_failure
+from agent.status import metrics
 from agent.status.board import Board
+from agent.status.http import HttpServer
 
 LISTENING = "federation-agent: listening to events"
 
@@ -34,13 +37,17 @@ def run_agent(path: Path) -> None:
 async def _run(path: Path) -> None:
     board = Board(time.time, owner=socket.gethostname())
     supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
+    settings = supervisor.configuration.settings.agent
+    board.owner = settings.name or board.owner
+    server = HttpServer(settings.http, board, supervisor.act, metrics=lambda: _metrics(board, supervisor))
+    await server.start()
     watcher = Watcher(
         supervisor.reload,
         on_error=report_failure,
         files=lambda: supervisor.configuration.files,
         events=lambda: _listen(supervisor.configuration),
     )
-    log.info("started", configuration=str(path))
+    log.info("started", configuration=str(path), http=server.address)
     watching = asyncio.create_task(watcher.run(), name="watch definitions")
     await _told_to_stop()
     log.info("stopping")
@@ -48,7 +55,13 @@ async def _run(path: Path) -> None:
     with suppress(asyncio.CancelledError):
         await watching
     await supervisor.stop()
+    await server.stop()
     log.info("stopped")
+
+
+def _metrics(board: Board, supervisor: Supervisor) -> bytes:
+    group = supervisor.configuration.settings.agent.group or supervisor.cluster or ""
+    return metrics.text_of(board, version=version("federation-agent"), group=group)
 
 
 async def _told_to_stop() -> None:

@@ -66,6 +66,11 @@ class Supervisor:
         self.configuration = load()
 
     @property
+    def cluster(self) -> str | None:
+        """The downstream's name, once it was read."""
+        return self._world.cluster if self._world else None
+
+    @property
     def runners(self) -> Mapping[str, LinkRunner]:
         return self._runners
 

@@ -29,16 +29,19 @@ class HttpServer:
         self._metrics = metrics
         self._runner: web.AppRunner | None = None
 
+    @property
+    def address(self) -> str:
+        return f"http://{self._settings.host}:{self._settings.port}"
+
     async def start(self) -> None:
         self._runner = web.AppRunner(self._application(), access_log=None)
         await self._runner.setup()
-        address = f"{self._settings.host}:{self._settings.port}"
         try:
             await web.TCPSite(self._runner, self._settings.host, self._settings.port).start()
         except OSError as error:
             await self._runner.cleanup()
             raise CannotStartError(
-                f"agent.http.listen {address}: {error.strerror or error}; choose another address or free the port"
+                f"agent.http.listen {self.address}: {error.strerror or error}; choose another address or free the port"
             ) from error
 
     async def stop(self) -> None:

@@ -22,6 +22,7 @@ EXCHANGE: Final = "demo.orders"
 QUEUE: Final = "demo.invoices"
 KEY: Final = "orders.paid"
 CONFIGURATION: Final = """\
+agent: {{http: {{listen: "127.0.0.1:{port}"}}}}
 downstream:
   uri: {downstream}
   management: {management}
@@ -45,11 +46,12 @@ def main() -> int:
             node.wait_until_ready()
         _furnish(downstream)
         path = lab.directory / "agent.yaml"
-        path.write_text(_configuration(downstream, upstream))
+        port = lab.ports.take()
+        path.write_text(_configuration(downstream, upstream, port))
         print(f"\n{path}:\n\n{path.read_text()}")
         _show("plan", path)
         with _agent(path, lab.mark):
-            _tell(downstream, upstream, path)
+            _tell(downstream, upstream, path, port)
             federated = _traffic(downstream, upstream, seconds)
     print(f"{federated} messages were federated; everything is stopped and gone")
     return 0 if federated else 1
@@ -66,8 +68,9 @@ def _furnish(node: Node) -> None:
     node.admin.bind("/", EXCHANGE, QUEUE, "orders.refunded.#")
 
 
-def _configuration(downstream: Node, upstream: Node) -> str:
+def _configuration(downstream: Node, upstream: Node, port: int) -> str:
     return CONFIGURATION.format(
+        port=port,
         downstream=f"amqp://guest:guest@127.0.0.1:{downstream.amqp_port}",
         management=f"http://guest:guest@127.0.0.1:{downstream.management_port}",
         upstream=f"amqp://guest:guest@127.0.0.1:{upstream.amqp_port}",
@@ -90,7 +93,8 @@ def _agent(path: Path, mark: dict[str, str]) -> Iterator[None]:
         process.wait(20)
 
 
-def _tell(downstream: Node, upstream: Node, path: Path) -> None:
+def _tell(downstream: Node, upstream: Node, path: Path, port: int) -> None:
+    print(f"agent:         http://127.0.0.1:{port}/api/links and /metrics")
     print(f"downstream:    {downstream.management_url} (guest/guest), queue {QUEUE} fills")
     print(f"upstream:      {upstream.management_url} (guest/guest), a message a second to {EXCHANGE}")
     print(f"configuration: {path}; change it and watch what the agent does", flush=True)
