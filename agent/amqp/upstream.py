@@ -57,28 +57,34 @@ def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> Br
     return PermanentError(message) if error.code in {ACCESS_REFUSED, PRECONDITION_FAILED} else TransientError(message)
 
 
-async def ensure_exchange(connection: Connection, name: str, like: Exchange) -> bool:
-    """The upstream exchange, with the downstream's type and attributes where it is missing; whether it was."""
-    found = await attempt(
-        connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, type=like.type, passive=True
-    )
+async def stands(connection: Connection, name: str) -> bool:
+    values = {"exchange": name, "type": "fanout", "passive": True}
+    found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **values)
     if not isinstance(found, ChannelClosedError):
-        return False
+        return True
     if found.code != NOT_FOUND:
         raise refusal(connection, f"looking for exchange {name!r}", found)
-    await demand(
-        connection,
-        f"declaring the missing exchange {name!r}",
-        methods.EXCHANGE_DECLARE,
-        methods.EXCHANGE_DECLARE_OK,
-        exchange=name,
-        type=like.type,
-        durable=like.durable,
-        auto_delete=like.auto_delete,
-        internal=like.internal,
-        arguments=like.arguments,
-    )
-    return True
+    return False
+
+
+async def ensure_exchange(connection: Connection, name: str, like: Exchange) -> bool:
+    """The upstream exchange, with the downstream's type and attributes where it is missing; whether it was."""
+    if await stands(connection, name):
+        return False
+    declared = {
+        "exchange": name,
+        "type": like.type,
+        "durable": like.durable,
+        "auto_delete": like.auto_delete,
+        "internal": like.internal,
+        "arguments": like.arguments,
+    }
+    found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **declared)
+    if not isinstance(found, ChannelClosedError):
+        return True
+    if found.code == PRECONDITION_FAILED and await stands(connection, name):
+        return False  # somebody was quicker, with other attributes: those count
+    raise refusal(connection, f"declaring the missing exchange {name!r}", found)
 
 
 async def ensure_queue(connection: Connection, name: str, settings: LinkSettings) -> tuple[int, str]:

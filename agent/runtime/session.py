@@ -208,15 +208,22 @@ class ExchangeSession:
         if self._memory.letter is None:
             return False
         name = names.internal_exchange(self.queue, self._memory.letter)
-        found = await upstream.attempt(
-            self._up, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, type="fanout", passive=True
-        )
-        if isinstance(found, ChannelClosedError):
+        if not await upstream.stands(self._up, name):
             return False
+        try:
+            await self._declare_internal(name, self._internal_arguments)
+        except BrokerError:
+            if self._up.is_closed:
+                raise
+            return False  # it stands, but its type is known no more: the plugin was disabled
         await upstream.bind_queue(self._up, self.queue, name)
         self._binder = Binder(self._up, self.link.remote_name, name)
         await self.follow(bindings)
         return True
+
+    @property
+    def _internal_arguments(self) -> fields.Table:
+        return internal_arguments(self.link.settings.max_hops, self._downstream)
 
     async def _rebuild(self, bindings: Iterable[Binding]) -> None:
         """Makes the other internal exchange, binds everything to it, and only then deletes the old one."""
@@ -225,7 +232,7 @@ class ExchangeSession:
         self._memory.letter, self._memory.bound = None, frozenset()
         name = names.internal_exchange(self.queue, letter)
         await upstream.delete_exchange(self._up, name)
-        await self._declare_internal(name, internal_arguments(self.link.settings.max_hops, self._downstream))
+        await self._declare_internal(name, self._internal_arguments)
         await upstream.bind_queue(self._up, self.queue, name)
         self._binder = Binder(self._up, self.link.remote_name, name)
         groups = self._groups(bindings, letter)
@@ -236,15 +243,7 @@ class ExchangeSession:
 
     async def _standing_letter(self) -> str | None:
         for letter in names.LETTERS:
-            found = await upstream.attempt(
-                self._up,
-                methods.EXCHANGE_DECLARE,
-                methods.EXCHANGE_DECLARE_OK,
-                exchange=names.internal_exchange(self.queue, letter),
-                type="fanout",
-                passive=True,
-            )
-            if not isinstance(found, ChannelClosedError):
+            if await upstream.stands(self._up, names.internal_exchange(self.queue, letter)):
                 return letter
         return None
 

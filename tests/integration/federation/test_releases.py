@@ -1,0 +1,112 @@
+"""Downstream and upstream of either release, upstreams without any plugin and with the native one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.desk import numbered
+from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.test_failures import link
+from tests.integration.federation.test_types import TYPE_PLUGINS, check
+from tests.lab.lab import Lab
+from tests.lab.node import NATIVE_PLUGINS, Node
+from tests.lab.waiting import eventually
+
+BrokerOn = Callable[..., Node]
+SID = "sid"
+TRIXIE = "trixie"
+
+
+def internal_types(site: Site) -> list[str]:
+    found = site.node.admin.get("exchanges", site.vhost)
+    return [each["type"] for each in found if each["name"].startswith("federation: ")]
+
+
+def use(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
+    """Flow, followed bindings, a changed definition, a stop and a start, and the end."""
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here), deadline=30)
+    assert internal_types(there) == [kind]
+    there.publish(numbered(500))
+    assert here.take(500) == numbered(500)
+    here.bind("l")
+    there.wait_bound("k", "l")
+    here.unbind("k")
+    there.wait_bound("l")
+    agent.write({here.vhost: federated(there, **{"max-hops": 2})})
+    eventually(lambda: agent.history(*link(here)).count("running") == 2, what="the link runs again")
+    assert internal_types(there) == [kind]
+    assert agent.terminate() == 0
+    there.publish(numbered(500), "l")
+    agent.start()
+    assert here.take(500) == numbered(500)
+    there.delete_exchange()
+    there.wait_bound("l", deadline=30)
+    agent.write({})
+    there.wait_clean()
+
+
+def test_an_upstream_without_plugin(agent_of: AgentOf, here: Site, there: Site) -> None:
+    use(agent_of, here, there, "fanout")
+
+
+def test_an_upstream_with_the_plugin(agent_of: AgentOf, here: Site, site_on: SiteOn, native_broker: Node) -> None:
+    use(agent_of, here, site_on(native_broker), "x-federation-upstream")
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(("down", "up"), [(None, SID), (SID, None), (SID, SID), (TRIXIE, SID), (SID, TRIXIE)])
+def test_releases_without_plugin(
+    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, down: str | None, up: str | None
+) -> None:
+    use(agent_of, site_on(broker_on(down)), site_on(broker_on(up, name="second")), "fanout")
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("release", [SID, TRIXIE])
+def test_releases_with_the_plugin_upstream(
+    agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn, release: str
+) -> None:
+    use(agent_of, here, site_on(broker_on(release, plugins=NATIVE_PLUGINS)), "x-federation-upstream")
+
+
+@pytest.mark.versions
+def test_every_type_on_4_x(agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn) -> None:
+    broker = broker_on(SID, plugins=TYPE_PLUGINS)
+    check(agent_of, site_on(broker), site_on(broker))
+
+
+def test_an_upstream_that_comes_back_without_the_plugin(agent_of: AgentOf, here: Site, lab: Lab) -> None:
+    """What was found out about a broker doesn't hold for the one that answers next."""
+    node = lab.node("upstream", plugins=NATIVE_PLUGINS).start()
+    there = Site(node, "/")
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    assert internal_types(there) == ["x-federation-upstream"]
+    node.stop()
+    node.run("rabbitmq-plugins", "disable", "--offline", "rabbitmq_federation", "rabbitmq_federation_management")
+    node.start()
+    agent.wait_for("running", link(here), deadline=30)
+    assert internal_types(there) == ["fanout"]
+    there.publish(numbered(10))
+    assert here.take(10) == numbered(10)
+    node.kill()
+
+
+@pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
+def test_quorum_queues_upstream(
+    agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn, release: str | None
+) -> None:
+    there = site_on(broker_on(release, name="second"))
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": "quorum"})}).start()
+    agent.wait_for("running", link(here))
+    [queue] = [each for each in there.node.admin.get("queues", there.vhost) if each["name"].startswith("federation: ")]
+    assert queue["arguments"]["x-queue-type"] == "quorum"
+    there.publish(numbered(100), exchange=X)
+    assert here.take(100) == numbered(100)
