@@ -71,6 +71,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self.heartbeat = 0
         self.on_blocked: Callable[[str | None], None] | None = None
         self.closed: asyncio.Future[BrokerError] = loop.create_future()
+        self._gone: asyncio.Future[None] = loop.create_future()
         self._terms = terms
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -99,7 +100,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self.write(frames.PROTOCOL_HEADER)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
-        return memoryview(self._buffer)[self._filled :]
+        # Some transports ask once more after the end, and none may be given an empty one.
+        return memoryview(self._buffer)[0 if self.closed.done() else self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.closed.done():  # what was read already must not be read again
@@ -122,6 +124,8 @@ class WireConnection(asyncio.BufferedProtocol):
         error = EndOfStreamError("the connection was lost")
         error.__cause__ = exc
         self._end(error)
+        if not self._gone.done():
+            self._gone.set_result(None)
 
     def pause_writing(self) -> None:
         """The broker takes less than comes: whoever feeds us stops reading, so that nothing piles up here."""
@@ -230,6 +234,10 @@ class WireConnection(asyncio.BufferedProtocol):
         """Says goodbye; `error` is what those who still wait are told."""
         if self.closed.done():
             return
+        for channel in tuple(self._channels.values()):
+            channel.end(error)
+        for holder in tuple(self._holders):  # nobody is there to be spared, and the answer has to be read
+            self.release_reading(holder)
         try:
             self._say(methods.CONNECTION_CLOSE, code=200, text="closed by the agent", class_id=0, method_id=0)
             async with asyncio.timeout(CLOSE_PATIENCE):
@@ -237,7 +245,8 @@ class WireConnection(asyncio.BufferedProtocol):
         except (TimeoutError, BrokerError):
             pass
         finally:
-            self._end(error)
+            self._end(error, gently=True)
+        await self._gone
 
     def abort(self, error: BrokerError) -> None:
         """Leaves without a word."""
@@ -352,22 +361,28 @@ class WireConnection(asyncio.BufferedProtocol):
         match call.method:
             case methods.CONNECTION_CLOSE:
                 self._say(methods.CONNECTION_CLOSE_OK)
-                self._end(ConnectionClosedError(call["code"], call["text"]))
+                self._end(ConnectionClosedError(call["code"], call["text"]), gently=True)
             case methods.CONNECTION_BLOCKED | methods.CONNECTION_UNBLOCKED:
                 if self.on_blocked is not None:
                     self.on_blocked(call.values.get("reason"))
             case _:
                 self._inbox.put_nowait(call)
 
-    def _end(self, error: BrokerError) -> None:
+    def _end(self, error: BrokerError, *, gently: bool = False) -> None:
+        """`gently` lets out what was said before; a peer that doesn't take it is left all the same."""
         if self.closed.done():
             return
         error = self.explain(error)
         self.closed.set_result(error)
         if self._timer is not None:
             self._timer.cancel()
-        if self._transport is not None:
+        if self._transport is None:
+            self._gone.set_result(None)
+        elif gently:
             self._transport.close()
+            self._loop.call_later(CLOSE_PATIENCE, self._transport.abort)
+        else:
+            self._transport.abort()
         self.resume_writing()
         for channel in tuple(self._channels.values()):
             channel.end(error)

@@ -44,6 +44,9 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         self.is_closed = True
 
+    def abort(self) -> None:
+        self.is_closed = True
+
     def is_closing(self) -> bool:
         return self.is_closed
 

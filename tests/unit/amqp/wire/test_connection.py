@@ -263,3 +263,28 @@ async def test_channels_are_open_until_they_are_not() -> None:
     feed(connection, frames.frame(1, channel.number, methods.CHANNEL_CLOSE_OK.encode()))
     await closing
     assert [*usable, channel.is_usable] == [True, False, False]
+
+
+async def test_a_connection_that_is_held_can_be_closed() -> None:
+    link = await Link.made()
+    link.downstream.pause_writing()
+    closing = asyncio.create_task(link.upstream.close(TransientError("closed by the agent")))
+    await turn()
+    assert link.up.reads
+    assert [method.name for method in link.settled()] == ["Connection.Close"]
+    feed(link.upstream, link.delivery(Sent(1)) + frames.frame(1, 0, methods.CONNECTION_CLOSE_OK.encode()))
+    await turn()
+    assert link.up.is_closed
+    assert link.down.taken() == b""
+    link.upstream.connection_lost(None)
+    await closing
+
+
+async def test_a_peer_that_doesnt_take_the_farewell_is_left() -> None:
+    connection, wire = await opened()
+    closing = asyncio.create_task(connection.close(TransientError("closed by the agent")))
+    await turn()
+    connection.connection_lost(ConnectionResetError("reset"))
+    await closing
+    assert wire.is_closed
+    await connection.close(TransientError("again"))

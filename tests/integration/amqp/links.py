@@ -1,0 +1,195 @@
+"""A link made by hand between two connections, queue to queue, and what it does to messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.amqp.connect import Connection
+from agent.amqp.stamp import Stamp
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import Channel, Message
+from agent.amqp.wire.methods import Call
+from agent.amqp.wire.properties import Properties
+from agent.amqp.wire.splice import Counts, Source, Target
+from agent.core.confirms import Confirms
+from agent.core.hops import RECEIVED_FROM, Site, received_entry, with_entry
+from agent.core.model import AckMode
+from tests.lab.waiting import eventually_async
+
+HERE, THERE = Site("here", "v"), Site("there", "w")
+URI = "amqp://there:5672"
+PERSISTENT = b"\x10\x00\x02"
+
+
+@dataclass
+class Link:
+    """From a queue upstream (`name`, unless another is told) to fanout `name`, with queue `name` bound to it."""
+
+    name: str
+    up: Connection
+    down: Connection
+    ack_mode: AckMode = AckMode.ON_CONFIRM
+    prefetch: int = 1000
+    max_hops: int = 1
+    largest: int | None = None
+    queue: str = ""
+    counts: Counts = field(default_factory=Counts)
+
+    async def start(self) -> None:
+        self.out, self.into = await self.up.channel(), await self.down.channel()
+        await self.into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        self.target = Target(
+            self.into,
+            self.down.wire,
+            self.counts,
+            ack_mode=self.ack_mode,
+            settle=self.up.wire.write_soon,
+            largest=self.largest,
+        )
+        stamp = Stamp(
+            URI, self.name, upstream=THERE, downstream=HERE, max_hops=self.max_hops, trust_user_id=False
+        )  # fmt: skip
+        self.up.wire.divert(
+            self.out.number, Source(self.out, self.target, stamp, exchange=self.name, mandatory=True)
+        )  # fmt: skip
+        self.down.wire.divert(self.into.number, self.target)
+        self.down.wire.fed_by(self.up.wire)
+        no_ack, queue = self.ack_mode is AckMode.NO_ACK, self.queue or self.name
+        if not no_ack:
+            self.out.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self.prefetch)
+        await self.out.ask(
+            methods.BASIC_CONSUME,
+            methods.BASIC_CONSUME_OK,
+            queue=queue,
+            consumer_tag="link",
+            no_ack=no_ack,
+        )
+
+    async def stop(self) -> None:
+        self.down.wire.starved_by(self.up.wire)
+        for channel in (self.into, self.out):
+            await channel.close()
+
+    async def forwarded(self, count: int, within: float = 60) -> None:
+        await until(lambda: self.counts.forwarded >= count, within, what=f"{count} are forwarded, {self.counts}")
+
+
+async def until(condition: Callable[[], object], within: float = 30, *, what: str) -> None:
+    """Waits for what happens in this process."""
+
+    async def asked() -> object:
+        return condition()
+
+    await eventually_async(asked, within, what=what)
+
+
+@asynccontextmanager
+async def running(link: Link) -> AsyncIterator[Link]:
+    await link.start()
+    try:
+        yield link
+    finally:
+        await link.stop()
+
+
+class Publisher:
+    """Puts messages into queue `name`, for a link, and into `name copy`, to look at; confirmed."""
+
+    def __init__(self, channel: Channel, name: str) -> None:
+        self._channel = channel
+        self._name = name
+        self._confirms = Confirms()
+        channel.on_settled = self._settled
+
+    @classmethod
+    async def at(cls, connection: Connection, name: str, *, copy: bool = True) -> Publisher:
+        channel = await connection.channel()
+        await _declare(channel, name, name, *([f"{name} copy"] if copy else []))
+        await channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        return cls(channel, name)
+
+    async def publish(self, *contents: tuple[bytes, bytes]) -> None:
+        """(properties, body) each."""
+        for properties, body in contents:
+            self._channel.publish(self._name, "a key", properties, body)
+            self._confirms.published([0])
+        await until(lambda: not self._confirms.in_flight or self._channel.closed.done(), what="all are confirmed")
+        assert not self._channel.closed.done(), self._channel.closed.result()
+
+    def _settled(self, call: Call) -> None:
+        assert call.method is methods.BASIC_ACK
+        self._confirms.confirmed(call["delivery_tag"], multiple=call["multiple"])
+
+
+async def prepare_downstream(connection: Connection, name: str) -> Channel:
+    """Fanout `name` with queue `name`; the channel is for looking at it."""
+    channel = await connection.channel()
+    await _declare(channel, name, name)
+    return channel
+
+
+async def _declare(channel: Channel, exchange: str, *queues: str) -> None:
+    await channel.ask(
+        methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=exchange, type="fanout", durable=True
+    )
+    for queue in queues:
+        await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, durable=True)
+        await channel.ask(methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
+
+
+async def take(channel: Channel, queue: str, count: int = 1, within: float = 30) -> list[Message]:
+    """So many messages out of a queue, as they come."""
+    found: list[Message] = []
+    channel.on_message = found.append
+    async with asyncio.timeout(within):
+        while len(found) < count:
+            await channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue, no_ack=True)
+            await asyncio.sleep(0)
+    return found
+
+
+async def depth(connection: Connection, queue: str) -> int:
+    channel = await connection.channel()
+    declared = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    await channel.close()
+    return int(declared["messages"])
+
+
+def stamped(original: Properties, exchange: str, *, sorts: bool = False) -> Properties:
+    """What a message is to have downstream, to the byte. From 4.0 on, brokers sort headers by name."""
+    entry = received_entry(URI, exchange, redelivered=False, upstream=THERE)
+    bare = original.without_user_id()
+    table = with_entry(bare.headers, RECEIVED_FROM, entry)
+    if sorts:
+        table = tuple(sorted(table, key=lambda each: each[0].encode("utf-8", "surrogateescape")))
+    return bare.with_headers(table)
+
+
+async def until_depth(connection: Connection, queue: str, count: int) -> None:
+    """What a channel gives back is counted a moment after it is closed."""
+
+    async def reached() -> bool:
+        return await depth(connection, queue) == count
+
+    await eventually_async(reached, what=f"{count} in {queue}")
+
+
+class Memory:
+    """How much more memory this process has needed since, at its worst."""
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+        self._before = self._read("VmRSS")
+
+    @staticmethod
+    def _read(key: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
+
+    @property
+    def grown(self) -> int:
+        return self._read("VmHWM") - self._before
