@@ -181,6 +181,17 @@ class Binder:
     async def unbind(self, groups: Collection[Group]) -> None:
         await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
 
+    async def source_stands(self) -> bool:
+        """Whether the exchange is there; asked often, so on a channel that only a no costs."""
+        passive = {"exchange": self._source, "type": "fanout", "passive": True}
+        try:
+            await self._open_channel().ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **passive)
+        except ChannelClosedError as error:
+            if error.code != NOT_FOUND:
+                raise refusal(self._connection, f"looking for exchange {self._source!r}", error) from error
+            return False
+        return True
+
     def close(self) -> None:
         if self._channel is not None:
             leave(self._channel)
@@ -195,9 +206,7 @@ class Binder:
         await self._settle(asked, method)
 
     def _ask(self, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
-        if self._channel is None or self._channel.closed.done():
-            self._channel = self._connection.wire.begin_channel()
-        return self._channel.ask(
+        return self._open_channel().ask(
             method,
             answer,
             source=self._source,
@@ -205,6 +214,11 @@ class Binder:
             routing_key=group.routing_key,
             arguments=group.arguments,
         )
+
+    def _open_channel(self) -> Channel:
+        if self._channel is None or self._channel.closed.done():
+            self._channel = self._connection.wire.begin_channel()
+        return self._channel
 
     async def _settle(self, asked: list[tuple[Group, asyncio.Future[Call]]], method: Method) -> None:
         """Looks at the answers in order, so the first error is the culprit's."""

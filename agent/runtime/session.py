@@ -147,10 +147,13 @@ class ExchangeSession:
         """
         if self._binder is None:
             return
-        made = await upstream.ensure_exchange(self._up, self.link.remote_name, self._exchange)
         bound = tuple(self._memory.bound)
-        self._slice = (self._slice + 1) % slices
-        await self._binder.bind(bound if made else bound[self._slice :: slices])
+        if await self._binder.source_stands():
+            self._slice = (self._slice + 1) % slices
+            await self._binder.bind(bound[self._slice :: slices])
+        else:
+            await upstream.ensure_exchange(self._up, self.link.remote_name, self._exchange)
+            await self._binder.bind(bound)
 
     async def close(self) -> None:
         """Takes no more and waits for what is in flight."""
