@@ -18,6 +18,7 @@ from agent.runtime.downstream import DEFAULT_VHOST, WHERE, in_vhost
 NAME: Final = "federation-agent: listening to bindings"
 BINDING_EVENTS: Final = ("binding.*",)
 LISTEN_AGAIN: Final = 5.0
+READ_AGAIN: Final = 1.0
 ASK_AGAIN: Final = 60.0  # where a broker tells nothing, whether it does now
 
 Source = tuple[str, str]
@@ -85,8 +86,10 @@ class BindingFollower:
             begun = loop.time()
             try:
                 await self._read(changed)
-            except AgentError as error:  # the next poll reads them all
+            except AgentError as error:  # whoever polls says what is wrong
                 log.debug("bindings not read", error=str(error))
+                self._mark(changed)
+                await asyncio.sleep(READ_AGAIN)
             await asyncio.sleep(loop.time() - begun)
 
 

@@ -96,6 +96,25 @@ def test_definitions_change_and_only_what_they_concern(agent_of: AgentOf, here: 
     eventually(lambda: [upstream for _, _, upstream in agent.links()] == ["two", "two"], what="only two is left")
 
 
+def test_sets_change_and_go(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    policy = {"federate": dict(POLICY["federate"]) | {"definition": {"federation-upstream-set": "both"}}}
+    beside = {"upstreams": {"one": {"uri": there.uri}, "two": {"uri": there.uri, "exchange": "fed.two"}}}
+    first = beside | {"policies": policy, "upstream-sets": {"both": [{"upstream": "one"}, {"upstream": "two"}]}}
+    agent = agent_of(here.node).write({here.vhost: first}).start()
+    agent.wait_running(2)
+    changed = [{"upstream": "one"}, {"upstream": "two", "exchange": "fed.three", "max-hops": 2}]
+    agent.write({here.vhost: first | {"upstream-sets": {"both": changed}}})
+    there.wait_bound("k", exchange="fed.three")
+    there.wait_bound(exchange="fed.two")
+    assert agent.history(*link(here, X, "one")) == ["running"]
+    policy["federate"]["definition"] = {"federation-upstream": "one"}
+    agent.write({here.vhost: beside | {"policies": policy}})
+    there.wait_bound(exchange="fed.three")
+    there.wait_bound("k")
+    assert agent.history(*link(here, X, "one")) == ["running"]
+
+
 def test_the_upstream_exchange_is_deleted_and_made_anew(agent_of: AgentOf, here: Site, there: Site) -> None:
     here.exchange().queue(*(f"k{number}" for number in range(30)))
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
