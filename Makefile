@@ -24,7 +24,7 @@ lint: setup ## ruff, format, mypy strict, layers
 	$(BIN)/lint-imports
 
 bench: setup ## measure throughput and latency
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 versions: ## brokers of other releases in var/versions, for the tests marked `versions`
 	@scripts/versions
