@@ -48,6 +48,12 @@ class Reading:
     native_links: frozenset[tuple[str, str, str]] = frozenset()
     bindings: Bindings = field(default_factory=dict)
     warnings: tuple[Problem, ...] = ()
+    visible: frozenset[str] | None = None  # None where no list of vhosts can be had
+    unseen: frozenset[str] = frozenset()
+
+    def sees(self, vhost: str) -> bool:
+        """Whether what is missing in the vhost is known to be gone, and not merely out of sight."""
+        return vhost not in self.unseen and (self.visible is None or vhost in self.visible)
 
 
 async def read_downstream(configuration: Configuration) -> Reading:
@@ -85,6 +91,7 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient) -
         definitions=definitions,
         states=dict(zip(concerned, states, strict=True)),
         native_links=native.links,
+        visible=frozenset(names),
         warnings=(
             *configuration.warnings,
             *told.warnings,
@@ -173,6 +180,7 @@ async def _read_by_amqp(configuration: Configuration) -> Reading:
         *(_look_by_amqp(uris, vhost, definitions.of(vhost).exchanges) for vhost in vhosts or [DEFAULT_VHOST])
     )
     seen = [look for look in looks if isinstance(look, _Look)]
+    unseen = frozenset(name for name, look in zip(vhosts, looks, strict=False) if isinstance(look, BrokerError))
     failures = [look for look in looks if isinstance(look, BrokerError)]
     if not seen or any(isinstance(failure, TransientError) for failure in failures):
         raise failures[0]
@@ -182,6 +190,7 @@ async def _read_by_amqp(configuration: Configuration) -> Reading:
         version=seen[0].server.version,
         definitions=definitions,
         states=_joined(configuration.states, seen),
+        unseen=unseen,
         bindings={
             (vhost, source): found
             for vhost, by_source in configuration.bindings.items()

@@ -110,7 +110,7 @@ class Supervisor:
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
         for link_id in self._runners.keys() - wanted.keys():
-            self._remove(link_id)
+            self._remove(link_id, reading)
         for link in wanted.values():
             self._keep(link, world, reading)
         bindings()
@@ -143,10 +143,11 @@ class Supervisor:
         native = (link.vhost, link.name, link.upstream) in reading.native_links
         runner.served_by(Other.PLUGIN, PLUGIN_SERVES if native else None)
 
-    def _remove(self, link_id: str) -> None:
+    def _remove(self, link_id: str, reading: Reading) -> None:
+        """A link that nobody wants is cleaned up; one whose vhost is out of sight may be wanted again."""
         runner = self._runners.pop(link_id)
         self._leaving.add(runner)
-        runner.send(lifecycle.Stop(clean_up=True))
+        runner.send(lifecycle.Stop(clean_up=reading.sees(runner.link.vhost)))
         task = asyncio.get_running_loop().create_task(runner.finished.wait())
         task.add_done_callback(lambda _: self._left(runner))
 

@@ -30,6 +30,9 @@ TOO_MANY_HEADERS: Final = "headers too large"
 UNREADABLE: Final = "unreadable"
 
 _DELIVER: Final = 60 << 16 | 60
+_PREFIX: Final = frames.PREFIX
+_CHANNEL: Final = frames.CHANNEL
+_OVERHEAD: Final = frames.OVERHEAD
 _U32: Final = struct.Struct(">I")
 _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _HEADER: Final = struct.Struct(">BHIIQH")  # a header frame up to its property flags
@@ -67,7 +70,9 @@ class Source:
         target.fed_by(channel)
         entries = (rewriter.entry(redelivered=False), rewriter.entry(redelivered=True))
         self._channel = channel
+        self._number = channel.number
         self._target = target
+        self._target_number = target.number
         self._rewriter = rewriter
         self._entries = entries
         self._tables = tuple(_U32.pack(len(entry)) + entry for entry in entries)
@@ -78,6 +83,7 @@ class Source:
         self._publishes: dict[bytes, bytes] = {}
         self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
         self._largest = 2**64 if target.largest is None else target.largest
+        self._at_once = min(self._room, self._largest)
         # The message that is being read
         self._tag = 0
         self._redelivered = 0
@@ -87,22 +93,22 @@ class Source:
         self._missing = 0
         self._skips = False
         self._begun = 0  # where it begins in `_out`
+        self._is_midway = False
         # What one read brought
         self._out: list[bytes | bytearray] = []
         self._tags: list[int] = []
         self._bytes = 0
         self._redeliveries = 0
-        self._is_news = False
+        self._has_dropped = False
 
     def take(self, buffer: bytearray, at: int, end: int) -> int:
         """Consumes whole frames of this channel from `at` on; answers where it stopped."""
-        prefix = frames.PREFIX.unpack_from
-        number = self._channel.number
+        prefix, number, overhead = _PREFIX.unpack_from, self._number, _OVERHEAD
         # Publishing on a closed channel would cost the whole connection; upstream keeps what is not acknowledged.
         is_open = self._target.is_open
-        while end - at >= frames.OVERHEAD:
+        while end - at >= overhead:
             kind, of_channel, size = prefix(buffer, at)
-            after = at + frames.OVERHEAD + size
+            after = at + overhead + size
             if of_channel != number or after > end:
                 break
             if buffer[after - 1] != frames.END:
@@ -140,7 +146,7 @@ class Source:
             self._publishes.clear()
         payload = methods.BASIC_PUBLISH.encode(exchange=self._exchange, mandatory=self._mandatory)
         head, flags = payload[:-2], payload[-1:]  # between them stands the empty key
-        made = frames.frame(frames.METHOD, self._target.number, head + key + flags)
+        made = frames.frame(frames.METHOD, self._target_number, head + key + flags)
         self._publishes[key] = made
         return made
 
@@ -149,23 +155,23 @@ class Source:
         if at + _TO_PROPERTIES > end:
             return 0
         kind, channel, size, _, body_size, flags = _HEADER.unpack_from(buffer, at)
-        body = at + frames.OVERHEAD + size
-        if body + frames.OVERHEAD > end or flags & self._unusual or body_size > self._largest:
+        body = at + _OVERHEAD + size
+        if body + _OVERHEAD > end or flags & self._unusual or not 0 < body_size <= self._at_once:
             return 0
-        body_kind, body_channel, length = frames.PREFIX.unpack_from(buffer, body)
-        after: int = body + frames.OVERHEAD + length
+        body_kind, body_channel, length = _PREFIX.unpack_from(buffer, body)
+        after: int = body + _OVERHEAD + length
         if (
             kind != frames.HEADER
             or body_kind != frames.BODY
-            or not channel == body_channel == self._channel.number
-            or not 0 < length == body_size <= self._room
+            or not channel == body_channel == self._number
+            or length != body_size
             or after > end
             or not buffer[body - 1] == buffer[after - 1] == frames.END
         ):
             return 0
-        frames.CHANNEL.pack_into(buffer, body + 1, self._target.number)
-        if not self._splice(buffer, at, body, upto=after):
-            frames.CHANNEL.pack_into(buffer, body + 1, channel)
+        _CHANNEL.pack_into(buffer, body + 1, self._target_number)
+        if not self._splice(buffer, at, body, flags=flags, upto=after):
+            _CHANNEL.pack_into(buffer, body + 1, channel)
             return 0
         self._awaits_header = False
         self._tags.append(self._tag)
@@ -173,9 +179,8 @@ class Source:
         self._redeliveries += self._redelivered
         return after
 
-    def _splice(self, buffer: bytearray, at: int, after: int, *, upto: int) -> bool:
+    def _splice(self, buffer: bytearray, at: int, after: int, *, flags: int, upto: int) -> bool:
         """Writes the publish and the header with the entry put in, and what follows it; not if it has to be judged."""
-        flags = _FLAGS.unpack_from(buffer, at + _TO_FLAGS)[0]
         where = at + _TO_PROPERTIES
         if flags & _CONTENT_TYPE:
             where += 1 + buffer[where]
@@ -183,9 +188,9 @@ class Source:
             where += 1 + buffer[where]
         if where >= after:
             return False
-        size = after - at - frames.OVERHEAD
+        size = after - at - _OVERHEAD
         if flags & HEADERS:
-            length = _U32.unpack_from(buffer, where)[0]
+            (length,) = _U32.unpack_from(buffer, where)
             entry = self._entries[self._redelivered]
             size += len(entry)
             where += 4
@@ -199,7 +204,7 @@ class Source:
                 return False
             _FLAGS.pack_into(buffer, at + _TO_FLAGS, flags | HEADERS)
         # In place: these bytes are consumed, and one slice is cheaper than three.
-        frames.PREFIX.pack_into(buffer, at, frames.HEADER, self._target.number, size)
+        _PREFIX.pack_into(buffer, at, frames.HEADER, self._target_number, size)
         self._out += (self._publish, buffer[at:where], entry, buffer[where:upto])
         return True
 
@@ -222,7 +227,7 @@ class Source:
         self._begun = len(self._out)
         if self._size > self._largest:
             self._refuse(TOO_LARGE)
-        elif flags & self._unusual or not self._splice(buffer, at, after, upto=after):
+        elif flags & self._unusual or not self._splice(buffer, at, after, flags=flags, upto=after):
             self._rewrite(bytes(buffer[at + 7 : after - 1]))
 
     def _rewrite(self, payload: bytes) -> None:
@@ -233,14 +238,14 @@ class Source:
             self._refuse(UNREADABLE)
             return
         if isinstance(found, str):
-            self._skips = self._is_news = True
+            self._skips = self._has_dropped = True
             self._target.dropped(self._tag, found)
             return
         payload = payload[:12] + found.write()
         if len(payload) > self._room:
             self._refuse(TOO_MANY_HEADERS)
         else:
-            self._out += (self._publish, frames.frame(frames.HEADER, self._target.number, payload))
+            self._out += (self._publish, frames.frame(frames.HEADER, self._target_number, payload))
 
     def _properties(self, properties: Properties) -> Properties | str:
         if not self._rewriter.trusts_user_id:
@@ -256,15 +261,15 @@ class Source:
         self._target.unfit(self._tag, reason)
 
     def _body(self, buffer: bytearray, at: int, after: int) -> None:
-        size = after - at - frames.OVERHEAD
+        size = after - at - _OVERHEAD
         self._missing -= size
         if self._missing < 0:
             raise CodecError("a body is longer than its header says")
         if self._skips:
             return
-        number, room = self._target.number, self._room
+        number, room = self._target_number, self._room
         if size <= room:
-            frames.CHANNEL.pack_into(buffer, at + 1, number)
+            _CHANNEL.pack_into(buffer, at + 1, number)
             self._out.append(buffer[at:after])
         else:
             body = bytes(buffer[at + 7 : after - 1])
@@ -279,22 +284,20 @@ class Source:
 
     def _flush(self) -> None:
         """Writes what is whole, and of a message larger than `WHOLE` what is here."""
-        out, rest = self._out, []
-        if self._missing and not self._skips:
-            if self._size <= WHOLE:
-                rest = out[self._begun :]
-                del out[self._begun :]
-                self._begun = 0
-            self._target.streams(midway=self._size > WHOLE)
-        elif out or self._tags:
-            self._target.streams(midway=False)
-        self._out = rest
+        out, self._out = self._out, []
+        midway = bool(self._missing) and not self._skips
+        if midway and self._size <= WHOLE:
+            self._out = out[self._begun :]
+            del out[self._begun :]
+            self._begun, midway = 0, False
+        if midway is not self._is_midway:
+            self._is_midway = midway
+            self._target.streams(midway=midway)
         if out:
             self._target.outlet.write_soon(b"".join(out))
         if self._tags:
             self._target.published(self._tags, self._bytes, redelivered=self._redeliveries)
             self._tags, self._bytes, self._redeliveries = [], 0, 0
-            self._is_news = True
-        if self._is_news:
-            self._is_news = False
+        if self._has_dropped:
+            self._has_dropped = False
             self._target.acknowledge()

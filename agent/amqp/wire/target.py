@@ -124,6 +124,7 @@ class Target:
             return
         counts.forwarded += len(tags)
         self._done(tags)
+        self.acknowledge()
 
     def dropped(self, tag: int, reason: str) -> None:
         self._counts.dropped[reason] = self._counts.dropped.get(reason, 0) + 1

@@ -195,3 +195,17 @@ def test_several_vhosts_of_one_broker(agent_of: AgentOf, here: Site, site_on: Si
     first.publish(numbered(10))
     assert second.take(10) == numbered(10)
     assert first.take(10) == numbered(10)
+
+
+def test_a_vhost_out_of_sight_loses_its_links_but_no_queue(agent_of: AgentOf, here: Site, there: Site) -> None:
+    admin, user = here.node.admin, f"user-{here.vhost}"
+    here.exchange().queue("k")
+    admin.user(user, "p", "policymaker")
+    admin.permissions(here.vhost, user)
+    agent = agent_of(here.node, management_uri=here.node.management_uri(user, "p"))
+    agent.write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    admin.delete("permissions", here.vhost, user)
+    eventually(lambda: agent.history(*link(here))[-1] == "stopping", what="the link stops")
+    assert agent.terminate() == 0
+    assert there.links_objects()
