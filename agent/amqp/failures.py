@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ssl import SSLError
 
-from agent.amqp.wire.connection import (
+from agent.amqp.wire.ends import (
     ConnectionClosedError,
     EndOfStreamError,
     HeartbeatMissedError,

@@ -10,54 +10,22 @@ from typing import Any, Final, Protocol, cast
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
-from agent.amqp.wire.login import Terms
+from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, NotAmqpError
+from agent.amqp.wire.login import Terms, client_properties, lower
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
-from agent.core import fields
 from agent.core.fields import Table
 from agent.core.uri import Mechanism
 from agent.errors import AgentError, BrokerError, TransientError
 
 BUFFER: Final = 256 * 1024
 CLOSE_PATIENCE: Final = 5.0
-CAPABILITIES: Final = (
-    "publisher_confirms",
-    "exchange_exchange_bindings",
-    "basic.nack",
-    "consumer_cancel_notify",
-    "connection.blocked",
-    "authentication_failure_close",
-)
 
 
 class Taker(Protocol):
     """Consumes whole frames of one channel from `at` on, at least one, and answers where it stopped."""
 
     def take(self, buffer: bytearray, at: int, end: int) -> int: ...
-
-
-class ConnectionClosedError(BrokerError):
-    """The broker closed the connection; `code` is AMQP's."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-class NotAmqpError(BrokerError):
-    """What answers speaks something else; `begin` is what it said first."""
-
-    def __init__(self, begin: bytes) -> None:
-        super().__init__(f"not AMQP: {begin!r}")
-        self.begin = begin
-
-
-class HeartbeatMissedError(BrokerError):
-    """Nothing was heard for twice the heartbeat."""
-
-
-class EndOfStreamError(BrokerError):
-    """The other side closed the socket without a word."""
 
 
 class WireConnection(asyncio.BufferedProtocol):
@@ -214,7 +182,7 @@ class WireConnection(asyncio.BufferedProtocol):
         mechanism = self.mechanism = self._terms.choose(start["mechanisms"])
         self._say(
             methods.CONNECTION_START_OK,
-            properties=_client_properties(properties),
+            properties=client_properties(properties),
             mechanism=mechanism.value.upper(),
             response=self._terms.response(mechanism),
             locale="en_US",
@@ -263,11 +231,8 @@ class WireConnection(asyncio.BufferedProtocol):
         raise TransientError(f"{self._terms.where}: all {limit} channels are in use")
 
     def _tune(self, tune: Call) -> None:
-        self.channel_max = _lower(self._terms.channel_max, tune["channel_max"])
-        if 0 < tune["frame_max"] < frames.SMALLEST:
-            raise TransientError(f"broken AMQP: frames of {tune['frame_max']} bytes")
-        # With no limit of anybody's, one frame could take all memory.
-        self.frame_max = min(_lower(self._terms.frame_max, tune["frame_max"]) or frames.LARGEST, frames.LARGEST)
+        self.channel_max = lower(self._terms.channel_max, tune["channel_max"])
+        self.frame_max = self._terms.agree_on_frame_max(tune["frame_max"])
         self.heartbeat = self._terms.heartbeat
         self._say(
             methods.CONNECTION_TUNE_OK,
@@ -386,13 +351,3 @@ class WireConnection(asyncio.BufferedProtocol):
         self.resume_writing()
         for channel in tuple(self._channels.values()):
             channel.end(error)
-
-
-def _client_properties(properties: Mapping[str, str]) -> Table:
-    able = fields.table(tuple((name, fields.boolean(True)) for name in CAPABILITIES))
-    return (*((key, fields.text(value)) for key, value in properties.items()), ("capabilities", able))
-
-
-def _lower(ours: int | None, theirs: int) -> int:
-    """0 means no limit to either side."""
-    return min(limit for limit in (ours, theirs) if limit) if ours or theirs else 0

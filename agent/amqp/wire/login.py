@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from agent.amqp.wire import frames
 from agent.amqp.wire.tables import encode_table
 from agent.core import fields
+from agent.core.fields import Table
 from agent.core.secret import Secret
 from agent.core.uri import Mechanism
-from agent.errors import PermanentError
+from agent.errors import PermanentError, TransientError
 
 DEFAULT_MECHANISMS = (Mechanism.PLAIN, Mechanism.AMQPLAIN)
+CAPABILITIES: Final = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "authentication_failure_close",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +37,12 @@ class Terms:
     heartbeat: int
     channel_max: int | None = None
     frame_max: int | None = None
+
+    def agree_on_frame_max(self, theirs: int) -> int:
+        """With no limit of anybody's, one frame could take all memory."""
+        if 0 < theirs < frames.SMALLEST:
+            raise TransientError(f"broken AMQP: frames of {theirs} bytes")
+        return min(lower(self.frame_max, theirs) or frames.LARGEST, frames.LARGEST)
 
     def choose(self, offered: str) -> Mechanism:
         theirs = offered.split()
@@ -47,3 +65,13 @@ class Terms:
             case Mechanism.AMQPLAIN:
                 login = (("LOGIN", fields.text(self.user)), ("PASSWORD", fields.text(password)))
                 return encode_table(login)[4:]
+
+
+def client_properties(properties: Mapping[str, str]) -> Table:
+    able = fields.table(tuple((name, fields.boolean(True)) for name in CAPABILITIES))
+    return (*((key, fields.text(value)) for key, value in properties.items()), ("capabilities", able))
+
+
+def lower(ours: int | None, theirs: int) -> int:
+    """0 means no limit to either side."""
+    return min(limit for limit in (ours, theirs) if limit) if ours or theirs else 0

@@ -9,14 +9,16 @@ from typing import Final
 from agent.amqp.wire.tables import CodecError, decode_table, encode_table
 from agent.core.fields import Table
 
+CONTENT_TYPE: Final = 0x8000
+CONTENT_ENCODING: Final = 0x4000
 HEADERS: Final = 0x2000
 USER_ID: Final = 0x0010
 _SHORT: Final = -1
 _TABLE: Final = -2
 # From the highest flag down; a positive number is a fixed width.
 _SHAPES: Final = (
-    (0x8000, _SHORT),  # content-type
-    (0x4000, _SHORT),  # content-encoding
+    (CONTENT_TYPE, _SHORT),
+    (CONTENT_ENCODING, _SHORT),
     (HEADERS, _TABLE),
     (0x1000, 1),  # delivery-mode
     (0x0800, 1),  # priority

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
-from agent.amqp.wire.properties import HEADERS, USER_ID, Properties
+from agent.amqp.wire.properties import CONTENT_ENCODING, CONTENT_TYPE, HEADERS, USER_ID, Properties
 from agent.amqp.wire.tables import CodecError
 from agent.amqp.wire.target import Counts, Outlet, Target
 
@@ -36,12 +36,9 @@ _OVERHEAD: Final = frames.OVERHEAD
 _U32: Final = struct.Struct(">I")
 _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _HEADER: Final = struct.Struct(">BHIIQH")  # a header frame up to its property flags
-_SIZE_AND_FLAGS: Final = struct.Struct(">QH")
 _FLAGS: Final = struct.Struct(">H")
 _TO_FLAGS: Final = 19  # from a header frame's start
 _TO_PROPERTIES: Final = 21
-_CONTENT_TYPE: Final = 0x8000
-_CONTENT_ENCODING: Final = 0x4000
 _MAX_KEYS: Final = 10_000
 
 
@@ -182,9 +179,9 @@ class Source:
     def _splice(self, buffer: bytearray, at: int, after: int, *, flags: int, upto: int) -> bool:
         """Writes the publish and the header with the entry put in, and what follows it; not if it has to be judged."""
         where = at + _TO_PROPERTIES
-        if flags & _CONTENT_TYPE:
+        if flags & CONTENT_TYPE:
             where += 1 + buffer[where]
-        if flags & _CONTENT_ENCODING:
+        if flags & CONTENT_ENCODING:
             where += 1 + buffer[where]
         if where >= after:
             return False
@@ -221,7 +218,7 @@ class Source:
     def _header(self, buffer: bytearray, at: int, after: int) -> None:
         if after - at < _TO_PROPERTIES + 1:
             raise CodecError("a content header is cut off")
-        self._size, flags = _SIZE_AND_FLAGS.unpack_from(buffer, at + 11)
+        *_, self._size, flags = _HEADER.unpack_from(buffer, at)
         self._missing = self._size
         self._awaits_header = False
         self._begun = len(self._out)

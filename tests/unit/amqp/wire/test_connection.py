@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import CLOSE_PATIENCE, ChannelClosedError
-from agent.amqp.wire.connection import BUFFER, HeartbeatMissedError, NotAmqpError, WireConnection
+from agent.amqp.wire.connection import BUFFER, WireConnection
+from agent.amqp.wire.ends import HeartbeatMissedError, NotAmqpError
 from agent.errors import BrokerError, TransientError
 from tests.unit.amqp.wire.link import Link, Sent, Wire, calls, feed, opened, ready, turn
 from tests.unit.amqp.wire.strategies import properties

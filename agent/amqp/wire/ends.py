@@ -1,0 +1,29 @@
+"""How a connection ends, when nobody here ended it."""
+
+from __future__ import annotations
+
+from agent.errors import BrokerError
+
+
+class ConnectionClosedError(BrokerError):
+    """The broker closed the connection; `code` is AMQP's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class NotAmqpError(BrokerError):
+    """What answers speaks something else; `begin` is what it said first."""
+
+    def __init__(self, begin: bytes) -> None:
+        super().__init__(f"not AMQP: {begin!r}")
+        self.begin = begin
+
+
+class HeartbeatMissedError(BrokerError):
+    """Nothing was heard for twice the heartbeat."""
+
+
+class EndOfStreamError(BrokerError):
+    """The other side closed the socket without a word."""
