@@ -1,0 +1,89 @@
+"""What a line of the status export holds: shared by who writes it and who reads it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+SCHEMA: Final = 1
+
+
+class EventType(StrEnum):
+    TRANSITION = "transition"
+    SAMPLE = "sample"
+    AGENT = "agent"
+
+
+class AgentStatus(StrEnum):
+    """What the `status` of an `agent` event may be; that of a link is a `lifecycle.Status`."""
+
+    STARTED = "started"
+    HEARTBEAT = "heartbeat"
+    STOPPED = "stopped"
+
+
+class FieldType(StrEnum):
+    STRING = "string"
+    LONG = "long"
+    DOUBLE = "double"
+    HISTOGRAM = "histogram"
+    """{"le": bounds in seconds, "count": how many took no longer than each, and in the end how many in all, "sum"}"""
+
+
+FIELDS: Final[dict[str, FieldType]] = {
+    "schema": FieldType.LONG,
+    "type": FieldType.STRING,
+    "ts": FieldType.STRING,
+    "seq": FieldType.LONG,
+    "agent": FieldType.STRING,
+    "group": FieldType.STRING,
+    "cluster": FieldType.STRING,
+    "link": FieldType.STRING,
+    "kind": FieldType.STRING,
+    "vhost": FieldType.STRING,
+    "name": FieldType.STRING,
+    "upstream": FieldType.STRING,
+    "upstream_name": FieldType.STRING,
+    "upstream_cluster": FieldType.STRING,
+    "uri": FieldType.STRING,
+    "status": FieldType.STRING,
+    "previous": FieldType.STRING,
+    "reason": FieldType.STRING,
+    "error": FieldType.STRING,
+    "forwarded": FieldType.LONG,
+    "bytes": FieldType.LONG,
+    "redelivered": FieldType.LONG,
+    "dropped": FieldType.LONG,
+    "quarantined": FieldType.LONG,
+    "returned": FieldType.LONG,
+    "reconnects": FieldType.LONG,
+    "blocked_seconds": FieldType.DOUBLE,
+    "backlog": FieldType.LONG,
+    "in_flight": FieldType.LONG,
+    "oldest_unconfirmed_seconds": FieldType.DOUBLE,
+    "bindings": FieldType.LONG,
+    "transfer": FieldType.HISTOGRAM,
+    "interval": FieldType.DOUBLE,
+}
+"""In the order in which they are written; each is on every line, null where there is nothing to tell."""
+
+
+class Reason(StrEnum):
+    """Why a link came to its status."""
+
+    APPEARED = "appeared"
+    OPENED = "opened"
+    RESTARTED = "restarted"
+    RESUMED = "resumed"
+    TAKEN_OVER = "taken_over"
+    UNBLOCKED = "unblocked"
+    PROGRESSED = "progressed"
+    UPSTREAM_BLOCKED = "upstream_blocked"
+    DOWNSTREAM_BLOCKED = "downstream_blocked"
+    NO_CONFIRMS = "no_confirms"
+    FAILED = "failed"
+    REFUSED = "refused"
+    PAUSED = "paused"
+    SERVED_ELSEWHERE = "served_elsewhere"
+    REMOVED = "removed"
+    STOPPED = "stopped"

@@ -1,0 +1,37 @@
+"""Why a link changed its status, in one word of a closed list."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent.core.export_event import Reason
+from agent.core.lifecycle import LinkState, Side, Status
+
+
+def reason_of(before: LinkState | None, after: LinkState) -> Reason:
+    """Why it went from one status to the next; without `before` the link is new."""
+    if before is None:
+        return Reason.APPEARED
+    match after.status:
+        case Status.STARTING:
+            return _RELEASED.get(before.status, Reason.RESTARTED)
+        case Status.RUNNING:
+            return _RECOVERED.get(before.status, Reason.OPENED)
+        case Status.BLOCKED:
+            sides = {block.side for block in after.blocked}
+            return Reason.DOWNSTREAM_BLOCKED if Side.DOWNSTREAM in sides else Reason.UPSTREAM_BLOCKED
+        case Status.STOPPING:
+            return Reason.REMOVED if after.stop is not None and after.stop.clean_up else Reason.STOPPED
+        case status:
+            return _REACHED[status]
+
+
+_RELEASED: Final = {Status.PAUSED: Reason.RESUMED, Status.STANDBY: Reason.TAKEN_OVER}
+_RECOVERED: Final = {Status.BLOCKED: Reason.UNBLOCKED, Status.STALLED: Reason.PROGRESSED}
+_REACHED: Final = {
+    Status.STALLED: Reason.NO_CONFIRMS,
+    Status.BACKOFF: Reason.FAILED,
+    Status.INVALID: Reason.REFUSED,
+    Status.PAUSED: Reason.PAUSED,
+    Status.STANDBY: Reason.SERVED_ELSEWHERE,
+}
