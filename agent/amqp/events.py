@@ -20,13 +20,13 @@ DEFINITION_EVENTS = (
     "parameter.*",
     "policy.*",
     "exchange.*",
-    "binding.*",
     "queue.created",
     "queue.deleted",
     "vhost.created",
     "vhost.deleted",
 )
-CONSUMER_EVENTS = ("consumer.*",)
+# Apart from the others: a storm of them delays nothing else.
+BINDING_EVENTS = ("binding.*",)
 # A storm waits in the broker, and of a greater one the oldest events go: polling finds what they told.
 _PREFETCH = 500
 _MAX_LENGTH = 20_000
@@ -102,7 +102,7 @@ def _read(message: Message) -> BrokerEvent:
     return BrokerEvent(message.call["routing_key"], {key: value for key, value in told.items() if key != "value"})
 
 
-async def subscribe(connection: Connection, keys: Iterable[str] = DEFINITION_EVENTS) -> Events | NoEvents:
+async def subscribe(connection: Connection, keys: Iterable[str]) -> Events | NoEvents:
     """Listens to the events of the whole cluster; the connection must be to the vhost of the event exchange, `/`."""
     events = Events(connection, await connection.channel())
     try:

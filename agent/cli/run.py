@@ -7,25 +7,20 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 import structlog
 import uvloop
 
-from agent.amqp.connect import connect_any
-from agent.amqp.events import Events, subscribe
-from agent.core.events import BrokerEvent
-from agent.definitions.load import Configuration, load_configuration
+from agent.amqp.events import DEFINITION_EVENTS
+from agent.definitions.load import load_configuration
 from agent.definitions.watch import Watcher
 from agent.runtime.supervisor import Supervisor, report_failure
 from agent.status import metrics
 from agent.status.board import Board
 from agent.status.http import HttpServer
-
-LISTENING = "federation-agent: listening to events"
 
 log = structlog.get_logger()
 
@@ -45,7 +40,7 @@ async def _run(path: Path) -> None:
         supervisor.reload,
         on_error=report_failure,
         files=lambda: supervisor.configuration.files,
-        events=lambda: _listen(supervisor.configuration),
+        events=lambda: supervisor.listener.events(DEFINITION_EVENTS),
     )
     log.info("started", configuration=str(path), http=server.address)
     watching = asyncio.create_task(watcher.run(), name="watch definitions")
@@ -70,16 +65,3 @@ async def _told_to_stop() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     await told.wait()
-
-
-@asynccontextmanager
-async def _listen(configuration: Configuration) -> AsyncIterator[AsyncIterator[BrokerEvent] | None]:
-    async with await connect_any(
-        configuration.settings.downstream.uris, where="downstream", name=LISTENING
-    ) as connection:
-        events = await subscribe(connection)
-        if isinstance(events, Events):
-            async with events:
-                yield aiter(events)
-        else:
-            yield None

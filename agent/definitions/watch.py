@@ -23,6 +23,7 @@ POLL_ALONE = 2.0
 SETTLE = 0.2
 LONGEST_REST = 5.0
 LISTEN_AGAIN = 5.0
+ASK_AGAIN = 60.0  # where a broker tells nothing, whether it does now
 
 
 class Cause(StrEnum):
@@ -154,13 +155,15 @@ class Watcher:
 
     async def _listen(self, source: EventSource) -> None:
         while True:
+            rest = ASK_AGAIN
             try:
                 await self._hear(source)
             except Exception as error:  # noqa: BLE001 - a task's edge: without events there is polling
                 self._on_error(error)
+                rest = LISTEN_AGAIN
             finally:
                 self._hearing = False
-            await self._sleep(LISTEN_AGAIN)
+            await self._sleep(rest)
 
     async def _hear(self, source: EventSource) -> None:
         async with source() as events:
@@ -174,10 +177,10 @@ class Watcher:
 
 
 def concerns(event: BrokerEvent) -> bool:
-    """Whether the event may change which links there are or what they bind."""
+    """Whether the event may change which links there are."""
     kind, _, _ = event.name.partition(".")
     if kind != "parameter":
-        return kind in {"policy", "exchange", "queue", "binding", "vhost"}
+        return kind in {"policy", "exchange", "queue", "vhost"}
     component = event.fields.get("component")
     return component in COMPONENTS or (component == GLOBAL_COMPONENT and event.fields.get("name") == GLOBAL_NAME)
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
 
-from agent.amqp.connect import connect_any
-from agent.amqp.events import Events, subscribe
+from agent.amqp.events import BINDING_EVENTS
 from agent.core.events import BrokerEvent
-from agent.core.uri import AmqpUri
-from agent.errors import AgentError, BrokerError
-from agent.runtime.downstream import DEFAULT_VHOST, WHERE, in_vhost
+from agent.errors import AgentError
+from agent.runtime.listen import Listener, SaidAlreadyError
 
-NAME: Final = "federation-agent: listening to bindings"
-BINDING_EVENTS: Final = ("binding.*",)
 LISTEN_AGAIN: Final = 5.0
 READ_AGAIN: Final = 1.0
 ASK_AGAIN: Final = 60.0  # where a broker tells nothing, whether it does now
@@ -36,11 +32,11 @@ class BindingFollower:
     def __init__(
         self,
         *,
-        uris: Callable[[], Sequence[AmqpUri]],
+        listener: Listener,
         sources: Callable[[], frozenset[Source]],
         read: Callable[[frozenset[Source]], Awaitable[None]],
     ) -> None:
-        self._uris = uris
+        self._listener = listener
         self._sources = sources
         self._read = read
         self._changed: set[Source] = set()
@@ -57,20 +53,17 @@ class BindingFollower:
             try:
                 await self._hear()
                 await asyncio.sleep(ASK_AGAIN)
-            except BrokerError:  # polling goes on, and whoever polls says what is wrong
+            except SaidAlreadyError:
                 await asyncio.sleep(LISTEN_AGAIN)
 
     async def _hear(self) -> None:
         """Ends by itself where the broker tells nothing."""
-        uris = [in_vhost(uri, DEFAULT_VHOST) for uri in self._uris()]
-        async with await connect_any(uris, where=WHERE, name=NAME) as connection:
-            events = await subscribe(connection, BINDING_EVENTS)
-            if not isinstance(events, Events):
+        async with self._listener.events(BINDING_EVENTS) as events:
+            if events is None:
                 return
             self._mark(self._sources())  # for what changed while nobody listened
-            async with events:
-                async for event in events:
-                    self._mark(self._sources() & {_source(event)})
+            async for event in events:
+                self._mark(self._sources() & {_source(event)})
 
     def _mark(self, changed: frozenset[Source]) -> None:
         if changed:

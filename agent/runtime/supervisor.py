@@ -23,6 +23,7 @@ from agent.definitions.watch import Cause
 from agent.errors import AgentError, BrokerError, ConfigurationError, Problem
 from agent.runtime.downstream import WHERE, Reading, in_vhost, read_bindings, read_downstream
 from agent.runtime.follow import BindingFollower, Source
+from agent.runtime.listen import Listener, SaidAlreadyError
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.world import World
 from agent.status.board import Board
@@ -40,10 +41,6 @@ _ASKED: Final[Mapping[str, lifecycle.Event]] = {
 }
 
 log = structlog.get_logger()
-
-
-class SaidAlreadyError(AgentError):
-    """The same went wrong as the last time."""
 
 
 class Supervisor:
@@ -64,6 +61,7 @@ class Supervisor:
         self._failure = ""
         self._said: frozenset[str] = frozenset()
         self.configuration = load()
+        self.listener = Listener(lambda: self.configuration.settings.downstream.uris)
 
     @property
     def cluster(self) -> str | None:
@@ -195,7 +193,7 @@ class Supervisor:
         if self._tasks or not self.configuration.settings.downstream.management:
             return
         follower = BindingFollower(
-            uris=lambda: self.configuration.settings.downstream.uris,
+            listener=self.listener,
             sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._runners.values()),
             read=self._read_bindings_of,
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.amqp.connect import Connection
-from agent.amqp.events import CONSUMER_EVENTS, DEFINITION_EVENTS, Events, NoEvents, subscribe
+from agent.amqp.events import BINDING_EVENTS, DEFINITION_EVENTS, Events, NoEvents, subscribe
 from agent.amqp.wire import methods
 from agent.core.events import BrokerEvent
 from agent.errors import TransientError
@@ -20,7 +20,7 @@ SENTINEL = "S3NTINEL"
 
 
 async def listen(connection: Connection, *keys: str) -> Events:
-    events = await subscribe(connection, keys or DEFINITION_EVENTS)
+    events = await subscribe(connection, keys or (*DEFINITION_EVENTS, *BINDING_EVENTS))
     assert isinstance(events, Events)
     return events
 
@@ -89,23 +89,11 @@ async def test_a_parameter_of_a_vhost_comes_without_its_value(
         assert SENTINEL not in repr(heard)
 
 
-async def test_consumers(any_broker: Node, connecting: Connecting, name: Naming) -> None:
-    queue = name("queue")
-    connection = await connecting(any_broker.uri())
-    async with await listen(connection, *CONSUMER_EVENTS) as events:
-        channel = await connection.channel()
-        await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, exclusive=True)
-        await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue, consumer_tag="here")
-        await channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag="here")
-        heard = await until(events, lambda event: event.name == "consumer.deleted" and event.fields["queue"] == queue)
-    assert [event.name for event in heard if event.fields["queue"] == queue] == ["consumer.created", "consumer.deleted"]
-
-
 async def test_a_storm_is_heard_in_order(broker: Node, connecting: Connecting, vhost: str) -> None:
     connection = await connecting(broker.uri(vhost))
     channel = await connection.channel()
     await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q")
-    async with await listen(await connecting(broker.uri()), "binding.*") as events:
+    async with await listen(await connecting(broker.uri()), *BINDING_EVENTS) as events:
         for number in range(3_000):
             channel.send(methods.QUEUE_BIND, queue="q", exchange="amq.topic", routing_key=str(number), nowait=True)
         heard = await until(events, lambda event: event.fields.get("routing_key") == "2999")
@@ -115,7 +103,7 @@ async def test_a_storm_is_heard_in_order(broker: Node, connecting: Connecting, v
 
 async def test_a_broker_that_tells_nothing(broker: Node, connecting: Connecting, vhost: str) -> None:
     connection = await connecting(broker.uri(vhost))  # the exchange is in / only
-    answer = await subscribe(connection)
+    answer = await subscribe(connection, DEFINITION_EVENTS)
     assert isinstance(answer, NoEvents)
     assert "enable rabbitmq_event_exchange" in answer.reason
     assert not connection.is_closed
@@ -126,7 +114,7 @@ async def test_a_user_who_may_not_read_it(broker: Node, connecting: Connecting, 
     broker.admin.user(user, "p")
     broker.admin.permissions("/", user, read="^amq.gen")
     connection = await connecting(broker.uri("/", user, "p"))
-    answer = await subscribe(connection)
+    answer = await subscribe(connection, DEFINITION_EVENTS)
     assert isinstance(answer, NoEvents)
     assert "can't be read (403): ACCESS_REFUSED" in answer.reason
     assert not connection.is_closed

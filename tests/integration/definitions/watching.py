@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agent.amqp.connect import connect
-from agent.amqp.events import NoEvents, subscribe
+from agent.amqp.events import DEFINITION_EVENTS, NoEvents, subscribe
 from agent.core.events import BrokerEvent
 from agent.core.uri import parse
 from agent.definitions.watch import Cause, Watcher
@@ -21,7 +21,7 @@ def say(*words: str) -> None:
 @asynccontextmanager
 async def events_of(uri: str) -> AsyncIterator[AsyncIterator[BrokerEvent] | None]:
     async with await connect(parse(uri), where="downstream", name="watching") as connection:
-        events = await subscribe(connection)
+        events = await subscribe(connection, DEFINITION_EVENTS)
         say("deaf" if isinstance(events, NoEvents) else "hearing")
         yield None if isinstance(events, NoEvents) else aiter(events)
 

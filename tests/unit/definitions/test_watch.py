@@ -303,7 +303,7 @@ def test_no_file_has_no_signature(tmp_path: Path) -> None:
     ("event", "concerned"),
     [
         (POLICY_SET, True),
-        (BrokerEvent("binding.created", {"vhost": "/"}), True),
+        (BrokerEvent("binding.created", {"vhost": "/"}), False),
         (BrokerEvent("vhost.created", {"name": "v"}), True),
         (BrokerEvent("parameter.set", {"component": "federation-upstream"}), True),
         (BrokerEvent("parameter.set", {"component": "global", "name": "federation-agent"}), True),

@@ -1,0 +1,67 @@
+"""Listens to the events of the downstream's whole cluster; all who listen share one connection."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from agent.amqp.connect import connect_any
+from agent.amqp.events import Events, subscribe
+from agent.amqp.pool import Pool
+from agent.core.events import BrokerEvent
+from agent.core.uri import AmqpUri
+from agent.errors import AgentError, BrokerError
+from agent.runtime.downstream import DEFAULT_VHOST, WHERE, in_vhost
+
+NAME: Final = "federation-agent: listening to events"
+
+log = structlog.get_logger()
+
+
+class SaidAlreadyError(AgentError):
+    """What went wrong is in the log already."""
+
+
+class Listener:
+    """`uris` is asked again each time; the event exchange stands in vhost `/`, whichever vhost they name."""
+
+    def __init__(self, uris: Callable[[], Sequence[AmqpUri]]) -> None:
+        self._uris = uris
+        self._pool = Pool()
+        self._silence = ""
+
+    @asynccontextmanager
+    async def events(self, keys: Sequence[str]) -> AsyncIterator[AsyncIterator[BrokerEvent] | None]:
+        """The events with these keys, or None where the broker tells nothing; why so is said once.
+
+        Raises SaidAlreadyError when they end.
+        """
+        uris = tuple(in_vhost(uri, DEFAULT_VHOST) for uri in self._uris())
+        try:
+            shared = await self._pool.acquire(uris, lambda: connect_any(uris, where=WHERE, name=NAME))
+            try:
+                found = await subscribe(shared.connection, keys)
+                if isinstance(found, Events):
+                    self._say("")
+                    async with found:
+                        yield aiter(found)
+                else:
+                    self._say(found.reason)
+                    yield None
+            finally:
+                await self._pool.release(shared)
+        except BrokerError as error:
+            self._say(str(error))
+            raise SaidAlreadyError(str(error)) from error
+
+    def _say(self, silence: str) -> None:
+        if silence == self._silence:
+            return
+        if silence:
+            log.warning("no broker events, so changes are polled for", reason=silence)
+        else:
+            log.info("broker events are heard again")
+        self._silence = silence

@@ -1,0 +1,47 @@
+"""Broker events are listened to in vhost `/`, over one connection, whatever the downstream's URI says."""
+
+from collections.abc import Callable
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.sites import Site, X, federated
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.waiting import eventually
+
+ProxyTo = Callable[[Node], Proxy]
+SILENT = "no broker events, so changes are polled for"
+HEARD = "broker events are heard again"
+EVENTS = ("exchanges", "/", "amq.rabbitmq.event", "bindings", "source")
+
+
+def listeners(site: Site) -> list[str]:
+    names = [each["client_properties"].get("connection_name") for each in site.node.admin.get("connections")]
+    return [name for name in names if name == "federation-agent: listening to events"]
+
+
+def test_one_connection_hears_definitions_and_bindings(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    here.exchange().queue("k")
+    proxy = proxy_to(here.node)
+    agent = agent_of(here.node, uri=here.node.uri(here.vhost, port=proxy.port)).write({here.vhost: federated(there)})
+    agent.start().wait_for("running", (here.vhost, X, "origin"))
+    eventually(lambda: len(listeners(here)) == 1, what="one connection listens")
+    by_queue: dict[str, set[str]] = {}
+    for each in here.node.admin.get(*EVENTS):
+        by_queue.setdefault(each["destination"], set()).add(each["routing_key"])
+    assert {"binding.*"} in by_queue.values()  # a storm of these delays nothing else
+    assert any("policy.*" in keys and "binding.*" not in keys for keys in by_queue.values())
+
+    proxy.refuse()
+    proxy.cut()
+    agent.wait_told(SILENT, 2)  # the connection was cut, and then it was refused
+    eventually(lambda: agent.history(here.vhost, X).count("backoff") > 0, what="the link is down as well")
+    proxy.accept()
+    agent.wait_told(HEARD)
+    assert len(agent.told(SILENT)) == 2
+    assert all("downstream 127.0.0.1" in entry["reason"] for entry in agent.told(SILENT))
+    assert agent.told("definitions not read") == []
+    agent.wait_for("running", (here.vhost, X, "origin"))
+    here.bind("l")
+    there.wait_bound("k", "l", deadline=2)
