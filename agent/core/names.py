@@ -7,7 +7,6 @@ import hashlib
 QUARANTINE_QUEUE = "federation-agent: quarantine"
 AGENT_PREFIX = "federation-agent: "
 LETTERS = ("A", "B")
-MAX_NAME_BYTES = 255
 
 
 def upstream_queue(
@@ -41,10 +40,6 @@ def connection(upstream: str, policy: str) -> str:
 
 def consumer_tag(upstream: str) -> str:
     return f"federation-link-{upstream}"
-
-
-def too_long(name: str) -> bool:
-    return len(name.encode()) > MAX_NAME_BYTES
 
 
 class LinkIds:

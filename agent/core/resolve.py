@@ -35,10 +35,6 @@ class Resolution:
     links: tuple[Link, ...]
     problems: tuple[Problem, ...]
 
-    @property
-    def by_id(self) -> dict[str, Link]:
-        return {link.id: link for link in self.links}
-
 
 def resolve(definitions: Definitions, states: Mapping[str, VhostState]) -> Resolution:
     """Every link that should exist, and what stands in the way of those that can't."""

@@ -118,7 +118,6 @@ CONNECTION_START = _method(
 CONNECTION_START_OK = _method(
     "connection.start-ok", (10, 11), "properties:table mechanism:shortstr response:longstr locale:shortstr"
 )
-CONNECTION_SECURE = _method("connection.secure", (10, 20), "challenge:longstr")
 CONNECTION_TUNE = _method("connection.tune", (10, 30), "channel_max:short frame_max:long heartbeat:short")
 CONNECTION_TUNE_OK = _method("connection.tune-ok", (10, 31), "channel_max:short frame_max:long heartbeat:short")
 CONNECTION_OPEN = _method("connection.open", (10, 40), "vhost:shortstr reserved1:shortstr reserved2:bit")
@@ -204,7 +203,6 @@ BASIC_GET_OK = _method(
 )
 BASIC_GET_EMPTY = _method("basic.get-empty", (60, 72), "reserved1:shortstr")
 BASIC_ACK = _method("basic.ack", (60, 80), "delivery_tag:longlong multiple:bit")
-BASIC_REJECT = _method("basic.reject", (60, 90), "delivery_tag:longlong requeue:bit")
 BASIC_NACK = _method("basic.nack", (60, 120), "delivery_tag:longlong multiple:bit requeue:bit")
 CONFIRM_SELECT = _method("confirm.select", (85, 10), "nowait:bit")
 CONFIRM_SELECT_OK = _method("confirm.select-ok", (85, 11))

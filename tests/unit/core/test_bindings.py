@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 from hypothesis import given
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.core import fields
-from agent.core.bindings import Difference, Group, LiveGroups, Route, difference
+from agent.core.bindings import Group, Route, difference
 from agent.core.fields import Table
 from agent.core.hops import BOUND_FROM, Site, bound_entry
 from agent.core.model import Binding
@@ -29,48 +28,12 @@ arguments: st.SearchStrategy[Table] = st.one_of(
 bindings = st.builds(Binding, strategies.few_names, arguments, st.sampled_from(["q1", "q2", "x1"]), st.booleans())
 
 
-class Upstream(RuleBasedStateMachine):
-    """Replays what the agent asks of a broker that knows only sets of bindings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.live: set[Binding] = set()
-        self.groups = LiveGroups(ROUTE, "A")
-        self.broker: set[Group] = set()
-
-    @rule(binding=bindings)
-    def bind(self, binding: Binding) -> None:
-        self.live.add(binding)
-        group = self.groups.added(binding)
-        if group is not None:
-            assert group not in self.broker
-            self.broker.add(group)
-
-    @rule(binding=bindings)
-    def unbind(self, binding: Binding) -> None:
-        self.live.discard(binding)
-        group = self.groups.removed(binding)
-        if group is not None:
-            self.broker.remove(group)
-
-    @rule(truth=st.lists(bindings, max_size=6))
-    def read_whole(self, truth: list[Binding]) -> None:
-        self.live = set(truth)
-        self._apply(self.groups.replaced(truth))
-
-    def _apply(self, change: Difference) -> None:
-        assert not set(change.bind) & self.broker
-        assert set(change.unbind) <= self.broker
-        self.broker |= set(change.bind)
-        self.broker -= set(change.unbind)
-
-    @invariant()
-    def upstream_has_exactly_the_distinct_live_groups(self) -> None:
-        assert self.broker == ROUTE.groups(self.live, "A") == self.groups.groups
-        assert len(self.groups) == len(self.broker)
-
-
-TestUpstream = Upstream.TestCase
+@given(st.lists(bindings, max_size=6), bindings)
+def test_a_group_stays_bound_as_long_as_it_has_a_member(others: list[Binding], gone: Binding) -> None:
+    wanted = ROUTE.groups(others, "A")
+    change = difference(bound=ROUTE.groups([*others, gone], "A"), wanted=wanted)
+    assert change.bind == ()
+    assert set(change.unbind) == ROUTE.groups([gone], "A") - wanted
 
 
 def test_queue_and_exchange_destinations_share_a_group() -> None:
