@@ -1,0 +1,50 @@
+# The agent without Spark is what `docker build .` makes; `--target report` adds Spark and Java.
+# Behind a mirror: `--secret id=pip,src=pip.conf` hands pip a configuration that no layer keeps.
+FROM docker.io/library/debian:bookworm-slim AS python
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends python3 ca-certificates \
+    && apt-get clean \
+    && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log /var/cache/debconf/*-old
+
+FROM python AS build
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends python3-venv python3-pip \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY agent agent
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# The environment has no pip of its own: nothing installs anything where the agent runs.
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    python3 -m venv --without-pip /opt/federation-agent \
+    && python3 -m pip --python /opt/federation-agent/bin/python install --constraint requirements.lock .
+
+FROM build AS build-report
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    python3 -m pip --python /opt/federation-agent/bin/python install --constraint requirements.lock '.[report]'
+
+FROM python AS base
+RUN useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin agent
+ENV PATH=/opt/federation-agent/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+EXPOSE 9419
+# Numbers, so that an orchestrator can tell that it is not root.
+USER 10001:10001
+ENTRYPOINT ["federation-agent"]
+CMD ["run", "-c", "/etc/federation-agent/agent.yml"]
+
+FROM base AS report
+USER root
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && apt-get clean \
+    && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log
+COPY --from=build-report /opt/federation-agent /opt/federation-agent
+USER 10001:10001
+CMD ["--help"]
+
+FROM base AS agent
+COPY --from=build /opt/federation-agent /opt/federation-agent
+# Not curl: the image has none. HTTP on another port: give the address here.
+ENV FEDERATION_AGENT_HEALTH=127.0.0.1:9419
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
+    CMD ["python", "-c", "import http.client as h, os, sys; c = h.HTTPConnection(os.environ['FEDERATION_AGENT_HEALTH'], timeout=2); c.request('GET', '/livez'); sys.exit(c.getresponse().status != 200)"]
