@@ -192,6 +192,10 @@ class Binder:
             return False
         return True
 
+    def depth(self, queue: str) -> asyncio.Future[Call]:
+        """How many messages are ready in a queue."""
+        return self._open_channel().ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+
     def close(self) -> None:
         if self._channel is not None:
             leave(self._channel)

@@ -15,6 +15,7 @@ from agent.amqp.pool import Shared
 from agent.amqp.upstream import count_consumers
 from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
+from agent.core.lag import Lag
 from agent.core.lifecycle import Effect, Event, LinkState, Side
 from agent.core.model import Binding, CleanupMode, Link
 from agent.errors import AgentError, BrokerError, PermanentError, TransientError
@@ -62,19 +63,50 @@ class LinkRunner:
         self._out_of_step = asyncio.Event()
         self._served_by: dict[Other, str] = {}
         self._of_session: list[asyncio.Task[None]] = []
+        self._lag: Lag | None = None
+        self._seen: tuple[object, ...] = ()
 
     def gauges(self) -> Gauges:
         """What the board shows of this moment."""
         session = self._session
         if session is None:
             return Gauges(note=self.note)
+        ready = self._lag.ready if self._lag else None
+        oldest = session.oldest_unconfirmed
         return Gauges(
             in_flight=session.in_flight,
+            backlog=None if ready is None else ready + session.unsettled,
+            oldest_unconfirmed=0.0 if oldest is None else self._loop.time() - oldest,
             bindings=len(self._memory.bound),
             prefetch=session.prefetch,
             upstream_cluster=session.upstream_cluster,
             note=self.note,
         )
+
+    def pulse(self, now: float) -> bool:
+        """Looks how far the link is behind; answers whether anything moved since the last time."""
+        session, lag, counts = self._session, self._lag, self.counts
+        if session is None or lag is None:
+            seen: tuple[object, ...] = ()
+        else:
+            self._observe(session, lag, now)
+            dropped, bound = sum(counts.dropped.values()), len(self._memory.bound)
+            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, session.unsettled, lag.ready, bound)
+        moved = seen != self._seen or (session is not None and session.in_flight > 0)
+        self._seen = seen
+        return moved
+
+    def _observe(self, session: ExchangeSession, lag: Lag, now: float) -> None:
+        waited = lag.observe(now, confirmed=self.counts.forwarded, unsettled=session.unsettled)
+        if self.state.blocked:
+            lag.forgive()
+        elif waited >= self._world.stall_after and self.state.stalled is None:
+            self.send(lifecycle.Stalled(f"messages wait, and the downstream has confirmed none for {waited:.0f} s"))
+        elif waited < self._world.stall_after and self.state.stalled is not None:
+            self.send(lifecycle.Progressed())
+        if lag.is_due(now):
+            lag.asks(now)
+            session.look_upstream(lag.told)
 
     def send(self, event: Event) -> None:
         before = self.state
@@ -193,6 +225,7 @@ class LinkRunner:
         await session.open(self._bindings)
         self._take_note(self._memory.note)
         self._opened_at = self._loop.time()
+        self._lag = Lag(self._opened_at, confirmed=self.counts.forwarded, chance=random.random())
         self.send(lifecycle.Opened())
         self._of_session = [
             self._begin(self._watch(session), "watch"),
@@ -257,7 +290,7 @@ class LinkRunner:
 
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()
-        session, self._session = self._session, None
+        session, self._session, self._lag = self._session, None, None
         shared, self._shared = self._shared, []
         for one in shared:
             one.connection.wire.release_reading(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ from agent.amqp.stamp import Stamp
 from agent.amqp.upstream import Binder
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.methods import Call
 from agent.amqp.wire.splice import Counts, Source, Target
 from agent.amqp.wire.target import largest_taken
 from agent.core import fields, names
@@ -113,6 +115,27 @@ class ExchangeSession:
     @property
     def in_flight(self) -> int:
         return self._target.confirms.in_flight if self._target else 0
+
+    @property
+    def unsettled(self) -> int:
+        """Messages that upstream has delivered and has heard nothing of."""
+        return self._target.confirms.in_flight + self._target.confirms.held if self._target else 0
+
+    @property
+    def oldest_unconfirmed(self) -> float | None:
+        """Since when, in the loop's time, the oldest of them waits for its confirm."""
+        return self._target.oldest_unconfirmed if self._target else None
+
+    def look_upstream(self, tell: Callable[[int], None]) -> None:
+        """Asks how many messages are ready there; where that can't be told, the link's end will say why."""
+
+        def answered(answer: asyncio.Future[Call]) -> None:
+            if not answer.cancelled() and answer.exception() is None:
+                tell(answer.result()["messages"])
+
+        if self._binder is not None:
+            with suppress(BrokerError):
+                self._binder.depth(self.queue).add_done_callback(answered)
 
     async def open(self, bindings: Iterable[Binding]) -> None:
         """Everything upstream first, the consumer last: nothing flows before all of it stands."""

@@ -24,6 +24,7 @@ from agent.errors import AgentError, BrokerError, ConfigurationError, Problem
 from agent.runtime.downstream import WHERE, Reading, in_vhost, read_bindings, read_downstream
 from agent.runtime.follow import BindingFollower, Source
 from agent.runtime.listen import Listener, SaidAlreadyError
+from agent.runtime.pulse import beat
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.world import World
 from agent.status.board import Board
@@ -54,6 +55,7 @@ class Supervisor:
         self._world: World | None = None
         self._reading: Reading | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._pulse: asyncio.Task[None] | None = None
         self._reconciling = asyncio.Lock()
         self._clock = count(1)
         self._read_at: dict[Source, int] = {}
@@ -116,6 +118,9 @@ class Supervisor:
         for link_id, runner in self._runners.items():
             if link_id not in leaving:  # what is being removed for the old one isn't to be built for the new one yet
                 runner.start()
+        if self._pulse is None:
+            work = beat(self._runners.items, self._board)
+            self._pulse = asyncio.get_running_loop().create_task(work, name="pulse")
         self._begin_following()
         self._board.ready = True
 
@@ -123,11 +128,12 @@ class Supervisor:
         uris = self.configuration.settings.downstream.uris
         world = self._world
         if world is None:
-            world = self._world = World(uris, reading.cluster)
+            world = self._world = World(uris, reading.cluster, self.configuration.settings.agent.stall_after)
         elif world.downstream != uris:
             world.downstream = uris
             for runner in self._runners.values():
                 runner.redefine(runner.link)
+        world.stall_after = self.configuration.settings.agent.stall_after
         return world
 
     def _keep(self, link: Link, world: World, reading: Reading) -> None:
@@ -247,6 +253,8 @@ class Supervisor:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        if self._pulse is not None:
+            self._pulse.cancel()
         runners = [*self._runners.values(), *self._leaving]
         for runner in runners:
             runner.send(lifecycle.Stop())

@@ -27,6 +27,7 @@ class World:
 
     downstream: tuple[AmqpUri, ...]
     cluster: str
+    stall_after: float
     pool: Pool = field(default_factory=Pool)
 
     def endpoints(self, link: Link) -> tuple[AmqpUri, ...]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from agent.core.histogram import Histogram
 from agent.core.lifecycle import LinkState, Status
 from agent.core.model import Link, LinkKind
+from agent.status.feed import Feed
 
 
 class Meter(Protocol):
@@ -20,14 +23,20 @@ class Meter(Protocol):
     returned: int
     dropped: dict[str, int]
 
+    @property
+    def transfer(self) -> Histogram:
+        """Seconds from delivery to confirm."""
+
 
 @dataclass(slots=True)
 class Gauges:
-    """What is true of a link now and of nothing before."""
+    """What is true of a link now and of nothing before; None is what can't be known now."""
 
     in_flight: int = 0
     bindings: int = 0
     prefetch: int = 0
+    backlog: int | None = None
+    oldest_unconfirmed: float = 0.0
     upstream_cluster: str | None = None
     note: str = ""
 
@@ -40,6 +49,27 @@ class Entry:
     meter: Meter
     gauges: Callable[[], Gauges]
     reconnects: int = 0
+    last_confirm: float | None = None
+    _confirmed: int = 0
+    _blocked_before: float = 0.0
+
+    def blocked_seconds(self, now: float) -> float:
+        """How long it has been blocked, over all times."""
+        lasting = max(0.0, now - self.since) if self.state.status is Status.BLOCKED else 0.0
+        return self._blocked_before + lasting
+
+    def change(self, state: LinkState, now: float) -> None:
+        if state.status is not self.state.status:
+            self._blocked_before = self.blocked_seconds(now)
+            self.since = now
+        if state.failure is not None and self.state.failure is None:
+            self.reconnects += 1
+        self.state = state
+
+    def move(self, now: float) -> None:
+        if self.meter.forwarded != self._confirmed:
+            self._confirmed = self.meter.forwarded
+            self.last_confirm = now
 
 
 @dataclass
@@ -50,27 +80,57 @@ class Board:
     owner: str
     ready: bool = False
     _entries: dict[str, Entry] = field(default_factory=dict)
+    _feeds: set[Feed] = field(default_factory=set)
 
     def put(self, link: Link, state: LinkState, meter: Meter, gauges: Callable[[], Gauges]) -> None:
         """A link is there, or its definition is another one."""
         standing = self._entries.get(link.id)
         if standing is None:
             self._entries[link.id] = Entry(link, state, self.clock(), meter, gauges)
+        elif standing.link == link:
+            return
         else:
             standing.link = link
+        self._tell(Feed.change, link.id)
 
     def changed(self, link_id: str, state: LinkState) -> None:
         entry = self._entries.get(link_id)
         if entry is None:
             return
-        if state.status is not entry.state.status:
-            entry.since = self.clock()
-        if state.failure is not None and entry.state.failure is None:
-            entry.reconnects += 1
-        entry.state = state
+        before = entry.state
+        entry.change(state, self.clock())
+        if (state.status, state.error) != (before.status, before.error):
+            self._tell(Feed.change, link_id)
+
+    def moved(self, link_id: str) -> None:
+        """The link's counts are others than a beat ago."""
+        entry = self._entries.get(link_id)
+        if entry is not None:
+            entry.move(self.clock())
+            self._tell(Feed.move, link_id)
 
     def gone(self, link_id: str) -> None:
-        self._entries.pop(link_id, None)
+        if self._entries.pop(link_id, None) is not None:
+            self._tell(Feed.lose, link_id)
+
+    def beat(self) -> None:
+        """All that moved in this beat was told."""
+        for feed in self._feeds:
+            feed.flush()
+
+    @contextmanager
+    def feed(self) -> Iterator[Feed]:
+        """What changes from now on, for one reader."""
+        feed = Feed()
+        self._feeds.add(feed)
+        try:
+            yield feed
+        finally:
+            self._feeds.discard(feed)
+
+    def _tell(self, how: Callable[[Feed, str], None], link_id: str) -> None:
+        for feed in self._feeds:
+            how(feed, link_id)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(tuple(self._entries.values()))
@@ -83,7 +143,7 @@ class Board:
 
     def view(self, entry: Entry) -> dict[str, Any]:
         """One link as `/api/links` tells it."""
-        link, state, meter, gauges = entry.link, entry.state, entry.meter, entry.gauges()
+        link, state, gauges = entry.link, entry.state, entry.gauges()
         return {
             "id": link.id,
             "kind": link.kind,
@@ -96,18 +156,33 @@ class Board:
             "status": state.status,
             "error": state.error or gauges.note or None,
             "since": moment(entry.since),
-            "owner": self.owner,
-            "forwarded": meter.forwarded,
-            "bytes": meter.bytes,
-            "redelivered": meter.redelivered,
-            "dropped": sum(meter.dropped.values()),
-            "quarantined": 0,
-            "returned": meter.returned,
-            "in_flight": gauges.in_flight,
-            "prefetch": gauges.prefetch,
-            "bindings": gauges.bindings,
+            "owner": None if state.status is Status.STANDBY else self.owner,
+            **_sample(entry, gauges),
             "reconnects": entry.reconnects,
         }
+
+
+def sample(entry: Entry) -> dict[str, Any]:
+    """The numbers of a link that move while it runs."""
+    return {"id": entry.link.id, **_sample(entry, entry.gauges())}
+
+
+def _sample(entry: Entry, gauges: Gauges) -> dict[str, Any]:
+    meter = entry.meter
+    return {
+        "forwarded": meter.forwarded,
+        "bytes": meter.bytes,
+        "redelivered": meter.redelivered,
+        "dropped": sum(meter.dropped.values()),
+        "quarantined": 0,
+        "returned": meter.returned,
+        "in_flight": gauges.in_flight,
+        "backlog": gauges.backlog,
+        "oldest_unconfirmed_seconds": round(gauges.oldest_unconfirmed, 3),
+        "prefetch": gauges.prefetch,
+        "bindings": gauges.bindings,
+        "last_confirm": None if entry.last_confirm is None else moment(entry.last_confirm),
+    }
 
 
 def _ends(link: Link) -> Mapping[str, str]:

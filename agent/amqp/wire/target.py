@@ -15,6 +15,7 @@ from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.returns import Later, Returns
 from agent.amqp.wire.tables import CodecError
 from agent.core.confirms import Confirms
+from agent.core.histogram import Histogram
 from agent.core.model import AckMode
 from agent.errors import BrokerError
 
@@ -26,6 +27,7 @@ _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _SETTLE_FRAME: Final = struct.Struct(">BHIHHQBB")
 _SETTLE_SIZE: Final = 13
 _REQUEUE: Final = 2
+TRANSFER_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0)
 _LARGER: Final = re.compile(r"larger than (?:configured )?max size (\d{1,15})")
 
 
@@ -40,6 +42,7 @@ class Counts:
     dropped: dict[str, int] = field(default_factory=dict)
     refused: int = 0  # by the downstream, each time
     unfit: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
+    transfer: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BOUNDS))  # seconds from read to confirm
 
 
 def largest_taken(error: BrokerError) -> int | None:
@@ -84,7 +87,6 @@ class Target:
         self.confirms = Confirms()
         self.upstream_number = 0
         self.largest = largest
-        self.on_transfer: Callable[[float], None] | None = None
         self._channel = channel
         self._upstream: Channel | None = None
         self._counts = counts
@@ -94,6 +96,7 @@ class Target:
         self._refused = Returns(later, self._give_back)
         self._unfit = Returns.slowly(later, self._give_back)
         self._batches: deque[tuple[int, float]] = deque()  # last publish number and time of a read's publishes
+        self._measured = 0  # the last publish number of the last batch that was settled
         self._quiet: asyncio.Future[None] | None = None
 
     def fed_by(self, upstream: Channel) -> None:
@@ -213,9 +216,9 @@ class Target:
         self._settle(_SETTLE_FRAME.pack(frames.METHOD, number, _SETTLE_SIZE, *method.ids, tag, flags, frames.END))
 
     def _measure(self) -> None:
-        """One sample for what one read brought, when the last of it is settled."""
+        """What one read brought took as long as the last of it to settle."""
         batches, oldest = self._batches, self.confirms.oldest_number
         while batches and batches[0][0] < oldest:
-            _, since = batches.popleft()
-            if self.on_transfer is not None:
-                self.on_transfer(self._clock() - since)
+            last, since = batches.popleft()
+            self._counts.transfer.observe(self._clock() - since, last - self._measured)
+            self._measured = last

@@ -215,8 +215,11 @@ async def test_returned_messages_are_counted_and_fall() -> None:
 
 async def test_how_long_confirms_take_is_measured_once_a_read() -> None:
     link = await Link.made()
-    took: list[float] = []
-    link.target.on_transfer = took.append
+    took = link.counts.transfer
+
+    def counted(seconds: float) -> int:
+        return list(took.cumulative)[took.bounds.index(seconds)]
+
     await link.deliver(*(Sent(tag) for tag in range(1, 4)))
     began = link.clock.now
     link.clock.pass_by(0.25)
@@ -225,13 +228,13 @@ async def test_how_long_confirms_take_is_measured_once_a_read() -> None:
     link.clock.pass_by(0.25)
     await link.answer(methods.BASIC_ACK, delivery_tag=2, multiple=True)
     assert link.target.oldest_unconfirmed == began
-    assert took == []
+    assert took.sum == 0
     await link.answer(methods.BASIC_ACK, delivery_tag=3)
-    assert took == [0.5]
+    assert (counted(0.25), counted(0.5), took.sum) == (0, 3, 1.5)
     assert link.target.oldest_unconfirmed == began + 0.25
     link.clock.pass_by(0.25)
     await link.answer(methods.BASIC_ACK, delivery_tag=5, multiple=True)
-    assert took == [0.5, 0.5]
+    assert (counted(0.25), counted(0.5), took.sum) == (0, 5, 2.5)
     waiting = link.target.oldest_unconfirmed
     assert waiting is None
 

@@ -1,0 +1,27 @@
+"""How long things took, in buckets that only grow."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+
+class Histogram:
+    """`bounds` are the upper, inclusive ends of the buckets; what is longer than the last is counted as well."""
+
+    __slots__ = ("_counts", "bounds", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.sum = 0.0
+        self._counts = [0] * (len(self.bounds) + 1)
+
+    def observe(self, value: float, times: int = 1) -> None:
+        self._counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
+
+    @property
+    def cumulative(self) -> Iterator[int]:
+        """How many took no longer than each bound, and at the end how many there were."""
+        return accumulate(self._counts)
