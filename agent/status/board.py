@@ -72,6 +72,10 @@ class Entry:
             self.last_confirm = now
 
 
+OnTransition = Callable[[Entry, LinkState | None], None]
+"""Told of every change of a link's status at once, with the state before; a new link has none."""
+
+
 @dataclass
 class Board:
     """`clock` tells seconds since 1970, `owner` is this agent's name."""
@@ -79,6 +83,8 @@ class Board:
     clock: Callable[[], float]
     owner: str
     ready: bool = False
+    export_dropped: int = 0  # events that the status export could not keep
+    on_transition: list[OnTransition] = field(default_factory=list)
     _entries: dict[str, Entry] = field(default_factory=dict)
     _feeds: set[Feed] = field(default_factory=set)
 
@@ -86,7 +92,8 @@ class Board:
         """A link is there, or its definition is another one."""
         standing = self._entries.get(link.id)
         if standing is None:
-            self._entries[link.id] = Entry(link, state, self.clock(), meter, gauges)
+            entry = self._entries[link.id] = Entry(link, state, self.clock(), meter, gauges)
+            self._pass_on(entry, None)
         elif standing.link == link:
             return
         else:
@@ -99,8 +106,14 @@ class Board:
             return
         before = entry.state
         entry.change(state, self.clock())
+        if state.status is not before.status:
+            self._pass_on(entry, before)
         if (state.status, state.error) != (before.status, before.error):
             self._tell(Feed.change, link_id)
+
+    def _pass_on(self, entry: Entry, before: LinkState | None) -> None:
+        for told in self.on_transition:
+            told(entry, before)
 
     def moved(self, link_id: str) -> None:
         """The link's counts are others than a beat ago."""
