@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from agent.core.http_url import HttpUrl
 from agent.core.secret import Secret
@@ -17,11 +18,23 @@ class HttpSettings:
     allow_anonymous: bool = False
 
 
+class Fsync(StrEnum):
+    """When what was exported has to be on the disk."""
+
+    ALWAYS = "always"
+    ROTATE = "rotate"
+    NEVER = "never"
+
+
 @dataclass(frozen=True, slots=True)
 class StatusExportSettings:
+    """Without `keep_days` nothing is deleted."""
+
     directory: str
     sample_interval: float = 10.0
     rotate: float = 60.0
+    keep_days: int | None = None
+    fsync: Fsync = Fsync.ROTATE
 
 
 @dataclass(frozen=True, slots=True)

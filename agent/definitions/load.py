@@ -117,7 +117,7 @@ class _Loading:
             if "management" in sources.model_fields_set:
                 self._spot.warn(_NO_API, "definitions", "management")
             settings = replace(settings, management=False)
-        return Settings(downstream.to_core(), agent.to_core(), settings), sources
+        return Settings(downstream.to_core(), agent.to_core(self._directory), settings), sources
 
     def _section(self, key: str, model: type[AnyKeys], least: Mapping[str, Any]) -> AnyKeys | None:
         """`least` is a valid section, for when nothing is wrong but that a value isn't known on this machine."""

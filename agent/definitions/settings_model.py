@@ -12,11 +12,19 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from agent.core import http_url, uri
-from agent.core.settings import AgentSettings, DownstreamSettings, HttpSettings, SourceSettings, StatusExportSettings
+from agent.core.settings import (
+    AgentSettings,
+    DownstreamSettings,
+    Fsync,
+    HttpSettings,
+    SourceSettings,
+    StatusExportSettings,
+)
 from agent.definitions.findings import Spot
 from agent.definitions.keys import Keys
 from agent.definitions.upstream_model import warn_uris
 from agent.definitions.value_types import (
+    INTEGRAL,
     MAY_BE_EMPTY,
     AmqpUris,
     HttpUrls,
@@ -94,12 +102,22 @@ class StatusExportModel(Keys):
 
     noun = "agent.status-export"
 
-    directory: Annotated[Text, Field(min_length=1)] = Field(description="Directory to write to; mandatory.")
+    directory: Annotated[Text, Field(min_length=1)] = Field(
+        description="Directory to write to, relative to this file; mandatory."
+    )
     sample_interval: Seconds = Field(default=10.0, description="Seconds between samples of a link; 10 by default.")
     rotate: Seconds = Field(default=60.0, description="Seconds after which a file is finished; 60 by default.")
+    keep_days: Annotated[int, Field(ge=1, le=36500), INTEGRAL] = key(
+        "Days after which this agent's files are deleted; kept for ever by default."
+    )
+    fsync: Fsync = Field(
+        default=Fsync.ROTATE,
+        description="When events are forced onto the disk: at each write, with each finished file (default), or never.",
+    )
 
-    def to_core(self) -> StatusExportSettings:
-        return StatusExportSettings(**{name: getattr(self, name) for name in type(self).model_fields})
+    def to_core(self, directory: str) -> StatusExportSettings:
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return StatusExportSettings(**values | {"directory": str(Path(directory, self.directory))})
 
 
 class AgentModel(Keys):
@@ -120,8 +138,8 @@ class AgentModel(Keys):
         if isinstance(raw.get("http"), dict):
             HttpModel.rules(raw["http"], spot.at("http"))
 
-    def to_core(self) -> AgentSettings:
-        export = self.status_export.to_core() if "status_export" in self.model_fields_set else None
+    def to_core(self, directory: str) -> AgentSettings:
+        export = self.status_export.to_core(directory) if "status_export" in self.model_fields_set else None
         return AgentSettings(self.name, self.group, self.http.to_core(), export, self.stall_after)
 
 

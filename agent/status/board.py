@@ -83,6 +83,9 @@ class Board:
     clock: Callable[[], float]
     owner: str
     ready: bool = False
+    problems: tuple[str, ...] = ()  # what keeps the latest definitions of some source out of force
+    refusals: int = 0
+    reloaded_at: float = 0.0  # when all sources were last read and all that they say was put in force
     export_dropped: int = 0  # events that the status export could not keep
     on_transition: list[OnTransition] = field(default_factory=list)
     _entries: dict[str, Entry] = field(default_factory=dict)
@@ -130,6 +133,16 @@ class Board:
         """All that moved in this beat was told."""
         for feed in self._feeds:
             feed.flush()
+
+    @property
+    def readers(self) -> int:
+        """How many are told what changes."""
+        return len(self._feeds)
+
+    def close(self) -> None:
+        """Nothing more is told."""
+        for feed in self._feeds:
+            feed.end()
 
     @contextmanager
     def feed(self) -> Iterator[Feed]:

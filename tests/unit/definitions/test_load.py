@@ -52,7 +52,7 @@ def test_the_documented_configuration_loads(tmp_path: Path) -> None:
     settings, vhost = configuration.settings, configuration.definitions.of("/")
     assert settings.agent.http.token
     assert settings.agent.http.token.reveal() == "token"
-    assert settings.agent.status_export == StatusExportSettings("var/status", 10, 60)
+    assert settings.agent.status_export == StatusExportSettings(f"{tmp_path}/var/status", 10, 60)
     assert (settings.agent.name, settings.agent.group, settings.agent.stall_after) == ("dc2-a", "dc2", 30)
     assert settings.sources == SourceSettings(management=True, files=(str(tmp_path / "definitions.json"),))
     assert vhost.upstreams["origin"].settings == {"max_hops": 1}
