@@ -1,12 +1,22 @@
-"""The definitions in force: the last good ones of every source, whatever came after them."""
+"""What is in force: the last good reading of every source, whatever came after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from agent.core.model import Definitions
+from agent.core.model import Definitions, Policy
+from agent.definitions.merge import merge
 from agent.errors import ConfigurationError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a source says. A broker's federating policies stand apart, by vhost: it says itself where each holds."""
+
+    definitions: Definitions = field(default_factory=Definitions)
+    verdicts: Mapping[str, Mapping[str, Policy]] = field(default_factory=dict)
+    warnings: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +24,7 @@ class _Refused:
     """Why a source's latest reading isn't in force; the reading where it only conflicts with other sources."""
 
     problems: tuple[Problem, ...]
-    reading: Definitions | None = None
+    reading: Told | None = None
 
 
 class Keeper:
@@ -24,45 +34,34 @@ class Keeper:
     to another works in whichever order the two are read.
     """
 
-    def __init__(self, merge: Callable[[Sequence[tuple[str, Definitions]]], Definitions]) -> None:
-        self._merge = merge
-        self._good: dict[str, Definitions] = {}
+    def __init__(self) -> None:
+        self._good: dict[str, Told] = {}
         self._refused: dict[str, _Refused] = {}
-        self.current = Definitions()
-        self.reloaded_at: float | None = None
-
-    @property
-    def reload_success(self) -> bool:
-        """Whether what is in force is what all sources say now."""
-        return not self._refused
+        self.current = Told()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What keeps the latest readings out of force."""
+        """What keeps the latest readings out of force; nothing where what is in force is what all sources say now."""
         return tuple(dict.fromkeys(problem for refused in self._refused.values() for problem in refused.problems))
 
-    @property
-    def error(self) -> ConfigurationError | None:
-        return ConfigurationError(self.problems) if self._refused else None
+    def take(self, source: str, read: Callable[[], Told]) -> None:
+        """Reads a source; where `read` raises ConfigurationError, what it said before stays in force."""
+        try:
+            reading = read()
+        except ConfigurationError as error:
+            self._refused[source] = _Refused(error.problems)
+        else:
+            self._refused[source] = _Refused((), reading)
+            self._settle()
 
-    def offer(self, source: str, reading: Definitions, *, now: float) -> Definitions:
-        """A source was read; what is in force afterwards."""
-        self._refused[source] = _Refused((), reading)
-        return self._settle(now)
-
-    def reject(self, source: str, problems: Iterable[Problem]) -> Definitions:
-        """A source couldn't be read, or its document is bad; what stays in force."""
-        self._refused[source] = _Refused(tuple(problems))
-        return self.current
-
-    def forget(self, source: str, *, now: float) -> Definitions:
-        """A source is configured no more; what is in force without it."""
+    def forget(self, source: str) -> None:
+        """A source is configured no more."""
         self._refused.pop(source, None)
         if self._good.pop(source, None) is not None:
-            self.current = self._merge(tuple(self._good.items()))
-        return self._settle(now)
+            self.current = _merged(self._good)
+        self._settle()
 
-    def _settle(self, now: float) -> Definitions:
+    def _settle(self) -> None:
         """Puts in force what fits: all together, as where two sources swap names, or else one by one."""
         waiting = {source: each.reading for source, each in self._refused.items() if each.reading is not None}
         if waiting and not self._try(waiting):
@@ -70,14 +69,11 @@ class Keeper:
                 self._try({source: reading}) for source, reading in tuple(waiting.items()) if source in self._refused
             ):
                 pass
-        if self.reload_success:
-            self.reloaded_at = now
-        return self.current
 
-    def _try(self, readings: Mapping[str, Definitions]) -> bool:
+    def _try(self, readings: Mapping[str, Told]) -> bool:
         candidate = {**self._good, **readings}
         try:
-            merged = self._merge(tuple(candidate.items()))
+            merged = _merged(candidate)
         except ConfigurationError as error:
             self._refused.update({source: _Refused(error.problems, reading) for source, reading in readings.items()})
             return False
@@ -85,3 +81,12 @@ class Keeper:
         for source in readings:
             self._refused.pop(source)
         return True
+
+
+def _merged(readings: Mapping[str, Told]) -> Told:
+    """Raises ConfigurationError where one name comes from two sources; one source alone has verdicts."""
+    return Told(
+        definitions=merge((source, told.definitions) for source, told in readings.items()),
+        verdicts={vhost: of_vhost for told in readings.values() for vhost, of_vhost in told.verdicts.items()},
+        warnings=tuple(warning for told in readings.values() for warning in told.warnings),
+    )

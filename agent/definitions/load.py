@@ -24,6 +24,7 @@ from agent.definitions.findings import (
     suggest,
 )
 from agent.definitions.interpolate import Interpolator
+from agent.definitions.keeper import Told
 from agent.definitions.merge import merge
 from agent.definitions.read_file import UnreadableError, read_file
 from agent.definitions.references import World, check_references
@@ -48,6 +49,10 @@ class Configuration:
     warnings: tuple[Problem, ...] = ()
     files: frozenset[str] = field(default=frozenset(), repr=False)
     """Every file that was read; a change in one of them may change the configuration."""
+
+    @property
+    def told(self) -> Told:
+        return Told(self.definitions, warnings=self.warnings)
 
 
 def load_configuration(path: str, *, environment: Mapping[str, str], strict: bool = True) -> Configuration:

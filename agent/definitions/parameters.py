@@ -6,7 +6,7 @@ Texts are taken literally: a broker must not make the agent read its environment
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from agent.core.model import ApplyTo, Definitions, Policy, VhostDefinitions
@@ -23,8 +23,8 @@ from agent.definitions.decode import (
 )
 from agent.definitions.explain import check
 from agent.definitions.findings import Findings, Path, Spot, in_order, quoted, raise_errors, suggest
+from agent.definitions.keeper import Told
 from agent.definitions.local_models import FEDERATION_KEYS, PolicyDefinitionModel
-from agent.definitions.merge import merge
 from agent.definitions.value_types import kind_of
 from agent.errors import Place, Problem
 
@@ -37,34 +37,33 @@ _COMPONENTS: Final[Mapping[str, tuple[str, Callable[[str, object, Spot], Any]]]]
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerDefinitions:
-    """What a broker defines. Its federating policies stand apart: the broker itself says where each is in force."""
-
-    definitions: Definitions = field(default_factory=Definitions)
-    policies: Mapping[str, Mapping[str, Policy]] = field(default_factory=dict)
-    warnings: tuple[Problem, ...] = ()
-
-
-def broker_definitions(
-    source: str,
-    *,
-    parameters: Iterable[Mapping[str, Any]] = (),
-    policies: Iterable[Mapping[str, Any]] = (),
-    global_value: object = None,
-) -> BrokerDefinitions:
-    """`source` is the HTTP API's address; raises ConfigurationError with everything that is wrong."""
+def read_parameters(broker: str, parameters: Iterable[Mapping[str, Any]]) -> Told:
+    """`broker` is the HTTP API's address; raises ConfigurationError with everything that is wrong, as the others do."""
     problems: list[Problem] = []
-
-    def spot(_number: int, description: str) -> Spot:
-        return Spot(Findings(_place_of(f"{source} {description}"), problems=problems), native=True)
-
-    from_parameters = decode_parameters(parameters, spot)
-    found_policies = _verdict_policies(policies, spot)
-    from_global = decode_global(global_value, replace(spot(0, _GLOBAL), native=False))
+    definitions = decode_parameters(parameters, _spots(broker, problems))
     raise_errors(problems)
-    definitions = merge([(source, from_parameters), (f"{source} {_GLOBAL}", from_global)])
-    return BrokerDefinitions(definitions, found_policies, tuple(in_order(problems)))
+    return Told(definitions, warnings=tuple(in_order(problems)))
+
+
+def read_policies(broker: str, policies: Iterable[Mapping[str, Any]]) -> Told:
+    problems: list[Problem] = []
+    verdicts = _verdict_policies(policies, _spots(broker, problems))
+    raise_errors(problems)
+    return Told(verdicts=verdicts, warnings=tuple(in_order(problems)))
+
+
+def read_global(broker: str, value: object) -> Told:
+    problems: list[Problem] = []
+    definitions = decode_global(value, replace(_spots(broker, problems)(0, _GLOBAL), native=False))
+    raise_errors(problems)
+    return Told(definitions, warnings=tuple(in_order(problems)))
+
+
+def _spots(broker: str, problems: list[Problem]) -> SpotOf:
+    def spot(_number: int, description: str) -> Spot:
+        return Spot(Findings(_place_of(f"{broker} {description}"), problems=problems), native=True)
+
+    return spot
 
 
 def _place_of(source: str) -> Callable[[Path, bool], Place]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from agent.amqp.connect import Server, connect_any
 from agent.amqp.probe import Presence, probe
@@ -15,15 +16,16 @@ from agent.core.model import (
     Exchange,
     Link,
     LinkKind,
+    Policy,
     VhostDefinitions,
     VhostState,
 )
 from agent.core.uri import AmqpUri
 from agent.core.url_text import encode
 from agent.definitions.downstream_state import bindings_by_source, vhost_state
+from agent.definitions.keeper import Keeper
 from agent.definitions.load import Configuration
-from agent.definitions.merge import merge
-from agent.definitions.parameters import GLOBAL_PARAMETER, BrokerDefinitions, broker_definitions
+from agent.definitions.parameters import GLOBAL_PARAMETER, read_global, read_parameters, read_policies
 from agent.errors import BrokerError, PermanentError, Place, Problem, Severity, TransientError
 from agent.management.client import ManagementClient
 
@@ -34,6 +36,15 @@ CONNECTION_NAME = "federation-agent: looking at what stands"
 ASKED_ONE_BY_ONE = 20
 
 Bindings = Mapping[tuple[str, str], tuple[Binding, ...]]
+
+
+class Source(StrEnum):
+    """Where definitions come from. Exports belong to the configuration: it names them, and refers to what they say."""
+
+    CONFIGURATION = "configuration"
+    PARAMETERS = "parameters"
+    POLICIES = "policies"
+    GLOBAL = "global parameter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +67,13 @@ class Reading:
         return vhost not in self.unseen and (self.visible is None or vhost in self.visible)
 
 
-async def read_downstream(configuration: Configuration) -> Reading:
-    """Raises BrokerError where the downstream can't be read, ConfigurationError where sources conflict."""
+async def read_downstream(configuration: Configuration, keeper: Keeper) -> Reading:
+    """Has `keeper` take what the broker defines; raises BrokerError where the downstream can't be read."""
     addresses = configuration.settings.downstream.management
     if not addresses:
-        return await _read_by_amqp(configuration)
+        return await _read_by_amqp(configuration, keeper)
     async with ManagementClient(addresses) as client:
-        return await _read_by_api(configuration, client)
+        return await _read_by_api(configuration, client, keeper)
 
 
 async def read_bindings(configuration: Configuration, reading: Reading, links: Collection[Link]) -> Bindings:
@@ -76,29 +87,46 @@ async def read_bindings(configuration: Configuration, reading: Reading, links: C
     return {key: (*found.get(key, ()), *static[key]) for key in wanted}
 
 
-async def _read_by_api(configuration: Configuration, client: ManagementClient) -> Reading:
+async def _read_by_api(configuration: Configuration, client: ManagementClient, keeper: Keeper) -> Reading:
     broker = str(configuration.settings.downstream.management[0])
     overview, visible, native = await asyncio.gather(client.overview(), client.vhosts(), _native_links(client))
-    told = await _definitions_of(client, broker) if configuration.settings.sources.management else BrokerDefinitions()
-    definitions = merge([(configuration.source, configuration.definitions), (broker, told.definitions)])
+    if configuration.settings.sources.management:
+        await _take_broker(keeper, client, broker)
+    else:
+        _forget_broker(keeper)
+    told = keeper.current
     names = {vhost["name"] for vhost in visible}
-    concerned = [name for name in sorted(names) if _looks_at_objects(definitions.of(name))]
-    states = await asyncio.gather(*(_state_of(client, vhost, told) for vhost in concerned))
+    concerned = [name for name in sorted(names) if _looks_at_objects(told.definitions.of(name))]
+    states = await asyncio.gather(*(_state_of(client, vhost, told.verdicts.get(vhost, {})) for vhost in concerned))
     return Reading(
         broker=broker,
         cluster=overview["cluster_name"],
         version=overview["rabbitmq_version"],
-        definitions=definitions,
+        definitions=told.definitions,
         states=dict(zip(concerned, states, strict=True)),
         native_links=native.links,
         visible=frozenset(names),
         warnings=(
-            *configuration.warnings,
             *told.warnings,
             *native.warnings,
-            *(_no_such_vhost(name, found) for name, found in definitions.vhosts.items() if name not in names),
+            *(_no_such_vhost(name, found) for name, found in told.definitions.vhosts.items() if name not in names),
         ),
     )
+
+
+async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str) -> None:
+    """Each kind of document by itself: a mistake in one stops no other from being followed."""
+    parameters, policies, value = await asyncio.gather(
+        client.parameters(), client.policies(), client.global_parameter(GLOBAL_PARAMETER)
+    )
+    keeper.take(Source.PARAMETERS, lambda: read_parameters(broker, [dict(parameter) for parameter in parameters]))
+    keeper.take(Source.POLICIES, lambda: read_policies(broker, [dict(policy) for policy in policies]))
+    keeper.take(Source.GLOBAL, lambda: read_global(broker, value))
+
+
+def _forget_broker(keeper: Keeper) -> None:
+    for source in (Source.PARAMETERS, Source.POLICIES, Source.GLOBAL):
+        keeper.forget(source)
 
 
 def _looks_at_objects(found: VhostDefinitions) -> bool:
@@ -117,25 +145,9 @@ def _first_place(found: VhostDefinitions) -> Place:
     return next(iter(places), Place(WHERE))
 
 
-async def _definitions_of(client: ManagementClient, broker: str) -> BrokerDefinitions:
-    parameters, policies, value = await asyncio.gather(
-        client.parameters(), client.policies(), client.global_parameter(GLOBAL_PARAMETER)
-    )
-    return broker_definitions(
-        broker,
-        parameters=[dict(parameter) for parameter in parameters],
-        policies=[dict(policy) for policy in policies],
-        global_value=value,
-    )
-
-
-async def _state_of(client: ManagementClient, vhost: str, told: BrokerDefinitions) -> VhostState:
+async def _state_of(client: ManagementClient, vhost: str, verdicts: Mapping[str, Policy]) -> VhostState:
     exchanges, queues = await asyncio.gather(client.exchanges(vhost), client.queues(vhost))
-    return vhost_state(
-        [dict(exchange) for exchange in exchanges],
-        [dict(queue) for queue in queues],
-        told.policies.get(vhost, {}),
-    )
+    return vhost_state([dict(exchange) for exchange in exchanges], [dict(queue) for queue in queues], verdicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +184,10 @@ async def _ask_for_bindings(client: ManagementClient, wanted: Collection[tuple[s
     return found
 
 
-async def _read_by_amqp(configuration: Configuration) -> Reading:
+async def _read_by_amqp(configuration: Configuration, keeper: Keeper) -> Reading:
     """Without the HTTP API: the exchanges of the configuration and the exports, as far as they stand."""
-    definitions, uris = configuration.definitions, configuration.settings.downstream.uris
+    _forget_broker(keeper)
+    definitions, uris = keeper.current.definitions, configuration.settings.downstream.uris
     vhosts = sorted(name for name, found in definitions.vhosts.items() if found.exchanges)
     looks = await asyncio.gather(
         *(_look_by_amqp(uris, vhost, definitions.of(vhost).exchanges) for vhost in vhosts or [DEFAULT_VHOST])
@@ -197,7 +210,7 @@ async def _read_by_amqp(configuration: Configuration) -> Reading:
             for source, found in by_source.items()
         },
         warnings=(
-            *configuration.warnings,
+            *keeper.current.warnings,
             *(Problem(Place(WHERE), str(failure), Severity.WARNING) for failure in failures),
         ),
     )

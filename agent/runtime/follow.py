@@ -17,7 +17,7 @@ LISTEN_AGAIN: Final = 5.0
 READ_AGAIN: Final = 1.0
 ASK_AGAIN: Final = 60.0  # where a broker tells nothing, whether it does now
 
-Source = tuple[str, str]
+Federated = tuple[str, str]
 """A vhost, and an exchange in it."""
 
 log = structlog.get_logger()
@@ -33,13 +33,13 @@ class BindingFollower:
         self,
         *,
         listener: Listener,
-        sources: Callable[[], frozenset[Source]],
-        read: Callable[[frozenset[Source]], Awaitable[None]],
+        sources: Callable[[], frozenset[Federated]],
+        read: Callable[[frozenset[Federated]], Awaitable[None]],
     ) -> None:
         self._listener = listener
         self._sources = sources
         self._read = read
-        self._changed: set[Source] = set()
+        self._changed: set[Federated] = set()
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -65,7 +65,7 @@ class BindingFollower:
             async for event in events:
                 self._mark(self._sources() & {_source(event)})
 
-    def _mark(self, changed: frozenset[Source]) -> None:
+    def _mark(self, changed: frozenset[Federated]) -> None:
         if changed:
             self._changed |= changed
             self._wake.set()
@@ -86,5 +86,5 @@ class BindingFollower:
             await asyncio.sleep(loop.time() - begun)
 
 
-def _source(event: BrokerEvent) -> Source:
+def _source(event: BrokerEvent) -> Federated:
     return str(event.fields.get("vhost")), str(event.fields.get("source_name"))

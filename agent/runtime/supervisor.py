@@ -18,11 +18,12 @@ from agent.core import lifecycle
 from agent.core.lifecycle import LinkState
 from agent.core.model import DeclaredExchange, Link, LinkKind
 from agent.core.resolve import resolve
+from agent.definitions.keeper import Keeper, Told
 from agent.definitions.load import Configuration
 from agent.definitions.watch import Cause
-from agent.errors import AgentError, BrokerError, ConfigurationError, Problem
-from agent.runtime.downstream import WHERE, Reading, in_vhost, read_bindings, read_downstream
-from agent.runtime.follow import BindingFollower, Source
+from agent.errors import AgentError, BrokerError, Problem
+from agent.runtime.downstream import WHERE, Reading, Source, in_vhost, read_bindings, read_downstream
+from agent.runtime.follow import BindingFollower, Federated
 from agent.runtime.listen import Listener, SaidAlreadyError
 from agent.runtime.pulse import beat
 from agent.runtime.runner import LinkRunner, Other
@@ -32,7 +33,7 @@ from agent.status.board import Board
 STOP_PATIENCE: Final = 15.0
 LOOK_FOR_PLUGIN: Final = 3.0
 DECLARING: Final = "federation-agent: declaring exchanges"
-REFUSED: Final = "configuration refused, the last good one stays in force"
+REFUSED: Final = "definitions refused, the last good ones stay in force"
 PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
 
 _ASKED: Final[Mapping[str, lifecycle.Event]] = {
@@ -58,10 +59,11 @@ class Supervisor:
         self._pulse: asyncio.Task[None] | None = None
         self._reconciling = asyncio.Lock()
         self._clock = count(1)
-        self._read_at: dict[Source, int] = {}
+        self._read_at: dict[Federated, int] = {}
         self._stopping = False
         self._failure = ""
         self._said: frozenset[str] = frozenset()
+        self._keeper = Keeper()
         self.configuration = load()
         self.listener = Listener(lambda: self.configuration.settings.downstream.uris)
 
@@ -77,35 +79,44 @@ class Supervisor:
     async def reload(self, causes: frozenset[Cause]) -> None:
         """What the watcher calls; an error leaves everything as it is."""
         if causes & {Cause.START, Cause.FILE, Cause.HANGUP}:  # at the start too: it was read before anybody watched
-            self._reconfigure()
+            self._keeper.take(Source.CONFIGURATION, self._read_configuration)
         try:
             async with self._reconciling:
                 await self._reconcile()
         except AgentError as error:
-            await self._read_known_bindings(error)
             if str(error) == self._failure:
                 raise SaidAlreadyError(str(error)) from error
             self._failure = str(error)
             raise
+        finally:
+            self._tell_problems()
         if self._failure:
             log.info("definitions read again")
         self._failure = ""
+        if not self._board.problems:
+            self._board.reloaded_at = self._board.clock()
 
-    def _reconfigure(self) -> None:
-        """A bad document changes nothing: the last good one stays in force."""
-        try:
-            self.configuration = self._load()
-        except ConfigurationError as error:
-            log.error(REFUSED, error=str(error))  # noqa: TRY400 - an operator's mistake, not a crash
-        else:
-            log.info("configuration read")
+    def _read_configuration(self) -> Told:
+        self.configuration = self._load()
+        log.info("configuration read")
+        return self.configuration.told
+
+    def _tell_problems(self) -> None:
+        """A bad document changes nothing, but it is said, once, and shown."""
+        board, problems = self._board, _texts(self._keeper.problems)
+        if problems and problems != board.problems:
+            board.refusals += 1
+            log.error(REFUSED, error="; ".join(problems))
+        elif board.problems and not problems:
+            log.info("all definitions are in force again")
+        board.problems = problems
 
     async def _reconcile(self) -> None:
-        reading = await read_downstream(self.configuration)
+        reading = await read_downstream(self.configuration, self._keeper)
         world = self._world_of(reading)
         notes = await self._declare_missing(reading)
         found = resolve(reading.definitions, reading.states)
-        self._say_once((*notes, *_warnings(reading.warnings), *_warnings(found.problems)))
+        self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems)))
         wanted = {link.id: link for link in found.links if link.kind is LinkKind.EXCHANGE}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
@@ -133,7 +144,9 @@ class Supervisor:
             world.downstream = uris
             for runner in self._runners.values():
                 runner.redefine(runner.link)
-        world.stall_after = self.configuration.settings.agent.stall_after
+        agent = self.configuration.settings.agent
+        world.stall_after = agent.stall_after
+        self._board.cluster, self._board.group = reading.cluster, agent.group or reading.cluster
         return world
 
     def _keep(self, link: Link, world: World, reading: Reading) -> None:
@@ -188,12 +201,6 @@ class Supervisor:
 
         return apply
 
-    async def _read_known_bindings(self, error: AgentError) -> None:
-        """Where definitions are bad, what is in force goes on, and bindings are followed as ever."""
-        if isinstance(error, ConfigurationError):
-            with suppress(BrokerError):
-                (await self._read_bindings([runner.link for runner in self._runners.values()]))()
-
     def _begin_following(self) -> None:
         """What is followed besides what the watcher calls for; all of it needs the HTTP API."""
         if self._tasks or not self.configuration.settings.downstream.management:
@@ -218,7 +225,7 @@ class Supervisor:
                     async with self._reconciling:
                         await self._reconcile()
 
-    async def _read_bindings_of(self, sources: frozenset[Source]) -> None:
+    async def _read_bindings_of(self, sources: frozenset[Federated]) -> None:
         links = [each.link for each in self._runners.values() if (each.link.vhost, each.link.name) in sources]
         (await self._read_bindings(links))()
 
@@ -277,7 +284,7 @@ async def _declare(connection: Connection, exchange: DeclaredExchange) -> None:
     )
 
 
-def _warnings(problems: Iterable[Problem]) -> tuple[str, ...]:
+def _texts(problems: Iterable[Problem]) -> tuple[str, ...]:
     return tuple(str(problem) for problem in problems)
 
 

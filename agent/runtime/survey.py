@@ -25,12 +25,14 @@ from agent.core.plan import (
 )
 from agent.core.resolve import Resolution, resolve
 from agent.core.uri import AmqpUri
+from agent.definitions.keeper import Keeper
 from agent.definitions.load import Configuration
-from agent.errors import BrokerError, PermanentError, Problem
+from agent.errors import BrokerError, ConfigurationError, PermanentError, Problem
 from agent.runtime.downstream import (
     CONNECTION_NAME,
     DEFAULT_VHOST,
     Reading,
+    Source,
     in_vhost,
     read_bindings,
     read_downstream,
@@ -48,8 +50,12 @@ class Survey:
 
 
 async def survey(configuration: Configuration) -> Survey:
-    """What `run` would find and do; changes nothing anywhere."""
-    reading = await read_downstream(configuration)
+    """What `run` would find and do; changes nothing anywhere. Raises ConfigurationError where sources conflict."""
+    keeper = Keeper()
+    keeper.take(Source.CONFIGURATION, lambda: configuration.told)
+    reading = await read_downstream(configuration, keeper)
+    if keeper.problems:
+        raise ConfigurationError(keeper.problems)
     resolution = resolve(reading.definitions, reading.states)
     bindings = await read_bindings(configuration, reading, resolution.links)
     downstream = Downstream(reading.broker, reading.cluster, bindings, reading.native_links)

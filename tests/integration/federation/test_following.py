@@ -7,6 +7,9 @@ from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import POLICY, Q, Site, X, federated, upstreams
 from tests.lab.waiting import eventually
 
+REFUSED = "definitions refused, the last good ones stay in force"
+IN_FORCE = "all definitions are in force again"
+
 
 def link(site: Site, name: str = X, upstream: str = "origin") -> tuple[str, str, str]:
     return site.vhost, name, upstream
@@ -151,34 +154,48 @@ def test_a_global_parameter_of_the_broker_defines_links(agent_of: AgentOf, here:
         there.publish(["m"])
         assert here.take(1) == ["m"]
         admin.global_parameter("federation-agent", {"vhosts": {here.vhost: {"upstreamz": {}}}})
-        agent.wait_told("definitions not read")
-        here.bind("l")
+        [refused] = agent.wait_told(REFUSED)
+        assert "did you mean 'upstreams'" in refused["error"]
+        here.bind("l").exchange("fed.new")
         there.wait_bound("k", "l")
+        agent.wait_for("running", link(here, "fed.new"))
         admin.global_parameter("federation-agent", {"vhosts": {here.vhost: federated(there)}})
-        agent.wait_told("definitions read again")
+        agent.wait_told(IN_FORCE)
         assert agent.history(*link(here)) == ["running"]
-        assert len(agent.told("definitions not read")) == 1
+        assert len(agent.told(REFUSED)) == 1
     finally:
         admin.delete("global-parameters", "federation-agent")
     there.wait_clean()
 
 
-def test_a_bad_document_changes_nothing_and_is_said_once(agent_of: AgentOf, here: Site, there: Site) -> None:
+def test_a_bad_file_changes_nothing_and_stops_no_other_source(agent_of: AgentOf, here: Site, there: Site) -> None:
     here.exchange().queue("k")
+    admin = here.node.admin
     good = {here.vhost: federated(there)}
-    agent = agent_of(here.node).write(good).start()
+    agent = agent_of(here.node).write(good, definitions={"management": True}).start()
     agent.wait_for("running", link(here))
-    agent.write({here.vhost: {"upstreamz": {}}})
-    [refused] = agent.wait_told("configuration refused, the last good one stays in force")
+    agent.write({here.vhost: {"upstreamz": {}}}, definitions={"management": True})
+    [refused] = agent.wait_told(REFUSED)
     assert "did you mean 'upstreams'" in refused["error"]
-    here.bind("l")
-    there.wait_bound("k", "l")
-    agent.write(good)
-    agent.wait_told("configuration read")
-    there.publish(["m"])
+    more = {"upstreams": {"more": {"uri": there.uri, "exchange": "elsewhere"}}}
+    try:
+        admin.global_parameter("federation-agent", {"vhosts": {here.vhost: more}})
+        agent.wait_for("running", link(here, upstream="more"))
+        here.bind("l")
+        there.wait_bound("k", "l")
+        taken = {here.vhost: {"upstreams": federated(there)["upstreams"] | more["upstreams"], "policies": dict(POLICY)}}
+        agent.write(taken, definitions={"management": True})
+        refused = agent.wait_told(REFUSED, 2)[-1]
+        assert "upstream 'more' in vhost" in refused["error"]
+        assert "global parameter 'federation-agent'" in refused["error"]
+        assert f"{agent.path}:" in refused["error"]
+    finally:
+        admin.delete("global-parameters", "federation-agent")  # the name has moved: both links stay as they are
+    agent.wait_told(IN_FORCE)
+    there.publish(["m"], "l")
     assert here.take(1) == ["m"]
-    assert agent.history(*link(here)) == ["running"]
-    assert len(agent.told("configuration refused, the last good one stays in force")) == 1
+    assert agent.history(*link(here)) == agent.history(*link(here, upstream="more")) == ["running"]
+    assert len(agent.told(REFUSED)) == 2
 
 
 def test_several_vhosts_of_one_broker(agent_of: AgentOf, here: Site, site_on: SiteOn) -> None:

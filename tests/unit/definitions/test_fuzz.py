@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.definitions import yaml
+from agent.definitions.keeper import Keeper
 from agent.definitions.load import Configuration, load_configuration
-from agent.definitions.parameters import broker_definitions
+from agent.definitions.parameters import read_global, read_parameters, read_policies
 from agent.definitions.schema import build_schema
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import DOWNSTREAM, write
@@ -100,16 +101,13 @@ def test_known_keys_with_any_values(document: dict[str, Any]) -> None:
     VALUES,
 )
 def test_whatever_a_broker_answers(parameters: list[dict[str, Any]], definition: Any, global_value: Any) -> None:
-    try:
-        found = broker_definitions(
-            "http://h:1",
-            parameters=[{"vhost": "/", "name": "n", **parameter} for parameter in parameters],
-            policies=[{"vhost": "/", "name": "p", "pattern": "", "definition": definition}],
-            global_value=global_value,
-        ).warnings
-    except ConfigurationError as error:
-        found = error.problems
-    for problem in found:
+    of_vhost = [{"vhost": "/", "name": "n", **parameter} for parameter in parameters]
+    keeper = Keeper()
+    keeper.take("parameters", lambda: read_parameters("http://h:1", of_vhost))
+    policy = {"vhost": "/", "name": "p", "pattern": "", "definition": definition}
+    keeper.take("policies", lambda: read_policies("http://h:1", [policy]))
+    keeper.take("global", lambda: read_global("http://h:1", global_value))
+    for problem in (*keeper.problems, *keeper.current.warnings):
         assert str(problem).startswith("http://h:1 ")
         assert str(problem).isprintable()
 

@@ -2,114 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.model import Definitions, Upstream, VhostDefinitions
-from agent.definitions.keeper import Keeper
-from agent.errors import ConfigurationError, Place, Problem
+from agent.definitions.keeper import Keeper, Told
+from agent.definitions.merge import merge
+from agent.errors import ConfigurationError, Place, Problem, Severity
 
 BAD = Problem(Place("a.yaml", 1, 2), "what is this?")
 
 
-def reading(*names: str) -> Definitions:
-    upstreams = {name: Upstream(name, (), Place("test")) for name in names}
-    return Definitions({"/": VhostDefinitions(upstreams=upstreams)})
+def reading(*names: str, source: str = "test") -> Told:
+    upstreams = {name: Upstream(name, (), Place(source)) for name in names}
+    return Told(Definitions({"/": VhostDefinitions(upstreams=upstreams)}))
 
 
-def merge(sources: Sequence[tuple[str, Definitions]]) -> Definitions:
-    """As strict as the real one about a name in two sources, and about nothing else."""
-    owners: dict[str, str] = {}
-    for source, definitions in sources:
-        for name in definitions.of("/").upstreams:
-            if name in owners:
-                raise ConfigurationError([Problem(Place(source), f"{name} is also in {owners[name]}")])
-            owners[name] = source
-    return reading(*owners)
+def offer(keeper: Keeper, source: str, *names: str) -> None:
+    keeper.take(source, lambda: reading(*names, source=source))
+
+
+def reject(keeper: Keeper, source: str) -> None:
+    def read() -> Told:
+        raise ConfigurationError([BAD])
+
+    keeper.take(source, read)
 
 
 def in_force(keeper: Keeper) -> set[str]:
-    return set(keeper.current.of("/").upstreams)
+    return set(keeper.current.definitions.of("/").upstreams)
 
 
 @pytest.fixture
 def keeper() -> Keeper:
-    return Keeper(merge)
+    return Keeper()
 
 
 def test_nothing_is_in_force_at_first(keeper: Keeper) -> None:
     assert in_force(keeper) == set()
-    assert keeper.reload_success
-    assert keeper.reloaded_at is None
-    assert keeper.error is None
+    assert not keeper.problems
 
 
 def test_sources_add_up(keeper: Keeper) -> None:
-    keeper.offer("a", reading("x"), now=1)
-    assert keeper.offer("b", reading("y"), now=2) == keeper.current
+    warning = Problem(Place("b"), "odd", Severity.WARNING)
+    offer(keeper, "a", "x")
+    keeper.take("b", lambda: replace(reading("y"), warnings=(warning,), verdicts={"/": {}}))
     assert in_force(keeper) == {"x", "y"}
-    assert keeper.reloaded_at == 2
+    assert (keeper.current.warnings, keeper.current.verdicts) == ((warning,), {"/": {}})
 
 
 def test_a_bad_document_changes_nothing_until_it_is_mended(keeper: Keeper) -> None:
-    keeper.offer("a", reading("x"), now=1)
-    keeper.reject("a", [BAD])
+    offer(keeper, "a", "x")
+    reject(keeper, "a")
     assert in_force(keeper) == {"x"}
     assert keeper.problems == (BAD,)
-    assert keeper.reloaded_at == 1
-    assert str(keeper.error) == "a.yaml:1:2: what is this?"
-    keeper.offer("a", reading("y"), now=3)
+    offer(keeper, "a", "y")
     assert in_force(keeper) == {"y"}
-    assert keeper.reload_success
-    assert keeper.reloaded_at == 3
+    assert not keeper.problems
 
 
 def test_another_source_still_changes_while_one_is_bad(keeper: Keeper) -> None:
-    keeper.offer("a", reading("x"), now=1)
-    keeper.reject("a", [BAD])
-    keeper.offer("b", reading("y"), now=2)
+    offer(keeper, "a", "x")
+    reject(keeper, "a")
+    offer(keeper, "b", "y")
     assert in_force(keeper) == {"x", "y"}
     assert keeper.problems == (BAD,)
-    assert keeper.reloaded_at == 1
 
 
 def test_a_conflict_keeps_what_was_in_force(keeper: Keeper) -> None:
-    keeper.offer("a", reading("x"), now=1)
-    keeper.offer("b", reading("y"), now=1)
-    keeper.offer("b", reading("x", "z"), now=2)
+    offer(keeper, "a", "x")
+    offer(keeper, "b", "y")
+    offer(keeper, "b", "x", "z")
     assert in_force(keeper) == {"x", "y"}
-    assert [str(problem) for problem in keeper.problems] == ["b: x is also in a"]
+    assert [str(problem) for problem in keeper.problems] == [
+        "b: upstream 'x' in vhost '/' is also defined at a; rename or remove one of them"
+    ]
 
 
 def test_a_name_moves_from_source_to_source_in_either_order(keeper: Keeper) -> None:
-    keeper.offer("a", reading("x"), now=1)
-    keeper.offer("b", reading("x"), now=2)
+    offer(keeper, "a", "x")
+    offer(keeper, "b", "x")
     assert in_force(keeper) == {"x"}
     assert len(keeper.problems) == 1
-    keeper.offer("a", reading(), now=3)
+    offer(keeper, "a")
     assert in_force(keeper) == {"x"}
-    assert keeper.reload_success
-    assert keeper.reloaded_at == 3
+    assert not keeper.problems
 
 
 def test_two_sources_swap_names(keeper: Keeper) -> None:
-    keeper.offer("a", reading("x"), now=1)
-    keeper.offer("b", reading("y"), now=1)
-    keeper.offer("a", reading("y"), now=2)
-    keeper.offer("b", reading("x"), now=2)
+    offer(keeper, "a", "x")
+    offer(keeper, "b", "y")
+    offer(keeper, "a", "y")
+    offer(keeper, "b", "x")
     assert in_force(keeper) == {"x", "y"}
-    assert keeper.reload_success
+    assert not keeper.problems
 
 
 def test_a_forgotten_source_makes_room(keeper: Keeper) -> None:
-    keeper.offer("a", reading("x", "y"), now=1)
-    keeper.offer("b", reading("x"), now=2)
-    keeper.forget("a", now=3)
+    offer(keeper, "a", "x", "y")
+    offer(keeper, "b", "x")
+    keeper.forget("a")
     assert in_force(keeper) == {"x"}
-    assert keeper.reload_success
+    assert not keeper.problems
 
 
 readings = st.lists(st.sampled_from("wxyz"), max_size=3, unique=True)
@@ -120,23 +117,22 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | readings), max_si
 def test_what_is_in_force_never_conflicts_and_is_the_latest_where_the_latest_fits(
     steps: list[tuple[str, list[str] | None]],
 ) -> None:
-    keeper = Keeper(merge)
+    keeper = Keeper()
     latest: dict[str, Definitions] = {}
     rejected: set[str] = set()
-    for now, (source, names) in enumerate(steps):
+    for source, names in steps:
         if names is None:
-            keeper.reject(source, [BAD])
+            reject(keeper, source)
             rejected.add(source)
         else:
-            latest[source] = reading(*names)
-            keeper.offer(source, latest[source], now=now)
+            latest[source] = reading(*names).definitions
+            offer(keeper, source, *names)
             rejected.discard(source)
-    assert keeper.reload_success == (not keeper.problems)
     try:
-        wanted = merge(tuple(latest.items()))
+        wanted = merge(latest.items())
     except ConfigurationError:
-        assert not keeper.reload_success
+        assert keeper.problems
     else:
         if not rejected:
             assert in_force(keeper) == set(wanted.of("/").upstreams)
-            assert keeper.reload_success
+            assert not keeper.problems

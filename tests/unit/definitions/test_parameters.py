@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from agent.core.model import ApplyTo, Choice, Federation, SetMember
-from agent.definitions.parameters import BrokerDefinitions, broker_definitions
+from agent.definitions.keeper import Keeper, Told
+from agent.definitions.parameters import read_global, read_parameters, read_policies
 from agent.errors import ConfigurationError
 
+Answer = Mapping[str, Any]
 API = "http://h:15672"
 
 
@@ -28,8 +31,15 @@ def policy(name: str, definition: object, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def read(**answers: Any) -> BrokerDefinitions:
-    return broker_definitions(API, **answers)
+def read(*, parameters: Sequence[Answer] = (), policies: Sequence[Answer] = (), global_value: object = None) -> Told:
+    """The three kinds of a broker's documents together."""
+    keeper = Keeper()
+    keeper.take("parameters", lambda: read_parameters(API, parameters))
+    keeper.take("policies", lambda: read_policies(API, policies))
+    keeper.take("global", lambda: read_global(API, global_value))
+    if keeper.problems:
+        raise ConfigurationError(keeper.problems)
+    return keeper.current
 
 
 def complaints(**answers: Any) -> list[str]:
@@ -97,10 +107,10 @@ def test_federating_policies_are_kept_apart_and_unmatched() -> None:
             policy("s", []),
         ]
     )
-    assert set(found.policies) == {"/", "v"}
-    assert set(found.policies["/"]) == {"p"}
-    assert found.policies["/"]["p"].federation == Federation(Choice.SET, "all")
-    assert (found.policies["v"]["r"].apply_to, found.policies["v"]["r"].priority) == (ApplyTo.ALL, 2.5)
+    assert set(found.verdicts) == {"/", "v"}
+    assert set(found.verdicts["/"]) == {"p"}
+    assert found.verdicts["/"]["p"].federation == Federation(Choice.SET, "all")
+    assert (found.verdicts["v"]["r"].apply_to, found.verdicts["v"]["r"].priority) == (ApplyTo.ALL, 2.5)
     assert not found.definitions.vhosts
 
 
@@ -111,7 +121,7 @@ def test_a_pattern_that_only_the_broker_can_read_costs_its_policy_and_nothing_el
         "policies": [policy("p", {"federation-upstream-pattern": pattern}), policy("q", {"federation-upstream": "a"})],
     }
     found = read(**answers)
-    assert set(found.policies["/"]) == {"q"}
+    assert set(found.verdicts["/"]) == {"q"}
     assert set(found.definitions.of("/").upstreams) == {"a"}
     (complaint,) = complaints(**answers)
     assert complaint.startswith(

@@ -10,7 +10,7 @@ import pytest
 
 from agent.definitions.exports import read_export
 from agent.definitions.load import load_configuration
-from agent.definitions.parameters import broker_definitions
+from agent.definitions.parameters import read_global, read_parameters
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import DOWNSTREAM, write
 
@@ -107,7 +107,8 @@ def test_what_brokers_and_exports_hold() -> None:
     value = {"uri": f"amqp://u:{S}@@h", "max-hops": S, f"amqp://u:{S}@h": S}
     parameter = {"vhost": "/", "component": "federation-upstream", "name": "a", "value": value}
     for attempt in (
-        lambda: broker_definitions("http://h", parameters=[parameter], global_value={"upstreams": {"a": value}}),
+        lambda: read_parameters("http://h", [parameter]),
+        lambda: read_global("http://h", {"upstreams": {"a": value}}),
         lambda: read_export(json.dumps({"parameters": [parameter]}).encode(), "f"),
         lambda: read_export(json.dumps({"parameters": [parameter]}).encode()[:-1], "f"),
     ):
