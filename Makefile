@@ -2,11 +2,11 @@ SHELL := bash
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench versions lock clean
+.PHONY: help setup demo test lint bench versions image-test lock clean
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
-		printf 'make %-9s %s\n' "$$target" "$$does"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
+		printf 'make %-10s %s\n' "$$target" "$$does"; done
 
 setup: ## install what is missing: RabbitMQ, Java, Chromium, .venv
 	@scripts/setup
@@ -29,8 +29,11 @@ bench: setup ## measure throughput and latency
 versions: ## brokers of other releases in var/versions, for the tests marked `versions`
 	@scripts/versions
 
+image-test: setup ## build the images without Docker and federate messages with the agent in them
+	@scripts/image-test
+
 lock: ## resolve requirements.lock anew
 	@scripts/lock
 
-clean: ## remove .venv, caches, build output and var/versions
+clean: ## remove .venv, caches, build output, var/versions and var/images
 	@scripts/clean

@@ -1,0 +1,169 @@
+"""The images that `make image-test` builds; that runs this file, nothing else collects it."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.integration.federation.conftest import SiteOn
+from tests.integration.federation.sites import POLICY, Site
+from tests.lab import processes
+from tests.lab.lab import Lab, accepts
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+STORE: Final = Path(os.environ.get("FEDERATION_AGENT_IMAGES", "var/images")).absolute()
+AGENT, REPORT = "localhost/federation-agent", "localhost/federation-agent-report"
+BUILDAH: Final = ("buildah", "--root", str(STORE / "store"), "--runroot", str(STORE / "run"), "--storage-driver=vfs")
+CONFIGURATION: Final = "/etc/federation-agent"
+MARK: Final = "FEDERATION_AGENT_CONTAINER"
+UID: Final = 10001
+# What a container engine does: a process space of its own, nothing to write to, and no way back to root.
+AS_FIRST_PROCESS: Final = """
+mount --bind "$1" "$1"
+mount --bind "$2" "$1/etc/federation-agent"
+mount -o remount,bind,ro "$1"
+mount -t proc proc "$1/proc"
+root=$1
+shift 2
+exec setpriv --no-new-privs chroot --userspec=10001:10001 "$root" env -i "$@"
+"""
+
+
+def buildah(*arguments: str) -> str:
+    return subprocess.run([*BUILDAH, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    name: str
+    root: Path
+    config: dict[str, Any]
+
+    @property
+    def command(self) -> list[str]:
+        """What an engine would start."""
+        return [*self.config["Entrypoint"], *self.config["Cmd"]]
+
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        given = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+        return subprocess.run(
+            [*BUILDAH, "run", "--isolation=chroot", *given, self.name, "--", *command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def containers(image: str) -> Iterator[Container]:
+    name = buildah("from", "--pull-never", image)
+    try:
+        config = json.loads(buildah("inspect", name))["Docker"]["config"]
+        yield Container(name, Path(buildah("mount", name)), config)
+    finally:
+        buildah("rm", name)
+
+
+@pytest.fixture(scope="module")
+def container() -> Iterator[Container]:
+    yield from containers(AGENT)
+
+
+@pytest.fixture(scope="module")
+def report_container() -> Iterator[Container]:
+    yield from containers(REPORT)
+
+
+Command = Callable[[Container, Path, str], list[str]]
+
+
+def by_buildah(container: Container, configuration: Path, mark: str) -> list[str]:
+    volume = f"{configuration}:{CONFIGURATION}:ro"
+    options = ["--isolation=chroot", "--volume", volume, "--env", mark]
+    return [*BUILDAH, "run", *options, container.name, "--", *container.command]
+
+
+def as_first_process(container: Container, configuration: Path, mark: str) -> list[str]:
+    (container.root / CONFIGURATION[1:]).mkdir(exist_ok=True)
+    space = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    shell = ["bash", "-ec", AS_FIRST_PROCESS, "container", str(container.root), str(configuration)]
+    return [*space, *shell, mark, *container.config["Env"], *container.command]
+
+
+def configuration_for(directory: Path, port: int, here: Site, there: Site) -> Path:
+    document = {
+        "agent": {"http": {"listen": f"127.0.0.1:{port}"}},
+        "downstream": {"uri": here.node.uri(), "management": here.node.management_uri()},
+        "definitions": {"management": False},
+        "vhosts": {here.vhost: {"upstreams": {"origin": {"uri": there.uri}}, "policies": dict(POLICY)}},
+    }
+    made = directory / "configuration"
+    made.mkdir(mode=0o755)
+    (made / "agent.yml").write_text(yaml.safe_dump(document))
+    return made
+
+
+@pytest.fixture
+def sites(broker: Node, second_broker: Node, site_on: SiteOn) -> tuple[Site, Site]:
+    """Downstream with a bound queue, upstream."""
+    return site_on(broker).exchange().queue("#"), site_on(second_broker)
+
+
+@pytest.mark.parametrize("started", [by_buildah, as_first_process])
+def test_the_agent_federates_without_rights_and_leaves_when_told(
+    container: Container, started: Command, tmp_path: Path, lab: Lab, *, sites: tuple[Site, Site]
+) -> None:
+    here, there = sites
+    port, log, mark = lab.ports.take(), tmp_path / "log", f"{MARK}={here.vhost}"
+    command = started(container, configuration_for(tmp_path, port, here, there), mark)
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, env=os.environ | lab.mark, stdout=output, stderr=output) as process,
+    ):
+        eventually(lambda: accepts(port), what=f"HTTP is up; the log: {log.read_text()}")
+        there.wait_bound("#")
+        there.publish(["one", "two"])
+        assert here.take(2) == ["one", "two"]
+        [agent] = processes.marked(mark)
+        assert Path(f"/proc/{agent}").stat().st_uid == UID
+        assert (own_id(agent) == 1) is (started is as_first_process)
+        assert_healthy(container, port)
+        os.kill(agent, signal.SIGTERM)
+        assert process.wait(20) == 0, log.read_text()
+    there.wait_depth(0, there.links_objects()[0])
+
+
+def own_id(pid: int) -> int:
+    """The process's id as it sees itself."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[-1])
+
+
+def assert_healthy(container: Container, port: int) -> None:
+    kind, *check = container.config["Healthcheck"]["Test"]
+    assert kind == "CMD"
+    assert container.run(*check, FEDERATION_AGENT_HEALTH=f"127.0.0.1:{port}").returncode == 0
+    assert container.run(*check, FEDERATION_AGENT_HEALTH="127.0.0.1:1").returncode != 0
+
+
+def test_the_agent_s_image_has_what_it_needs_and_no_more(container: Container) -> None:
+    packages = container.root / "opt/federation-agent/lib/python3.11/site-packages"
+    assert (packages / "agent").is_dir()
+    assert not [name for name in ("pyspark", "pip", "tests", "pytest") if (packages / name).exists()]
+    assert not list((container.root / "usr/lib").glob("jvm"))
+    assert container.config["User"] == f"{UID}:{UID}"
+    assert container.run("federation-agent", "--version").stdout.startswith("federation-agent ")
+
+
+def test_the_report_s_image_has_spark_and_java(report_container: Container) -> None:
+    spark = report_container.run("python", "-c", "import pyspark; print(pyspark.__version__)")
+    assert spark.returncode == 0, spark.stderr
+    assert report_container.run("java", "-version").returncode == 0
+    assert report_container.run("federation-agent", "--version").returncode == 0
