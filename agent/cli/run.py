@@ -18,7 +18,6 @@ from agent.amqp.events import DEFINITION_EVENTS
 from agent.definitions.load import load_configuration
 from agent.definitions.watch import Watcher
 from agent.runtime.supervisor import Supervisor, report_failure
-from agent.status import metrics
 from agent.status.board import Board
 from agent.status.http import HttpServer
 
@@ -30,11 +29,11 @@ def run_agent(path: Path) -> None:
 
 
 async def _run(path: Path) -> None:
-    board = Board(time.time, owner=socket.gethostname())
+    board = Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
     supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
     settings = supervisor.configuration.settings.agent
     board.owner = settings.name or board.owner
-    server = HttpServer(settings.http, board, supervisor.act, metrics=lambda: _metrics(board, supervisor))
+    server = HttpServer(settings.http, board, supervisor.act)
     await server.start()
     watcher = Watcher(
         supervisor.reload,
@@ -52,11 +51,6 @@ async def _run(path: Path) -> None:
     await supervisor.stop()
     await server.stop()
     log.info("stopped")
-
-
-def _metrics(board: Board, supervisor: Supervisor) -> bytes:
-    group = supervisor.configuration.settings.agent.group or supervisor.cluster or ""
-    return metrics.text_of(board, version=version("federation-agent"), group=group)
 
 
 async def _told_to_stop() -> None:

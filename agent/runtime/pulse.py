@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from agent.status.board import Board
+from agent.status.slices import in_slices
 
 EVERY: Final = 1.0
-SLICE: Final = 100  # after so many links, messages have their turn
 
 
 class Beating(Protocol):
@@ -22,9 +22,7 @@ async def beat(links: Callable[[], Iterable[tuple[str, Beating]]], board: Board)
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(EVERY)
-        for number, (link_id, link) in enumerate(tuple(links()), 1):
+        async for link_id, link in in_slices(links()):
             if link.pulse(loop.time()):
                 board.moved(link_id)
-            if number % SLICE == 0:
-                await asyncio.sleep(0)
         board.beat()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from agent.core.histogram import Histogram
 from agent.core.lifecycle import LinkState, Status
 from agent.core.model import Link, LinkKind
 from agent.status.feed import Feed
+from agent.status.history import History, Sample
+from agent.status.moment import moment
 
 
 class Meter(Protocol):
@@ -50,6 +52,7 @@ class Entry:
     gauges: Callable[[], Gauges]
     reconnects: int = 0
     last_confirm: float | None = None
+    history: History = field(default_factory=History)
     _confirmed: int = 0
     _blocked_before: float = 0.0
 
@@ -64,12 +67,27 @@ class Entry:
             self.since = now
         if state.failure is not None and self.state.failure is None:
             self.reconnects += 1
+        if (state.status, state.error) != (self.state.status, self.state.error):
+            self.history.turn(now, state.status, state.error)
         self.state = state
 
     def move(self, now: float) -> None:
         if self.meter.forwarded != self._confirmed:
             self._confirmed = self.meter.forwarded
             self.last_confirm = now
+        if self.history.is_due(now):
+            self.history.sample(self.look(now))
+
+    def look(self, now: float) -> Sample:
+        gauges = self.gauges()
+        return Sample(
+            now,
+            self.meter.forwarded,
+            self.meter.bytes,
+            gauges.in_flight,
+            gauges.backlog,
+            gauges.oldest_unconfirmed,
+        )
 
 
 OnTransition = Callable[[Entry, LinkState | None], None]
@@ -78,10 +96,13 @@ OnTransition = Callable[[Entry, LinkState | None], None]
 
 @dataclass
 class Board:
-    """`clock` tells seconds since 1970, `owner` is this agent's name."""
+    """`clock` tells seconds since 1970, `owner` is this agent's name; `cluster` is known once it was read."""
 
     clock: Callable[[], float]
     owner: str
+    version: str = ""
+    group: str = ""
+    cluster: str | None = None
     ready: bool = False
     problems: tuple[str, ...] = ()  # what keeps the latest definitions of some source out of force
     refusals: int = 0
@@ -95,7 +116,9 @@ class Board:
         """A link is there, or its definition is another one."""
         standing = self._entries.get(link.id)
         if standing is None:
-            entry = self._entries[link.id] = Entry(link, state, self.clock(), meter, gauges)
+            now = self.clock()
+            entry = self._entries[link.id] = Entry(link, state, now, meter, gauges)
+            entry.history.turn(now, state.status, state.error)
             self._pass_on(entry, None)
         elif standing.link == link:
             return
@@ -167,6 +190,27 @@ class Board:
     def __contains__(self, link_id: object) -> bool:
         return link_id in self._entries
 
+    def overview(self) -> dict[str, Any]:
+        """The agent itself, as `/api/overview` tells it."""
+        found = Counter(entry.state.status for entry in self)
+        return {
+            "agent": self.owner,
+            "group": self.group,
+            "cluster": self.cluster,
+            "version": self.version,
+            "ready": self.ready,
+            "problems": list(self.problems),
+            "reload_success": self.reload_success,
+            "reloaded": moment(self.reloaded_at) if self.reloaded_at else None,
+            "now": moment(self.clock()),
+            "links": {status: found[status] for status in Status},
+        }
+
+    def story(self, entry: Entry) -> dict[str, Any]:
+        """What a link went through lately, up to this moment."""
+        now = self.clock()
+        return entry.history.view(entry.look(now))
+
     def view(self, entry: Entry) -> dict[str, Any]:
         """One link as `/api/links` tells it."""
         link, state, gauges = entry.link, entry.state, entry.gauges()
@@ -174,7 +218,7 @@ class Board:
             "id": link.id,
             "kind": link.kind,
             "vhost": link.vhost,
-            **_ends(link),
+            **ends(link),
             "upstream": link.upstream,
             "upstream_cluster": gauges.upstream_cluster,
             "uri": link.uris[0].safe if link.uris else None,
@@ -211,7 +255,7 @@ def _sample(entry: Entry, gauges: Gauges) -> dict[str, Any]:
     }
 
 
-def _ends(link: Link) -> Mapping[str, str]:
+def ends(link: Link) -> Mapping[str, str]:
     match link.kind:
         case LinkKind.EXCHANGE:
             return {"exchange": link.name, "upstream_exchange": link.remote_name}
@@ -219,35 +263,3 @@ def _ends(link: Link) -> Mapping[str, str]:
             return {"queue": link.name, "upstream_queue": link.remote_name}
         case LinkKind.SHOVEL:
             return {"name": link.name}
-
-
-NATIVE_STATUS: Mapping[Status, str] = {
-    Status.RUNNING: "running",
-    Status.BLOCKED: "running",
-    Status.STALLED: "running",
-    Status.STARTING: "starting",
-    Status.BACKOFF: "error",
-    Status.INVALID: "error",
-}
-
-
-def native_view(board: Board, entry: Entry) -> dict[str, Any]:
-    """One link as the native management extension tells it."""
-    link, state = entry.link, entry.state
-    ends = {"type": link.kind, **_ends(link)}
-    error = {"error": state.error} if state.error else {}
-    return {
-        "node": board.owner,
-        **ends,
-        "uri": link.uris[0].safe if link.uris else "",
-        "vhost": link.vhost,
-        "upstream": link.upstream,
-        "id": link.id,
-        "status": NATIVE_STATUS.get(state.status, "shutdown"),
-        "timestamp": datetime.fromtimestamp(entry.since, UTC).strftime("%Y-%m-%d %H:%M:%S"),
-        **error,
-    }
-
-
-def moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

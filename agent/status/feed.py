@@ -23,6 +23,7 @@ class Feed:
     _changed: dict[str, None] = field(default_factory=dict)
     _moved: dict[str, None] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: bool = False
 
     def change(self, link_id: str) -> None:
         self._changed[link_id] = None
@@ -41,6 +42,11 @@ class Feed:
         self._changed.pop(link_id, None)
         self._moved.pop(link_id, None)
         self._gone[link_id] = None
+        self._wake.set()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self.ended = True
         self._wake.set()
 
     async def wait(self) -> None:

@@ -1,157 +1,112 @@
-"""The agent's HTTP server: probes, links, and what may be done to them."""
+"""The agent's HTTP server: who may ask is the guard's, what is answered the API's."""
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
-from collections.abc import Callable, Mapping
+import asyncio
 from typing import Final
 
+import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
-from agent.status.board import Board, Entry, native_view
+from agent.status.answers import refuse
+from agent.status.api import Act, Api
+from agent.status.board import Board
+from agent.status.guard import Guard
 
-ACTIONS: Final = ("restart", "pause", "resume")
-Act = Callable[[str, str], None]
-"""Link id and action → done."""
-EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
+STOP_PATIENCE: Final = 5.0
+
+log = structlog.get_logger()
 
 
 class HttpServer:
-    """Serves one board; `act` carries out what a caller asks of a link, `metrics` writes what Prometheus reads."""
+    """Serves one board; `act` carries out what a caller asks of a link."""
 
-    def __init__(self, settings: HttpSettings, board: Board, act: Act, *, metrics: Callable[[], bytes]) -> None:
+    def __init__(self, settings: HttpSettings, board: Board, act: Act) -> None:
         self._settings = settings
         self._board = board
-        self._act = act
-        self._metrics = metrics
+        self._guard = Guard(settings)
+        self._api = Api(board, act)
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
 
     @property
     def address(self) -> str:
-        return f"http://{self._settings.host}:{self._settings.port}"
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"http://{host}:{self._settings.port}"
 
     async def start(self) -> None:
-        self._runner = web.AppRunner(self._application(), access_log=None)
-        await self._runner.setup()
+        application = web.Application(middlewares=[self._answer])
+        application.add_routes(self._api.routes())
+        runner = self._runner = web.AppRunner(application, shutdown_timeout=STOP_PATIENCE)
+        await runner.setup()
+        loop = asyncio.get_running_loop()
+        host, port = self._settings.host, self._settings.port
         try:
-            await web.TCPSite(self._runner, self._settings.host, self._settings.port).start()
+            self._server = await loop.create_server(lambda: _connection(runner, loop), host, port)
         except OSError as error:
-            await self._runner.cleanup()
+            await runner.cleanup()
             raise CannotStartError(
                 f"agent.http.listen {self.address}: {error.strerror or error}; choose another address or free the port"
             ) from error
 
     async def stop(self) -> None:
+        self._board.close()
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def _application(self) -> web.Application:
-        application = web.Application(middlewares=[self._guard])
-        application.add_routes(
-            [
-                web.get("/livez", self._live),
-                web.get("/readyz", self._ready),
-                web.get("/metrics", self._scrape),
-                web.get("/api/links", self._links),
-                web.get("/api/links/{id}", self._link),
-                *(web.post(f"/api/links/{{id}}/{action}", self._do) for action in ACTIONS),
-                web.get("/api/federation-links", self._native),
-                web.get("/api/federation-links/state/down", self._native_down),
-                web.get("/api/federation-links/{vhost}", self._native),
-                web.get("/api/federation-links/{vhost}/state/down", self._native_down),
-                web.delete("/api/federation-links/vhost/{vhost}/{id}/{node}/restart", self._native_restart),
-            ]
-        )
-        return application
-
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Callable[[web.Request], object]) -> web.StreamResponse:
-        if self._needs_token(request) and not self._has_token(request):
-            return _error(401, "a token is needed: Authorization: Bearer TOKEN")
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A handler's edge: whatever happens, the answer is JSON and tells nothing that it shouldn't."""
+        refusal = self._guard.refusal(request)
+        if refusal is not None:
+            return refusal
         try:
-            response = await handler(request)  # type: ignore[misc]  # aiohttp's own handler type is private
-        except web.HTTPNotFound:
-            return _error(404, "no such path")
+            return await handler(request)
         except web.HTTPMethodNotAllowed as error:
-            return _error(405, f"this path takes {', '.join(sorted(error.allowed_methods))}")
-        if not isinstance(response, web.StreamResponse):
-            raise TypeError("a handler answers a response")
+            return _not_allowed(request, error)
+        except web.HTTPNotFound:
+            return refuse(404, "no such path")
+        except web.HTTPException as error:
+            return refuse(error.status, error.text or error.reason)
+        except ConnectionError:
+            raise  # the asker has left
+        except Exception as error:
+            log.exception("unexpected error", path=request.path, error=type(error).__name__)
+            return refuse(500, "the agent has failed to answer this; its log tells why")
+
+
+def _not_allowed(request: web.Request, error: web.HTTPMethodNotAllowed) -> web.Response:
+    methods = ", ".join(sorted({*error.allowed_methods, "OPTIONS"}))
+    if request.method == "OPTIONS":
+        return web.Response(status=204, headers={"Allow": methods})
+    return refuse(405, f"this path takes {methods}", Allow=methods)
+
+
+class _Connection(web.RequestHandler):
+    """aiohttp logs and answers what isn't HTTP with the words that were sent; a token may be among them."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("half an answer is sent already")
+        log.debug("request not understood", error=type(exc).__name__)
+        response = refuse(status, "the request can't be understood: this is an HTTP/1.1 server")
+        response.force_close()
         return response
 
-    def _needs_token(self, request: web.Request) -> bool:
-        """What changes something always does where one is set; looking only where others could look too."""
-        if self._settings.token is None or request.path in {"/livez", "/readyz"}:
-            return False
-        is_open = self._settings.allow_anonymous or is_loopback(self._settings.host)
-        return request.method not in {"GET", "HEAD"} or not is_open
 
-    def _has_token(self, request: web.Request) -> bool:
-        given = request.headers.get("Authorization", "")
-        token = self._settings.token
-        return token is not None and hmac.compare_digest(given.encode(), f"Bearer {token.reveal()}".encode())
-
-    async def _live(self, _: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"})
-
-    async def _ready(self, _: web.Request) -> web.Response:
-        if self._board.ready:
-            return web.json_response({"status": "ok"})
-        return _error(503, "the downstream's definitions have not been read yet")
-
-    async def _scrape(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics(), headers={"Content-Type": EXPOSITION})
-
-    async def _links(self, request: web.Request) -> web.Response:
-        vhost = request.query.get("vhost")
-        found = [entry for entry in self._board if vhost is None or entry.link.vhost == vhost]
-        return web.json_response([self._board.view(entry) for entry in found])
-
-    async def _link(self, request: web.Request) -> web.Response:
-        link_id = request.match_info["id"]
-        if link_id not in self._board:
-            return _no_link(link_id)
-        return web.json_response(self._board.view(self._board[link_id]))
-
-    async def _do(self, request: web.Request) -> web.Response:
-        link_id, action = request.match_info["id"], request.path.rsplit("/", 1)[1]
-        if link_id not in self._board:
-            return _no_link(link_id)
-        self._act(link_id, action)
-        return web.json_response(self._board.view(self._board[link_id]))
-
-    async def _native(self, request: web.Request) -> web.Response:
-        return web.json_response([native_view(self._board, entry) for entry in self._of_vhost(request.match_info)])
-
-    async def _native_down(self, request: web.Request) -> web.Response:
-        views = (native_view(self._board, entry) for entry in self._of_vhost(request.match_info))
-        return web.json_response([view for view in views if view["status"] != "running"])
-
-    async def _native_restart(self, request: web.Request) -> web.Response:
-        link_id = request.match_info["id"]
-        if link_id not in self._board or self._board[link_id].link.vhost != request.match_info["vhost"]:
-            return _no_link(link_id)
-        self._act(link_id, "restart")
-        return web.Response(status=204)
-
-    def _of_vhost(self, parts: Mapping[str, str]) -> list[Entry]:
-        vhost = parts.get("vhost")
-        return [entry for entry in self._board if vhost is None or entry.link.vhost == vhost]
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _error(status: int, reason: str) -> web.Response:
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return web.json_response({"error": reason}, status=status, headers=headers)
-
-
-def _no_link(link_id: str) -> web.Response:
-    return _error(404, f"no link has the id {link_id[:64]!r}; GET /api/links lists them")
+def _connection(runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> _Connection:
+    server = runner.server
+    if server is None:
+        raise ConnectionAbortedError("the agent is stopping")
+    return _Connection(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # so that nothing is logged

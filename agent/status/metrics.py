@@ -1,52 +1,94 @@
-"""`/metrics`: what the board knows, as Prometheus reads it. Never a URI or an error's text."""
+"""`/metrics`: what the board knows, as Prometheus reads it. Never a URI or an error's text.
+
+The text of links is written here and bit by bit, not by prometheus-client: two thousand links are a hundred thousand
+lines, and messages would wait for the half second that its writer needs for them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from agent.core.hops import Verdict
-from agent.core.lifecycle import Status
 from agent.core.model import LinkKind
-from agent.status.board import NATIVE_STATUS, Board, Entry, Gauges
+from agent.status import native
+from agent.status.board import Board, Entry
+from agent.status.families import INFO, LINK_FAMILIES, Family, Looked, Sample, Type, labelled
+from agent.status.slices import SLICE, in_slices
 
-PREFIX: Final = "federation_agent_"
+Labels = tuple[str, str, str, str]
 LABELS: Final = ("kind", "vhost", "name", "upstream")
-NATIVE_STATES: Final = ("starting", "running", "error", "shutdown")
-DROPS: Final = tuple(verdict for verdict in Verdict if verdict is not Verdict.FORWARD)
 
-Labels = tuple[str, ...]
-
-
-class BoardCollector(Collector):
-    """Reads the board when it is scraped; nothing is counted twice and nothing is kept."""
-
-    def __init__(self, board: Board, *, version: str, group: str) -> None:
-        self._board = board
-        self._info = {"version": version, "agent": board.owner, "group": group}
-
-    def collect(self) -> Iterator[Metric]:
-        entries = list(self._board)
-        gauges = [entry.gauges() for entry in entries]
-        yield self._about()
-        yield _states(entries)
-        yield from _counters(entries)
-        yield from _gauges(entries, gauges)
-        yield _native(entries)
-
-    def _about(self) -> Metric:
-        return InfoMetricFamily(PREFIX.rstrip("_"), "This agent.", value=self._info)
+AGENT_FAMILIES: Final[Mapping[str, Family]] = {
+    family.name: family
+    for family in (
+        Family("federation_agent_config_reload_success", Type.GAUGE, "Whether all definitions are in force."),
+        Family(
+            "federation_agent_config_reload_timestamp_seconds",
+            Type.GAUGE,
+            "When all definitions were last read and put in force.",
+        ),
+        Family("federation_agent_config_refusals_total", Type.COUNTER, "Definitions that were refused."),
+        Family("federation_agent_ready", Type.GAUGE, "Whether links follow definitions that were read."),
+        Family(
+            "federation_agent_export_dropped_events_total",
+            Type.COUNTER,
+            "Events that the status export could not keep.",
+        ),
+        Family("rabbitmq_federation_links", Type.GAUGE, "Federation links by status, as the native plugin counts."),
+        Family("rabbitmq_shovel_dynamic", Type.GAUGE, "Shovels by status, as the native plugin counts."),
+    )
+}
 
 
-def text_of(board: Board, *, version: str, group: str) -> bytes:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(BoardCollector(board, version=version, group=group))
-    return generate_latest(registry)
+async def exposition(board: Board) -> list[bytes]:
+    """In pieces, each small enough to be written at once."""
+    entries = tuple(board)
+    pieces = [_process(), _about(board), _of_agent(board, entries)]
+    grouped: dict[Labels, list[Entry]] = {}
+    for entry in entries:
+        grouped.setdefault(_labels(entry), []).append(entry)
+    lines: list[list[str]] = [[] for _ in LINK_FAMILIES]
+    written: list[list[bytes]] = [[_head(family)] for family in LINK_FAMILIES]
+    number = 0
+    now = board.clock()
+    async for labels, together in in_slices(grouped.items()):
+        _write(labels, [Looked(entry, entry.gauges(), now) for entry in together], lines)
+        number += 1
+        if number % SLICE == 0:
+            _pack(lines, written)
+    _pack(lines, written)
+    return [*pieces, *(piece for family in written for piece in family)]
+
+
+def _write(labels: Labels, together: list[Looked], lines: list[list[str]]) -> None:
+    """The lines of all links that share their labels, of each family to its own."""
+    common = labelled(dict(zip(LABELS, labels, strict=True)))
+    for family, into in zip(LINK_FAMILIES, lines, strict=True):
+        name = family.name
+        samples = family.read(together[0]) if len(together) == 1 else _joined(family, together)
+        into += [f"{name}{suffix}{{{common}{more}}} {value}\n" for suffix, more, value in samples]
+
+
+def _joined(family: Family, together: Iterable[Looked]) -> list[Sample]:
+    found: dict[tuple[str, str], list[float]] = {}
+    for looked in together:
+        for suffix, more, value in family.read(looked):
+            found.setdefault((suffix, more), []).append(value)
+    return [(suffix, more, family.join(values)) for (suffix, more), values in found.items()]
+
+
+def _pack(lines: list[list[str]], written: list[list[bytes]]) -> None:
+    for of_family, into in zip(lines, written, strict=True):
+        if of_family:
+            into.append("".join(of_family).encode(errors="replace"))
+            of_family.clear()
+
+
+def _head(family: Family) -> bytes:
+    return f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n".encode()
 
 
 def _labels(entry: Entry) -> Labels:
@@ -54,66 +96,34 @@ def _labels(entry: Entry) -> Labels:
     return link.kind, link.vhost, link.name, link.upstream
 
 
-def _states(entries: Iterable[Entry]) -> Metric:
-    """One-hot with zeros; links that share their labels are told together."""
-    family = GaugeMetricFamily(f"{PREFIX}link_state", "Whether a link is in a state.", labels=(*LABELS, "state"))
-    found = Counter((_labels(entry), entry.state.status) for entry in entries)
-    for labels in dict.fromkeys(labels for labels, _ in found):
-        for status in Status:
-            family.add_metric((*labels, status), min(1, found[labels, status]))
-    return family
+def _process() -> bytes:
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
 
 
-def _counters(entries: list[Entry]) -> Iterator[Metric]:
-    told = {
-        "forwarded_messages": ("Messages that the downstream has confirmed.", lambda e: e.meter.forwarded),
-        "forwarded_bytes": ("Bytes of the bodies of forwarded messages.", lambda e: e.meter.bytes),
-        "redelivered_messages": ("Messages that the upstream delivered again.", lambda e: e.meter.redelivered),
-        "returned_messages": ("Messages that no queue of the downstream took.", lambda e: e.meter.returned),
+def _about(board: Board) -> bytes:
+    told = labelled({"version": board.version, "agent": board.owner, "group": board.group})
+    return _head(INFO) + f"{INFO.name}{{{told}}} 1\n".encode(errors="replace")
+
+
+def _of_agent(board: Board, entries: Iterable[Entry]) -> bytes:
+    values: Mapping[str, Mapping[str, float]] = {
+        "federation_agent_config_reload_success": {"": int(board.reload_success)},
+        "federation_agent_config_reload_timestamp_seconds": {"": board.reloaded_at},
+        "federation_agent_config_refusals_total": {"": board.refusals},
+        "federation_agent_ready": {"": int(board.ready)},
+        "federation_agent_export_dropped_events_total": {"": board.export_dropped},
+        "rabbitmq_federation_links": _by_status(entries, native.LINK_STATES, shovels=False),
+        "rabbitmq_shovel_dynamic": _by_status(entries, native.SHOVEL_STATES, shovels=True),
     }
-    for name, (help_text, value) in told.items():
-        yield _summed(CounterMetricFamily(PREFIX + name, help_text, labels=LABELS), entries, map(value, entries))
-    yield _dropped(entries)
-
-
-def _dropped(entries: Iterable[Entry]) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}dropped_messages", "Messages not to go on.", labels=(*LABELS, "reason"))
-    total: Counter[Labels] = Counter()
-    for entry in entries:
-        for reason in DROPS:
-            total[*_labels(entry), reason] += entry.meter.dropped.get(reason, 0)
-    for labels, value in total.items():
-        family.add_metric(labels, value)
-    return family
-
-
-def _gauges(entries: list[Entry], gauges: list[Gauges]) -> Iterator[Metric]:
-    told = {
-        "in_flight_messages": ("Messages published and not confirmed yet.", lambda g: g.in_flight),
-        "prefetch": ("Messages that the upstream may send ahead.", lambda g: g.prefetch),
-        "bindings": ("Grouped bindings that stand upstream.", lambda g: g.bindings),
-    }
-    for name, (help_text, value) in told.items():
-        yield _summed(GaugeMetricFamily(PREFIX + name, help_text, labels=LABELS), entries, map(value, gauges))
-
-
-def _summed(
-    family: CounterMetricFamily | GaugeMetricFamily, entries: Iterable[Entry], values: Iterable[float]
-) -> Metric:
-    total: Counter[Labels] = Counter()
-    for entry, value in zip(entries, values, strict=True):
-        total[_labels(entry)] += value  # type: ignore[assignment]  # counters add floats as well
-    for labels, value in total.items():
-        family.add_metric(labels, value)
-    return family
-
-
-def _native(entries: Iterable[Entry]) -> Metric:
-    """For the dashboards of the native plugin."""
-    found = Counter(
-        NATIVE_STATUS.get(entry.state.status, "shutdown") for entry in entries if entry.link.kind is not LinkKind.SHOVEL
+    return b"".join(
+        _head(family) + "".join(f"{name}{labels} {value}\n" for labels, value in values[name].items()).encode()
+        for name, family in AGENT_FAMILIES.items()
     )
-    family = GaugeMetricFamily("rabbitmq_federation_links", "Federation links by status.", labels=("status",))
-    for status in NATIVE_STATES:
-        family.add_metric((status,), found[status])
-    return family
+
+
+def _by_status(entries: Iterable[Entry], states: Iterable[str], *, shovels: bool) -> dict[str, float]:
+    tell = native.shovel_state if shovels else native.link_state
+    found = Counter(tell(entry.state) for entry in entries if (entry.link.kind is LinkKind.SHOVEL) is shovels)
+    return {f'{{status="{state}"}}': found[state] for state in states}

@@ -4,7 +4,8 @@ from agent.amqp.wire.splice import Counts
 from agent.core.lifecycle import Failed, LinkState, Phase
 from agent.core.model import Exchange, Link, LinkKind, LinkSettings
 from agent.core.uri import parse
-from agent.status.board import Board, Gauges, native_view
+from agent.status.board import Board, Gauges
+from agent.status.native import link_view
 
 LINK = Link(
     "1a2b3c4d", LinkKind.EXCHANGE, "/", "orders", "origin", (parse("amqp://u:s3ntinel@h:5672/%2f"),), "there",
@@ -56,7 +57,7 @@ def test_since_tells_when_the_status_changed_and_nothing_else() -> None:
 def test_the_native_route_gives_the_native_names() -> None:
     made, _ = board()
     made.changed(LINK.id, BROKEN)
-    view = native_view(made, made[LINK.id])
+    view = link_view(made, made[LINK.id])
     assert view["status"] == "error"
     assert view["error"] == "connection refused"
     assert (view["type"], view["exchange"], view["upstream_exchange"]) == ("exchange", "orders", "there")

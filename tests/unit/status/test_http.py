@@ -2,73 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
-
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.amqp.wire.splice import Counts
-from agent.core.lifecycle import LinkState
-from agent.core.secret import Secret
-from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
-from agent.status import metrics
-from agent.status.board import Board, Gauges
-from agent.status.http import HttpServer
-from tests.lab.ports import Ports
-from tests.unit.status.test_board import LINK, Clock
-
-TOKEN = "t0ken"
-Ask = Callable[..., Awaitable[tuple[int, Any]]]
-
-
-class Served:
-    """One server, what was asked of its links, and a way to ask it."""
-
-    def __init__(
-        self, port: int, *, host: str = "127.0.0.1", token: str | None = None, anonymous: bool = False
-    ) -> None:
-        self.asked: list[tuple[str, str]] = []
-        self.board = Board(Clock(), "dc2-a")
-        self.board.put(LINK, LinkState(), Counts(), Gauges)
-        settings = HttpSettings(host, port, Secret(token) if token else None, allow_anonymous=anonymous)
-        self.server = HttpServer(
-            settings,
-            self.board,
-            lambda link_id, action: self.asked.append((link_id, action)),
-            metrics=lambda: metrics.text_of(self.board, version="1", group="dc2"),
-        )
-        self.port = port
-
-    async def ask(self, path: str, method: str = "GET", token: str | None = None) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(method, f"http://127.0.0.1:{self.port}{path}", headers=headers) as answer,
-        ):
-            return answer.status, await answer.json() if answer.status != 204 else None
-
-
-Serve = Callable[..., Awaitable[Served]]
-
-
-@pytest.fixture
-async def serve() -> AsyncIterator[Serve]:
-    ports = Ports()
-    running: list[Served] = []
-
-    async def start(**options: Any) -> Served:
-        served = Served(ports.take(), **options)
-        await served.server.start()
-        running.append(served)
-        return served
-
-    yield start
-    for served in running:
-        await served.server.stop()
-    ports.release()
+from tests.unit.status.serving import TOKEN, Serve, Served
+from tests.unit.status.test_board import LINK
 
 
 async def test_probes_tell_the_process_from_its_work(serve: Serve) -> None:
@@ -134,7 +74,7 @@ async def test_looking_needs_it_too_where_others_can_reach_the_agent(serve: Serv
 
 async def test_metrics_are_what_prometheus_reads(serve: Serve) -> None:
     served = await serve()
-    url = f"http://127.0.0.1:{served.port}/metrics"
+    url = f"{served.url}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         families = {family.name for family in text_string_to_metric_families(await answer.text())}
     assert {"federation_agent_link_state", "federation_agent_forwarded_messages"} <= families

@@ -1,20 +1,25 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.wire.splice import Counts
 from agent.core.lifecycle import LinkState, Status
-from agent.status import metrics
+from agent.status import metrics, native
 from agent.status.board import Board, Gauges
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 OF_LINK = {"kind": "exchange", "vhost": "/", "name": "orders", "upstream": "origin"}
 
 
+def exposed(board: Board) -> str:
+    return b"".join(asyncio.run(metrics.exposition(board))).decode()
+
+
 def samples(board: Board) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    text = metrics.text_of(board, version="0.1.0", group="dc2").decode()
+    text = exposed(board)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -27,7 +32,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 
 
 def filled(*states: LinkState) -> Board:
-    board = Board(Clock(), "dc2-a")
+    board = Board(Clock(), "dc2-a", version="0.1.0", group="dc2")
     for number, state in enumerate(states):
         link = replace(LINK, id=f"{number:08x}")
         counts = Counts(forwarded=3, bytes=300, returned=1, dropped={"max_hops": 2})
@@ -67,13 +72,13 @@ def test_links_with_equal_labels_are_summed() -> None:
 def test_old_dashboards_find_their_numbers() -> None:
     found = samples(filled(RUNNING, BROKEN, RUNNING))
     told = {
-        status: found["rabbitmq_federation_links", frozenset({("status", status)})] for status in metrics.NATIVE_STATES
+        status: found["rabbitmq_federation_links", frozenset({("status", status)})] for status in native.LINK_STATES
     }
     assert told == {"starting": 0, "running": 2, "error": 1, "shutdown": 0}
 
 
 def test_no_address_and_no_error_shows() -> None:
-    text = metrics.text_of(filled(BROKEN), version="1", group="g").decode()
+    text = exposed(filled(BROKEN))
     assert "s3ntinel" not in text
     assert "amqp://" not in text
-    assert "refused" not in text
+    assert "connection refused" not in text

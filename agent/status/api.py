@@ -1,0 +1,117 @@
+"""What can be asked over HTTP, and what may be done to links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from aiohttp import web
+
+from agent.status import metrics, native
+from agent.status.answers import answer, answer_list, refuse
+from agent.status.board import Board, Entry
+from agent.status.slices import in_slices
+from agent.status.stream import tell_events
+
+ACTIONS: Final = ("restart", "pause", "resume")
+Act = Callable[[str, str], None]
+"""Link id and action → done."""
+EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Api:
+    """Reads one board; `act` carries out what a caller asks of a link."""
+
+    def __init__(self, board: Board, act: Act) -> None:
+        self._board = board
+        self._act = act
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/livez", self._live),
+            web.get("/readyz", self._ready),
+            web.get("/metrics", self._scrape),
+            web.get("/api/overview", self._overview),
+            web.get("/api/links", self._links),
+            web.get("/api/events", self._events),
+            web.get("/api/links/{id}", self._link),
+            *(web.post(f"/api/links/{{id}}/{action}", self._acting(action)) for action in ACTIONS),
+            web.get("/api/federation-links", self._native),
+            web.get("/api/federation-links/state/down", self._native_down),
+            web.get("/api/federation-links/{vhost}", self._native),
+            web.get("/api/federation-links/{vhost}/state/down", self._native_down),
+            web.delete("/api/federation-links/vhost/{vhost}/{id}/{node}/restart", self._native_restart),
+            web.get("/api/shovels", self._shovels),
+            web.get("/api/shovels/{vhost}", self._shovels),
+        ]
+
+    async def _live(self, _: web.Request) -> web.Response:
+        return answer({"status": "ok"})
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        if self._board.ready:
+            return answer({"status": "ok"})
+        return refuse(503, "the downstream's definitions have not been read yet")
+
+    async def _scrape(self, request: web.Request) -> web.StreamResponse:
+        pieces = await metrics.exposition(self._board)
+        response = web.StreamResponse(headers={"Content-Type": EXPOSITION})
+        response.content_length = sum(map(len, pieces))
+        await response.prepare(request)
+        if request.method != "HEAD":
+            for piece in pieces:
+                await response.write(piece)
+        return response
+
+    async def _overview(self, _: web.Request) -> web.Response:
+        return answer(self._board.overview())
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        return await tell_events(request, self._board)
+
+    async def _links(self, request: web.Request) -> web.Response:
+        found = self._of_vhost(request.query.get("vhost"))
+        return await answer_list(self._board.view(entry) async for entry in in_slices(found))
+
+    async def _link(self, request: web.Request) -> web.Response:
+        link_id = request.match_info["id"]
+        if link_id not in self._board:
+            return _no_link(link_id)
+        entry = self._board[link_id]
+        return answer(self._board.view(entry) | {"history": self._board.story(entry)})
+
+    def _acting(self, action: str) -> Callable[[web.Request], Any]:
+        async def do(request: web.Request) -> web.Response:
+            link_id = request.match_info["id"]
+            if link_id not in self._board:
+                return _no_link(link_id)
+            self._act(link_id, action)
+            return answer(self._board.view(self._board[link_id]))
+
+        return do
+
+    async def _native(self, request: web.Request) -> web.Response:
+        links = native.links(self._board, self._of_vhost(request.match_info.get("vhost")))
+        return await answer_list(view async for view in links)
+
+    async def _native_down(self, request: web.Request) -> web.Response:
+        links = native.links(self._board, self._of_vhost(request.match_info.get("vhost")))
+        return await answer_list(view async for view in links if view["status"] != "running")
+
+    async def _native_restart(self, request: web.Request) -> web.Response:
+        link_id = request.match_info["id"]
+        if link_id not in self._board or self._board[link_id].link.vhost != request.match_info["vhost"]:
+            return _no_link(link_id)
+        self._act(link_id, "restart")
+        return web.Response(status=204)
+
+    async def _shovels(self, request: web.Request) -> web.Response:
+        shovels = native.shovels(self._board, self._of_vhost(request.match_info.get("vhost")))
+        return await answer_list(view async for view in shovels)
+
+    def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
+        return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)
+
+
+def _no_link(link_id: str) -> web.Response:
+    return refuse(404, f"no link has the id {link_id[:64]!r}; GET /api/links lists them")

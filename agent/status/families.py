@@ -1,0 +1,176 @@
+"""Every metric of a link: its name, its type, and how it is read off the board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from agent.core.histogram import Histogram
+from agent.core.hops import Verdict
+from agent.core.lifecycle import Status
+from agent.status.board import Entry, Gauges
+
+PREFIX: Final = "federation_agent_"
+Sample = tuple[str, str, float]
+"""What follows the family's name, further labels as text that begins with a comma, and a value."""
+
+
+class Type(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One link at one moment."""
+
+    entry: Entry
+    gauges: Gauges
+    now: float
+
+
+def _nothing(_: Looked) -> Iterable[Sample]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`labels` are those besides a link's own; `join` makes one of links that share all labels."""
+
+    name: str
+    type: Type
+    help: str
+    read: Callable[[Looked], Iterable[Sample]] = _nothing
+    labels: tuple[str, ...] = ()
+    join: Callable[[list[float]], float] = sum
+
+
+def labelled(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _one(read: Callable[[Looked], float | None]) -> Callable[[Looked], Iterable[Sample]]:
+    """What can't be known now is left out: a zero would be a lie."""
+
+    def reads(looked: Looked) -> Iterable[Sample]:
+        value = read(looked)
+        return () if value is None else (("", "", value),)
+
+    return reads
+
+
+def _states(looked: Looked) -> Iterable[Sample]:
+    return [("", text, int(status is looked.entry.state.status)) for status, text in _STATE_LABELS]
+
+
+def _dropped(looked: Looked) -> Iterable[Sample]:
+    dropped = looked.entry.meter.dropped
+    return [("", text, dropped.get(reason, 0)) for reason, text in _DROP_LABELS]
+
+
+def _buckets(find: Callable[[Entry], Histogram]) -> Callable[[Looked], Iterable[Sample]]:
+    def read(looked: Looked) -> Iterable[Sample]:
+        histogram = find(looked.entry)
+        counts = tuple(histogram.cumulative)
+        texts = (*(f',le="{bound!r}"' for bound in histogram.bounds), ',le="+Inf"')
+        yield from (("_bucket", text, count) for text, count in zip(texts, counts, strict=True))
+        yield "_sum", "", histogram.sum
+        yield "_count", "", counts[-1]
+
+    return read
+
+
+def _any(values: list[float]) -> float:
+    return int(any(values))
+
+
+_STATE_LABELS: Final = tuple((status, f',state="{status}"') for status in Status)
+_DROP_LABELS: Final = tuple((v, f',reason="{v}"') for v in Verdict if v is not Verdict.FORWARD)
+
+INFO: Final = Family(f"{PREFIX}info", Type.GAUGE, "This agent.", labels=("version", "agent", "group"))
+LINK_FAMILIES: Final = (
+    Family(f"{PREFIX}link_state", Type.GAUGE, "Whether the link is in a state.", _states, ("state",), _any),
+    Family(
+        f"{PREFIX}forwarded_messages_total",
+        Type.COUNTER,
+        "Messages that the downstream has confirmed.",
+        _one(lambda of: of.entry.meter.forwarded),
+    ),
+    Family(
+        f"{PREFIX}forwarded_bytes_total",
+        Type.COUNTER,
+        "Bytes of the bodies of forwarded messages.",
+        _one(lambda of: of.entry.meter.bytes),
+    ),
+    Family(
+        f"{PREFIX}redelivered_messages_total",
+        Type.COUNTER,
+        "Forwarded messages that the upstream had delivered before.",
+        _one(lambda of: of.entry.meter.redelivered),
+    ),
+    Family(f"{PREFIX}dropped_messages_total", Type.COUNTER, "Messages that go no further.", _dropped, ("reason",)),
+    Family(
+        f"{PREFIX}returned_messages_total",
+        Type.COUNTER,
+        "Forwarded messages that no queue of the downstream took.",
+        _one(lambda of: of.entry.meter.returned),
+    ),
+    Family(
+        f"{PREFIX}blocked_seconds_total",
+        Type.COUNTER,
+        "How long a broker has kept the link from sending.",
+        _one(lambda of: of.entry.blocked_seconds(of.now)),
+    ),
+    Family(
+        f"{PREFIX}in_flight_messages",
+        Type.GAUGE,
+        "Messages published and not confirmed yet.",
+        _one(lambda of: of.gauges.in_flight),
+    ),
+    Family(
+        f"{PREFIX}backlog_messages",
+        Type.GAUGE,
+        "Messages that wait upstream or in the agent; none where that can't be known now.",
+        _one(lambda of: of.gauges.backlog),
+    ),
+    Family(
+        f"{PREFIX}oldest_unconfirmed_seconds",
+        Type.GAUGE,
+        "For how long the oldest message in flight has waited for its confirm.",
+        _one(lambda of: of.gauges.oldest_unconfirmed),
+        join=max,
+    ),
+    Family(
+        f"{PREFIX}last_confirm_timestamp_seconds",
+        Type.GAUGE,
+        "When the downstream last confirmed a message; none before the first.",
+        _one(lambda of: of.entry.last_confirm),
+        join=max,
+    ),
+    Family(
+        f"{PREFIX}prefetch",
+        Type.GAUGE,
+        "Messages that the upstream may send ahead.",
+        _one(lambda of: of.gauges.prefetch),
+    ),
+    Family(
+        f"{PREFIX}bindings",
+        Type.GAUGE,
+        "Grouped bindings that stand upstream.",
+        _one(lambda of: of.gauges.bindings),
+    ),
+    Family(
+        f"{PREFIX}transfer_seconds",
+        Type.HISTOGRAM,
+        "From a message's delivery to its confirm.",
+        _buckets(lambda entry: entry.meter.transfer),
+        ("le",),
+    ),
+)

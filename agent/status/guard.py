@@ -1,0 +1,89 @@
+"""Who may ask what: the token, and pages of other sites that a browser on this machine has open."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from agent.core.settings import HttpSettings
+from agent.status.answers import refuse
+
+PROBES: Final = frozenset({"/livez", "/readyz"})
+EVENTS: Final = "/api/events"
+LOOKING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Guard:
+    def __init__(self, settings: HttpSettings) -> None:
+        self._settings = settings
+        self._is_local = is_loopback(settings.host)
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """Why the request isn't carried out, if it isn't."""
+        if not self._has_token(request):
+            if self._needs_token(request):
+                return refuse(401, "a token is needed: Authorization: Bearer TOKEN", WWW_Authenticate="Bearer")
+            if not self._is_meant(request.host):
+                return refuse(403, f"this agent isn't called {request.host[:64]!r}; use its address or localhost")
+        if request.method not in LOOKING and _is_from_elsewhere(request):
+            return refuse(403, "pages of other sites may change nothing here")
+        return None
+
+    def _needs_token(self, request: web.Request) -> bool:
+        """What changes something always does where one is set; looking only where others could look too."""
+        if self._settings.token is None or request.path in PROBES:
+            return False
+        is_open = self._settings.allow_anonymous or self._is_local
+        return request.method not in LOOKING or not is_open
+
+    def _has_token(self, request: web.Request) -> bool:
+        token = self._settings.token
+        if token is None:
+            return False
+        given = request.headers.get("Authorization", "")
+        if not given and request.path == EVENTS:  # a browser's EventSource can't send headers
+            given = f"Bearer {request.query.get('access_token', '')}"
+        return hmac.compare_digest(given.encode(errors="replace"), f"Bearer {token.reveal()}".encode())
+
+    def _is_meant(self, host: str) -> bool:
+        """A page that had its own name lead to this machine could read all that needs no token."""
+        name = (urlsplit(f"//{host}").hostname or "") if _is_sound(host) else ""
+        return not self._is_local or name == self._settings.host or _is_own_name(name)
+
+
+def _is_from_elsewhere(request: web.Request) -> bool:
+    """Browsers tell; what is none tells nothing."""
+    origin = request.headers.get("Origin")
+    if origin is not None and (not _is_sound(origin) or urlsplit(origin).netloc.lower() != request.host.lower()):
+        return True
+    return request.headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"}
+
+
+def _is_sound(address: str) -> bool:
+    try:
+        urlsplit(address if "//" in address else f"//{address}")
+    except ValueError:
+        return False
+    return True
+
+
+def _is_own_name(name: str) -> bool:
+    """Names that no one else's name server answers for."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,64 @@
+"""What one link went through lately, in so little memory that thousands of links may have it."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from sys import intern
+from typing import Any, Final, NamedTuple
+
+from agent.core.lifecycle import Status
+from agent.status.moment import moment
+
+TRANSITIONS: Final = 50
+WINDOW: Final = 900.0
+EVERY: Final = 15.0
+_PACKED: Final = struct.Struct("<dQQIqf")
+_UNKNOWN: Final = -1
+
+
+class Sample(NamedTuple):
+    at: float
+    forwarded: int
+    bytes: int
+    in_flight: int
+    backlog: int | None
+    oldest_unconfirmed_seconds: float
+
+
+class History:
+    """The last transitions, and samples of a quarter of an hour; a quiet link is sampled no more."""
+
+    __slots__ = ("_sampled_at", "_samples", "_transitions")
+
+    def __init__(self) -> None:
+        self._transitions: deque[tuple[float, Status, str]] = deque(maxlen=TRANSITIONS)
+        self._samples: deque[bytes] = deque(maxlen=int(WINDOW / EVERY) + 1)
+        self._sampled_at = float("-inf")
+
+    def turn(self, at: float, status: Status, error: str) -> None:
+        self._transitions.append((at, status, intern(error)))  # a broker that is away is the error of all its links
+
+    def is_due(self, at: float) -> bool:
+        return not 0 <= at - self._sampled_at < EVERY
+
+    def sample(self, sample: Sample) -> None:
+        self._sampled_at = sample.at
+        backlog = _UNKNOWN if sample.backlog is None else sample.backlog
+        self._samples.append(_PACKED.pack(*sample[:4], backlog, sample.oldest_unconfirmed_seconds))
+
+    def view(self, current: Sample) -> dict[str, Any]:
+        """Oldest first; the moment itself comes last."""
+        begin = current.at - WINDOW
+        samples = [*(_unpacked(packed) for packed in self._samples), current]
+        return {
+            "transitions": [
+                {"at": moment(at), "status": status, "error": error or None} for at, status, error in self._transitions
+            ],
+            "samples": [each._asdict() | {"at": moment(each.at)} for each in samples if each.at >= begin],
+        }
+
+
+def _unpacked(packed: bytes) -> Sample:
+    at, forwarded, size, in_flight, backlog, oldest = _PACKED.unpack(packed)
+    return Sample(at, forwarded, size, in_flight, None if backlog == _UNKNOWN else backlog, round(oldest, 3))

@@ -1,0 +1,10 @@
+"""Times as the API tells them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def moment(seconds: float) -> str:
+    """Seconds since 1970 as RFC 3339, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,49 @@
+"""One HTTP server on a real socket, what was asked of its links, and a way to ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import aiohttp
+
+from agent.amqp.wire.splice import Counts
+from agent.core.lifecycle import LinkState
+from agent.core.secret import Secret
+from agent.core.settings import HttpSettings
+from agent.status.board import Board, Gauges
+from agent.status.http import HttpServer
+from tests.unit.status.test_board import LINK, Clock
+
+TOKEN: Final = "t0ken"
+
+
+class Served:
+    def __init__(
+        self, port: int, *, host: str = "127.0.0.1", token: str | None = None, anonymous: bool = False
+    ) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.board = Board(Clock(), "dc2-a", version="0.1.0", group="dc2")
+        self.board.put(LINK, LinkState(), Counts(), Gauges)
+        settings = HttpSettings(host, port, Secret(token) if token else None, allow_anonymous=anonymous)
+        self.server = HttpServer(settings, self.board, lambda link_id, action: self.asked.append((link_id, action)))
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def ask(self, path: str, method: str = "GET", token: str | None = None, **headers: str) -> tuple[int, Any]:
+        """The status and what the JSON says; underscores in a header's name stand for hyphens."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            sent["Authorization"] = f"Bearer {token}"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, self.url + path, headers=sent) as answer,
+        ):
+            text = await answer.text()
+            return answer.status, await answer.json() if text else None
+
+
+Serve = Callable[..., Awaitable[Served]]
