@@ -200,7 +200,7 @@ class Board:
             "version": self.version,
             "ready": self.ready,
             "problems": list(self.problems),
-            "reload_success": self.reload_success,
+            "reload_success": not self.problems,
             "reloaded": moment(self.reloaded_at) if self.reloaded_at else None,
             "now": moment(self.clock()),
             "links": {status: found[status] for status in Status},

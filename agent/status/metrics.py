@@ -109,7 +109,7 @@ def _about(board: Board) -> bytes:
 
 def _of_agent(board: Board, entries: Iterable[Entry]) -> bytes:
     values: Mapping[str, Mapping[str, float]] = {
-        "federation_agent_config_reload_success": {"": int(board.reload_success)},
+        "federation_agent_config_reload_success": {"": int(not board.problems)},
         "federation_agent_config_reload_timestamp_seconds": {"": board.reloaded_at},
         "federation_agent_config_refusals_total": {"": board.refusals},
         "federation_agent_ready": {"": int(board.ready)},
