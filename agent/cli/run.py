@@ -19,6 +19,7 @@ from agent.definitions.load import load_configuration
 from agent.definitions.watch import Watcher
 from agent.runtime.supervisor import Supervisor, report_failure
 from agent.status.board import Board
+from agent.status.export.exporter import Exporter
 from agent.status.http import HttpServer
 
 log = structlog.get_logger()
@@ -35,6 +36,9 @@ async def _run(path: Path) -> None:
     board.owner = settings.name or board.owner
     server = HttpServer(settings.http, board, supervisor.act)
     await server.start()
+    exporter = None if settings.status_export is None else Exporter(settings.status_export, board)
+    if exporter is not None:
+        await exporter.start()
     watcher = Watcher(
         supervisor.reload,
         on_error=report_failure,
@@ -49,6 +53,8 @@ async def _run(path: Path) -> None:
     with suppress(asyncio.CancelledError):
         await watching
     await supervisor.stop()
+    if exporter is not None:
+        await exporter.stop()
     await server.stop()
     log.info("stopped")
 

@@ -1,0 +1,77 @@
+"""What happens, as lines: one JSON object each, with every field."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType, Reason
+from agent.core.histogram import Histogram
+from agent.core.lifecycle import Status
+from agent.status.board import Board, Entry
+from agent.status.export.files import Line
+
+_NOTHING: Final = dict.fromkeys(FIELDS)
+_OF_VIEW: Final = (
+    "kind", "vhost", "upstream", "upstream_cluster", "uri", "status", "error",
+    "forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "reconnects",
+    "backlog", "in_flight", "oldest_unconfirmed_seconds", "bindings",
+)  # fmt: skip
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+
+
+@dataclass
+class Events:
+    """Those of one run, numbered."""
+
+    board: Board
+    _seq: int = 0
+
+    def of_agent(self, status: AgentStatus, interval: float) -> Line:
+        return self._line(EventType.AGENT, {"status": status, "interval": interval})
+
+    def sample(self, entry: Entry, reason: Reason | None) -> Line:
+        """`reason` is that of the last transition."""
+        return self._line(EventType.SAMPLE, self._of_link(entry) | {"reason": reason})
+
+    def transition(self, entry: Entry, previous: Status | None, reason: Reason) -> Line:
+        return self._line(EventType.TRANSITION, self._of_link(entry) | {"previous": previous, "reason": reason})
+
+    def _of_link(self, entry: Entry) -> dict[str, Any]:
+        view = self.board.view(entry)
+        return {
+            **{name: view[name] for name in _OF_VIEW},
+            "link": entry.link.id,
+            "name": entry.link.name,
+            "upstream_name": entry.link.remote_name,
+            "blocked_seconds": round(entry.blocked_seconds(self.board.clock()), 3),
+            "transfer": _transfer(entry.meter.transfer),
+        }
+
+    def _line(self, kind: EventType, told: dict[str, Any]) -> Line:
+        self._seq += 1
+        ts = _moment(self.board.clock())
+        head = {
+            "schema": SCHEMA,
+            "type": kind,
+            "ts": ts,
+            "seq": self._seq,
+            "agent": self.board.owner,
+            "group": self.board.group or None,
+            "cluster": self.board.cluster,
+        }
+        return Line(ts[:10], _ENCODER.encode({**_NOTHING, **head, **told}).encode("ascii") + b"\n")
+
+
+def day_at(seconds: float) -> str:
+    return _moment(seconds)[:10]
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _transfer(found: Histogram) -> dict[str, Any]:
+    return {"le": found.bounds, "count": list(found.cumulative), "sum": round(found.sum, 6)}

@@ -1,0 +1,107 @@
+"""Writes down what the board tells: every change of a link's status at once, and how all links are now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import cycle
+from typing import Final
+
+import structlog
+
+from agent.core.export_event import AgentStatus, Reason
+from agent.core.lifecycle import LinkState
+from agent.core.reasons import reason_of
+from agent.core.settings import StatusExportSettings
+from agent.errors import CannotStartError
+from agent.status.board import Board, Entry
+from agent.status.export.events import Events, day_at
+from agent.status.export.files import ExportFiles
+from agent.status.export.names import FileNames
+from agent.status.export.pump import MOST_SAMPLES_WAITING, Pump
+
+TICK: Final = 0.5  # links are sampled a few at a time: messages wait for none of it
+STOP_PATIENCE: Final = 5.0
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+log = structlog.get_logger()
+
+
+class Exporter:
+    """`clock` tells seconds that only pass; the time of day is the board's."""
+
+    def __init__(
+        self,
+        settings: StatusExportSettings,
+        board: Board,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._settings = settings
+        self._board = board
+        self._clock = clock
+        self._sleep = sleep
+        self._events = Events(board)
+        self._files = ExportFiles(settings, FileNames.of(board.owner, board.clock()), clock=clock)
+        self._pump = Pump(self._files)
+        self._reasons: dict[str, Reason] = {}
+        self._sampling: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """To be called before any link is there."""
+        try:
+            await asyncio.to_thread(self._files.prepare, day_at(self._board.clock()))
+        except OSError as error:
+            if error.errno not in _FULL:  # a full disk drops events until it has room again
+                raise CannotStartError(
+                    f"agent.status-export.directory {self._settings.directory}: {error.strerror or error}"
+                    f" ({error.filename}); let the agent write there, or choose another directory"
+                ) from error
+        self._pump.start()
+        self._tell_of_agent(AgentStatus.STARTED)
+        self._board.on_transition.append(self._tell_transition)
+        self._sampling = asyncio.create_task(self._run(), name="status export")
+
+    async def stop(self) -> None:
+        """Tells how all links were in the end, and finishes the file."""
+        if self._sampling is not None:
+            self._sampling.cancel()
+        self._board.on_transition.remove(self._tell_transition)
+        self._sample(self._board)
+        self._tell_of_agent(AgentStatus.STOPPED)
+        await self._pump.close(STOP_PATIENCE)
+        self._board.export_dropped = self._pump.dropped
+
+    async def _run(self) -> None:
+        """Samples each link once in an interval, and beats, until cancelled."""
+        slots = max(1, round(self._settings.sample_interval / TICK))
+        rest = self._settings.sample_interval / slots
+        due = self._clock()
+        for slot in cycle(range(slots)):
+            due = max(due + rest, self._clock())
+            await self._sleep(due - self._clock())
+            try:
+                self._sample(entry for entry in self._board if int(entry.link.id, 16) % slots == slot)
+                if slot == slots - 1:
+                    self._beat()
+            except Exception:
+                log.exception("status export: unexpected error")
+            self._board.export_dropped = self._pump.dropped
+
+    def _tell_transition(self, entry: Entry, before: LinkState | None) -> None:
+        reason = self._reasons[entry.link.id] = reason_of(before, entry.state)
+        self._pump.put([self._events.transition(entry, before.status if before else None, reason)])
+
+    def _sample(self, entries: Iterable[Entry]) -> None:
+        lines = [self._events.sample(entry, self._reasons.get(entry.link.id)) for entry in entries]
+        self._pump.put(lines, most=MOST_SAMPLES_WAITING)
+
+    def _beat(self) -> None:
+        self._tell_of_agent(AgentStatus.HEARTBEAT)
+        self._reasons = {link: reason for link, reason in self._reasons.items() if link in self._board}
+
+    def _tell_of_agent(self, status: AgentStatus) -> None:
+        self._pump.put([self._events.of_agent(status, self._settings.sample_interval)])

@@ -1,0 +1,106 @@
+"""Hands lines to a thread that writes them: a disk that is slow or hangs costs events, and never messages."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from agent.status.export.files import ExportFiles, Line
+
+MOST_WAITING: Final = 8 * 1024 * 1024
+MOST_SAMPLES_WAITING: Final = 6 * 1024 * 1024  # the rest is for what is told only once
+
+log = structlog.get_logger()
+
+
+class Pump:
+    """Lines wait in a bounded queue; one thread takes them all at once."""
+
+    def __init__(self, files: ExportFiles) -> None:
+        self._files = files
+        self._waiting: list[Line] = []
+        self._size = 0  # of what waits or is being written
+        self._refused = 0
+        self._is_full = False
+        self._wanted = False
+        self._closing = False
+        self._woken = threading.Condition()
+        self._trouble = ""
+        # A daemon, because a process has to end even where a disk doesn't answer.
+        self._thread = threading.Thread(target=self._run, name="status export", daemon=True)
+
+    @property
+    def dropped(self) -> int:
+        """How many lines could not be kept."""
+        return self._refused + self._files.lost
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, lines: Sequence[Line], *, most: int = MOST_WAITING) -> None:
+        """Waits for nothing: what doesn't fit in is dropped. Without lines, too, files that are due are finished."""
+        with self._woken:
+            refused = sum(not self._takes(line, most) for line in lines)
+            self._wake()
+        self._refused += refused
+        if refused and not self._is_full:
+            self._is_full = True
+            log.error("status export: the disk does not keep up, events are dropped", dropped=self.dropped)
+
+    async def close(self, patience: float) -> None:
+        """Writes what waits and finishes the file, as far as the disk lets it."""
+        with self._woken:
+            self._closing = True
+            self._wake()
+        await asyncio.to_thread(self._thread.join, patience)
+        if self._thread.is_alive():
+            log.error("status export: the disk does not answer, the last events are lost")
+
+    def _takes(self, line: Line, most: int) -> bool:
+        size = self._size + len(line.text)
+        if size > most:
+            return False
+        self._size = size
+        self._waiting.append(line)
+        return True
+
+    def _wake(self) -> None:
+        self._wanted = True
+        self._woken.notify()
+
+    def _run(self) -> None:
+        ends = False
+        while not ends:
+            with self._woken:
+                self._woken.wait_for(lambda: self._wanted)
+                self._wanted, ends = False, self._closing
+                lines, self._waiting = self._waiting, []
+            self._write(lines, ends=ends)
+            with self._woken:
+                self._size -= sum(len(line.text) for line in lines)
+                self._is_full = False
+
+    def _write(self, lines: Sequence[Line], *, ends: bool) -> None:
+        try:
+            self._files.write(lines)
+            if ends:
+                self._files.close()
+        except OSError as error:
+            self._say(f"{error.filename or self._files.directory}: {error.strerror or error}")
+        except Exception as error:  # noqa: BLE001 - a thread's edge: what nobody foresaw must not end the export
+            self._files.lost += len(lines)
+            self._say(f"unexpected error: {type(error).__name__}: {error}")
+        else:
+            self._say("")
+
+    def _say(self, trouble: str) -> None:
+        """Once when it begins or becomes another, and once when it is over."""
+        if trouble and trouble != self._trouble:
+            log.error("status export: events are dropped", error=trouble, dropped=self.dropped)
+        elif self._trouble and not trouble:
+            log.info("status export: events are kept again", dropped=self.dropped)
+        self._trouble = trouble

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from agent.core import lifecycle
+from agent.core.export_event import Reason
+from agent.core.lifecycle import Blocked, Event, Failed, LinkState, Side
+from agent.core.reasons import reason_of
+
+OPENED = (lifecycle.Start(), lifecycle.Opened())
+
+
+def after(*events: Event) -> LinkState:
+    state = LinkState()
+    for event in events:
+        state, _ = lifecycle.step(state, event)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "reason"),
+    [
+        ((lifecycle.Start(),), lifecycle.Opened(), Reason.OPENED),
+        (OPENED, lifecycle.Restart(), Reason.RESTARTED),
+        (OPENED, Blocked(Side.DOWNSTREAM, "memory"), Reason.DOWNSTREAM_BLOCKED),
+        (OPENED, Blocked(Side.UPSTREAM, "memory"), Reason.UPSTREAM_BLOCKED),
+        ((*OPENED, Blocked(Side.UPSTREAM)), lifecycle.Unblocked(Side.UPSTREAM), Reason.UNBLOCKED),
+        (OPENED, lifecycle.Stalled("waits"), Reason.NO_CONFIRMS),
+        ((*OPENED, lifecycle.Stalled("waits")), lifecycle.Progressed(), Reason.PROGRESSED),
+        (OPENED, Failed("cut"), Reason.FAILED),
+        ((lifecycle.Start(),), Failed("login refused", permanent=True), Reason.REFUSED),
+        ((*OPENED, Failed("cut"), lifecycle.Closed(), lifecycle.RetryDue()), lifecycle.Opened(), Reason.OPENED),
+        ((*OPENED, Failed("cut"), lifecycle.Closed()), lifecycle.Restart(), Reason.RESTARTED),
+        (OPENED, lifecycle.Pause(), Reason.PAUSED),
+        ((*OPENED, lifecycle.Pause()), lifecycle.Resume(), Reason.RESUMED),
+        (OPENED, lifecycle.StandAside("another agent"), Reason.SERVED_ELSEWHERE),
+        ((lifecycle.Start(), lifecycle.StandAside("another agent")), lifecycle.TakeOver(), Reason.TAKEN_OVER),
+        (OPENED, lifecycle.Stop(clean_up=True), Reason.REMOVED),
+        (OPENED, lifecycle.Stop(), Reason.STOPPED),
+    ],
+)
+def test_why_a_link_changed_its_status(before: tuple[Event, ...], event: Event, reason: Reason) -> None:
+    state = after(*before)
+    reached, _ = lifecycle.step(state, event)
+    assert reached.status is not state.status
+    assert reason_of(state, reached) is reason
+
+
+def test_a_new_link_has_appeared() -> None:
+    assert reason_of(None, LinkState()) is Reason.APPEARED
