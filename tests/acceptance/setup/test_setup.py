@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-HIDDEN = re.compile(r"apt|sudo|java|chrom|google-chrome|rabbitmq")
+HIDDEN = re.compile(r"apt|sudo|java|chrom|google-chrome|rabbitmq|prom")
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -65,7 +65,7 @@ def test_second_run_does_nothing_in_under_three_seconds() -> None:
     lines = done.stdout.splitlines()
     assert lines[-1] == "setup: everything is there"
     assert all(line.startswith("  have  ") for line in lines[:-1])
-    assert len(lines) == 6
+    assert len(lines) == 7
 
 
 def test_set_up_is_the_same_from_another_folder(tmp_path: Path) -> None:
@@ -78,7 +78,8 @@ def test_all_that_is_missing_is_listed_at_once_with_the_command_to_install_it(ba
     assert done.returncode == 1
     assert "(this system has no apt-get)" in done.stderr
     assert (
-        "apt-get update && apt-get install --no-install-recommends rabbitmq-server openjdk-17-jre-headless chromium\n"
+        "apt-get update && apt-get install --no-install-recommends rabbitmq-server openjdk-17-jre-headless chromium"
+        " prometheus\n"
     ) in done.stderr
     assert "  have  .venv" in done.stdout  # what could be done was done
 
@@ -86,6 +87,8 @@ def test_all_that_is_missing_is_listed_at_once_with_the_command_to_install_it(ba
 def test_only_what_is_missing_is_listed(bare_path: Path) -> None:
     add_tool(bare_path, "rabbitmq-server", "")
     add_tool(bare_path, "chromium-browser", "")
+    add_tool(bare_path, "prometheus", "")
+    add_tool(bare_path, "promtool", "")
     done = set_up_on(bare_path)
     assert done.returncode == 1
     assert "install --no-install-recommends openjdk-17-jre-headless\n" in done.stderr
