@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -11,7 +12,7 @@ from typing import Self
 
 from agent.amqp.failures import lost, opening_failed
 from agent.amqp.wire.channel import Channel
-from agent.amqp.wire.connection import WireConnection
+from agent.amqp.wire.connection import MOST_CHANNELS, WireConnection
 from agent.amqp.wire.login import DEFAULT_MECHANISMS, Terms
 from agent.core import fields
 from agent.core.fields import Field, Table
@@ -31,6 +32,12 @@ class Server:
     version: str
     cluster_name: str | None
     capabilities: frozenset[str]
+
+    @property
+    def outlives_unknown_types(self) -> bool:
+        """Whether an exchange type that it doesn't know costs a channel, and not the whole connection."""
+        release = tuple(int(part) for part in re.findall(r"\d{1,9}", self.version)[:3])
+        return self.product == "RabbitMQ" and release >= (3, 13, 3)
 
     @classmethod
     def read(cls, properties: Table) -> Server:
@@ -77,7 +84,7 @@ class Connection:
     @property
     def channel_max(self) -> int:
         """How many channels may be open at once."""
-        return self.wire.channel_max or 65535
+        return self.wire.channel_max or MOST_CHANNELS
 
     async def channel(self) -> Channel:
         channel = self.wire.begin_channel()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from itertools import cycle
 from typing import Any, Final
 
 from agent.amqp.connect import Connection
@@ -21,6 +22,8 @@ from agent.errors import BrokerError, PermanentError, TransientError
 COMMAND_INVALID: Final = 503
 # Enough to fill a long path, few enough that an error is found soon and the broker's other work goes on.
 IN_FLIGHT: Final = 2_000
+LANES: Final = 32
+PER_LANE: Final = 25
 _DIFFERING = re.compile(r"inequivalent arg '([^']*)'")
 
 
@@ -167,7 +170,10 @@ async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:
 
 
 class Binder:
-    """Binds and unbinds groups, many in flight; keeps a channel for those that come later."""
+    """Binds and unbinds groups, many in flight; keeps a channel for those that come later.
+
+    A broker works through one channel's questions one by one, so very many are spread over several.
+    """
 
     def __init__(self, connection: Connection, source: str, destination: str) -> None:
         self._connection = connection
@@ -181,17 +187,6 @@ class Binder:
     async def unbind(self, groups: Collection[Group]) -> None:
         await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
 
-    async def source_stands(self) -> bool:
-        """Whether the exchange is there; asked often, so on a channel that only a no costs."""
-        passive = {"exchange": self._source, "type": "fanout", "passive": True}
-        try:
-            await self._open_channel().ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **passive)
-        except ChannelClosedError as error:
-            if error.code != NOT_FOUND:
-                raise refusal(self._connection, f"looking for exchange {self._source!r}", error) from error
-            return False
-        return True
-
     def depth(self, queue: str) -> asyncio.Future[Call]:
         """How many messages are ready in a queue."""
         return self._open_channel().ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
@@ -200,17 +195,29 @@ class Binder:
         if self._channel is not None:
             leave(self._channel)
 
-    async def _each(self, method: Method, answer: Method, groups: Iterable[Group]) -> None:
+    async def _each(self, method: Method, answer: Method, groups: Collection[Group]) -> None:
+        lanes = [self._open_channel(), *self._more_lanes(len(groups))]
         asked: list[tuple[Group, asyncio.Future[Call]]] = []
-        for group in groups:
-            if len(asked) >= IN_FLIGHT:
-                await self._settle(asked[: IN_FLIGHT // 2], method)
-                del asked[: IN_FLIGHT // 2]
-            asked.append((group, self._ask(method, answer, group)))
-        await self._settle(asked, method)
+        try:
+            for lane, group in zip(cycle(lanes), groups, strict=False):
+                if not lane.is_usable:
+                    await self._settle(asked, method)  # one of these tells why
+                elif len(asked) >= IN_FLIGHT:
+                    await self._settle(asked[: IN_FLIGHT // 2], method)
+                    del asked[: IN_FLIGHT // 2]
+                asked.append((group, self._ask(lane, method, answer, group)))
+            await self._settle(asked, method)
+        finally:
+            for lane in lanes[1:]:
+                leave(lane)
 
-    def _ask(self, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
-        return self._open_channel().ask(
+    def _more_lanes(self, count: int) -> list[Channel]:
+        """None for few groups, and few where other links need what channels there are."""
+        wire = self._connection.wire
+        return [wire.begin_channel() for _ in range(1, min(count // PER_LANE, LANES, wire.free_channels // LANES))]
+
+    def _ask(self, lane: Channel, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
+        return lane.ask(
             method,
             answer,
             source=self._source,
@@ -225,7 +232,7 @@ class Binder:
         return self._channel
 
     async def _settle(self, asked: list[tuple[Group, asyncio.Future[Call]]], method: Method) -> None:
-        """Looks at the answers in order, so the first error is the culprit's."""
+        """Looks at the answers in order, so the first error of a lane is the culprit's."""
         for group, future in asked:
             try:
                 await future

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 START: Final = 1_000
+NEAR: Final = 4_000  # fewer leave queue and channel waiting for each other, even where the path is short
 MOST: Final = 16_000  # delivery tags of a channel that a broker keeps track of one by one
 LEAST: Final = 8
 BYTES_ON_THE_WAY: Final = 32 * 1024 * 1024
@@ -15,20 +16,15 @@ _STEP: Final = 4
 _NEARLY: Final = 0.8
 
 
-def on_the_way(rate: float, round_trip: float, in_flight: int) -> float:
-    """How many messages a link keeps unacknowledged: those on the wire, and those that wait for a confirm."""
-    return rate * round_trip + in_flight
+def sized(current: int, *, unsettled: int, rate: float, round_trip: float, average_size: float) -> int:
+    """The prefetch for the next while, in few and geometric steps: each costs a new consumer.
 
-
-def sized(current: int, *, occupied: float, average_size: float) -> int:
-    """The prefetch for the next while; `occupied` is what is on the way now. Few, geometric steps."""
+    `unsettled` messages wait here for their confirms, `rate` of them a second are on the wire both ways.
+    """
     limit = max(LEAST, min(MOST, int(BYTES_ON_THE_WAY / max(average_size, 1.0))))
-    if current > limit:
+    if limit * 2 <= current:
         return limit
-    wanted = current * _STEP if occupied >= _NEARLY * current else current
-    return min(wanted, limit)
-
-
-def is_worth_it(current: int, wanted: int) -> bool:
-    """A change costs a new consumer, so small ones are left."""
-    return wanted >= 2 * current or 2 * wanted <= current
+    on_the_wire = rate * round_trip
+    is_full = unsettled + on_the_wire >= _NEARLY * current
+    wanted = min(current * _STEP, limit) if is_full and current < max(NEAR, 4 * on_the_wire) else current
+    return wanted if wanted >= current * 2 else current

@@ -19,13 +19,14 @@ from agent.core.lag import Lag
 from agent.core.lifecycle import Effect, Event, LinkState, Side
 from agent.core.model import Binding, CleanupMode, Link
 from agent.errors import AgentError, BrokerError, PermanentError, TransientError
-from agent.runtime.session import ExchangeSession, Memory, ServedElsewhereError, clean_up
+from agent.runtime.building import ServedElsewhereError
+from agent.runtime.session import ExchangeSession, Memory, clean_up
 from agent.runtime.world import World
 from agent.status.board import Gauges
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
-ASSERT_EVERY: Final = 2.0
-ASSERT_SLICES: Final = 10
+ASSERT_ALL: Final = 20.0  # in this time all bindings of a link are bound again
+ASSERT_PARTS: Final = 10  # at most
 CLEAN_UP_PATIENCE: Final = 30.0
 
 OnChange = Callable[["LinkRunner", LinkState], None]
@@ -61,6 +62,8 @@ class LinkRunner:
         self._loop = asyncio.get_running_loop()
         self._opened_at = 0.0
         self._out_of_step = asyncio.Event()
+        self._is_stale = False
+        self._assert_at = 0.0
         self._served_by: dict[Other, str] = {}
         self._of_session: list[asyncio.Task[None]] = []
         self._lag: Lag | None = None
@@ -72,13 +75,13 @@ class LinkRunner:
         if session is None:
             return Gauges(note=self.note)
         ready = self._lag.ready if self._lag else None
-        oldest = session.oldest_unconfirmed
+        oldest = session.flow.oldest_unconfirmed
         return Gauges(
-            in_flight=session.in_flight,
-            backlog=None if ready is None else ready + session.unsettled,
+            in_flight=session.flow.in_flight,
+            backlog=None if ready is None else ready + session.flow.unsettled,
             oldest_unconfirmed=0.0 if oldest is None else self._loop.time() - oldest,
-            bindings=len(self._memory.bound),
-            prefetch=session.prefetch,
+            bindings=len(self._memory.built.bound),
+            prefetch=session.flow.prefetch,
             upstream_cluster=session.upstream_cluster,
             note=self.note,
         )
@@ -90,14 +93,14 @@ class LinkRunner:
             seen: tuple[object, ...] = ()
         else:
             self._observe(session, lag, now)
-            dropped, bound = sum(counts.dropped.values()), len(self._memory.bound)
-            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, session.unsettled, lag.ready, bound)
-        moved = seen != self._seen or (session is not None and session.in_flight > 0)
+            dropped, bound = sum(counts.dropped.values()), len(self._memory.built.bound)
+            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, session.flow.unsettled, lag.ready, bound)
+        moved = seen != self._seen or (session is not None and session.flow.in_flight > 0)
         self._seen = seen
         return moved
 
     def _observe(self, session: ExchangeSession, lag: Lag, now: float) -> None:
-        waited = lag.observe(now, confirmed=self.counts.forwarded, unsettled=session.unsettled)
+        waited = lag.observe(now, confirmed=self.counts.forwarded, unsettled=session.flow.unsettled)
         if self.state.blocked:
             lag.forgive()
         elif waited >= self._world.stall_after and self.state.stalled is None:
@@ -106,7 +109,17 @@ class LinkRunner:
             self.send(lifecycle.Progressed())
         if lag.is_due(now):
             lag.asks(now)
-            session.look_upstream(lag.told)
+            session.building.look(lag.told)
+        if now >= self._assert_at:
+            self._assert_at = now + ASSERT_ALL / self._parts
+            self._out_of_step.set()
+        wanted = session.flow.better_prefetch(now)
+        if wanted is not None:
+            self._of_session.append(self._begin(self._resize(session, wanted), "prefetch"))
+
+    @property
+    def _parts(self) -> int:
+        return max(1, min(ASSERT_PARTS, len(self._memory.built.bound)))
 
     def send(self, event: Event) -> None:
         before = self.state
@@ -143,6 +156,7 @@ class LinkRunner:
     def rebind(self, bindings: frozenset[Binding]) -> None:
         if bindings != self._bindings:
             self._bindings = bindings
+            self._is_stale = True
             self._out_of_step.set()
 
     def _execute(self, effect: Effect) -> None:
@@ -197,7 +211,7 @@ class LinkRunner:
             self.served_by(Other.CONSUMER, str(error))
             self._begin(self._await_turn(error.queue), "await turn")
         except BrokerError as error:
-            self.send(lifecycle.Failed(str(error), permanent=isinstance(error, PermanentError)))
+            self._broken(error)
         except AgentError as error:
             self.send(lifecycle.Failed(str(error), permanent=True))
 
@@ -221,10 +235,11 @@ class LinkRunner:
             memory=self._memory,
             declare_internal=lambda name, native: self._world.declare_internal(link, up, name, native),
         )
-        self._out_of_step.clear()
+        self._is_stale = False
         await session.open(self._bindings)
-        self._take_note(self._memory.note)
+        self._take_note(self._memory.built.note)
         self._opened_at = self._loop.time()
+        self._assert_at = self._opened_at + ASSERT_ALL / self._parts * random.random()
         self._lag = Lag(self._opened_at, confirmed=self.counts.forwarded, chance=random.random())
         self.send(lifecycle.Opened())
         self._of_session = [
@@ -259,11 +274,11 @@ class LinkRunner:
         """Waits for the first end of what the link stands on."""
         stop_listening = self._shared[1].connection.listen_blocked(self._blocked)
         try:
-            done, _ = await asyncio.wait(session.ends, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(session.flow.ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop_listening()
         steady = self._loop.time() - self._opened_at > self.link.settings.reconnect_delay
-        self.send(lifecycle.Failed(session.explain(done.pop()), steady=steady))
+        self.send(lifecycle.Failed(session.flow.explain(done.pop()), steady=steady))
 
     def _blocked(self, reason: str | None) -> None:
         if reason is None:
@@ -273,20 +288,28 @@ class LinkRunner:
 
     async def _keep_in_step(self, session: ExchangeSession) -> None:
         """Follows the bindings, and binds all of them again bit by bit: the upstream exchange may be a new one."""
-        while True:
-            try:
-                async with asyncio.timeout(ASSERT_EVERY):
-                    await self._out_of_step.wait()
-            except TimeoutError:
-                work = session.assert_bindings(ASSERT_SLICES)
-            else:
+        try:
+            while True:
+                if self._is_stale:
+                    self._is_stale = False
+                    await session.building.follow(self._bindings)
+                await self._out_of_step.wait()
                 self._out_of_step.clear()
-                work = session.follow(self._bindings)
-            try:
-                await work
-            except BrokerError as error:
-                self.send(lifecycle.Failed(str(error), permanent=isinstance(error, PermanentError)))
-                return
+                if not self._is_stale:
+                    await session.building.assert_bindings(self._parts)
+        except BrokerError as error:
+            self._broken(error)
+
+    async def _resize(self, session: ExchangeSession, prefetch: int) -> None:
+        try:
+            await session.flow.resize(prefetch)
+        except ServedElsewhereError as error:
+            self.send(lifecycle.Failed(str(error)))  # opening it again tells that, and waits
+        except BrokerError as error:
+            self._broken(error)
+
+    def _broken(self, error: BrokerError) -> None:
+        self.send(lifecycle.Failed(str(error), permanent=isinstance(error, PermanentError)))
 
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()
@@ -297,7 +320,7 @@ class LinkRunner:
         if session is not None:
             if settle:
                 with suppress(BrokerError, TimeoutError):
-                    await session.close()
+                    await session.flow.close()
             await session.leave()
         for one in shared:
             await self._world.pool.release(one)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.pool import Pool, Shared
@@ -16,6 +17,7 @@ from agent.core.model import Link
 from agent.core.uri import AmqpUri
 from agent.errors import BrokerError
 from agent.runtime.downstream import in_vhost
+from agent.runtime.spare import Spare
 
 DOWNSTREAM: Final = "downstream"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
@@ -29,6 +31,8 @@ class World:
     cluster: str
     stall_after: float
     pool: Pool = field(default_factory=Pool)
+    _modern: set[tuple[AmqpUri, ...]] = field(default_factory=set)
+    _spares: WeakKeyDictionary[Connection, Spare] = field(default_factory=WeakKeyDictionary)
 
     def endpoints(self, link: Link) -> tuple[AmqpUri, ...]:
         """The upstream's addresses; an empty host is the downstream itself, in the vhost that the URI names."""
@@ -43,7 +47,7 @@ class World:
     async def upstream(self, link: Link) -> Shared:
         name = names.connection(link.upstream, link.policy)
         return await self.pool.acquire(
-            ("upstream", self.endpoints(link), link.vhost), lambda: self._connect(link, name)
+            ("upstream", self.endpoints(link), link.vhost), lambda: self._open_upstream(link, name)
         )
 
     async def local(self, link: Link) -> Shared:
@@ -59,17 +63,39 @@ class World:
         A broker that was away may have come back as another release, or with another set of plugins.
         """
         async with up.asking:
+            if up.speaks_plugin is None and up.connection.server.outlives_unknown_types:
+                up.speaks_plugin = await declare_internal(up.connection, name, native=native)
+                return
             if up.speaks_plugin is None:
-                up.speaks_plugin = await self._try_type(link, name, native)
+                up.speaks_plugin = await self._try_type(link, up.connection, name, native)
         await declare_internal(up.connection, name, native=native if up.speaks_plugin else None)
 
-    async def _try_type(self, link: Link, name: str, native: Table) -> bool:
+    async def _try_type(self, link: Link, beside: Connection, name: str, native: Table) -> bool:
         """On a connection of its own: an old broker closes it over a type that it doesn't know."""
-        async with await self._connect(link, TRIAL) as connection:
+        spare = self._spares.pop(beside, None) or Spare(self._connect(link, TRIAL))
+        async with spare as connection:
             try:
                 return await declare_internal(connection, name, native=native)
             except BrokerError:
                 return False
+
+    async def _open_upstream(self, link: Link, name: str) -> Connection:
+        """With a spare one, opened at the same time: a far upstream's handshake takes long."""
+        endpoints = self.endpoints(link)
+        if endpoints in self._modern:
+            return await self._connect(link, name)
+        spare = Spare(self._connect(link, TRIAL))
+        try:
+            connection = await self._connect(link, name)
+        except BaseException:
+            spare.discard()
+            raise
+        self._spares[connection] = spare
+        connection.wire.closed.add_done_callback(lambda _: spare.discard())
+        if connection.server.outlives_unknown_types:
+            self._modern.add(endpoints)
+            spare.discard()
+        return connection
 
     async def _connect(self, link: Link, name: str) -> Connection:
         where = f"upstream {link.upstream}"

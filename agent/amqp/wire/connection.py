@@ -20,6 +20,7 @@ from agent.errors import AgentError, BrokerError, TransientError
 
 BUFFER: Final = 256 * 1024
 CLOSE_PATIENCE: Final = 5.0
+MOST_CHANNELS: Final = 65_535
 
 
 class Taker(Protocol):
@@ -144,6 +145,10 @@ class WireConnection(asyncio.BufferedProtocol):
         self._abandoned.add(number)
 
     @property
+    def free_channels(self) -> int:
+        return (self.channel_max or MOST_CHANNELS) - len(self._channels) - len(self._abandoned)
+
+    @property
     def is_spoiled(self) -> bool:
         """Whether there are channels that can't be closed; only the connection's end frees what the broker keeps."""
         return bool(self._abandoned)
@@ -223,7 +228,7 @@ class WireConnection(asyncio.BufferedProtocol):
     # Inside
 
     def _free_number(self) -> int:
-        limit = self.channel_max or 65535
+        limit = self.channel_max or MOST_CHANNELS
         for _ in range(limit):
             self._last_number = self._last_number % limit + 1
             if self._last_number not in self._channels and self._last_number not in self._abandoned:

@@ -4,37 +4,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core import prefetch
-from agent.core.prefetch import BYTES_ON_THE_WAY, LEAST, MOST, START
+from agent.core.prefetch import BYTES_ON_THE_WAY, LEAST, MOST, NEAR, START
 
 
-@given(st.integers(LEAST, MOST), st.floats(0, 1e6), st.floats(0, 1e9))
-def test_the_bytes_on_the_way_are_bounded(current: int, occupied: float, average_size: float) -> None:
-    wanted = prefetch.sized(current, occupied=occupied, average_size=average_size)
+def settles_at(round_trip: float, *, limit: float = 25_000.0, average_size: float = 1024) -> tuple[int, int]:
+    """The size, and how many steps it took, of a path on which as much flows as the size lets through."""
+    current, steps = START, 0
+    while True:
+        rate = min(limit, current / (round_trip + 0.01))
+        unsettled = current - int(rate * round_trip)
+        wanted = prefetch.sized(
+            current, unsettled=unsettled, rate=rate, round_trip=round_trip, average_size=average_size
+        )
+        if wanted == current:
+            return current, steps
+        current, steps = wanted, steps + 1
+
+
+@given(st.integers(LEAST, MOST), st.integers(0, MOST), st.floats(0, 1e6), st.floats(0, 10), st.floats(0, 1e9))
+def test_twice_the_bytes_that_may_be_on_the_way_never_stay(
+    current: int, unsettled: int, rate: float, round_trip: float, average_size: float
+) -> None:
+    wanted = prefetch.sized(current, unsettled=unsettled, rate=rate, round_trip=round_trip, average_size=average_size)
     assert LEAST <= wanted <= MOST
-    assert wanted == LEAST or wanted * average_size <= BYTES_ON_THE_WAY
+    assert wanted <= 2 * LEAST or wanted * average_size <= 2 * BYTES_ON_THE_WAY
+
+
+@given(st.integers(LEAST, MOST), st.integers(0, MOST), st.floats(0, 1e6), st.floats(0, 10), st.floats(0, 1e9))
+def test_a_change_is_worth_its_consumer(
+    current: int, unsettled: int, rate: float, round_trip: float, average_size: float
+) -> None:
+    wanted = prefetch.sized(current, unsettled=unsettled, rate=rate, round_trip=round_trip, average_size=average_size)
+    assert wanted == current or wanted >= 2 * current or 2 * wanted <= current
 
 
 def test_a_long_path_is_filled_in_few_steps_and_then_left_alone() -> None:
-    current, steps = START, 0
-    while True:
-        rate = min(25_000.0, current / 0.1)
-        wanted = prefetch.sized(current, occupied=prefetch.on_the_way(rate, 0.1, in_flight=0), average_size=1024)
-        if wanted == current:
-            break
-        assert prefetch.is_worth_it(current, wanted)
-        current, steps = wanted, steps + 1
-    assert (current, steps) == (4_000, 1)
+    assert settles_at(0.1) == (MOST, 2)
 
 
-def test_a_short_path_needs_no_more_than_the_start() -> None:
-    assert prefetch.sized(START, occupied=prefetch.on_the_way(20_000, 0.001, in_flight=300), average_size=1024) == START
+def test_a_short_path_gets_what_keeps_its_ends_from_waiting_and_no_more() -> None:
+    assert settles_at(0.0002) == (NEAR, 1)
+
+
+def test_what_is_not_used_does_not_grow() -> None:
+    assert prefetch.sized(START, unsettled=300, rate=1_000, round_trip=0.1, average_size=1024) == START
 
 
 def test_large_messages_shrink_it() -> None:
-    assert prefetch.sized(START, occupied=1_000, average_size=1024 * 1024) == 32
-    assert prefetch.sized(START, occupied=1_000, average_size=1024**3) == LEAST
-
-
-def test_small_changes_are_not_worth_a_new_consumer() -> None:
-    assert not prefetch.is_worth_it(1_000, 900)
-    assert prefetch.is_worth_it(1_000, 500)
+    assert prefetch.sized(START, unsettled=START, rate=10, round_trip=0.1, average_size=1024 * 1024) == 32
+    assert prefetch.sized(START, unsettled=START, rate=10, round_trip=0.1, average_size=1024**3) == LEAST

@@ -1,0 +1,187 @@
+"""What one exchange link keeps upstream: queue, internal exchange and bindings, made in few round trips."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from agent.amqp import upstream
+from agent.amqp.connect import Connection
+from agent.amqp.upstream import Binder
+from agent.amqp.wire.methods import Call
+from agent.core import fields, names
+from agent.core.bindings import Group, Route, difference
+from agent.core.model import Binding, Exchange, Link
+from agent.core.objects import internal_arguments
+from agent.core.plan import link_groups
+from agent.errors import AgentError, BrokerError, TransientError
+from agent.runtime.tasks import both
+
+DeclareInternal = Callable[[str, fields.Table], Awaitable[None]]
+
+
+class ServedElsewhereError(AgentError):
+    """Somebody else consumes from the upstream queue: the native plugin, or another agent."""
+
+    def __init__(self, message: str, queue: str) -> None:
+        super().__init__(message)
+        self.queue = queue
+
+
+@dataclass
+class Built:
+    """What a link knows to stand upstream; without a letter it doesn't know what is bound."""
+
+    letter: str | None = None
+    bound: frozenset[Group] = frozenset()
+    note: str = ""
+
+
+class Building:
+    """`prepare` comes first, then `complete`, then what else changes; all but `leave` may raise BrokerError."""
+
+    def __init__(
+        self,
+        link: Link,
+        exchange: Exchange,
+        queue: str,
+        *,
+        up: Connection,
+        route: Route,
+        built: Built,
+        declare_internal: DeclareInternal,
+    ) -> None:
+        self._link = link
+        self._exchange = exchange
+        self._queue = queue
+        self._up = up
+        self._route = route
+        self._built = built
+        self._declare_internal = declare_internal
+        self._letter = names.LETTERS[0]
+        self._old: str | None = None
+        self._binder: Binder | None = None
+        self._part = 0
+
+    async def prepare(self) -> None:
+        """The upstream exchange, the queue, and an internal exchange to bind to."""
+        built = self._built
+        standing, (made, (consumers, built.note)) = await both(
+            self._standing_letters(),
+            both(self._ensure_exchange(), upstream.ensure_queue(self._up, self._queue, self._link.settings)),
+        )
+        if consumers:
+            raise ServedElsewhereError(
+                f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
+            )
+        if made:
+            built.letter = None  # a new exchange has forgotten what was bound to the old one
+        if built.letter in standing and await self._stands_as_wanted(built.letter):
+            self._letter = built.letter
+        else:
+            await self._begin_anew(standing)
+        self._binder = Binder(self._up, self._link.remote_name, self._internal(self._letter))
+
+    async def complete(self, bindings: Iterable[Binding]) -> None:
+        """Binds queue and groups; only then the internal exchange that served before goes."""
+        await both(upstream.bind_queue(self._up, self._queue, self._internal(self._letter)), self.follow(bindings))
+        if self._old is not None:
+            await upstream.delete_exchange(self._up, self._internal(self._old))
+            self._old = None
+
+    async def follow(self, bindings: Iterable[Binding]) -> None:
+        """Brings the bindings upstream in step; only what differs is sent."""
+        built, binder = self._built, self._binder
+        if binder is None:
+            return
+        wanted = link_groups(self._link, self._exchange, self._route, bindings, self._letter)
+        change = difference(bound=built.bound, wanted=wanted)
+        built.letter = None  # until it is through, nobody knows what is bound
+        await binder.bind(change.bind)
+        await binder.unbind(change.unbind)
+        built.letter, built.bound = self._letter, wanted
+
+    async def assert_bindings(self, parts: int) -> None:
+        """Binds again one part of what should be bound: an upstream exchange that was made anew has forgotten it.
+
+        AMQP doesn't tell a new exchange from the old one of its name. That it is missing, it does.
+        """
+        if self._binder is None:
+            return
+        bound = tuple(self._built.bound)
+        self._part = (self._part + 1) % parts
+        try:
+            await self._binder.bind(bound[self._part :: parts])
+        except TransientError:
+            if not await self._ensure_exchange():
+                raise
+            await self._binder.bind(bound)
+        if not bound:
+            await self._ensure_exchange()
+
+    def look(self, tell: Callable[[int], None]) -> None:
+        """Asks how many messages are ready upstream; where that can't be told, the link's end will say why."""
+
+        def answered(answer: asyncio.Future[Call]) -> None:
+            if not answer.cancelled() and answer.exception() is None:
+                tell(answer.result()["messages"])
+
+        if self._binder is not None:
+            with suppress(BrokerError):
+                self._binder.depth(self._queue).add_done_callback(answered)
+
+    def leave(self) -> None:
+        if self._binder is not None:
+            self._binder.close()
+
+    def _internal(self, letter: str) -> str:
+        return names.internal_exchange(self._queue, letter)
+
+    async def _ensure_exchange(self) -> bool:
+        return await upstream.ensure_exchange(self._up, self._link.remote_name, self._exchange)
+
+    async def _standing_letters(self) -> tuple[str, ...]:
+        first, second = names.LETTERS
+        stand = await both(
+            upstream.stands(self._up, self._internal(first)), upstream.stands(self._up, self._internal(second))
+        )
+        return tuple(letter for letter, stands in zip(names.LETTERS, stand, strict=True) if stands)
+
+    async def _declare(self, letter: str) -> None:
+        arguments = internal_arguments(self._link.settings.max_hops, self._route.downstream)
+        await self._declare_internal(self._internal(letter), arguments)
+
+    async def _stands_as_wanted(self, letter: str) -> bool:
+        """Not where it has other arguments, or a type that is known no more: the plugin was disabled."""
+        try:
+            await self._declare(letter)
+        except BrokerError:
+            if self._up.is_closed:
+                raise
+            return False
+        return True
+
+    async def _begin_anew(self, standing: tuple[str, ...]) -> None:
+        """The other letter than the one that serves now; that one goes last, so that there is no gap.
+
+        Where both stand, a rebuilding was cut short, and nobody knows which of them is whole: both serve until
+        one of them is for certain.
+        """
+        serving = self._built.letter if self._built.letter in standing else next(iter(standing), None)
+        self._built.letter, self._built.bound = None, frozenset()
+        self._old = serving
+        self._letter = names.other_letter(serving) if serving else names.LETTERS[0]
+        if self._letter not in standing:
+            await self._declare(self._letter)
+        elif not await self._stands_as_wanted(self._letter):
+            await upstream.delete_exchange(self._up, self._internal(self._letter))
+            await self._declare(self._letter)
+
+
+async def demolish(queue: str, up: Connection) -> None:
+    """Removes what a link that is gone for good has built upstream."""
+    await upstream.delete_queue(up, queue)
+    for letter in names.LETTERS:
+        await upstream.delete_exchange(up, names.internal_exchange(queue, letter))

@@ -1,0 +1,233 @@
+"""One link's messages: the channels they travel on, how many may be on the way, and how that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from agent.amqp import upstream
+from agent.amqp.connect import Connection
+from agent.amqp.failures import ACCESS_REFUSED, one_line
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.methods import Call
+from agent.amqp.wire.splice import Counts, Rewriter, Source, Target
+from agent.amqp.wire.target import largest_taken
+from agent.core import names, prefetch
+from agent.core.model import AckMode, Link
+from agent.errors import BrokerError, TransientError
+from agent.runtime.building import ServedElsewhereError
+
+SETTLE_PATIENCE: Final = 5.0
+BLOCKED_PATIENCE: Final = 1.0
+LARGEST_IS_KNOWN: Final = 600.0
+
+
+class Deaf:
+    """Lets a channel's messages fall, and nothing else: they go back to their queue when it closes."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def take(self, buffer: bytearray, at: int, end: int) -> int:  # noqa: ARG002 - one frame at a time will do
+        kind, _, size = frames.PREFIX.unpack_from(buffer, at)
+        after: int = at + frames.OVERHEAD + size
+        payload = bytes(buffer[at + 7 : after - 1])
+        if kind == frames.METHOD and not methods.decode(payload).method.content:
+            self._channel.received(kind, payload)
+        return after
+
+
+@dataclass
+class Path:
+    """What a link has learned of its path, kept from one session to the next."""
+
+    prefetch: int = prefetch.START  # where the link may size it
+    largest: int | None = None  # what the downstream takes of a body, as it said when it refused one
+    largest_until: float = 0.0  # it may be configured to take more meanwhile
+
+
+@dataclass(slots=True)
+class _Beat:
+    """What was counted when the prefetch was last thought about."""
+
+    at: float
+    messages: int
+    bytes: int
+
+
+class Flow:
+    """`start`, then `close` and `leave`; only `leave` never raises BrokerError."""
+
+    def __init__(self, link: Link, queue: str, *, up: Connection, down: Connection, counts: Counts, path: Path) -> None:
+        self._link = link
+        self._queue = queue
+        self._up = up
+        self._down = down
+        self._counts = counts
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._into: Channel | None = None
+        self._out: Channel | None = None
+        self._target: Target | None = None
+        self._flows = False
+        self._consumed: asyncio.Future[Call] | None = None
+        self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
+        self._round_trip = 0.0
+        self._beat = _Beat(0.0, 0, 0)
+
+    @property
+    def prefetch(self) -> int:
+        """How many messages the broker may send ahead; none is counted where nothing is acknowledged."""
+        settings = self._link.settings
+        return 0 if settings.ack_mode is AckMode.NO_ACK else settings.prefetch_count or self._path.prefetch
+
+    @property
+    def in_flight(self) -> int:
+        return self._target.confirms.in_flight if self._target else 0
+
+    @property
+    def unsettled(self) -> int:
+        """Messages that upstream has delivered and has heard nothing of."""
+        return self._target.confirms.in_flight + self._target.confirms.held if self._target else 0
+
+    @property
+    def oldest_unconfirmed(self) -> float | None:
+        """Since when, in the loop's time, the oldest of them waits for its confirm."""
+        return self._target.oldest_unconfirmed if self._target else None
+
+    @property
+    def ends(self) -> list[asyncio.Future[BrokerError]]:
+        """What breaks the link when it is done."""
+        return [self._cancelled, *(channel.closed for channel in self._channels)]
+
+    def explain(self, end: asyncio.Future[BrokerError]) -> str:
+        """Why the link broke, with the side; a connection's end tells that by itself."""
+        error = end.result()
+        if not isinstance(error, ChannelClosedError):
+            return str(error)
+        side = self._down if self._into is not None and end is self._into.closed else self._up
+        return f"{side.where}: {one_line(str(error))}"
+
+    async def start(self, rewriter: Rewriter, *, exchange: str) -> None:
+        """Channels on both sides, and the consumer."""
+        path = self._path
+        into = self._into = self._down.wire.begin_channel()
+        out = self._out = self._up.wire.begin_channel()
+        await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        out.on_cancel = self._tell_cancelled
+        target = self._target = Target(
+            into,
+            self._down.wire,
+            self._counts,
+            ack_mode=self._link.settings.ack_mode,
+            settle=self._up.wire.write_soon,
+            largest=path.largest if self._loop.time() < path.largest_until else None,
+        )
+        into.closed.add_done_callback(self._learn)
+        source = Source(out, target, rewriter, exchange=exchange, mandatory=True)
+        self._down.wire.divert(into.number, target)
+        self._up.wire.divert(out.number, source)
+        self._down.wire.fed_by(self._up.wire)
+        self._flows = True
+        await self._consume(out)
+
+    def better_prefetch(self, now: float) -> int | None:
+        """What the last while tells of the path, where another prefetch would suit it; asked about once a second."""
+        counts, before, settings = self._counts, self._beat, self._link.settings
+        published = counts.forwarded + self.unsettled
+        messages, octets, seconds = published - before.messages, counts.bytes - before.bytes, now - before.at
+        if messages <= 0 or settings.prefetch_count or settings.ack_mode is AckMode.NO_ACK:
+            return None
+        self._beat = _Beat(now, published, counts.bytes)
+        current = self._path.prefetch
+        wanted = prefetch.sized(
+            current,
+            unsettled=self.unsettled,
+            rate=messages / max(seconds, 0.001),
+            round_trip=self._round_trip,
+            average_size=octets / messages,
+        )
+        return wanted if before.at and wanted != current else None
+
+    async def resize(self, wanted: int) -> None:
+        """A new consumer on the same channel, so that the order holds; what is on the way stays there."""
+        out = self._out
+        if out is None or not out.is_usable or (self._consumed is not None and not self._consumed.done()):
+            return
+        self._path.prefetch = wanted
+        out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
+        await self._consume(out)
+
+    async def close(self) -> None:
+        """Takes no more and waits for what is in flight."""
+        out, target = self._out, self._target
+        if out is None or target is None or self._consumed is None or out.closed.done():
+            return
+        async with asyncio.timeout(self._patience):
+            if self._down.blocked is not None:  # what came now would only be in flight as well
+                self._up.wire.divert(out.number, Deaf(out))
+            await asyncio.shield(self._consumed)  # some brokers take a cancel before that for a crime
+            await out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
+            await target.settled()
+
+    async def leave(self) -> None:
+        """Closes the channels, settled or not: what isn't acknowledged goes back to the upstream queue."""
+        out = self._out
+        if out is not None and not out.closed.done():
+            self._up.wire.divert(out.number, Deaf(out))
+        if self._flows:
+            self._down.wire.starved_by(self._up.wire)
+            self._flows = False
+        for channel in self._channels:
+            upstream.leave(channel)
+        if self._channels:
+            await asyncio.wait([channel.closed for channel in self._channels], timeout=self._patience)
+
+    @property
+    def _channels(self) -> list[Channel]:
+        return [channel for channel in (self._into, self._out) if channel is not None]
+
+    @property
+    def _patience(self) -> float:
+        """A broker that takes nothing answers nothing either."""
+        return SETTLE_PATIENCE if self._down.blocked is None else BLOCKED_PATIENCE
+
+    @property
+    def _tag(self) -> str:
+        return names.consumer_tag(self._link.upstream)[:255]
+
+    async def _consume(self, out: Channel) -> None:
+        """With the prefetch that holds now; it holds for consumers that begin after it was said."""
+        no_ack = self._link.settings.ack_mode is AckMode.NO_ACK
+        if not no_ack:
+            out.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self.prefetch)
+        asked_at = self._loop.time()
+        self._consumed = out.ask(
+            methods.BASIC_CONSUME,
+            methods.BASIC_CONSUME_OK,
+            queue=self._queue,
+            consumer_tag=self._tag,
+            no_ack=no_ack,
+            exclusive=True,
+        )
+        try:
+            await asyncio.shield(self._consumed)
+        except ChannelClosedError as error:
+            if error.code == ACCESS_REFUSED and "exclusive" in str(error):
+                raise ServedElsewhereError(
+                    f"{self._up.where}: {self._queue!r} is consumed by another", self._queue
+                ) from error
+            raise upstream.refusal(self._up, f"consuming from {self._queue!r}", error) from error
+        self._round_trip = self._loop.time() - asked_at
+
+    def _learn(self, closed: asyncio.Future[BrokerError]) -> None:
+        largest = largest_taken(closed.result())
+        if largest is not None:
+            self._path.largest = largest
+            self._path.largest_until = self._loop.time() + LARGEST_IS_KNOWN
+
+    def _tell_cancelled(self, _: str) -> None:
+        if not self._cancelled.done():
+            self._cancelled.set_result(TransientError(f"{self._up.where}: queue {self._queue!r} was deleted"))

@@ -1,0 +1,23 @@
+"""Work that is done side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+
+
+async def both(first: Coroutine[Any, Any, T1], second: Coroutine[Any, Any, T2]) -> tuple[T1, T2]:
+    """The results of the two; where one fails the other is ended before the error goes on."""
+    tasks = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        pending = [task for task in tasks if not task.done()]
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending)
