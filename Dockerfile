@@ -24,7 +24,9 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m pip --python /opt/federation-agent/bin/python install --constraint requirements.lock '.[report]'
 
 FROM python AS base
-RUN useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin agent
+# The one place to write to, for status-export: a volume made of it belongs to the agent.
+RUN useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin agent \
+    && install --directory --owner 10001 --group 10001 /var/lib/federation-agent
 ENV PATH=/opt/federation-agent/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 EXPOSE 9419
 # Numbers, so that an orchestrator can tell that it is not root.
