@@ -10,6 +10,7 @@ from aiohttp import web
 from agent.status import metrics, native
 from agent.status.answers import answer, answer_list, refuse
 from agent.status.board import Board, Entry
+from agent.status.openapi import document
 from agent.status.slices import in_slices
 from agent.status.stream import tell_events
 
@@ -32,6 +33,7 @@ class Api:
             web.get("/readyz", self._ready),
             web.get("/metrics", self._scrape),
             web.get("/api/overview", self._overview),
+            web.get("/api/openapi.json", self._openapi),
             web.get("/api/links", self._links),
             web.get("/api/events", self._events),
             web.get("/api/links/{id}", self._link),
@@ -65,6 +67,9 @@ class Api:
 
     async def _overview(self, _: web.Request) -> web.Response:
         return answer(self._board.overview())
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return answer(document(self._board.version))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         return await tell_events(request, self._board)

@@ -1,0 +1,103 @@
+"""What is kept from whom, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from tests.unit.status.serving import TOKEN, Serve
+from tests.unit.status.test_board import LINK
+
+PAUSE = f"/api/links/{LINK.id}/pause"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+async def test_pages_of_other_sites_change_nothing(serve: Serve, headers: dict[str, str]) -> None:
+    served = await serve()
+    assert (await served.ask(PAUSE, "POST", **headers))[0] == 403
+    native = f"/api/federation-links/vhost/%2F/{LINK.id}/n/restart"
+    assert (await served.ask(native, "DELETE", **headers))[0] == 403
+    assert served.asked == []
+
+
+async def test_its_own_page_and_programs_do(serve: Serve) -> None:
+    served = await serve()
+    own = {"Origin": served.url, "Sec_Fetch_Site": "same-origin"}
+    assert (await served.ask(PAUSE, "POST", **own))[0] == 200
+    assert (await served.ask(PAUSE, "POST"))[0] == 200
+    assert len(served.asked) == 2
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9419", "127.0.0.1.evil.example", "[", ""])
+async def test_names_that_others_may_point_here_are_not_answered(serve: Serve, host: str) -> None:
+    served = await serve()
+    assert (await served.ask("/api/links", Host=host))[0] == 403
+    assert (await served.ask(PAUSE, "POST", Host=host))[0] == 403
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:9419", "agent.localhost", "10.0.0.7:80"])
+async def test_addresses_and_this_machine_s_own_names_are(serve: Serve, host: str) -> None:
+    assert (await (await serve()).ask("/api/links", Host=host))[0] == 200
+
+
+async def test_any_name_leads_to_an_agent_that_others_may_reach(serve: Serve) -> None:
+    served = await serve(host="0.0.0.0", token=TOKEN)
+    assert (await served.ask("/api/links", token=TOKEN, Host="agent.example"))[0] == 200
+    assert (await served.ask(PAUSE, "POST", token=TOKEN, Host="agent.example", Origin="http://evil.example"))[0] == 403
+
+
+async def test_what_a_path_takes_is_told(serve: Serve) -> None:
+    served = await serve()
+    assert await served.ask("/api/links", "OPTIONS") == (204, None)
+    assert await served.ask("/api/links", "HEAD") == (200, None)
+    assert await served.ask("/metrics", "HEAD") == (200, None)
+    status, said = await served.ask("/api/links", "PUT")
+    assert (status, said) == (405, {"error": "this path takes GET, HEAD, OPTIONS"})
+    assert (await served.ask("/nowhere", "OPTIONS"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /api/events?access_token=s3ntinel HTP/9\r\n\r\n",
+        b"GET /api/links HTTP/1.1\r\nno colon s3ntinel\r\n\r\n",
+        b"\x16\x03\x01 s3ntinel\r\n\r\n",
+        b"GET /" + b"s3ntinel" * 2000 + b" HTTP/1.1\r\n\r\n",
+        b"POST /api/links/x/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: s3ntinel\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_gets_json_and_is_not_repeated(
+    serve: Serve, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = await serve()
+    caplog.set_level(logging.DEBUG)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(sent)
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+    assert "can't be understood" in json.loads(body)["error"]
+    assert b"s3ntinel" not in answer
+    assert "s3ntinel" not in caplog.text
+
+
+async def test_what_nobody_foresaw_is_json_too(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    served = await serve()
+    served.board.reloaded_at = float("inf")
+    status, said = await served.ask("/api/overview")
+    assert (status, said) == (500, {"error": "the agent has failed to answer this; its log tells why"})
+    assert "OverflowError" in capsys.readouterr().out

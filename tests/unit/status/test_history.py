@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import tracemalloc
+
+from agent.core.lifecycle import Status
+from agent.status.history import EVERY, TRANSITIONS, WINDOW, History, Sample
+
+NOW = 1_800_000_000.0
+
+
+def sample(at: float, forwarded: int = 0, backlog: int | None = None) -> Sample:
+    return Sample(at, forwarded, 2 * forwarded, 3, backlog, 0.25)
+
+
+def test_the_last_transitions_are_kept() -> None:
+    history = History()
+    for number in range(TRANSITIONS + 10):
+        history.turn(NOW + number, Status.BACKOFF if number % 2 else Status.RUNNING, "gone" if number % 2 else "")
+    told = history.view(sample(NOW + 100))["transitions"]
+    assert len(told) == TRANSITIONS
+    assert told[-1] == {"at": "2027-01-15T08:00:59.000Z", "status": "backoff", "error": "gone"}
+    assert told[-2]["error"] is None
+
+
+def test_samples_reach_back_a_quarter_of_an_hour_and_end_now() -> None:
+    history = History()
+    for second in range(2000):
+        if history.is_due(NOW + second):
+            history.sample(sample(NOW + second, second, backlog=second % 2 or None))
+    told = history.view(sample(NOW + 2000, 2000))["samples"]
+    assert told[-1]["forwarded"] == 2000
+    assert told[-2]["forwarded"] == 1995
+    assert WINDOW - EVERY <= told[-1]["forwarded"] - told[0]["forwarded"] <= WINDOW
+    assert {each["backlog"] for each in told} == {1, None}
+    assert told[0]["bytes"] == 2 * told[0]["forwarded"]
+    assert (told[0]["in_flight"], told[0]["oldest_unconfirmed_seconds"]) == (3, 0.25)
+
+
+def test_a_clock_that_is_set_back_stops_nothing() -> None:
+    history = History()
+    history.sample(sample(NOW))
+    assert not history.is_due(NOW + EVERY - 1)
+    assert history.is_due(NOW - 3600)
+
+
+def full() -> History:
+    history = History()
+    for number in range(100):
+        history.turn(NOW + number, Status.BACKOFF, f"upstream origin: gone, attempt {number}")
+        history.sample(sample(NOW + EVERY * number, 10**6 + number, backlog=10**6))
+    return history
+
+
+def test_two_thousand_full_ones_cost_little() -> None:
+    kept = [full()]  # brings the texts that all links share
+    tracemalloc.start()
+    kept += [full() for _ in range(200)]
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used / 200 < 15 * 1024
