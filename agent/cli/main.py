@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -79,11 +79,20 @@ def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
 
 
 @app.command(name="run")
-def run_command(config: ConfigOption) -> int:
+def run_command(
+    config: ConfigOption,
+    log_format: Annotated[
+        Literal["auto", "console", "json"] | None, typer.Option(help="Rather than the configuration's.")
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(help="Rather than the configuration's."),
+    ] = None,
+) -> int:
     """Run until SIGTERM or SIGINT."""
     from agent.cli.run import run_agent
 
-    run_agent(config)
+    run_agent(config, log_format=log_format, log_level=log_level)
     return OK
 
 

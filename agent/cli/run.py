@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import time
 from contextlib import suppress
 from importlib.metadata import version
@@ -15,6 +16,8 @@ import structlog
 import uvloop
 
 from agent.amqp.events import DEFINITION_EVENTS
+from agent.cli.logs import configure_logging
+from agent.core.settings import LogFormat, LogLevel, LogSettings
 from agent.definitions.load import load_configuration
 from agent.definitions.watch import Watcher
 from agent.runtime.supervisor import Supervisor, report_failure
@@ -25,14 +28,16 @@ from agent.status.http import HttpServer
 log = structlog.get_logger()
 
 
-def run_agent(path: Path) -> None:
-    uvloop.run(_run(path))
+def run_agent(path: Path, *, log_format: str | None, log_level: str | None) -> None:
+    uvloop.run(_run(path, log_format=log_format, log_level=log_level))
 
 
-async def _run(path: Path) -> None:
+async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> None:
     board = Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
     supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
     settings = supervisor.configuration.settings.agent
+    chosen = LogSettings(LogFormat(log_format or settings.log.format), LogLevel(log_level or settings.log.level))
+    configure_logging(chosen, sys.stdout)
     board.owner = settings.name or board.owner
     server = HttpServer(settings.http, board, supervisor.act)
     await server.start()

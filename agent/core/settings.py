@@ -37,6 +37,27 @@ class StatusExportSettings:
     fsync: Fsync = Fsync.ROTATE
 
 
+class LogFormat(StrEnum):
+    """`auto` is for people on a terminal, and else for programs."""
+
+    AUTO = "auto"
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    format: LogFormat = LogFormat.AUTO
+    level: LogLevel = LogLevel.INFO
+
+
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     """`name` defaults to the host's name, `group` to the downstream's cluster name."""
@@ -46,6 +67,7 @@ class AgentSettings:
     http: HttpSettings = HttpSettings()
     status_export: StatusExportSettings | None = None
     stall_after: float = 30.0
+    log: LogSettings = LogSettings()
 
 
 @dataclass(frozen=True, slots=True)

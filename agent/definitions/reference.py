@@ -12,7 +12,14 @@ from agent.definitions.exports import MAX_BYTES as MAX_EXPORT_BYTES
 from agent.definitions.keys import Keys
 from agent.definitions.local_models import BindingModel, ExchangeModel, PolicyDefinitionModel, PolicyModel
 from agent.definitions.schema import build_schema
-from agent.definitions.settings_model import AgentModel, DownstreamModel, HttpModel, SourcesModel, StatusExportModel
+from agent.definitions.settings_model import (
+    AgentModel,
+    DownstreamModel,
+    HttpModel,
+    LogModel,
+    SourcesModel,
+    StatusExportModel,
+)
 from agent.definitions.shovel_model import PropertiesModel, ShovelModel
 from agent.definitions.upstream_model import SetMemberModel, SslOptionsModel, UpstreamModel
 
@@ -62,6 +69,7 @@ _SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
     ("`agent`", AgentModel),
     ("`agent.http`", HttpModel),
     ("`agent.status-export`", StatusExportModel),
+    ("`agent.log`", LogModel),
     ("`downstream`", DownstreamModel),
     ("`definitions`", SourcesModel),
     ("`upstreams.NAME`", UpstreamModel),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
 from agent.core import http_url, uri
 from agent.core.settings import (
@@ -17,6 +17,9 @@ from agent.core.settings import (
     DownstreamSettings,
     Fsync,
     HttpSettings,
+    LogFormat,
+    LogLevel,
+    LogSettings,
     SourceSettings,
     StatusExportSettings,
 )
@@ -110,7 +113,7 @@ class StatusExportModel(Keys):
     keep_days: Annotated[int, Field(ge=1, le=36500), INTEGRAL] = key(
         "Days after which this agent's files are deleted; kept for ever by default."
     )
-    fsync: Fsync = Field(
+    fsync: Annotated[Fsync, Strict(False)] = Field(
         default=Fsync.ROTATE,
         description="When events are forced onto the disk: at each write, with each finished file (default), or never.",
     )
@@ -118,6 +121,23 @@ class StatusExportModel(Keys):
     def to_core(self, directory: str) -> StatusExportSettings:
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return StatusExportSettings(**values | {"directory": str(Path(directory, self.directory))})
+
+
+class LogModel(Keys):
+    """The agent's log, one event a line on standard output; read at the start."""
+
+    noun = "agent.log"
+
+    format: Annotated[LogFormat, Strict(False)] = Field(
+        default=LogFormat.AUTO,
+        description="`console` for people, `json` for programs, or `auto`: `console` on a terminal; `auto` by default.",
+    )
+    level: Annotated[LogLevel, Strict(False)] = Field(
+        default=LogLevel.INFO, description="From which level on events are logged; `info` by default."
+    )
+
+    def to_core(self) -> LogSettings:
+        return LogSettings(self.format, self.level)
 
 
 class AgentModel(Keys):
@@ -132,6 +152,7 @@ class AgentModel(Keys):
     stall_after: Seconds = Field(
         default=30.0, description="Seconds without a confirm, despite a backlog, until a link is `stalled`; 30."
     )
+    log: Annotated[LogModel, MAY_BE_EMPTY] = Field(default_factory=LogModel, description="How the log looks.")
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
@@ -140,7 +161,7 @@ class AgentModel(Keys):
 
     def to_core(self, directory: str) -> AgentSettings:
         export = self.status_export.to_core(directory) if "status_export" in self.model_fields_set else None
-        return AgentSettings(self.name, self.group, self.http.to_core(), export, self.stall_after)
+        return AgentSettings(self.name, self.group, self.http.to_core(), export, self.stall_after, self.log.to_core())
 
 
 class DownstreamModel(Keys):

@@ -24,6 +24,7 @@ from agent.definitions.watch import Cause
 from agent.errors import AgentError, BrokerError, Problem
 from agent.runtime.downstream import WHERE, Reading, Source, in_vhost, read_bindings, read_downstream
 from agent.runtime.follow import BindingFollower, Federated
+from agent.runtime.link_log import LinkLog
 from agent.runtime.listen import Listener, SaidAlreadyError
 from agent.runtime.pulse import beat
 from agent.runtime.runner import LinkRunner, Other
@@ -64,6 +65,7 @@ class Supervisor:
         self._failure = ""
         self._said: frozenset[str] = frozenset()
         self._keeper = Keeper()
+        self._log = LinkLog(board.clock)
         self.configuration = load()
         self.listener = Listener(lambda: self.configuration.settings.downstream.uris)
 
@@ -173,12 +175,13 @@ class Supervisor:
         successor = self._runners.get(runner.link.id)
         if successor is None:
             self._board.gone(runner.link.id)
+            self._log.gone(runner.link.id)
         elif not self._stopping:
             successor.start()
 
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:
         self._board.changed(runner.link.id, runner.state)
-        _log_change(runner, before)
+        self._log.changed(runner.link, before, runner.state)
 
     def act(self, link_id: str, action: str) -> None:
         """What an operator asks of a link."""
@@ -296,24 +299,6 @@ def _differs(running: Link, wanted: Link) -> bool:
 def _essence(link: Link) -> Link:
     exchange = None if link.exchange is None else replace(link.exchange, policy=None)
     return replace(link, exchange=exchange, policy="")
-
-
-def _log_change(runner: LinkRunner, before: LinkState) -> None:
-    state, link = runner.state, runner.link
-    if (state.status, state.error) == (before.status, before.error):
-        return
-    tell = log.warning if state.error else log.info
-    tell(
-        "link changed",
-        link=link.id,
-        kind=link.kind,
-        vhost=link.vhost,
-        name=link.name,
-        upstream=link.upstream,
-        status=state.status,
-        previous=before.status,
-        error=state.error or None,
-    )
 
 
 def report_failure(error: Exception) -> None:

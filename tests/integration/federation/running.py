@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -24,8 +22,6 @@ COMMAND: Final = str(Path(sys.executable).with_name("federation-agent"))
 DEADLINE: Final = 20.0
 EXIT_DEADLINE: Final = 20.0
 CHANGED: Final = "link changed"
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-_PRETTY: Final = re.compile(r"^(?P<timestamp>\S+ \S+) \[(?P<level>\w+) *\] (?P<event>.*?)(?: +(?P<rest>[\w-]+=.*))?$")
 
 Sections = Mapping[str, Any]
 Named = tuple[str, str, str]
@@ -85,7 +81,7 @@ class Agent:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [COMMAND, "run", "-c", self.path],
-                env={**os.environ, **self.lab.mark, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, **self.lab.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -112,8 +108,9 @@ class Agent:
 
     def lines(self) -> list[dict[str, Any]]:
         """Everything that was logged, over all processes."""
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return [entry for line in text.splitlines() if (entry := _entry(_COLOUR.sub("", line)))]
+        text = self.log.read_text() if self.log.exists() else ""
+        whole = text[: text.rfind("\n") + 1]  # the last line may be on its way
+        return [json.loads(line) for line in whole.splitlines()]
 
     def told(self, event: str) -> list[dict[str, Any]]:
         return [entry for entry in self.lines() if entry["event"] == event]
@@ -154,15 +151,3 @@ class Agent:
 
 def _named(entry: Mapping[str, Any]) -> Named:
     return str(entry["vhost"]), str(entry["name"]), str(entry["upstream"])
-
-
-def _entry(line: str) -> dict[str, Any] | None:
-    """One line of the log, as structlog prints it for programs or for people."""
-    if line.startswith("{"):
-        entry: dict[str, Any] = json.loads(line)
-        return entry
-    found = _PRETTY.match(line)
-    if found is None:
-        return None
-    pairs = (part.partition("=") for part in shlex.split(found["rest"] or ""))
-    return {"event": found["event"].strip(), "level": found["level"], **{key: value for key, _, value in pairs}}

@@ -1,0 +1,80 @@
+"""How the log looks: one event a line, for programs or for people. Nothing else configures logging."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Final, TextIO
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.tracebacks import ExceptionDictTransformer
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from agent.core.repeats import Repeats
+from agent.core.settings import LogFormat, LogSettings
+
+FEW: Final = 10
+PERIOD: Final = 300.0
+MOST: Final = 10_000
+
+
+def configure_logging(settings: LogSettings, stream: TextIO) -> None:
+    """Everything goes to `stream`, what libraries log by `logging` too."""
+    before: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            RepeatsDropped(time.monotonic),
+            *before,
+            ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        ProcessorFormatter(
+            foreign_pre_chain=before,
+            processors=[ProcessorFormatter.remove_processors_meta, *_rendering(settings.format, stream)],
+        )
+    )
+    logging.raiseExceptions = False  # a log that can't be written must not be one more thing that goes wrong
+    logging.basicConfig(handlers=[handler], level=settings.level.upper(), force=True)
+
+
+def _rendering(wanted: LogFormat, stream: TextIO) -> list[Processor]:
+    """Tracebacks come without the values of variables: some are secrets."""
+    if wanted is LogFormat.CONSOLE or (wanted is LogFormat.AUTO and stream.isatty()):
+        colours = stream.isatty() and "NO_COLOR" not in os.environ
+        return [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)]
+    exceptions = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
+    return [exceptions, _in_order, structlog.processors.JSONRenderer()]
+
+
+def _in_order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    return {"timestamp": event.pop("timestamp"), "level": event.pop("level"), "event": event.pop("event"), **event}
+
+
+class RepeatsDropped:
+    """Drops what is the same again and again, and then tells now and then how often it came: `repeated`."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._repeats = Repeats(few=FEW, period=PERIOD, most=MOST)
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        unsaid = self._repeats.hear(_essence(event), self._clock())
+        if unsaid is None:
+            raise structlog.DropEvent
+        return {**event, "repeated": unsaid} if unsaid else event
+
+
+def _essence(event: EventDict) -> frozenset[tuple[str, frozenset[str]]]:
+    """Endpoints are tried in any order, so what is wrong with them counts as the same in any order."""
+    return frozenset((key, frozenset(str(value).split("; "))) for key, value in event.items())
