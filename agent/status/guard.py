@@ -11,6 +11,7 @@ from aiohttp import web
 
 from agent.core.settings import HttpSettings
 from agent.status.answers import refuse
+from agent.status.page.serve import is_page
 
 PROBES: Final = frozenset({"/livez", "/readyz"})
 EVENTS: Final = "/api/events"
@@ -35,7 +36,7 @@ class Guard:
 
     def _needs_token(self, request: web.Request) -> bool:
         """What changes something always does where one is set; looking only where others could look too."""
-        if self._settings.token is None or request.path in PROBES:
+        if self._settings.token is None or request.path in PROBES or is_page(request.path):
             return False
         is_open = self._settings.allow_anonymous or self._is_local
         return request.method not in LOOKING or not is_open

@@ -15,6 +15,7 @@ from agent.status.answers import refuse
 from agent.status.api import Act, Api
 from agent.status.board import Board
 from agent.status.guard import Guard
+from agent.status.page import serve
 
 STOP_PATIENCE: Final = 5.0
 
@@ -39,7 +40,7 @@ class HttpServer:
 
     async def start(self) -> None:
         application = web.Application(middlewares=[self._answer])
-        application.add_routes(self._api.routes())
+        application.add_routes([*self._api.routes(), *serve.routes()])
         runner = self._runner = web.AppRunner(application, shutdown_timeout=STOP_PATIENCE)
         await runner.setup()
         loop = asyncio.get_running_loop()

@@ -1,0 +1,44 @@
+/** Tells those who don't see the page what became of links: seldom, together, and only what matters. */
+
+import { text } from "./dom.js";
+import { plural } from "./format.js";
+import { stateOf } from "./states.js";
+
+const GATHER = 3_000; // ms
+const NAMED = 3;
+
+export class Announcer {
+  #region;
+  #moved = new Map();
+  #timer = 0;
+
+  constructor(region) {
+    this.#region = region;
+  }
+
+  /** A link that was well again before anybody heard of it is no news. */
+  moved({ row, previous }) {
+    const known = this.#moved.get(row.id);
+    this.#moved.set(row.id, { row, before: known ? known.before : stateOf(previous).group });
+    this.#timer ||= setTimeout(() => this.#tell(), GATHER);
+  }
+
+  #tell() {
+    this.#timer = 0;
+    const news = [...this.#moved.values()].filter(({ row, before }) => before !== stateOf(row.view.status).group);
+    this.#moved.clear();
+    const told = [
+      [news.filter(({ row }) => stateOf(row.view.status).group === "down"), "down"],
+      [news.filter(({ row }) => stateOf(row.view.status).group === "degraded"), "degraded"],
+      [news.filter(({ row }) => stateOf(row.view.status).group === "up"), "running"],
+    ];
+    const sentences = told.filter(([links]) => links.length > 0).map(([links, what]) => sentence(links, what));
+    if (sentences.length > 0) text(this.#region, sentences.join(" "));
+  }
+}
+
+function sentence(links, what) {
+  const names = links.slice(0, NAMED).map(({ row }) => row.name);
+  const rest = links.length > NAMED ? " and others" : "";
+  return `${plural(links.length, "link")} ${what}: ${names.join(", ")}${rest}.`;
+}

@@ -1,0 +1,84 @@
+/** Asks the agent. A token that it wants is asked for once, and kept as long as this tab lives. */
+
+const TOKEN = "federation-agent token";
+
+export class AnswerError extends Error {
+  constructor(status, reason) {
+    super(reason);
+    this.status = status;
+  }
+}
+
+/** Nobody gave the token that was asked for. */
+export class NoTokenError extends Error {}
+
+export class Api {
+  #askToken;
+  #asking = null;
+  #skew = 0;
+
+  /** `askToken(wasRefused)` answers a token, or null where nobody gives one. */
+  constructor(askToken) {
+    this.#askToken = askToken;
+  }
+
+  get hasToken() {
+    return sessionStorage.getItem(TOKEN) !== null;
+  }
+
+  forgetToken() {
+    sessionStorage.removeItem(TOKEN);
+  }
+
+  /** The agent's time: ages are told by the clock that wrote them. */
+  now() {
+    return Date.now() + this.#skew;
+  }
+
+  async get(path) {
+    return (await this.#request(path)).json();
+  }
+
+  async post(path) {
+    return (await this.#request(path, { method: "POST", headers: { "Content-Type": "application/json" } })).json();
+  }
+
+  async open(path, signal) {
+    return this.#request(path, { signal, headers: { Accept: "text/event-stream" } });
+  }
+
+  async #request(path, options = {}) {
+    for (;;) {
+      const token = sessionStorage.getItem(TOKEN);
+      const headers = { ...options.headers, ...(token === null ? {} : { Authorization: `Bearer ${token}` }) };
+      const response = await fetch(path, { cache: "no-store", ...options, headers });
+      this.#keepTime(response);
+      if (response.ok) return response;
+      if (response.status !== 401) throw new AnswerError(response.status, await reasonOf(response));
+      if (token === sessionStorage.getItem(TOKEN)) await this.#renewToken(token !== null);
+    }
+  }
+
+  /** Several requests may miss the token at once; it is asked for once. */
+  async #renewToken(wasRefused) {
+    this.#asking ??= this.#askToken(wasRefused).finally(() => (this.#asking = null));
+    const token = await this.#asking;
+    if (token === null) throw new NoTokenError("the agent wants a token");
+    sessionStorage.setItem(TOKEN, token);
+  }
+
+  #keepTime(response) {
+    const told = Date.parse(response.headers.get("Date"));
+    if (Number.isNaN(told)) return;
+    const skew = told + 500 - Date.now(); // the header has whole seconds
+    this.#skew = Math.abs(skew) < 2_000 ? 0 : skew;
+  }
+}
+
+async function reasonOf(response) {
+  try {
+    return (await response.json()).error;
+  } catch {
+    return `the agent answered ${response.status}`;
+  }
+}

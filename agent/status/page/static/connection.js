@@ -1,0 +1,36 @@
+/** Says whether what is shown is live, and since when it is not. */
+
+import { byId, set, text } from "./dom.js";
+import { duration } from "./format.js";
+
+const clockTime = new Intl.DateTimeFormat("sv-SE", { timeStyle: "medium" });
+
+export class Connection {
+  #since = null;
+  #heard = false;
+
+  up() {
+    this.#since = null;
+    this.#heard = true;
+    this.#show("live", "Live");
+    byId("unreachable").hidden = true;
+  }
+
+  down(reason) {
+    this.#since ??= Date.now();
+    this.#show("away", "Not connected");
+    const values = this.#heard ? " What is shown below is how it was then." : "";
+    text(byId("unreachable-text"), `The agent has not answered since ${clockTime.format(this.#since)}: ${reason}.${values} Trying again by itself.`);
+    byId("unreachable").hidden = false;
+  }
+
+  /** How long it has been away; told apart from the text that is read aloud. */
+  tick() {
+    if (this.#since !== null) text(byId("unreachable-age"), duration((Date.now() - this.#since) / 1_000));
+  }
+
+  #show(state, label) {
+    set(document.body, "data-connection", state);
+    text(byId("connection"), label);
+  }
+}

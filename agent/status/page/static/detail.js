@@ -1,0 +1,133 @@
+/** One link: what it is, how it is, why, what to do, and what it did lately. */
+
+import { byId, h, set, text } from "./dom.js";
+import { chart } from "./charts.js";
+import { age, bytes, count, duration, exact, moment, NONE, rate } from "./format.js";
+import { History } from "./history.js";
+import { badge, showBadge } from "./icons.js";
+import { stateOf } from "./states.js";
+import { drawTimeline } from "./timeline.js";
+
+const FACTS = [
+  ["Kind", ({ view }) => view.kind],
+  ["Virtual host", ({ view }) => view.vhost],
+  ["Upstream", ({ view }) => view.upstream],
+  ["Upstream address", ({ view }) => view.uri ?? NONE],
+  ["Upstream cluster", ({ cluster }) => cluster ?? "not reached yet"],
+  ["Policy", ({ view }) => view.policy || NONE],
+  ["Run by", ({ view }) => view.owner ?? "another"],
+  ["Id", ({ view }) => view.id],
+];
+
+const NUMBERS = [
+  ["Rate", ({ series }, { now }) => rate(series.rate(now))],
+  ["Waiting", ({ view }) => count(view.backlog)],
+  ["Oldest unconfirmed", ({ view }) => age(view.oldest_unconfirmed_seconds)],
+  ["In flight", ({ view }) => exact(view.in_flight)],
+  ["Prefetch", ({ view }) => exact(view.prefetch)],
+  ["Bindings", ({ view }) => exact(view.bindings)],
+  ["Forwarded", ({ view }) => exact(view.forwarded)],
+  ["Bytes", ({ view }) => bytes(view.bytes)],
+  ["Redelivered", ({ view }) => exact(view.redelivered)],
+  ["Returned", ({ view }) => exact(view.returned)],
+  ["Dropped", ({ view }) => exact(view.dropped)],
+  ["Quarantined", ({ view }) => exact(view.quarantined)],
+  ["Reconnects", ({ view }) => exact(view.reconnects)],
+  ["Last confirm", ({ view }, { clock }) => agoOf(view.last_confirm, clock)],
+];
+
+export class Detail {
+  #id = null;
+  #history = new History();
+  #state = badge("starting");
+  #values = new Map();
+  #load;
+
+  /** `load(id)` answers what the agent remembers of a link, `act(action, row)` asks what to do with it. */
+  constructor({ load, act }) {
+    this.#load = load;
+    byId("detail-state").append(this.#state);
+    for (const action of ["restart", "pause", "resume"]) {
+      byId(`do-${action}`).addEventListener("click", () => act(action, this.#row));
+    }
+    for (const [list, entries] of [["facts", FACTS], ["numbers", NUMBERS]]) {
+      for (const [name, value] of entries) {
+        const node = h("dd");
+        this.#values.set(node, value);
+        byId(list).append(h("div", {}, h("dt", {}, name), node));
+      }
+    }
+  }
+
+  #row = null;
+
+  /** Another link is looked at. */
+  open(id) {
+    this.#id = id;
+    this.#history = new History();
+    byId("transitions").replaceChildren();
+    this.refresh();
+  }
+
+  /** Asks again for what the agent remembers; what it can't tell leaves the rest as it is. */
+  async refresh() {
+    const id = this.#id;
+    try {
+      const told = await this.#load(id);
+      if (id !== this.#id) return;
+      this.#history.take(told.history);
+      drawTimeline(byId("transitions"), told.history.transitions);
+    } catch (error) {
+      if (!(error instanceof TypeError)) text(byId("missing-reason"), error.message);
+    }
+  }
+
+  /** A second has passed. */
+  tick(row, clock) {
+    if (row) this.#history.put(row.view, clock);
+  }
+
+  show(row, about, moments) {
+    byId("present").hidden = !row;
+    byId("missing").hidden = Boolean(row);
+    this.#row = row ?? null;
+    text(byId("missing-id"), this.#id);
+    if (!row) return;
+    this.#showState(row, about.cluster, moments.clock);
+    for (const [node, value] of this.#values) text(node, value(row, moments));
+    this.#showCharts(moments.clock);
+  }
+
+  #showState(row, cluster, clock) {
+    const { view } = row;
+    text(byId("detail-title"), row.name);
+    text(byId("hop-source"), `${row.source} / ${row.remote}`);
+    text(byId("hop-target"), `${cluster ?? "this cluster"} / ${row.name}`);
+    showBadge(this.#state, view.status);
+    text(byId("detail-since"), `since ${moment(row.since)}, for ${duration((clock - row.since) / 1_000)}`);
+    text(byId("detail-reason"), view.error ?? "");
+    text(byId("detail-advice"), stateOf(view.status).advice);
+    const box = byId("diagnosis");
+    set(box, "data-group", stateOf(view.status).group);
+    box.hidden = !view.error && !stateOf(view.status).advice;
+    byId("do-pause").hidden = view.status === "paused";
+    byId("do-resume").hidden = view.status !== "paused";
+  }
+
+  #showCharts(clock) {
+    const span = this.#history.span(clock);
+    const width = Math.floor(byId("rate-chart").clientWidth);
+    if (width === 0) return;
+    const rates = this.#history.rates();
+    const lags = this.#history.lags();
+    const latest = (points) => points.at(-1)?.[1] ?? null;
+    byId("rate-chart").replaceChildren(
+      chart(rates, { span, width, show: (value) => rate(value), label: `Rate, now ${rate(latest(rates))}` }),
+    );
+    byId("lag-chart").replaceChildren(
+      chart(lags, { span, width, show: count, label: `Waiting messages, now ${count(latest(lags))}` }),
+    );
+  }
+}
+
+const agoOf = (time, clock) => (time ? `${duration((clock - Date.parse(time)) / 1_000)} ago` : "never");

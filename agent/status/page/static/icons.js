@@ -1,0 +1,22 @@
+/** Icons of states: a shape each, so that none is told by its colour alone. */
+
+import { h, s, set, text } from "./dom.js";
+import { stateOf } from "./states.js";
+
+export function icon(status) {
+  return s("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, s("path", { d: stateOf(status).shape }));
+}
+
+/** A state with its icon and its name. */
+export function badge(status) {
+  const made = h("span", { class: "badge" }, icon(status), h("span"));
+  showBadge(made, status);
+  return made;
+}
+
+export function showBadge(made, status) {
+  const state = stateOf(status);
+  set(made, "data-group", state.group);
+  set(made.querySelector("path"), "d", state.shape);
+  text(made.lastChild, state.label);
+}

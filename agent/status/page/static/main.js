@@ -1,0 +1,205 @@
+/** Puts the page together: the feed writes the store, the address says what is looked at, views show it. */
+
+import { Announcer } from "./announce.js";
+import { Api } from "./api.js";
+import { Attention } from "./attention.js";
+import { Connection } from "./connection.js";
+import { Detail } from "./detail.js";
+import { askToken, confirmAction } from "./dialogs.js";
+import { byId, set, text } from "./dom.js";
+import { Feed } from "./feed.js";
+import { isLively, matching, ordered, rank } from "./filter.js";
+import { exact, plural } from "./format.js";
+import { About } from "./about.js";
+import { format, parse, sortOf } from "./router.js";
+import { Store, totals } from "./store.js";
+import { Summary } from "./summary.js";
+import { Table } from "./table.js";
+import { Topology } from "./topology.js";
+
+const TICK = 1_000;
+const SECTIONS = { links: "view-links", topology: "view-topology", link: "view-link" };
+
+class Page {
+  #api = new Api(askToken);
+  #store = new Store();
+  #feed = new Feed(this.#api);
+  #connection = new Connection();
+  #announcer = new Announcer(byId("announcement"));
+  #about = new About(this.#api, this.#store);
+  #summary = new Summary();
+  #attention = new Attention();
+  #table = new Table({ onRelease: () => this.#draw({ reorder: true }) });
+  #topology = new Topology(() => this.#draw());
+  #detail = new Detail({
+    load: (id) => this.#api.get(`/api/links/${encodeURIComponent(id)}`),
+    act: (action, row) =>
+      confirmAction(action, row.name, () => this.#api.post(`/api/links/${encodeURIComponent(row.id)}/${action}`)),
+  });
+  #route = parse(location.hash);
+  #drawing = 0;
+  #reorder = true;
+  #order = [];
+  #ranks = null;
+  #isRead = false;
+
+  start() {
+    this.#listen();
+    this.#turn();
+    this.#feed.run();
+    setInterval(() => this.#tick(), TICK);
+  }
+
+  #listen() {
+    this.#feed.addEventListener("up", () => this.#connected());
+    this.#feed.addEventListener("down", ({ detail }) => this.#connection.down(detail));
+    this.#feed.addEventListener("event", ({ detail }) => this.#take(detail));
+    this.#store.addEventListener("links", () => this.#changed());
+    this.#store.addEventListener("samples", () => this.#draw({ reorder: isLively(sortOf(this.#route).key) }));
+    this.#store.addEventListener("about", () => this.#draw());
+    this.#store.addEventListener("moved", ({ detail }) => this.#moved(detail));
+    this.#attention.onToggle = () => this.#draw();
+    addEventListener("hashchange", () => this.#turn());
+    byId("search").addEventListener("input", () => this.#search());
+    byId("filter").addEventListener("submit", (event) => event.preventDefault());
+    byId("sort").addEventListener("change", (event) => (location.hash = format({ ...this.#route, sort: event.target.value })));
+    byId("retry").addEventListener("click", () => this.#feed.retry());
+    byId("skip").addEventListener("click", (event) => this.#skip(event));
+    byId("forget").addEventListener("click", () => this.#forget());
+  }
+
+  #connected() {
+    this.#connection.up();
+    this.#about.read();
+    if (this.#route.view === "link") this.#detail.refresh();
+    byId("forget").hidden = !this.#api.hasToken;
+  }
+
+  #take({ type, data }) {
+    const now = performance.now();
+    if (type === "links") {
+      this.#isRead = true;
+      this.#store.replace(data, now);
+    } else if (type === "link") this.#store.change(data, now);
+    else if (type === "gone") this.#store.remove(data.id);
+    else if (type === "samples") this.#store.sample(data, now);
+  }
+
+  #changed() {
+    this.#ranks = null;
+    this.#draw({ reorder: true });
+  }
+
+  #moved(detail) {
+    this.#announcer.moved(detail);
+    if (this.#route.view === "link" && detail.row.id === this.#route.id) this.#detail.refresh();
+  }
+
+  #tick() {
+    this.#connection.tick();
+    if (document.body.dataset.connection !== "live") return; // what is known is how it was then
+    if (this.#route.view === "link") this.#detail.tick(this.#store.get(this.#route.id), this.#api.now());
+    this.#draw();
+  }
+
+  /** The address is another one. */
+  #turn() {
+    const before = this.#route;
+    this.#route = parse(location.hash);
+    for (const [view, id] of Object.entries(SECTIONS)) byId(id).hidden = view !== this.#route.view;
+    for (const view of ["links", "topology"]) {
+      const current = this.#route.view === view || (view === "links" && this.#route.view === "link");
+      set(byId(`nav-${view}`), "aria-current", current ? "page" : null);
+    }
+    if (byId("search").value !== this.#route.q) byId("search").value = this.#route.q;
+    byId("sort").value = this.#route.sort || "state";
+    if (this.#route.view === "link") this.#detail.open(this.#route.id);
+    this.#draw({ reorder: true });
+    if (before.view !== this.#route.view) this.#arrive(before);
+  }
+
+  /** The focus goes along with the view, and back to the link that one came from. */
+  #arrive(before) {
+    if (this.#route.view === "link") byId("detail-title").focus();
+    scrollTo(0, 0);
+    if (before.view === "link" && this.#route.view === "links") byId("links-title").focus({ preventScroll: true });
+  }
+
+  #search() {
+    history.replaceState(null, "", format({ ...this.#route, view: "links", q: byId("search").value }));
+    this.#route = parse(location.hash);
+    this.#draw({ reorder: true });
+  }
+
+  #skip(event) {
+    event.preventDefault();
+    byId("main").focus();
+  }
+
+  #forget() {
+    this.#api.forgetToken();
+    location.reload();
+  }
+
+  /** However much changes, it is drawn once a frame. */
+  #draw({ reorder = false } = {}) {
+    this.#reorder ||= reorder;
+    this.#drawing ||= requestAnimationFrame(() => {
+      this.#drawing = 0;
+      this.#drawNow({ clock: this.#api.now(), now: performance.now() });
+    });
+  }
+
+  #drawNow(moments) {
+    const rows = this.#store.rows;
+    const total = totals(rows.values(), moments.now);
+    document.title = `${total.wanting > 0 ? `(${exact(total.wanting)}) ` : ""}${this.#store.about.agent ?? "federation-agent"}`;
+    this.#about.show(this.#store.about);
+    if (this.#route.view === "link") this.#detail.show(rows.get(this.#route.id), this.#store.about, moments);
+    else if (this.#route.view === "topology") this.#drawTopology([...rows.values()], moments.now);
+    else this.#drawLinks(total, moments);
+  }
+
+  #drawTopology(rows, now) {
+    byId("map-empty").hidden = !this.#isRead || rows.length > 0;
+    byId("map-frame").hidden = rows.length === 0;
+    if (rows.length > 0) this.#topology.show(rows, this.#store.about, now);
+  }
+
+  #drawLinks(total, moments) {
+    const rows = this.#store.rows;
+    this.#summary.show(total, this.#route);
+    this.#attention.show(rows.values(), moments.clock);
+    if (this.#reorder) this.#arrange(moments.now);
+    byId("loading").hidden = this.#isRead;
+    byId("empty").hidden = !this.#isRead || rows.size > 0;
+    byId("no-match").hidden = rows.size === 0 || this.#order.length > 0;
+    byId("table").hidden = this.#order.length === 0;
+    byId("from").hidden = this.#route.from === "";
+    text(byId("from-name"), this.#route.from);
+    set(byId("from"), "href", format({ ...this.#route, from: "" }));
+    text(byId("found"), this.#order.length === rows.size ? plural(rows.size, "link") : `${exact(this.#order.length)} of ${plural(rows.size, "link")}`);
+    this.#table.show(this.#order, this.#route, moments);
+  }
+
+  /** Which links are shown is always current; their order waits while somebody points at one. */
+  #arrange(now) {
+    const found = matching(this.#store.rows.values(), this.#route);
+    this.#ranks ??= rank(this.#store.rows.values());
+    const wanted = ordered(found, this.#route, this.#ranks, now);
+    const key = format(this.#route);
+    if (this.#table.isHeld && key === this.#orderedBy) {
+      const left = new Set(wanted);
+      const kept = this.#order.filter((row) => left.delete(row));
+      this.#order = [...kept, ...left];
+      return;
+    }
+    this.#orderedBy = key;
+    this.#order = wanted;
+    this.#reorder = false;
+  }
+
+  #orderedBy = "";
+}
+
+new Page().start();

@@ -1,0 +1,86 @@
+/** The states of a link: how grave each is, how it looks without colour, and what an operator does about it. */
+
+export const STATES = {
+  invalid: {
+    label: "Invalid",
+    group: "down",
+    gravity: 0,
+    shape: "M5.2 1h5.6L15 5.2v5.6L10.8 15H5.2L1 10.8V5.2ZM5.5 5.5l5 5m0-5-5 5",
+    advice: "Change the configuration that the reason names. The agent notices by itself; Restart tries at once.",
+  },
+  backoff: {
+    label: "Backoff",
+    group: "down",
+    gravity: 1,
+    shape: "M8 1.5 15 14H1ZM8 6v4m0 1.6v.8",
+    advice:
+      "The agent tries again by itself. If it lasts, see whether the upstream runs and can be reached from here; " +
+      "Restart tries at once.",
+  },
+  stalled: {
+    label: "Stalled",
+    group: "degraded",
+    gravity: 2,
+    shape: "M3 1.5h10M3 14.5h10M4 1.5c0 4 4 5 4 6.5s-4 2.5-4 6.5m8-13c0 4-4 5-4 6.5s4 2.5 4 6.5",
+    advice:
+      "Messages wait upstream and the downstream confirms none: look at its load, at full queues, and at queues " +
+      "without a quorum. Restart connects anew.",
+  },
+  blocked: {
+    label: "Blocked",
+    group: "degraded",
+    gravity: 3,
+    shape: "M1.5 1.5h13v13h-13zM4.5 8h7",
+    advice: "A broker holds publishers back: look at its memory and disk alarms. The link goes on when they clear.",
+  },
+  starting: {
+    label: "Starting",
+    group: "busy",
+    gravity: 4,
+    shape: "M8 1.5A6.5 6.5 0 1 1 1.5 8M8 4.5V8l2.5 2",
+    advice: "The link is being built. If it stays so, the reason shows as soon as an attempt has failed.",
+  },
+  stopping: {
+    label: "Stopping",
+    group: "off",
+    gravity: 5,
+    shape: "M3 3h10v10H3z",
+    advice: "Nobody wants this link any more; it settles what is in flight and goes.",
+  },
+  paused: {
+    label: "Paused",
+    group: "off",
+    gravity: 6,
+    shape: "M5 2v12M11 2v12",
+    advice: "Somebody paused it. Messages wait upstream, up to the queue's limits; Resume lets them come.",
+  },
+  standby: {
+    label: "Standby",
+    group: "off",
+    gravity: 7,
+    shape: "M10.5 1.7A6.5 6.5 0 1 0 14.3 10 5.5 5.5 0 0 1 10.5 1.7Z",
+    advice: "Somebody else runs this link, as the reason says. There is nothing to do.",
+  },
+  running: {
+    label: "Running",
+    group: "up",
+    gravity: 8,
+    shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13ZM5 8.2l2.2 2.2L11 6",
+    advice: "",
+  },
+};
+
+const UNKNOWN = { label: "Unknown", group: "busy", gravity: 4, shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13Z", advice: "" };
+
+/** From grave to well; a topology draws one arrow for each. */
+export const GROUPS = {
+  down: { label: "down", dash: "7 5" },
+  degraded: { label: "degraded", dash: "12 4 2 4" },
+  busy: { label: "starting", dash: "3 3" },
+  off: { label: "not active", dash: "1 5" },
+  up: { label: "running", dash: null },
+};
+
+export const stateOf = (status) => STATES[status] ?? UNKNOWN;
+
+export const needsSomebody = (status) => ["down", "degraded"].includes(stateOf(status).group);

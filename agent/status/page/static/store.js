@@ -1,0 +1,120 @@
+/** What the agent told: its links with what they did lately, and itself. Views read it; only the feed writes it. */
+
+import { Series } from "./series.js";
+import { needsSomebody, stateOf } from "./states.js";
+
+/** One link: `view` is what the agent tells of it, the rest is what the page makes of that. */
+class Row {
+  constructor(view, cluster) {
+    this.series = new Series();
+    this.take(view, cluster);
+  }
+
+  take(view, cluster) {
+    this.view = view;
+    this.id = view.id;
+    this.cluster = cluster;
+    this.source = cluster ?? view.upstream;
+    this.name = view.exchange ?? view.queue ?? view.name;
+    this.remote = view.upstream_exchange ?? view.upstream_queue ?? "";
+    this.since = Date.parse(view.since);
+    this.gravity = stateOf(view.status).gravity;
+    const words = [view.id, view.kind, view.vhost, this.name, this.remote, view.upstream, this.source, view.policy];
+    this.search = [...words, view.uri, view.status, view.error, view.owner].join("\n").toLowerCase();
+  }
+
+  put(now) {
+    this.series.put(this.view.forwarded, now);
+  }
+}
+
+/** Events: `links` (which there are, or what one is), `samples` (numbers), `moved` (states, to be announced), `about`. */
+export class Store extends EventTarget {
+  #rows = new Map();
+  #clusters = new Map(); // a link that is down can't tell its upstream's name, but told it before
+  about = {};
+
+  get rows() {
+    return this.#rows;
+  }
+
+  get(id) {
+    return this.#rows.get(id);
+  }
+
+  /** All links there are; who connects anew is told them again, and what is known of them already stays. */
+  replace(views, now) {
+    const before = this.#rows;
+    this.#rows = new Map();
+    for (const view of views) {
+      this.#learn(view);
+      const row = before.get(view.id);
+      if (row) this.#rows.set(view.id, row);
+      this.#put(view, now);
+    }
+    this.#tell("links");
+  }
+
+  change(view, now) {
+    this.#learn(view);
+    this.#put(view, now);
+    this.#tell("links");
+  }
+
+  remove(id) {
+    if (this.#rows.delete(id)) this.#tell("links");
+  }
+
+  sample(samples, now) {
+    for (const sample of samples) {
+      const row = this.#rows.get(sample.id);
+      if (!row) continue;
+      Object.assign(row.view, sample);
+      row.put(now);
+    }
+    this.#tell("samples");
+  }
+
+  describe(about) {
+    this.about = about;
+    this.#tell("about");
+  }
+
+  #learn(view) {
+    if (view.upstream_cluster) this.#clusters.set(keyOf(view), view.upstream_cluster);
+  }
+
+  #put(view, now) {
+    const cluster = this.#clusters.get(keyOf(view)) ?? null;
+    const row = this.#rows.get(view.id);
+    if (row) {
+      const previous = row.view.status;
+      row.take(view, cluster);
+      if (previous !== view.status) this.#tell("moved", { row, previous });
+    } else {
+      const made = new Row(view, cluster);
+      this.#rows.set(view.id, made);
+    }
+    this.#rows.get(view.id).put(now);
+  }
+
+  #tell(type, detail = null) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
+
+const keyOf = (view) => `${view.vhost}\n${view.upstream}`;
+
+/** What all links are together: how many in each status, messages a second, what waits. */
+export function totals(rows, now) {
+  const found = { links: 0, byStatus: new Map(), rate: 0, backlog: 0, oldest: 0, wanting: 0 };
+  for (const row of rows) {
+    found.links += 1;
+    found.byStatus.set(row.view.status, (found.byStatus.get(row.view.status) ?? 0) + 1);
+    found.rate += row.series.rate(now) ?? 0;
+    found.backlog += row.view.backlog ?? 0;
+    found.oldest = Math.max(found.oldest, row.view.oldest_unconfirmed_seconds ?? 0);
+    if (needsSomebody(row.view.status)) found.wanting += 1;
+  }
+  return found;
+}

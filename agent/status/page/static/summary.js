@@ -1,0 +1,44 @@
+/** The line above the table: how many links are in which state, what flows and what waits. */
+
+import { byId, h, set, text } from "./dom.js";
+import { age, count, exact, rate } from "./format.js";
+import { badge } from "./icons.js";
+import { format, statesOf } from "./router.js";
+import { STATES } from "./states.js";
+
+export class Summary {
+  #chips = new Map();
+  #figures = {};
+
+  constructor() {
+    for (const [name, label] of Object.entries({ links: "links", rate: "messages", backlog: "waiting", oldest: "oldest unconfirmed" })) {
+      this.#figures[name] = h("dd");
+      byId("figures").append(h("div", {}, h("dt", {}, label), this.#figures[name]));
+    }
+    for (const status of Object.keys(STATES)) {
+      const number = h("span", { class: "number" });
+      const link = h("a", { class: "chip" }, badge(status), number);
+      const item = h("li", {}, link);
+      this.#chips.set(status, { item, link, number });
+      byId("states").append(item);
+    }
+  }
+
+  /** States that no link is in take no room, unless one filters by them. */
+  show(total, route) {
+    text(this.#figures.links, exact(total.links));
+    text(this.#figures.rate, rate(total.rate));
+    text(this.#figures.backlog, count(total.backlog));
+    text(this.#figures.oldest, age(total.oldest));
+    const chosen = statesOf(route);
+    for (const [status, { item, link, number }] of this.#chips) {
+      const found = total.byStatus.get(status) ?? 0;
+      const isChosen = chosen.has(status);
+      item.hidden = found === 0 && !isChosen;
+      text(number, exact(found));
+      set(link, "aria-current", isChosen ? "true" : null);
+      const next = isChosen ? [...chosen].filter((each) => each !== status) : [...chosen, status];
+      set(link, "href", format({ ...route, view: "links", state: next.join(",") }));
+    }
+  }
+}

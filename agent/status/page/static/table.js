@@ -1,0 +1,122 @@
+/** The table of links. Only rows in sight exist; two thousand links cost what two dozen do. */
+
+import { byId, h, set } from "./dom.js";
+import { format, sortOf } from "./router.js";
+import { COLUMNS, RowView } from "./row.js";
+
+const SPARE = 6; // rows beyond each edge, so that keys and fast fingers find one
+
+export class Table {
+  #body = byId("rows");
+  #heads = new Map();
+  #views = new Map();
+  #order = [];
+  #height = 0;
+  #moment = { clock: 0, now: 0 };
+  #onHold = () => {};
+
+  /** `onRelease` is called when nobody points at a row or stands in it any more. */
+  constructor({ onRelease }) {
+    this.#onHold = onRelease;
+    byId("heads").append(...COLUMNS.map((column) => this.#head(column)));
+    this.#body.addEventListener("click", (event) => this.#follow(event));
+    this.#body.addEventListener("keydown", (event) => this.#walk(event));
+    this.#body.addEventListener("focusout", () => requestAnimationFrame(() => this.#release()));
+    this.#body.addEventListener("mouseleave", () => this.#release());
+    addEventListener("scroll", () => this.#draw(), { passive: true });
+    new ResizeObserver(() => this.#measure()).observe(this.#body);
+  }
+
+  /** Rows must not move away from under a pointer, or from under the focus. */
+  get isHeld() {
+    return this.#body.matches(":hover, :focus-within");
+  }
+
+  show(rows, route, moment) {
+    this.#order = rows;
+    this.#moment = moment;
+    set(byId("table"), "aria-rowcount", rows.length + 1);
+    this.#body.style.setProperty("--count", rows.length);
+    this.#showSort(route);
+    if (this.#height === 0) this.#measure();
+    this.#draw();
+  }
+
+  #head({ key, label, numeric, roomy }) {
+    const link = h("a", { href: "#" }, label);
+    const head = h("th", { role: "columnheader", scope: "col", class: `cell-${key}`, "data-numeric": numeric }, link);
+    if (roomy) head.dataset.roomy = "";
+    this.#heads.set(key, { head, link, numeric });
+    return head;
+  }
+
+  /** A second click turns the order round; numbers begin with the largest. */
+  #showSort(route) {
+    const { key, descending } = sortOf(route);
+    for (const [name, { head, link, numeric }] of this.#heads) {
+      const sorted = name === key;
+      set(head, "aria-sort", sorted ? (descending ? "descending" : "ascending") : null);
+      const next = sorted ? !descending : Boolean(numeric);
+      set(link, "href", format({ ...route, view: "links", sort: next ? `-${name}` : name }));
+    }
+  }
+
+  #measure() {
+    const probe = h("tr", { role: "presentation" });
+    this.#body.append(probe);
+    this.#height = probe.getBoundingClientRect().height;
+    probe.remove();
+    this.#draw();
+  }
+
+  #draw() {
+    if (this.#height === 0 || this.#body.offsetParent === null) return;
+    const top = -this.#body.getBoundingClientRect().top;
+    const first = Math.max(0, Math.floor(top / this.#height) - SPARE);
+    const last = Math.min(this.#order.length, Math.ceil((top + innerHeight) / this.#height) + SPARE);
+    const shown = this.#order.slice(first, Math.max(first, last));
+    this.#drop(new Set(shown));
+    let place = this.#body.firstChild;
+    shown.forEach((row, index) => {
+      const view = this.#viewOf(row);
+      view.show(first + index, this.#moment);
+      if (view.node === place) place = place.nextSibling;
+      else this.#body.insertBefore(view.node, place);
+    });
+  }
+
+  #viewOf(row) {
+    let view = this.#views.get(row);
+    if (!view) {
+      view = new RowView(row);
+      this.#views.set(row, view);
+    }
+    return view;
+  }
+
+  #drop(wanted) {
+    for (const [row, view] of this.#views) {
+      if (wanted.has(row)) continue;
+      view.node.remove();
+      this.#views.delete(row);
+    }
+  }
+
+  /** All of a row leads where its name does; keys and screen readers have the name. */
+  #follow(event) {
+    if (event.target.closest("a") || getSelection().toString() !== "") return;
+    event.target.closest("tr")?.querySelector("a").click();
+  }
+
+  #walk(event) {
+    const step = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
+    const next = step && event.target.closest("tr")?.[step];
+    if (!next) return;
+    event.preventDefault();
+    next.querySelector("a").focus();
+  }
+
+  #release() {
+    if (!this.isHeld) this.#onHold();
+  }
+}
