@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.amqp.wire.splice import Counts
+from agent.core.export_event import FIELDS, AgentStatus, FieldType, Reason
+from agent.core.lifecycle import Failed, LinkState, Phase, Status
+from agent.status.board import Board, Gauges
+from agent.status.export.events import Events
+from agent.status.export.files import Line
+from tests.unit.status.test_board import BROKEN, LINK, Clock
+
+GAUGES = Gauges(in_flight=7, bindings=2, prefetch=1000, backlog=12, oldest_unconfirmed=1.5, upstream_cluster="dc1")
+PYTHON: dict[FieldType, Any] = {
+    FieldType.STRING: str,
+    FieldType.LONG: int,
+    FieldType.DOUBLE: float,
+    FieldType.HISTOGRAM: dict,
+}
+
+
+def board(**more: Any) -> Board:
+    made = Board(Clock(), "dc2-a", group="dc2", cluster="rabbit@dc2")
+    counts = Counts(forwarded=3, bytes=300, redelivered=1, returned=2, dropped={"max_hops": 4, "visited": 1})
+    counts.transfer.observe(0.004, 2)
+    counts.transfer.observe(60.0)
+    made.put(replace(LINK, **more), LinkState(), counts, lambda: GAUGES)
+    return made
+
+
+def told(line: Line) -> dict[str, Any]:
+    assert line.text.endswith(b"\n")
+    assert line.text.count(b"\n") == 1
+    event: dict[str, Any] = json.loads(line.text)
+    assert list(event) == list(FIELDS)
+    assert event["ts"][:10] == line.day
+    for name, value in event.items():
+        assert value is None or isinstance(value, PYTHON[FIELDS[name]]), name
+    return event
+
+
+def test_a_transition_tells_all_of_its_link() -> None:
+    found = board()
+    found.changed(LINK.id, BROKEN)
+    event = told(Events(found).transition(found[LINK.id], Status.RUNNING, Reason.FAILED))
+    transfer = event.pop("transfer")
+    assert event == {
+        "schema": 1, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
+        "agent": "dc2-a", "group": "dc2", "cluster": "rabbit@dc2",
+        "link": "1a2b3c4d", "kind": "exchange", "vhost": "/", "name": "orders",
+        "upstream": "origin", "upstream_name": "there", "upstream_cluster": "dc1", "uri": "amqp://h:5672/%2f",
+        "status": "backoff", "previous": "running", "reason": "failed", "error": "connection refused",
+        "forwarded": 3, "bytes": 300, "redelivered": 1, "dropped": 5, "quarantined": 0, "returned": 2,
+        "reconnects": 1, "blocked_seconds": 0.0,
+        "backlog": 12, "in_flight": 7, "oldest_unconfirmed_seconds": 1.5, "bindings": 2, "interval": None,
+    }  # fmt: skip
+    assert len(transfer["count"]) == len(transfer["le"]) + 1
+    assert transfer["count"][transfer["le"].index(0.005)] == 2
+    assert (transfer["count"][-1], transfer["sum"]) == (3, 60.008)
+
+
+def test_a_sample_repeats_the_reason_and_knows_no_previous_status() -> None:
+    found = board()
+    event = told(Events(found).sample(found[LINK.id], Reason.APPEARED))
+    assert (event["type"], event["status"], event["previous"]) == ("sample", "starting", None)
+    assert (event["reason"], event["error"]) == ("appeared", None)
+
+
+def test_an_agent_event_has_no_link() -> None:
+    found = Board(Clock(), "dc2-a")
+    event = told(Events(found).of_agent(AgentStatus.HEARTBEAT, 10.0))
+    assert {name: value for name, value in event.items() if value is not None} == {
+        "schema": 1,
+        "type": "agent",
+        "ts": "2027-01-15T08:00:00.000000Z",
+        "seq": 1,
+        "agent": "dc2-a",
+        "status": "heartbeat",
+        "interval": 10.0,
+    }
+
+
+def test_numbers_go_up_and_times_follow_the_clock_wherever_it_goes() -> None:
+    clock = Clock()
+    events = Events(Board(clock, "dc2-a"))
+    steps = (0.000001, 86_400, -200_000)
+    found = [told(events.of_agent(AgentStatus.HEARTBEAT, 10.0))]
+    for step in steps:
+        clock.now += step
+        found.append(told(events.of_agent(AgentStatus.HEARTBEAT, 10.0)))
+    assert [event["seq"] for event in found] == [1, 2, 3, 4]
+    assert [event["ts"] for event in found] == [
+        "2027-01-15T08:00:00.000000Z",
+        "2027-01-15T08:00:00.000001Z",
+        "2027-01-16T08:00:00.000001Z",
+        "2027-01-14T00:26:40.000001Z",
+    ]
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=30))
+def test_any_text_makes_one_line(text: str) -> None:
+    found = board(name=text, vhost=text, upstream=text)
+    found.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, failure=Failed(text)))
+    event = told(Events(found).transition(found[LINK.id], Status.RUNNING, Reason.FAILED))
+    assert (event["name"], event["vhost"], event["error"]) == (text, text, text or None)
+
+
+def test_no_secret_is_told() -> None:
+    found = board()
+    assert b"s3ntinel" not in Events(found).sample(found[LINK.id], None).text

@@ -1,0 +1,162 @@
+"""The exporter in a time that passes when a test says so; its thread and its files are real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.amqp.wire.splice import Counts
+from agent.core import lifecycle
+from agent.core.lifecycle import Failed, LinkState
+from agent.core.settings import StatusExportSettings
+from agent.errors import CannotStartError
+from agent.status.board import Board, Gauges
+from agent.status.export.exporter import Exporter
+from tests.lab.waiting import eventually
+from tests.unit.definitions.virtual_time import VirtualTime
+from tests.unit.status.export.reading import events, finished, unfinished
+from tests.unit.status.export.writing import STARTED
+from tests.unit.status.test_board import LINK, RUNNING
+
+Event = dict[str, Any]
+
+
+class Exported:
+    """An exporter of a board in virtual time, and what it has written when it has stopped."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.directory = directory
+        self.time = VirtualTime()
+        self.board = Board(lambda: STARTED + self.time.now, "dc2-a")
+        self.exporter = Exporter(
+            StatusExportSettings(str(directory), **settings), self.board, clock=self.time.clock, sleep=self.time.sleep
+        )
+
+    def put(self, count: int = 1) -> list[str]:
+        links = [replace(LINK, id=f"{number * 0x01234567:08x}") for number in range(1, count + 1)]
+        for link in links:
+            self.board.put(link, LinkState(), Counts(), Gauges)
+        return [link.id for link in links]
+
+    async def stop(self) -> list[Event]:
+        await self.exporter.stop()
+        assert unfinished(self.directory) == []
+        return events(*finished(self.directory))
+
+
+def of(found: list[Event], **values: object) -> list[Event]:
+    return [event for event in found if all(event[name] == value for name, value in values.items())]
+
+
+def at(found: list[Event]) -> list[str]:
+    return [event["ts"][14:23] for event in found]
+
+
+async def test_a_run_begins_beats_and_ends(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, sample_interval=10.0)
+    await exported.exporter.start()
+    await exported.time.advance(35)
+    exported.board.cluster = "rabbit@dc2"
+    found = await exported.stop()
+    assert [event["status"] for event in of(found, type="agent")] == ["started", *["heartbeat"] * 3, "stopped"]
+    assert at(found) == ["00:00.250", "00:10.250", "00:20.250", "00:30.250", "00:35.250"]
+    assert {event["interval"] for event in found} == {10.0}
+    assert (found[0]["cluster"], found[-1]["cluster"]) == (None, "rabbit@dc2")
+
+
+async def test_every_change_of_status_is_told_also_of_one_moment(tmp_path: Path) -> None:
+    exported = Exported(tmp_path)
+    await exported.exporter.start()
+    [link] = exported.put()
+    state = LinkState()
+    for event in (
+        lifecycle.Start(),
+        lifecycle.Opened(),
+        Failed("connection lost"),
+        lifecycle.Closed(),
+        lifecycle.RetryDue(),
+        Failed("connection refused"),
+        lifecycle.Pause(),
+    ):
+        state, _ = lifecycle.step(state, event)
+        exported.board.changed(link, state)
+    found = of(await exported.stop(), type="transition")
+    assert [(event["previous"], event["status"], event["reason"], event["error"]) for event in found] == [
+        (None, "starting", "appeared", None),
+        ("starting", "running", "opened", None),
+        ("running", "backoff", "failed", "connection lost"),
+        ("backoff", "paused", "paused", None),
+    ]
+
+
+async def test_a_transition_is_in_the_file_at_once(tmp_path: Path) -> None:
+    exported = Exported(tmp_path)
+    await exported.exporter.start()
+    [link] = exported.put()
+    exported.board.changed(link, RUNNING)
+    [part] = unfinished(tmp_path)
+    eventually(lambda: events(part)[-1]["status"] == "running", what="it is written", ignoring=AssertionError)
+    await exported.stop()
+
+
+async def test_each_link_is_sampled_once_in_an_interval_and_not_all_at_once(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, sample_interval=10.0)
+    await exported.exporter.start()
+    links = exported.put(100)
+    await exported.time.advance(20.1)
+    exported.board.gone(links[0])
+    found = of(await exported.stop(), type="sample")
+    regular = [event for event in found if event["ts"] < "2027-01-15T08:00:20.3"]
+    assert {link: len(of(regular, link=link)) for link in links} == dict.fromkeys(links, 2)
+    assert max(len(of(regular, ts=moment)) for moment in {event["ts"] for event in regular}) <= 15
+    for link in links:
+        first, second, *_ = (float(text[3:]) for text in at(of(found, link=link)))
+        assert second - first == pytest.approx(10)
+    assert {event["link"] for event in found if event not in regular} == set(links[1:])
+    assert {event["reason"] for event in found} == {"appeared"}
+
+
+async def test_files_are_finished_in_time_also_where_nothing_happens(tmp_path: Path) -> None:
+    exported = Exported(tmp_path, sample_interval=100.0, rotate=5.0)
+    await exported.exporter.start()
+    await until_written(exported)
+    await exported.time.advance(5.5)
+    eventually(lambda: len(finished(tmp_path)) == 1, what="the file is finished")
+    assert [event["status"] for event in events(*finished(tmp_path))] == ["started"]
+    await exported.stop()
+
+
+async def test_the_board_shows_what_could_not_be_kept(tmp_path: Path) -> None:
+    directory = tmp_path / "status"
+    exported = Exported(directory, sample_interval=1.0)
+    await exported.exporter.start()
+    await until_written(exported)
+    for path in sorted(directory.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    directory.rmdir()
+    directory.write_text("in the way")
+    [link] = exported.put()
+    exported.board.changed(link, RUNNING)
+    eventually(lambda: exported.exporter._pump.dropped == 3, what="they are dropped")
+    await exported.time.advance(0.5)
+    assert exported.board.export_dropped == 3
+    directory.unlink()
+    found = await exported.stop()
+    assert [event["status"] for event in found] == ["running", "stopped"]
+    assert found[0]["seq"] > 3
+
+
+async def test_a_directory_that_can_not_be_written_is_said_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    exported = Exported(tmp_path / "file" / "status")
+    with pytest.raises(CannotStartError, match=r"status-export\.directory .*file/status: Not a directory .*; let the"):
+        await exported.exporter.start()
+
+
+async def until_written(exported: Exported) -> None:
+    written: Callable[[], object] = lambda: [events(part) for part in unfinished(exported.directory)]  # noqa: E731
+    eventually(written, what="the first event is written", ignoring=AssertionError)

@@ -1,0 +1,46 @@
+"""Files that a test writes to, and lines to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from agent.core.settings import StatusExportSettings
+from agent.status.export.files import ExportFiles, Line
+from agent.status.export.names import FileNames
+
+STARTED = 1_800_000_000.25
+TODAY = "2027-01-15"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def files(
+    directory: Path, *, agent: str = "dc2-a", started: float = STARTED, clock: Clock | None = None, **settings: Any
+) -> ExportFiles:
+    return ExportFiles(
+        StatusExportSettings(str(directory), **settings), FileNames.of(agent, started), clock=clock or Clock()
+    )
+
+
+def prepared(directory: Path, day: str = TODAY, **more: Any) -> ExportFiles:
+    made = files(directory, **more)
+    made.prepare(day)
+    return made
+
+
+def lines(seqs: Iterable[int], day: str = TODAY, *, size: int = 0) -> list[Line]:
+    return [Line(day, b'{"seq":%d,"x":"%s"}\n' % (seq, b"x" * size)) for seq in seqs]
+
+
+def crash(crashed: ExportFiles) -> None:
+    """As a killed process leaves its files: closed, and nothing else."""
+    if crashed._file is not None:
+        crashed._file.leave()
+        crashed._file = None
