@@ -146,8 +146,14 @@ async def connect(
     finally:
         if wire is not None and not wire.is_open:
             wire.abort(TransientError(f"{terms.where}: given up"))
-    wire.explain = lambda error: lost(error, where=terms.where)
+    wire.explain = lambda error: _lost(error, terms)
     return Connection(wire, terms)
+
+
+def _lost(error: BrokerError, terms: Terms) -> BrokerError:
+    found = lost(error, where=terms.where)
+    found.__cause__ = error
+    return found
 
 
 def _end_of(wire: WireConnection) -> BrokerError | None:

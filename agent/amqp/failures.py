@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ssl import SSLError
 
+from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import (
     ConnectionClosedError,
     EndOfStreamError,
@@ -11,6 +12,7 @@ from agent.amqp.wire.ends import (
     NotAmqpError,
 )
 from agent.amqp.wire.login import Terms
+from agent.core.lifecycle import Trouble
 from agent.core.uri import FRAME_MAX_SINCE_4_1, Mechanism
 from agent.core.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
@@ -45,6 +47,25 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
             return TransientError(f"{where}: closed by the server before it greeted: check that this is an AMQP port")
         case _:
             return lost(error, where=where)
+
+
+def trouble_of(error: BrokerError) -> Trouble:
+    """Which kind of failure it is, by what caused it."""
+    if isinstance(error, PermanentError):
+        return Trouble.REFUSED
+    cause: BaseException | None = error
+    while cause is not None:
+        match cause:
+            case HeartbeatMissedError():
+                return Trouble.HEARTBEAT
+            case ConnectionClosedError() | ChannelClosedError():
+                return Trouble.CLOSED
+            case EndOfStreamError():
+                return Trouble.LOST
+            case OSError():
+                return Trouble.UNREACHABLE
+        cause = cause.__cause__
+    return Trouble.OTHER
 
 
 def _stranger(begin: bytes) -> str:

@@ -28,6 +28,17 @@ class Side(StrEnum):
     DOWNSTREAM = "downstream"
 
 
+class Trouble(StrEnum):
+    """The kinds of failure, few enough to be counted apart."""
+
+    UNREACHABLE = "unreachable"
+    REFUSED = "refused"  # and something has to be changed first
+    LOST = "lost"
+    CLOSED = "closed"  # by the broker, with a reason
+    HEARTBEAT = "heartbeat"
+    OTHER = "other"
+
+
 class Phase(StrEnum):
     """What the link holds: nothing, a timer, connections on their way up, connections, or on their way down."""
 
@@ -60,6 +71,8 @@ class Failed:
     error: str
     permanent: bool = False
     steady: bool = False
+    side: Side = Side.UPSTREAM
+    trouble: Trouble = Trouble.OTHER
 
 
 @dataclass(frozen=True, slots=True)

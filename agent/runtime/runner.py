@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 
+from agent.amqp.failures import trouble_of
 from agent.amqp.pool import Shared
 from agent.amqp.upstream import count_consumers
 from agent.amqp.wire.splice import Counts
@@ -21,7 +22,7 @@ from agent.core.model import Binding, CleanupMode, Link
 from agent.errors import AgentError, BrokerError, PermanentError, TransientError
 from agent.runtime.building import ServedElsewhereError
 from agent.runtime.session import ExchangeSession, Memory, clean_up
-from agent.runtime.world import World
+from agent.runtime.world import DOWNSTREAM, World
 from agent.status.board import Gauges
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
@@ -62,7 +63,7 @@ class LinkRunner:
         self._loop = asyncio.get_running_loop()
         self._opened_at = 0.0
         self._out_of_step = asyncio.Event()
-        self._is_stale = False
+        self._stale_since: float | None = None
         self._assert_at = 0.0
         self._served_by: dict[Other, str] = {}
         self._of_session: list[asyncio.Task[None]] = []
@@ -156,7 +157,7 @@ class LinkRunner:
     def rebind(self, bindings: frozenset[Binding]) -> None:
         if bindings != self._bindings:
             self._bindings = bindings
-            self._is_stale = True
+            self._stale_since = self._loop.time() if self._stale_since is None else self._stale_since
             self._out_of_step.set()
 
     def _execute(self, effect: Effect) -> None:
@@ -235,7 +236,7 @@ class LinkRunner:
             memory=self._memory,
             declare_internal=lambda name, native: self._world.declare_internal(link, up, name, native),
         )
-        self._is_stale = False
+        self._stale_since = None
         await session.open(self._bindings)
         self._take_note(self._memory.built.note)
         self._opened_at = self._loop.time()
@@ -278,7 +279,8 @@ class LinkRunner:
         finally:
             stop_listening()
         steady = self._loop.time() - self._opened_at > self.link.settings.reconnect_delay
-        self.send(lifecycle.Failed(session.flow.explain(done.pop()), steady=steady))
+        end = done.pop()
+        self._broken(end.result(), said=session.flow.explain(end), steady=steady)
 
     def _blocked(self, reason: str | None) -> None:
         if reason is None:
@@ -290,12 +292,13 @@ class LinkRunner:
         """Follows the bindings, and binds all of them again bit by bit: the upstream exchange may be a new one."""
         try:
             while True:
-                if self._is_stale:
-                    self._is_stale = False
+                if self._stale_since is not None:
+                    since, self._stale_since = self._stale_since, None
                     await session.building.follow(self._bindings)
+                    self.counts.binding_sync.observe(self._loop.time() - since)
                 await self._out_of_step.wait()
                 self._out_of_step.clear()
-                if not self._is_stale:
+                if self._stale_since is None:
                     await session.building.assert_bindings(self._parts)
         except BrokerError as error:
             self._broken(error)
@@ -308,8 +311,17 @@ class LinkRunner:
         except BrokerError as error:
             self._broken(error)
 
-    def _broken(self, error: BrokerError) -> None:
-        self.send(lifecycle.Failed(str(error), permanent=isinstance(error, PermanentError)))
+    def _broken(self, error: BrokerError, *, said: str = "", steady: bool = False) -> None:
+        """What is said of an error of a broker begins with the side that it is on."""
+        text = said or str(error)
+        failed = lifecycle.Failed(
+            text,
+            permanent=isinstance(error, PermanentError),
+            steady=steady,
+            side=Side.DOWNSTREAM if text.startswith(DOWNSTREAM) else Side.UPSTREAM,
+            trouble=trouble_of(error),
+        )
+        self.send(failed)
 
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()

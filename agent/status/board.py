@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent.core.histogram import Histogram
-from agent.core.lifecycle import LinkState, Status
+from agent.core.lifecycle import LinkState, Side, Status, Trouble
 from agent.core.model import Link, LinkKind
 from agent.status.feed import Feed
 from agent.status.history import History, Sample
@@ -28,6 +28,10 @@ class Meter(Protocol):
     @property
     def transfer(self) -> Histogram:
         """Seconds from delivery to confirm."""
+
+    @property
+    def binding_sync(self) -> Histogram:
+        """Seconds from a change of bindings until it stands upstream."""
 
 
 @dataclass(slots=True)
@@ -50,11 +54,16 @@ class Entry:
     since: float
     meter: Meter
     gauges: Callable[[], Gauges]
-    reconnects: int = 0
+    failures: Counter[tuple[Side, Trouble]] = field(default_factory=Counter)
     last_confirm: float | None = None
     history: History = field(default_factory=History)
     _confirmed: int = 0
     _blocked_before: float = 0.0
+
+    @property
+    def reconnects(self) -> int:
+        """How often it had to begin anew; each attempt isn't counted."""
+        return self.failures.total()
 
     def blocked_seconds(self, now: float) -> float:
         """How long it has been blocked, over all times."""
@@ -66,7 +75,7 @@ class Entry:
             self._blocked_before = self.blocked_seconds(now)
             self.since = now
         if state.failure is not None and self.state.failure is None:
-            self.reconnects += 1
+            self.failures[state.failure.side, state.failure.trouble] += 1
         if (state.status, state.error) != (self.state.status, self.state.error):
             self.history.turn(now, state.status, state.error)
         self.state = state

@@ -9,7 +9,7 @@ from typing import Final
 
 from agent.core.histogram import Histogram
 from agent.core.hops import Verdict
-from agent.core.lifecycle import Status
+from agent.core.lifecycle import Side, Status, Trouble
 from agent.status.board import Entry, Gauges
 
 PREFIX: Final = "federation_agent_"
@@ -75,6 +75,15 @@ def _dropped(looked: Looked) -> Iterable[Sample]:
     return [("", text, dropped.get(reason, 0)) for reason, text in _DROP_LABELS]
 
 
+def _reconnects(looked: Looked) -> Iterable[Sample]:
+    failures = looked.entry.failures
+    return [("", text, failures[kind]) for kind, text in _RECONNECT_LABELS]
+
+
+def _quarantined(_: Looked) -> Iterable[Sample]:
+    return [("", text, 0) for text in _QUARANTINE_LABELS]
+
+
 def _buckets(find: Callable[[Entry], Histogram]) -> Callable[[Looked], Iterable[Sample]]:
     def read(looked: Looked) -> Iterable[Sample]:
         histogram = find(looked.entry)
@@ -92,6 +101,10 @@ def _any(values: list[float]) -> float:
 
 
 _STATE_LABELS: Final = tuple((status, f',state="{status}"') for status in Status)
+_RECONNECT_LABELS: Final = tuple(
+    ((side, trouble), f',side="{side}",reason="{trouble}"') for side in Side for trouble in Trouble
+)
+_QUARANTINE_LABELS: Final = tuple(f',reason="{reason}"' for reason in ("too_large", "refused", "unreadable"))
 _DROP_LABELS: Final = tuple((v, f',reason="{v}"') for v in Verdict if v is not Verdict.FORWARD)
 
 INFO: Final = Family(f"{PREFIX}info", Type.GAUGE, "This agent.", labels=("version", "agent", "group"))
@@ -121,6 +134,20 @@ LINK_FAMILIES: Final = (
         Type.COUNTER,
         "Forwarded messages that no queue of the downstream took.",
         _one(lambda of: of.entry.meter.returned),
+    ),
+    Family(
+        f"{PREFIX}quarantined_messages_total",
+        Type.COUNTER,
+        "Messages that the downstream can't take, put aside upstream.",
+        _quarantined,
+        ("reason",),
+    ),
+    Family(
+        f"{PREFIX}reconnects_total",
+        Type.COUNTER,
+        "How often the link had to begin anew; attempts while it is down are not counted.",
+        _reconnects,
+        ("side", "reason"),
     ),
     Family(
         f"{PREFIX}blocked_seconds_total",
@@ -171,6 +198,13 @@ LINK_FAMILIES: Final = (
         Type.HISTOGRAM,
         "From a message's delivery to its confirm.",
         _buckets(lambda entry: entry.meter.transfer),
+        ("le",),
+    ),
+    Family(
+        f"{PREFIX}binding_sync_seconds",
+        Type.HISTOGRAM,
+        "From a change of bindings until it stands upstream.",
+        _buckets(lambda entry: entry.meter.binding_sync),
         ("le",),
     ),
 )

@@ -28,6 +28,7 @@ _SETTLE_FRAME: Final = struct.Struct(">BHIHHQBB")
 _SETTLE_SIZE: Final = 13
 _REQUEUE: Final = 2
 TRANSFER_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0)
+BINDING_SYNC_BOUNDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 _LARGER: Final = re.compile(r"larger than (?:configured )?max size (\d{1,15})")
 
 
@@ -43,6 +44,7 @@ class Counts:
     refused: int = 0  # by the downstream, each time
     unfit: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
     transfer: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BOUNDS))  # seconds from read to confirm
+    binding_sync: Histogram = field(default_factory=lambda: Histogram(BINDING_SYNC_BOUNDS))  # from a change to its bind
 
 
 def largest_taken(error: BrokerError) -> int | None:
