@@ -34,6 +34,8 @@ class Cause(StrEnum):
     POLL = "poll"
 
 
+AT_ONCE = frozenset({Cause.START, Cause.HANGUP})  # somebody waits for these
+
 Reload: TypeAlias = Callable[[frozenset[Cause]], Awaitable[None]]
 # Entered, it gives the events, or None where the broker tells nothing; it is entered again when they end.
 EventSource: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncIterator[BrokerEvent] | None]]
@@ -98,14 +100,20 @@ class Watcher:
     async def _reload_when_wanted(self) -> None:
         while True:
             await self._wanted.wait()
-            if self._causes != {Cause.START}:
-                # Changes come in bursts; and a reload that takes long leaves as much time for other work.
-                await self._sleep(min(max(SETTLE, self._took), LONGEST_REST))
+            if (rest := self._rest) > 0:
+                await self._sleep(rest)
             self._wanted.clear()
             causes, self._causes = frozenset(self._causes), set()
             self._reloading = True
             await self._reload_guarded(causes)
             self._reloading = False
+
+    @property
+    def _rest(self) -> float:
+        """Changes come in bursts; and a reload that takes long leaves as much time for other work."""
+        settling = 0.0 if self._causes <= AT_ONCE else SETTLE
+        left = min(self._took, LONGEST_REST) - (self._clock() - self._reloaded_at)
+        return max(settling, left)
 
     async def _reload_guarded(self, causes: frozenset[Cause]) -> None:
         begun = self._clock()
