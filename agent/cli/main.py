@@ -18,6 +18,7 @@ BAD_USE = 2
 BAD_CONFIGURATION = 2
 CANNOT_START = 3
 TROUBLE_WITH_BROKERS = 4
+UNKNOWN_LINK = 5
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -35,6 +36,15 @@ class Format(StrEnum):
 
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print: for people or for programs.")]
+AGENT_URL = "http://127.0.0.1:9419"
+UrlOption = Annotated[str, typer.Option("--url", help="The agent's HTTP address.")]
+TokenOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="Holds the agent's token; else FEDERATION_AGENT_TOKEN does."),
+]
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Links by their ids.", show_default=False)]
+AllOption = Annotated[bool, typer.Option("--all", help="All links.")]
+VhostOption = Annotated[str | None, typer.Option("--vhost", help="All links of this vhost.")]
 ConfigOption = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The agent's configuration.")]
 
 
@@ -94,6 +104,71 @@ def run_command(
 
     run_agent(config, log_format=log_format, log_level=log_level)
     return OK
+
+
+@app.command()
+def links(
+    url: UrlOption = AGENT_URL,
+    token_file: TokenOption = None,
+    vhost: Annotated[str | None, typer.Option("--vhost", help="Only the links of this vhost.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show them again every second, until interrupted.")] = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Show the links of a running agent."""
+    from agent.cli.links import show_links, watch_links
+    from agent.cli.remote import Remote
+
+    show = watch_links if watch else show_links
+    show(Remote(url, token_file), vhost, as_json=format_ is Format.JSON)
+    return OK
+
+
+@app.command()
+def restart(
+    ids: IdsArgument = None,
+    all_: AllOption = False,
+    vhost: VhostOption = None,
+    url: UrlOption = AGENT_URL,
+    token_file: TokenOption = None,
+) -> int:
+    """Have links of a running agent connect anew; what stands upstream stays."""
+    return _act("restart", ids, all_, vhost=vhost, url=url, token_file=token_file)
+
+
+@app.command()
+def pause(
+    ids: IdsArgument = None,
+    all_: AllOption = False,
+    vhost: VhostOption = None,
+    url: UrlOption = AGENT_URL,
+    token_file: TokenOption = None,
+) -> int:
+    """Have links of a running agent take no more messages; they wait upstream."""
+    return _act("pause", ids, all_, vhost=vhost, url=url, token_file=token_file)
+
+
+@app.command()
+def resume(
+    ids: IdsArgument = None,
+    all_: AllOption = False,
+    vhost: VhostOption = None,
+    url: UrlOption = AGENT_URL,
+    token_file: TokenOption = None,
+) -> int:
+    """Have paused links of a running agent go on."""
+    return _act("resume", ids, all_, vhost=vhost, url=url, token_file=token_file)
+
+
+def _act(
+    action: str, ids: list[str] | None, everything: bool, *, vhost: str | None, url: str, token_file: Path | None
+) -> int:
+    from agent.cli.links import act
+    from agent.cli.remote import Remote
+
+    if bool(ids) + everything + (vhost is not None) != 1:
+        raise UsageError(f"give either ids, --vhost or --all: federation-agent {action} ID...")
+    known = act(Remote(url, token_file), action, ids or [], everything=everything, vhost=vhost)
+    return OK if known else UNKNOWN_LINK
 
 
 @app.command(name="import-legacy")

@@ -1,0 +1,120 @@
+"""`links`, `restart`, `pause`, `resume`: what a running agent does, and what is asked of it."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from agent.cli import output
+from agent.cli.remote import Remote, RemoteError
+
+REFRESH: Final = 1.0
+UNBOUNDED: Final = 10_000  # no line is broken where a program reads
+_STYLES: Final = {
+    "running": "green",
+    "starting": "cyan",
+    "blocked": "yellow",
+    "stalled": "yellow",
+    "standby": "blue",
+    "paused": "blue",
+    "stopping": "blue",
+    "backoff": "red",
+    "invalid": "red",
+}
+
+
+def show_links(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
+    links = remote.links(vhost)
+    if as_json:
+        output.say_json(links)
+    else:
+        output.say(_as_text(links))
+
+
+def watch_links(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
+    """Until interrupted; what goes wrong on the way is shown, and asked again."""
+    remote.links(vhost)  # what is wrong from the beginning ends it
+    with suppress(KeyboardInterrupt):
+        if as_json or not sys.stdout.isatty():
+            _repeat(lambda: show_links(remote, vhost, as_json=as_json))
+        with Live(Text(""), screen=True, auto_refresh=False) as live:
+            _repeat(lambda: live.update(_latest(remote, vhost), refresh=True))
+
+
+def _repeat(show: Callable[[], None]) -> NoReturn:
+    while True:
+        show()
+        time.sleep(REFRESH)
+
+
+def _latest(remote: Remote, vhost: str | None) -> Table | Text:
+    try:
+        return _table(remote.links(vhost))
+    except RemoteError as error:
+        return Text(str(error), style="red")
+
+
+def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None) -> bool:
+    """Whether all that were named are there; those that are get what is asked."""
+    found = [str(link["id"]) for link in remote.links(vhost)] if everything or vhost is not None else []
+    unknown = [link_id for link_id in dict.fromkeys([*ids, *found]) if not _acted(remote, link_id, action)]
+    named = [link_id for link_id in unknown if link_id in ids]  # others were there a moment ago, and have gone
+    output.complain(*(f"{remote.where}: no link has the id {link_id!r}; `links` lists them" for link_id in named))
+    return not named
+
+
+def _acted(remote: Remote, link_id: str, action: str) -> bool:
+    done = remote.act(link_id, action)
+    if done:
+        output.say(f"{link_id} {action}")
+    return done
+
+
+def _as_text(links: Sequence[dict[str, Any]]) -> str:
+    """As wide as the terminal; where a program reads, as wide as it takes."""
+    is_terminal = sys.stdout.isatty()
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=is_terminal, width=None if is_terminal else UNBOUNDED)
+    console.print(_table(links))
+    return written.getvalue().rstrip("\n")
+
+
+def _table(links: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("STATUS", "ID", "KIND", "VHOST", "NAME", "UPSTREAM"):
+        table.add_column(name, no_wrap=True)
+    for name in ("FORWARDED", "BACKLOG", "OLDEST"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("ERROR", overflow="fold")
+    for link in sorted(links, key=_order):
+        name = link.get("exchange") or link.get("queue") or link.get("name") or ""
+        backlog = link["backlog"]
+        table.add_row(
+            Text(link["status"], style=_STYLES.get(link["status"], "")),
+            link["id"],
+            link["kind"],
+            *(_plain(each) for each in (link["vhost"], name, link["upstream"])),
+            str(link["forwarded"]),
+            "-" if backlog is None else str(backlog),
+            f"{link['oldest_unconfirmed_seconds']:.1f} s",
+            _plain(link["error"] or ""),
+        )
+    return table
+
+
+def _order(link: dict[str, Any]) -> tuple[str, ...]:
+    return link["vhost"], link["kind"], link.get("exchange") or link.get("queue") or "", link["upstream"]
+
+
+def _plain(text: str) -> Text:
+    """Names are anybody's: what would move a terminal's cursor is shown, not sent."""
+    return Text("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))

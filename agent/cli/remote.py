@@ -1,0 +1,96 @@
+"""A running agent, asked over its HTTP API by the commands that look at links and act on them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, quote, urlsplit
+
+from agent.errors import AgentError, CannotStartError
+from agent.network import explain
+
+TIMEOUT: Final = 30.0
+TOKEN_VARIABLE: Final = "FEDERATION_AGENT_TOKEN"  # noqa: S105 - a name
+
+
+class RemoteError(AgentError):
+    """The agent can't be asked, or refuses."""
+
+
+class Remote:
+    """One question at a time; what goes wrong is a RemoteError."""
+
+    def __init__(self, url: str, token_file: Path | None) -> None:
+        self._address = _address(url)
+        self._token = _token(token_file)
+        self.where = f"agent {self._address.scheme}://{self._address.netloc}"
+
+    def links(self, vhost: str | None = None) -> list[dict[str, Any]]:
+        query = "" if vhost is None else f"?vhost={quote(vhost, safe='')}"
+        status, found = self._ask("GET", f"/api/links{query}")
+        if status != http.client.OK or not isinstance(found, list):
+            raise self._refused(status, found)
+        return found
+
+    def act(self, link_id: str, action: str) -> bool:
+        """Whether there is such a link."""
+        status, found = self._ask("POST", f"/api/links/{quote(link_id, safe='')}/{action}")
+        if status not in {http.client.OK, http.client.NOT_FOUND}:
+            raise self._refused(status, found)
+        return status == http.client.OK
+
+    def _ask(self, method: str, path: str) -> tuple[int, Any]:
+        kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection
+        connection = kind(self._address.hostname or "", self._address.port, timeout=TIMEOUT)
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        try:
+            connection.request(method, self._address.path.rstrip("/") + path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        except ConnectionRefusedError as error:
+            raise RemoteError(f"{self.where}: connection refused: check the address and that the agent runs") from error
+        except OSError as error:
+            raise RemoteError(str(explain(error, where=self.where, seconds=TIMEOUT))) from error
+        except (http.client.HTTPException, ValueError) as error:
+            raise RemoteError(f"{self.where}: no agent answers there: check the address") from error
+        finally:
+            connection.close()
+
+    def _refused(self, status: int, found: Any) -> RemoteError:
+        said = found.get("error") if isinstance(found, dict) else None
+        if status == http.client.UNAUTHORIZED:
+            advice = f"give its token by --token-file or {TOKEN_VARIABLE}"
+            return RemoteError(
+                f"{self.where}: {'the token is refused' if self._token else 'a token is needed'}: {advice}"
+            )
+        return RemoteError(f"{self.where}: refused ({status}): {said or 'no agent answers there: check the address'}")
+
+
+def _address(url: str) -> SplitResult:
+    """Whatever is wrong with it, it isn't quoted: somebody may have written a password into it."""
+    try:
+        address = urlsplit(url if "//" in url else f"http://{url}")
+        usable = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+    except ValueError:
+        address, usable = SplitResult("", "", "", "", ""), False
+    if not usable:
+        raise RemoteError("--url is no address of an agent; write http://HOST:PORT")
+    if address.username is not None or address.query or address.fragment:
+        raise RemoteError("--url takes scheme, host, port and path only; a token goes to --token-file")
+    return address
+
+
+def _token(file: Path | None) -> str:
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE, "").strip()
+    try:
+        token = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise CannotStartError(f"token file {str(file)!r} can't be read: {reason}") from error
+    if not token.isascii() or not token.isprintable():
+        raise CannotStartError(f"token file {str(file)!r} holds no token: one line of printable ASCII is wanted")
+    return token
