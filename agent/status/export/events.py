@@ -62,7 +62,8 @@ class Events:
             "group": self.board.group or None,
             "cluster": self.board.cluster,
         }
-        return Line(ts[:10], _ENCODER.encode({**_NOTHING, **head, **told}).encode("ascii") + b"\n")
+        text = _ENCODER.encode({**_NOTHING, **head, **told}).encode("ascii") + b"\n"
+        return Line(ts[:10], text, recurs=kind is EventType.SAMPLE)
 
 
 def day_at(seconds: float) -> str:

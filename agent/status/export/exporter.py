@@ -18,9 +18,10 @@ from agent.core.settings import StatusExportSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board, Entry
 from agent.status.export.events import Events, day_at
-from agent.status.export.files import ExportFiles
+from agent.status.export.files import ExportFiles, Line
 from agent.status.export.names import FileNames
-from agent.status.export.pump import MOST_SAMPLES_WAITING, Pump
+from agent.status.export.pump import Pump
+from agent.status.slices import in_slices
 
 TICK: Final = 0.5  # links are sampled a few at a time: messages wait for none of it
 STOP_PATIENCE: Final = 5.0
@@ -48,6 +49,7 @@ class Exporter:
         self._files = ExportFiles(settings, FileNames.of(board.owner, board.clock()), clock=clock)
         self._pump = Pump(self._files)
         self._reasons: dict[str, Reason] = {}
+        self._told: list[Line] = []
         self._sampling: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -70,8 +72,9 @@ class Exporter:
         if self._sampling is not None:
             self._sampling.cancel()
         self._board.on_transition.remove(self._tell_transition)
-        self._sample(self._board)
+        await self._sample(self._board)
         self._tell_of_agent(AgentStatus.STOPPED)
+        self._hand_over()
         await self._pump.close(STOP_PATIENCE)
         self._board.export_dropped = self._pump.dropped
 
@@ -84,24 +87,34 @@ class Exporter:
             due = max(due + rest, self._clock())
             await self._sleep(due - self._clock())
             try:
-                self._sample(entry for entry in self._board if int(entry.link.id, 16) % slots == slot)
+                await self._sample(entry for entry in self._board if int(entry.link.id, 16) % slots == slot)
                 if slot == slots - 1:
                     self._beat()
             except Exception:
                 log.exception("status export: unexpected error")
+            self._hand_over()
             self._board.export_dropped = self._pump.dropped
 
     def _tell_transition(self, entry: Entry, before: LinkState | None) -> None:
         reason = self._reasons[entry.link.id] = reason_of(before, entry.state)
-        self._pump.put([self._events.transition(entry, before.status if before else None, reason)])
+        self._tell(self._events.transition(entry, before.status if before else None, reason))
 
-    def _sample(self, entries: Iterable[Entry]) -> None:
-        lines = [self._events.sample(entry, self._reasons.get(entry.link.id)) for entry in entries]
-        self._pump.put(lines, most=MOST_SAMPLES_WAITING)
+    async def _sample(self, entries: Iterable[Entry]) -> None:
+        async for entry in in_slices(entries):
+            self._tell(self._events.sample(entry, self._reasons.get(entry.link.id)))
 
     def _beat(self) -> None:
         self._tell_of_agent(AgentStatus.HEARTBEAT)
         self._reasons = {link: reason for link, reason in self._reasons.items() if link in self._board}
 
     def _tell_of_agent(self, status: AgentStatus) -> None:
-        self._pump.put([self._events.of_agent(status, self._settings.sample_interval)])
+        self._tell(self._events.of_agent(status, self._settings.sample_interval))
+
+    def _tell(self, line: Line) -> None:
+        if not self._told:  # those of one turn go together: when all links fall, messages wait for no thread
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._told.append(line)
+
+    def _hand_over(self) -> None:
+        told, self._told = self._told, []
+        self._pump.put(told)

@@ -26,10 +26,11 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One event with the newline at its end, and the day that it tells of."""
+    """One event with the newline at its end, and the day that it tells of; one that recurs is less of a loss."""
 
     day: str
     text: bytes
+    recurs: bool = False
 
 
 class ExportFiles:

@@ -41,10 +41,10 @@ class Pump:
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, lines: Sequence[Line], *, most: int = MOST_WAITING) -> None:
+    def put(self, lines: Sequence[Line]) -> None:
         """Waits for nothing: what doesn't fit in is dropped. Without lines, too, files that are due are finished."""
         with self._woken:
-            refused = sum(not self._takes(line, most) for line in lines)
+            refused = sum(not self._takes(line) for line in lines)
             self._wake()
         self._refused += refused
         if refused and not self._is_full:
@@ -60,9 +60,9 @@ class Pump:
         if self._thread.is_alive():
             log.error("status export: the disk does not answer, the last events are lost")
 
-    def _takes(self, line: Line, most: int) -> bool:
+    def _takes(self, line: Line) -> bool:
         size = self._size + len(line.text)
-        if size > most:
+        if size > (MOST_SAMPLES_WAITING if line.recurs else MOST_WAITING):
             return False
         self._size = size
         self._waiting.append(line)

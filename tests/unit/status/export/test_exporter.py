@@ -98,6 +98,7 @@ async def test_a_transition_is_in_the_file_at_once(tmp_path: Path) -> None:
     await exported.exporter.start()
     [link] = exported.put()
     exported.board.changed(link, RUNNING)
+    await exported.time.turn()
     [part] = unfinished(tmp_path)
     eventually(lambda: events(part)[-1]["status"] == "running", what="it is written", ignoring=AssertionError)
     await exported.stop()
@@ -141,6 +142,7 @@ async def test_the_board_shows_what_could_not_be_kept(tmp_path: Path) -> None:
     directory.write_text("in the way")
     [link] = exported.put()
     exported.board.changed(link, RUNNING)
+    await exported.time.turn()
     eventually(lambda: exported.exporter._pump.dropped == 3, what="they are dropped")
     await exported.time.advance(0.5)
     assert exported.board.export_dropped == 3
@@ -158,5 +160,6 @@ async def test_a_directory_that_can_not_be_written_is_said_with_what_to_do(tmp_p
 
 
 async def until_written(exported: Exported) -> None:
+    await exported.time.turn()
     written: Callable[[], object] = lambda: [events(part) for part in unfinished(exported.directory)]  # noqa: E731
     eventually(written, what="the first event is written", ignoring=AssertionError)

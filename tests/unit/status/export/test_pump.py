@@ -64,7 +64,7 @@ async def test_a_disk_that_hangs_costs_events_and_no_time(hanging: Hanging, tmp_
         hanging.asked.wait(PATIENCE)
         begun = time.process_time()
         for seq in range(1, 20):
-            pump.put(lines([seq], size=LINE), most=MOST_SAMPLES_WAITING)
+            pump.put(lines([seq], size=LINE, recurs=True))
         for seq in range(20, 40):
             pump.put(lines([seq], size=LINE))
         assert time.process_time() - begun < 1

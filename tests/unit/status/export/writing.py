@@ -35,8 +35,8 @@ def prepared(directory: Path, day: str = TODAY, **more: Any) -> ExportFiles:
     return made
 
 
-def lines(seqs: Iterable[int], day: str = TODAY, *, size: int = 0) -> list[Line]:
-    return [Line(day, b'{"seq":%d,"x":"%s"}\n' % (seq, b"x" * size)) for seq in seqs]
+def lines(seqs: Iterable[int], day: str = TODAY, *, size: int = 0, recurs: bool = False) -> list[Line]:
+    return [Line(day, b'{"seq":%d,"x":"%s"}\n' % (seq, b"x" * size), recurs) for seq in seqs]
 
 
 def crash(crashed: ExportFiles) -> None:
