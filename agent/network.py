@@ -8,12 +8,14 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 from agent.core.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
 
 NO_SNI = "disable"
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _CLIENT_CERTIFICATE_WANTED = "ALERT_CERTIFICATE_REQUIRED"
 _CLIENT_CERTIFICATE_REFUSED = ("ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE_")
 
@@ -38,6 +40,15 @@ def server_name(tls: Tls, host: str) -> str:
     if tls.server_name_indication is None:
         return host
     return "" if tls.server_name_indication == NO_SNI else tls.server_name_indication
+
+
+def read_certificates(path: str) -> list[bytes]:
+    """Those of a PEM file, as DER; none where it can't be read: connecting says why."""
+    try:
+        text = Path(path).read_text(encoding="latin-1")
+        return [ssl.PEM_cert_to_DER_cert(found) for found in _CERTIFICATE.findall(text)]
+    except (OSError, ValueError):
+        return []
 
 
 def explain(error: BaseException, *, where: str, seconds: float | None = None) -> BrokerError:

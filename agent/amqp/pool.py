@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,6 +48,11 @@ class Pool:
                 group.open.append(shared)
             shared.users += 1
             return shared
+
+    def standing(self, key: Hashable) -> Iterator[Connection]:
+        """The open connections that lead there."""
+        group = self._groups.get(key, _Group())
+        return (shared.connection for shared in group.open if not shared.connection.is_closed)
 
     async def release(self, shared: Shared) -> None:
         """The last one closes the door; nobody is let in through it any more."""

@@ -20,6 +20,7 @@ from agent.cli.logs import configure_logging
 from agent.core.settings import LogFormat, LogLevel, LogSettings
 from agent.definitions.load import load_configuration
 from agent.definitions.watch import Watcher
+from agent.runtime.expiry import watch_expiries
 from agent.runtime.supervisor import Supervisor, report_failure
 from agent.status.board import Board
 from agent.status.export.exporter import Exporter
@@ -52,11 +53,16 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
     )
     log.info("started", configuration=str(path), http=server.address)
     watching = asyncio.create_task(watcher.run(), name="watch definitions")
+    looking = asyncio.create_task(
+        watch_expiries(lambda: supervisor.configuration.settings.downstream, supervisor.shown_certificates, board),
+        name="look at certificates",
+    )
     await _told_to_stop()
     log.info("stopping")
-    watching.cancel()
-    with suppress(asyncio.CancelledError):
-        await watching
+    for task in (watching, looking):
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
     await supervisor.stop()
     if exporter is not None:
         await exporter.stop()

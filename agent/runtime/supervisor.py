@@ -15,7 +15,7 @@ from agent.amqp.connect import Connection, connect_any
 from agent.amqp.failures import one_line
 from agent.amqp.wire import methods
 from agent.core import lifecycle
-from agent.core.lifecycle import LinkState
+from agent.core.lifecycle import LinkState, Side
 from agent.core.model import DeclaredExchange, Link, LinkKind
 from agent.core.resolve import resolve
 from agent.definitions.keeper import Keeper, Told
@@ -73,6 +73,9 @@ class Supervisor:
     def cluster(self) -> str | None:
         """The downstream's name, once it was read."""
         return self._world.cluster if self._world else None
+
+    def shown_certificates(self, link: Link) -> Iterable[tuple[Side, bytes]]:
+        return () if self._world is None else self._world.shown_certificates(link)
 
     @property
     def runners(self) -> Mapping[str, LinkRunner]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -13,6 +13,7 @@ from agent.amqp.pool import Pool, Shared
 from agent.amqp.upstream import declare_internal
 from agent.core import names
 from agent.core.fields import Table
+from agent.core.lifecycle import Side
 from agent.core.model import Link
 from agent.core.uri import AmqpUri
 from agent.errors import BrokerError
@@ -46,16 +47,28 @@ class World:
 
     async def upstream(self, link: Link) -> Shared:
         name = names.connection(link.upstream, link.policy)
-        return await self.pool.acquire(
-            ("upstream", self.endpoints(link), link.vhost), lambda: self._open_upstream(link, name)
-        )
+        return await self.pool.acquire(self._upstream_key(link), lambda: self._open_upstream(link, name))
 
     async def local(self, link: Link) -> Shared:
         name = names.connection(link.upstream, link.policy)
-        uris = tuple(in_vhost(uri, link.vhost) for uri in self.downstream)
+        uris = self._local_uris(link)
         return await self.pool.acquire(
             ("downstream", uris), lambda: connect_any(_shuffled(uris), where=DOWNSTREAM, name=name)
         )
+
+    def shown_certificates(self, link: Link) -> Iterator[tuple[Side, bytes]]:
+        """What the brokers at both ends have shown, as DER, on the connections that the link may use."""
+        keys = (Side.UPSTREAM, self._upstream_key(link)), (Side.DOWNSTREAM, ("downstream", self._local_uris(link)))
+        for side, key in keys:
+            for connection in self.pool.standing(key):
+                if (der := connection.wire.peer_certificate) is not None:
+                    yield side, der
+
+    def _upstream_key(self, link: Link) -> Hashable:
+        return "upstream", self.endpoints(link), link.vhost
+
+    def _local_uris(self, link: Link) -> tuple[AmqpUri, ...]:
+        return tuple(in_vhost(uri, link.vhost) for uri in self.downstream)
 
     async def declare_internal(self, link: Link, up: Shared, name: str, native: Table) -> None:
         """The internal exchange, of the plugin's own type where the broker knows it; asked once for each connection.

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from agent.core.expiry import Expiry
 from agent.core.histogram import Histogram
 from agent.core.lifecycle import LinkState, Side, Status, Trouble
 from agent.core.model import Link, LinkKind
@@ -116,6 +117,7 @@ class Board:
     problems: tuple[str, ...] = ()  # what keeps the latest definitions of some source out of force
     refusals: int = 0
     reloaded_at: float = 0.0  # when all sources were last read and all that they say was put in force
+    expiries: tuple[Expiry, ...] = ()
     export_dropped: int = 0  # events that the status export could not keep
     on_transition: list[OnTransition] = field(default_factory=list)
     _entries: dict[str, Entry] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from agent.core.model import LinkKind
-from agent.status import native
+from agent.status import expiry, native
 from agent.status.board import Board, Entry
 from agent.status.families import INFO, LINK_FAMILIES, Family, Looked, Sample, Type, labelled
 from agent.status.slices import SLICE, in_slices
@@ -46,7 +46,7 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
 async def exposition(board: Board) -> list[bytes]:
     """In pieces, each small enough to be written at once."""
     entries = tuple(board)
-    pieces = [_process(), _about(board), _of_agent(board, entries)]
+    pieces = [_process(), _about(board), _of_agent(board, entries), expiry.exposition(board.expiries)]
     grouped: dict[Labels, list[Entry]] = {}
     for entry in entries:
         grouped.setdefault(_labels(entry), []).append(entry)

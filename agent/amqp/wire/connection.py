@@ -62,6 +62,12 @@ class WireConnection(asyncio.BufferedProtocol):
         self.mechanism: Mechanism | None = None
         self.explain: Callable[[BrokerError], BrokerError] = lambda error: error
 
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """What the broker showed, as DER; None without TLS."""
+        tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        return None if tls is None else tls.getpeercert(binary_form=True)
+
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

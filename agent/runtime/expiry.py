@@ -1,0 +1,79 @@
+"""Looks every few seconds when certificates and tokens end that connections live on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from agent.core import certificate, token
+from agent.core.expiry import Expiry, Peer, What
+from agent.core.http_url import HttpUrl
+from agent.core.lifecycle import Side
+from agent.core.model import Link
+from agent.core.settings import DownstreamSettings
+from agent.core.uri import AmqpUri
+from agent.network import read_certificates
+from agent.status.board import Board
+
+EVERY: Final = 15.0
+
+Shown = Iterable[tuple[Side, bytes]]
+Origin = tuple[Peer, str, str]
+"""Whose it is: the peer, the vhost and the upstream."""
+DOWNSTREAM: Final[Origin] = (Peer.DOWNSTREAM, "", "")
+MANAGEMENT: Final[Origin] = (Peer.MANAGEMENT, "", "")
+
+
+async def watch_expiries(
+    downstream: Callable[[], DownstreamSettings], shown: Callable[[Link], Shown], board: Board
+) -> None:
+    """Until cancelled; `shown` answers the certificates that the brokers at both ends of a link have shown."""
+    while True:
+        links = {(each.link.vhost, each.link.upstream, each.link.uris): each.link for each in board}.values()
+        certificates = {(_origin(link, side), der) for link in links for side, der in shown(link)}
+        sources: set[tuple[Origin, AmqpUri | HttpUrl]]
+        sources = {(_upstream(link), uri) for link in links for uri in link.uris}
+        settings = downstream()
+        sources |= {(DOWNSTREAM, uri) for uri in settings.uris} | {(MANAGEMENT, url) for url in settings.management}
+        board.expiries = await asyncio.to_thread(_look, certificates, sources)
+        await asyncio.sleep(EVERY)
+
+
+def _upstream(link: Link) -> Origin:
+    return Peer.UPSTREAM, link.vhost, link.upstream
+
+
+def _origin(link: Link, side: Side) -> Origin:
+    return _upstream(link) if side is Side.UPSTREAM else DOWNSTREAM
+
+
+def _look(
+    certificates: Iterable[tuple[Origin, bytes]], sources: Iterable[tuple[Origin, AmqpUri | HttpUrl]]
+) -> tuple[Expiry, ...]:
+    ours = ((origin, What.CLIENT, at) for origin, uri in sources for at in _client_ends(uri))
+    tokens = ((origin, What.JWT, at) for origin, uri in sources for at in _token_ends(uri))
+    theirs = ((origin, What.SERVER, at) for origin, der in certificates for at in _ends(der))
+    return tuple(
+        Expiry(peer, what, at, vhost=vhost, upstream=upstream)
+        for (peer, vhost, upstream), what, at in (*ours, *tokens, *theirs)
+    )
+
+
+def _client_ends(uri: AmqpUri | HttpUrl) -> Iterator[float]:
+    if uri.tls is not None and uri.tls.certfile is not None:
+        for der in read_certificates(uri.tls.certfile):
+            yield from _ends(der)
+
+
+def _token_ends(uri: AmqpUri | HttpUrl) -> Iterator[float]:
+    end = None if uri.password is None else token.expiry(uri.password.reveal())
+    if end is not None:
+        yield end
+
+
+def _ends(der: bytes) -> Iterator[float]:
+    try:
+        yield certificate.not_after(der)
+    except ValueError:
+        return

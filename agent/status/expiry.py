@@ -1,0 +1,39 @@
+"""When certificates and tokens end, as `/metrics` tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from agent.core.expiry import Expiry, What
+from agent.status.families import PREFIX, Family, Type, labelled
+
+CERTIFICATE: Final = Family(
+    f"{PREFIX}certificate_expiry_timestamp_seconds",
+    Type.GAUGE,
+    "When a certificate ends that the agent shows or is shown.",
+    labels=("peer", "vhost", "upstream", "certificate"),
+)
+TOKEN: Final = Family(
+    f"{PREFIX}token_expiry_timestamp_seconds",
+    Type.GAUGE,
+    "When a password ends that is a JSON Web Token.",
+    labels=("peer", "vhost", "upstream"),
+)
+FAMILIES: Final = (CERTIFICATE, TOKEN)
+
+
+def exposition(expiries: Iterable[Expiry]) -> bytes:
+    """Of several alike, such as those of interchangeable endpoints, the first to end is told."""
+    found: dict[tuple[str, str], float] = {}
+    for each in expiries:
+        labels = {"peer": each.peer, "vhost": each.vhost, "upstream": each.upstream}
+        family = TOKEN if each.what is What.JWT else CERTIFICATE
+        more = {} if family is TOKEN else {"certificate": each.what}
+        key = family.name, labelled(labels | more)
+        found[key] = min(each.at, found.get(key, each.at))
+    lines = []
+    for family in FAMILIES:
+        lines.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n")
+        lines += [f"{name}{{{labels}}} {at}\n" for (name, labels), at in found.items() if name == family.name]
+    return "".join(lines).encode(errors="replace")
