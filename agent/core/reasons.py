@@ -22,6 +22,8 @@ def reason_of(before: LinkState | None, after: LinkState) -> Reason:
             return Reason.DOWNSTREAM_BLOCKED if Side.DOWNSTREAM in sides else Reason.UPSTREAM_BLOCKED
         case Status.STOPPING:
             return Reason.REMOVED if after.stop is not None and after.stop.clean_up else Reason.STOPPED
+        case Status.BACKOFF | Status.INVALID if after.failure is not None:
+            return Reason(f"{after.failure.side}_{after.failure.trouble}")
         case status:
             return _REACHED[status]
 
@@ -30,8 +32,6 @@ _RELEASED: Final = {Status.PAUSED: Reason.RESUMED, Status.STANDBY: Reason.TAKEN_
 _RECOVERED: Final = {Status.BLOCKED: Reason.UNBLOCKED, Status.STALLED: Reason.PROGRESSED}
 _REACHED: Final = {
     Status.STALLED: Reason.NO_CONFIRMS,
-    Status.BACKOFF: Reason.FAILED,
-    Status.INVALID: Reason.REFUSED,
     Status.PAUSED: Reason.PAUSED,
     Status.STANDBY: Reason.SERVED_ELSEWHERE,
 }

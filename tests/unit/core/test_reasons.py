@@ -4,7 +4,7 @@ import pytest
 
 from agent.core import lifecycle
 from agent.core.export_event import Reason
-from agent.core.lifecycle import Blocked, Event, Failed, LinkState, Side
+from agent.core.lifecycle import Blocked, Event, Failed, LinkState, Side, Trouble
 from agent.core.reasons import reason_of
 
 OPENED = (lifecycle.Start(), lifecycle.Opened())
@@ -27,8 +27,9 @@ def after(*events: Event) -> LinkState:
         ((*OPENED, Blocked(Side.UPSTREAM)), lifecycle.Unblocked(Side.UPSTREAM), Reason.UNBLOCKED),
         (OPENED, lifecycle.Stalled("waits"), Reason.NO_CONFIRMS),
         ((*OPENED, lifecycle.Stalled("waits")), lifecycle.Progressed(), Reason.PROGRESSED),
-        (OPENED, Failed("cut"), Reason.FAILED),
-        ((lifecycle.Start(),), Failed("login refused", permanent=True), Reason.REFUSED),
+        (OPENED, Failed("cut", side=Side.DOWNSTREAM, trouble=Trouble.LOST), Reason.DOWNSTREAM_LOST),
+        (OPENED, Failed("who knows"), Reason.UPSTREAM_OTHER),
+        ((lifecycle.Start(),), Failed("no", permanent=True, trouble=Trouble.REFUSED), Reason.UPSTREAM_REFUSED),
         ((*OPENED, Failed("cut"), lifecycle.Closed(), lifecycle.RetryDue()), lifecycle.Opened(), Reason.OPENED),
         ((*OPENED, Failed("cut"), lifecycle.Closed()), lifecycle.Restart(), Reason.RESTARTED),
         (OPENED, lifecycle.Pause(), Reason.PAUSED),
@@ -48,3 +49,10 @@ def test_why_a_link_changed_its_status(before: tuple[Event, ...], event: Event, 
 
 def test_a_new_link_has_appeared() -> None:
     assert reason_of(None, LinkState()) is Reason.APPEARED
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("trouble", Trouble)
+def test_each_kind_of_failure_on_each_side_has_a_word(side: Side, trouble: Trouble) -> None:
+    failed = after(*OPENED, Failed("cut", side=side, trouble=trouble))
+    assert reason_of(LinkState(), failed) == f"{side}_{trouble}"

@@ -59,7 +59,7 @@ class Course(RuleBasedStateMachine):
 
     @rule(statuses=st.lists(st.sampled_from(Status), max_size=5))
     def change(self, statuses: list[Status]) -> None:
-        self.keep(*(self.events.transition(self.entry, status, Reason.FAILED) for status in statuses))
+        self.keep(*(self.events.transition(self.entry, status, Reason.UPSTREAM_LOST) for status in statuses))
 
     @rule(count=st.integers(1, 20), pause=st.floats(0, 2 * DAY))
     def sample(self, count: int, pause: float) -> None:

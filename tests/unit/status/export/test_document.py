@@ -9,7 +9,7 @@ from agent.core.export_event import FIELDS, Reason
 from agent.core.lifecycle import Status
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "export.md"
-ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| .+ \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| .*\|$", re.MULTILINE)
 
 
 def rows(title: str) -> dict[str, str]:

@@ -47,14 +47,14 @@ def told(line: Line) -> dict[str, Any]:
 def test_a_transition_tells_all_of_its_link() -> None:
     found = board()
     found.changed(LINK.id, BROKEN)
-    event = told(Events(found).transition(found[LINK.id], Status.RUNNING, Reason.FAILED))
+    event = told(Events(found).transition(found[LINK.id], Status.RUNNING, Reason.UPSTREAM_LOST))
     transfer = event.pop("transfer")
     assert event == {
         "schema": 1, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
         "agent": "dc2-a", "group": "dc2", "cluster": "rabbit@dc2",
         "link": "1a2b3c4d", "kind": "exchange", "vhost": "/", "name": "orders",
         "upstream": "origin", "upstream_name": "there", "upstream_cluster": "dc1", "uri": "amqp://h:5672/%2f",
-        "status": "backoff", "previous": "running", "reason": "failed", "error": "connection refused",
+        "status": "backoff", "previous": "running", "reason": "upstream_lost", "error": "connection refused",
         "forwarded": 3, "bytes": 300, "redelivered": 1, "dropped": 5, "quarantined": 0, "returned": 2,
         "reconnects": 1, "blocked_seconds": 0.0,
         "backlog": 12, "in_flight": 7, "oldest_unconfirmed_seconds": 1.5, "bindings": 2, "interval": None,
@@ -106,7 +106,7 @@ def test_numbers_go_up_and_times_follow_the_clock_wherever_it_goes() -> None:
 def test_any_text_makes_one_line(text: str) -> None:
     found = board(name=text, vhost=text, upstream=text)
     found.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, failure=Failed(text)))
-    event = told(Events(found).transition(found[LINK.id], Status.RUNNING, Reason.FAILED))
+    event = told(Events(found).transition(found[LINK.id], Status.RUNNING, Reason.UPSTREAM_LOST))
     assert (event["name"], event["vhost"], event["error"]) == (text, text, text or None)
 
 

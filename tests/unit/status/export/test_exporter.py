@@ -11,7 +11,7 @@ import pytest
 
 from agent.amqp.wire.splice import Counts
 from agent.core import lifecycle
-from agent.core.lifecycle import Failed, LinkState
+from agent.core.lifecycle import Failed, LinkState, Side, Trouble
 from agent.core.settings import StatusExportSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board, Gauges
@@ -76,10 +76,10 @@ async def test_every_change_of_status_is_told_also_of_one_moment(tmp_path: Path)
     for event in (
         lifecycle.Start(),
         lifecycle.Opened(),
-        Failed("connection lost"),
+        Failed("connection lost", side=Side.DOWNSTREAM, trouble=Trouble.LOST),
         lifecycle.Closed(),
         lifecycle.RetryDue(),
-        Failed("connection refused"),
+        Failed("connection refused", trouble=Trouble.UNREACHABLE),
         lifecycle.Pause(),
     ):
         state, _ = lifecycle.step(state, event)
@@ -88,7 +88,7 @@ async def test_every_change_of_status_is_told_also_of_one_moment(tmp_path: Path)
     assert [(event["previous"], event["status"], event["reason"], event["error"]) for event in found] == [
         (None, "starting", "appeared", None),
         ("starting", "running", "opened", None),
-        ("running", "backoff", "failed", "connection lost"),
+        ("running", "backoff", "downstream_lost", "connection lost"),
         ("backoff", "paused", "paused", None),
     ]
 
