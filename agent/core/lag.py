@@ -11,12 +11,13 @@ QUIET: Final = 60.0
 class Lag:
     """Of one session. A quiet link is looked at rarely, because a thousand of them may cost next to nothing."""
 
-    __slots__ = ("_confirmed", "_looked_at", "_moves", "_rest", "_waits_since", "ready")
+    __slots__ = ("_confirmed", "_is_known", "_looked_at", "_moves", "_rest", "_waits_since", "ready")
 
     def __init__(self, now: float, *, confirmed: int, chance: float) -> None:
         """`chance`, from 0 to 1, spreads the looks of links that began together."""
         self.ready: int | None = None  # messages that the upstream queue had when last looked at
         self._confirmed = confirmed
+        self._is_known = False
         self._waits_since: float | None = None
         self._moves = True
         self._looked_at = now - MOVING * (1 - chance)
@@ -26,7 +27,9 @@ class Lag:
         """For how many seconds something has waited and nothing was confirmed."""
         moved = confirmed != self._confirmed
         self._confirmed = confirmed
-        waits = unsettled > 0 or bool(self.ready)
+        if moved:
+            self._is_known = False  # what was ready may be through by now
+        waits = unsettled > 0 or (self._is_known and bool(self.ready))
         self._moves = self._moves or moved or waits
         if not waits:
             self._waits_since = None
@@ -45,6 +48,7 @@ class Lag:
     def told(self, ready: int) -> None:
         """So many messages are ready upstream."""
         self.ready = ready
+        self._is_known = True
 
     def asks(self, now: float) -> None:
         """Somebody looks now."""

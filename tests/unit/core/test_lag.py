@@ -35,6 +35,16 @@ def test_what_is_ready_upstream_waits_as_well() -> None:
     assert lag.observe(32.0, confirmed=0, unsettled=0) == 10
 
 
+def test_what_was_ready_before_the_last_confirm_is_no_backlog_until_looked_at_again() -> None:
+    lag = Lag(0.0, confirmed=0, chance=0.0)
+    lag.told(7)
+    lag.observe(1.0, confirmed=7, unsettled=0)
+    assert lag.observe(60.0, confirmed=7, unsettled=0) == 0
+    lag.told(3)
+    lag.observe(61.0, confirmed=7, unsettled=0)
+    assert lag.observe(71.0, confirmed=7, unsettled=0) == 10
+
+
 def test_a_quiet_link_is_looked_at_soon_and_then_once_a_minute() -> None:
     first, second, *later = looks(Lag(0.0, confirmed=0, chance=0.5), 0, 300)
     assert 0 <= first <= MOVING

@@ -1,0 +1,73 @@
+"""What an operator sees of a link that falls behind, stands still, and goes on, between real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.sites import X, Site, federated
+from tests.integration.status.asking import events, get, link_when, metric
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.waiting import eventually
+
+PREFETCH = 10
+MESSAGES = 25
+
+
+def test_a_downstream_that_confirms_nothing_and_then_does(
+    agent_of: AgentOf, broker: Node, here: Site, there: Site, proxy_to: Callable[[Node], Proxy]
+) -> None:
+    network = proxy_to(broker)
+    here.exchange().queue("k")
+    there.exchange()
+    agent = agent_of(broker, uri=broker.uri(port=network.port))
+    settings = {"http": {"listen": f"127.0.0.1:{agent.port}"}, "stall-after": 2}
+    agent.write({here.vhost: federated(there, **{"prefetch-count": PREFETCH})}, agent=settings).start()
+    quiet = link_when(agent, "with nothing behind", lambda link: link["backlog"] == 0)
+    assert (quiet["status"], quiet["last_confirm"], quiet["oldest_unconfirmed_seconds"]) == ("running", None, 0)
+    with events(agent) as told:
+        assert next(told)[0] == "links"
+        network.blackhole()
+        there.publish([f"m{number}" for number in range(MESSAGES)])
+        stalled = link_when(agent, "stalled", lambda link: link["status"] == "stalled")
+        assert "confirmed none for" in stalled["error"]
+        behind = link_when(agent, "that knows its backlog", lambda link: link["backlog"] == MESSAGES)
+        assert (behind["in_flight"], behind["forwarded"]) == (PREFETCH, 0)
+        assert behind["oldest_unconfirmed_seconds"] >= 2
+        assert metric(agent, "federation_agent_backlog_messages") == MESSAGES
+        assert metric(agent, "federation_agent_link_state", state="stalled") == 1
+        network.restore()
+        assert here.take(MESSAGES) == [f"m{number}" for number in range(MESSAGES)]
+        seen = _until(told, lambda link: link["status"] == "running")
+    assert "stalled" in {data["status"] for name, data in seen if name == "link"}
+    assert any(name == "samples" and data[0]["in_flight"] == PREFETCH for name, data in seen)
+    done = link_when(agent, "with nothing behind again", lambda link: link["backlog"] == 0)
+    assert (done["forwarded"], done["in_flight"], done["oldest_unconfirmed_seconds"]) == (MESSAGES, 0, 0)
+    assert done["last_confirm"] > done["since"][:10]
+    assert metric(agent, "federation_agent_transfer_seconds_count") == MESSAGES
+    assert metric(agent, "federation_agent_transfer_seconds_bucket", le="1.0") == MESSAGES - PREFETCH
+    history = get(agent, f"/api/links/{done['id']}")["history"]
+    assert [each["status"] for each in history["transitions"]][-3:] == ["running", "stalled", "running"]
+    assert history["samples"][-1]["forwarded"] == MESSAGES
+    network.cut()
+    link_when(agent, "that came back", lambda link: link["reconnects"] == 1 and link["status"] == "running")
+    reconnects = "federation_agent_reconnects_total"
+    assert metric(agent, reconnects, side="downstream", reason="lost") == 1
+    assert metric(agent, reconnects, side="upstream", reason="lost") == 0
+    here.bind("another")
+    there.wait_bound("another", "k")
+    eventually(lambda: metric(agent, "federation_agent_binding_sync_seconds_count"), what="the bind was timed")
+    assert metric(agent, "federation_agent_config_reload_success") == 1
+    assert X == done["exchange"]
+
+
+def _until(told: Any, holds: Callable[[dict[str, Any]], bool]) -> list[tuple[str, Any]]:
+    """Everything up to the event of a link of which that holds."""
+    seen = []
+    for name, data in told:
+        seen.append((name, data))
+        if name == "link" and holds(data):
+            return seen
+    raise AssertionError("the events have ended")
