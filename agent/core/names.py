@@ -7,6 +7,7 @@ import hashlib
 QUARANTINE_QUEUE = "federation-agent: quarantine"
 AGENT_PREFIX = "federation-agent: "
 LETTERS = ("A", "B")
+_SHORT = 255  # bytes
 
 
 def upstream_queue(
@@ -38,8 +39,10 @@ def connection(upstream: str, policy: str) -> str:
     return f"Federation link (upstream: {upstream}, policy: {policy})"
 
 
-def consumer_tag(upstream: str) -> str:
-    return f"federation-link-{upstream}"
+def consumer_tag(upstream: str, number: int = 1) -> str:
+    """For the first, second … consumer that a channel has, one after another; as short as AMQP wants it."""
+    suffix = f" {number}" if number > 1 else ""
+    return f"federation-link-{upstream}".encode()[: _SHORT - len(suffix)].decode(errors="ignore") + suffix
 
 
 class LinkIds:

@@ -50,7 +50,7 @@ class Path:
 
 @dataclass(slots=True)
 class _Beat:
-    """What was counted when the prefetch was last thought about."""
+    """What had come through when the prefetch was last thought about."""
 
     at: float
     messages: int
@@ -74,8 +74,9 @@ class Flow:
         self._flows = False
         self._consumed: asyncio.Future[Call] | None = None
         self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
+        self._consumers = 1
         self._round_trip = 0.0
-        self._beat = _Beat(0.0, 0, 0)
+        self._beat = self._count(self._loop.time())
 
     @property
     def prefetch(self) -> int:
@@ -135,21 +136,21 @@ class Flow:
 
     def better_prefetch(self, now: float) -> int | None:
         """What the last while tells of the path, where another prefetch would suit it; asked about once a second."""
-        counts, before, settings = self._counts, self._beat, self._link.settings
-        published = counts.forwarded + self.unsettled
-        messages, octets, seconds = published - before.messages, counts.bytes - before.bytes, now - before.at
+        settings, before, self._beat = self._link.settings, self._beat, self._count(now)
+        messages, octets = self._beat.messages - before.messages, self._beat.bytes - before.bytes
         if messages <= 0 or settings.prefetch_count or settings.ack_mode is AckMode.NO_ACK:
             return None
-        self._beat = _Beat(now, published, counts.bytes)
-        current = self._path.prefetch
         wanted = prefetch.sized(
-            current,
+            self._path.prefetch,
             unsettled=self.unsettled,
-            rate=messages / max(seconds, 0.001),
+            rate=messages / max(now - before.at, 0.001),
             round_trip=self._round_trip,
             average_size=octets / messages,
         )
-        return wanted if before.at and wanted != current else None
+        return None if wanted == self._path.prefetch else wanted
+
+    def _count(self, now: float) -> _Beat:
+        return _Beat(now, self._counts.forwarded + self.unsettled, self._counts.bytes)
 
     async def resize(self, wanted: int) -> None:
         """A new consumer on the same channel, so that the order holds; what is on the way stays there."""
@@ -158,6 +159,8 @@ class Flow:
             return
         self._path.prefetch = wanted
         out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
+        # Another tag: a quorum queue delivers what is unacknowledged once more to a consumer that it knows.
+        self._consumers += 1
         await self._consume(out)
 
     async def close(self) -> None:
@@ -196,7 +199,7 @@ class Flow:
 
     @property
     def _tag(self) -> str:
-        return names.consumer_tag(self._link.upstream)[:255]
+        return names.consumer_tag(self._link.upstream, self._consumers)
 
     async def _consume(self, out: Channel) -> None:
         """With the prefetch that holds now; it holds for consumers that begin after it was said."""

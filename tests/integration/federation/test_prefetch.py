@@ -1,0 +1,71 @@
+"""How many messages an upstream may send ahead, where the agent is to find that out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from agent.core import prefetch
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.desk import numbered
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.test_api import ask
+from tests.integration.federation.test_failures import link
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+MANY = 20_000
+BrokerOn = Callable[..., Node]
+
+
+def size(agent: Agent) -> int:
+    [found] = ask(agent, "/api/links")
+    return int(found["prefetch"])
+
+
+def tell(agent: Agent, action: str) -> None:
+    [found] = ask(agent, "/api/links")
+    ask(agent, f"/api/links/{found['id']}/{action}", "POST")
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
+def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(
+    agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn, *, release: str | None, kind: str
+) -> None:
+    there = site_on(broker_on(release, name="second"))
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
+    agent.wait_for("running", link(here))
+    assert size(agent) == prefetch.START
+    tell(agent, "pause")
+    agent.wait_for("paused", link(here))
+    there.publish(numbered(MANY))
+    tell(agent, "resume")
+    eventually(lambda: size(agent) == prefetch.NEAR, what="more may be on the way")
+    assert here.take(MANY) == numbered(MANY)
+    assert agent.history(*link(here)).count("running") == 2  # and never broken
+    assert agent.terminate() == 0
+
+
+def test_large_messages_make_it_shrink(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    bodies = [number * 174_763 for number in numbered(40)]  # a little over 1 MiB each
+    there.publish(bodies)
+    assert here.take(40) == bodies
+    eventually(lambda: size(agent) < 40, what="fewer may be on the way")
+    there.publish(numbered(1_000))
+    assert here.take(1_000) == numbered(1_000)
+
+
+def test_a_size_that_is_given_stays(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"prefetch-count": 7})}).start()
+    agent.wait_for("running", link(here))
+    there.publish(numbered(5_000))
+    assert here.take(5_000) == numbered(5_000)
+    assert size(agent) == 7
