@@ -18,6 +18,7 @@ import { Table } from "./table.js";
 import { Topology } from "./topology.js";
 
 const TICK = 1_000;
+const TITLES = { links: "links-title", topology: "topology-title", link: "detail-title" };
 const SECTIONS = { links: "view-links", topology: "view-topology", link: "view-link" };
 
 class Page {
@@ -40,8 +41,11 @@ class Page {
   #drawing = 0;
   #reorder = true;
   #order = [];
+  #orderedBy = "";
   #ranks = null;
   #isRead = false;
+  #hasTurned = false;
+  #scrolled = 0;
 
   start() {
     this.#listen();
@@ -114,15 +118,16 @@ class Page {
     if (byId("search").value !== this.#route.q) byId("search").value = this.#route.q;
     byId("sort").value = this.#route.sort || "state";
     if (this.#route.view === "link") this.#detail.open(this.#route.id);
+    if (before.view === "links" && this.#route.view !== "links") this.#scrolled = scrollY;
+    this.#hasTurned = before.view !== this.#route.view;
     this.#draw({ reorder: true });
-    if (before.view !== this.#route.view) this.#arrive(before);
   }
 
-  /** The focus goes along with the view, and back to the link that one came from. */
-  #arrive(before) {
-    if (this.#route.view === "link") byId("detail-title").focus();
-    scrollTo(0, 0);
-    if (before.view === "link" && this.#route.view === "links") byId("links-title").focus({ preventScroll: true });
+  /** The focus goes along with the view; the table is where one left it. */
+  #arrive() {
+    this.#hasTurned = false;
+    scrollTo(0, this.#route.view === "links" ? this.#scrolled : 0);
+    byId(TITLES[this.#route.view]).focus({ preventScroll: true });
   }
 
   #search() {
@@ -158,6 +163,7 @@ class Page {
     if (this.#route.view === "link") this.#detail.show(rows.get(this.#route.id), this.#store.about, moments);
     else if (this.#route.view === "topology") this.#drawTopology([...rows.values()], moments.now);
     else this.#drawLinks(total, moments);
+    if (this.#hasTurned) this.#arrive();
   }
 
   #drawTopology(rows, now) {
@@ -199,7 +205,6 @@ class Page {
     this.#reorder = false;
   }
 
-  #orderedBy = "";
 }
 
 new Page().start();

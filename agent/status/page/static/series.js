@@ -25,8 +25,7 @@ export class Series {
   /** Messages a second over the last slots that are over; null until there are two to compare. */
   rate(now) {
     if (this.#filled === 0) return null;
-    const slot = Math.floor(now / SLOT);
-    this.#advance(slot);
+    const slot = this.#advance(Math.floor(now / SLOT));
     const slots = Math.min(WINDOW, this.#filled - 2);
     if (slots < 1) return null;
     return ((this.#at(slot - 1) - this.#at(slot - 1 - slots)) * 1_000) / (slots * SLOT);
@@ -35,8 +34,7 @@ export class Series {
   /** Messages a second in each slot that is over, oldest first. */
   rates(now) {
     if (this.#filled === 0) return [];
-    const slot = Math.floor(now / SLOT);
-    this.#advance(slot);
+    const slot = this.#advance(Math.floor(now / SLOT));
     const found = [];
     for (let at = slot - this.#filled + 2; at < slot; at += 1) {
       found.push(((this.#at(at) - this.#at(at - 1)) * 1_000) / SLOT);
@@ -48,11 +46,12 @@ export class Series {
     return this.#values[slot % SLOTS];
   }
 
-  /** Nothing came in between, so nothing was forwarded. */
+  /** Nothing came in between, so nothing was forwarded; answers the latest slot. */
   #advance(slot) {
     const last = this.#at(this.#slot);
     for (let at = Math.max(this.#slot + 1, slot - SLOTS + 1); at <= slot; at += 1) this.#values[at % SLOTS] = last;
     this.#filled = Math.min(SLOTS, this.#filled + Math.max(0, slot - this.#slot));
     this.#slot = Math.max(slot, this.#slot);
+    return this.#slot;
   }
 }

@@ -5,6 +5,7 @@ import { format, sortOf } from "./router.js";
 import { COLUMNS, RowView } from "./row.js";
 
 const SPARE = 6; // rows beyond each edge, so that keys and fast fingers find one
+const HOLD = 10_000; // ms; a pointer that merely lies there holds nothing
 
 export class Table {
   #body = byId("rows");
@@ -13,23 +14,27 @@ export class Table {
   #order = [];
   #height = 0;
   #moment = { clock: 0, now: 0 };
-  #onHold = () => {};
+  #touched = -Infinity;
+  #onRelease;
 
   /** `onRelease` is called when nobody points at a row or stands in it any more. */
   constructor({ onRelease }) {
-    this.#onHold = onRelease;
+    this.#onRelease = onRelease;
     byId("heads").append(...COLUMNS.map((column) => this.#head(column)));
     this.#body.addEventListener("click", (event) => this.#follow(event));
     this.#body.addEventListener("keydown", (event) => this.#walk(event));
+    for (const type of ["pointermove", "focusin", "keydown"]) {
+      this.#body.addEventListener(type, () => (this.#touched = performance.now()), { passive: true });
+    }
     this.#body.addEventListener("focusout", () => requestAnimationFrame(() => this.#release()));
     this.#body.addEventListener("mouseleave", () => this.#release());
-    addEventListener("scroll", () => this.#draw(), { passive: true });
+    addEventListener("scroll", () => this.#draw({ onlyNew: true }), { passive: true });
     new ResizeObserver(() => this.#measure()).observe(this.#body);
   }
 
   /** Rows must not move away from under a pointer, or from under the focus. */
   get isHeld() {
-    return this.#body.matches(":hover, :focus-within");
+    return performance.now() - this.#touched < HOLD && this.#body.matches(":hover, :focus-within");
   }
 
   show(rows, route, moment) {
@@ -69,7 +74,9 @@ export class Table {
     this.#draw();
   }
 
-  #draw() {
+  /** What was in sight already is as it was when one merely scrolls. */
+  #draw({ onlyNew = false } = {}) {
+    if (this.#order.length === 0) this.#drop(new Set());
     if (this.#height === 0 || this.#body.offsetParent === null) return;
     const top = -this.#body.getBoundingClientRect().top;
     const first = Math.max(0, Math.floor(top / this.#height) - SPARE);
@@ -78,20 +85,13 @@ export class Table {
     this.#drop(new Set(shown));
     let place = this.#body.firstChild;
     shown.forEach((row, index) => {
-      const view = this.#viewOf(row);
-      view.show(first + index, this.#moment);
+      const known = this.#views.get(row);
+      const view = known ?? new RowView(row);
+      this.#views.set(row, view);
+      if (!known || !onlyNew) view.show(first + index, this.#moment);
       if (view.node === place) place = place.nextSibling;
       else this.#body.insertBefore(view.node, place);
     });
-  }
-
-  #viewOf(row) {
-    let view = this.#views.get(row);
-    if (!view) {
-      view = new RowView(row);
-      this.#views.set(row, view);
-    }
-    return view;
   }
 
   #drop(wanted) {
@@ -117,6 +117,6 @@ export class Table {
   }
 
   #release() {
-    if (!this.isHeld) this.#onHold();
+    if (!this.isHeld) this.#onRelease();
   }
 }

@@ -1,0 +1,116 @@
+"""A board that a test fills, served as the agent serves its own: no broker has so many links, or such names."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from agent.amqp.wire.target import Counts
+from agent.core.lifecycle import Failed, LinkState, Phase, Stalled
+from agent.core.model import Exchange, Link, LinkKind, LinkSettings
+from agent.core.secret import Secret
+from agent.core.settings import HttpSettings
+from agent.core.uri import parse
+from agent.status.board import Board, Gauges
+from agent.status.http import HttpServer
+
+RUNNING: Final = LinkState(phase=Phase.OPEN, started=True)
+STARTING: Final = LinkState(phase=Phase.OPENING, started=True)
+PAUSED: Final = LinkState(started=True, paused=True)
+STALLED: Final = LinkState(phase=Phase.OPEN, started=True, stalled=Stalled("3,120 wait upstream, nothing for 41 s"))
+PATIENCE: Final = 10.0
+
+T = TypeVar("T")
+
+
+def failed(error: str, *, permanent: bool = False) -> LinkState:
+    return LinkState(phase=Phase.WAITING, started=True, failure=Failed(error, permanent=permanent))
+
+
+def link(number: int, name: str, *, upstream: str = "origin", remote: str = "", vhost: str = "/") -> Link:
+    uri = parse(f"amqp://u:s3ntinel@{upstream}.example:5672/%2f")
+    exchange = Exchange(name, "topic")
+    return Link(
+        f"{number:08x}", LinkKind.EXCHANGE, vhost, name, upstream, (uri,), remote or name, LinkSettings(), "federate",
+        exchange=exchange,
+    )  # fmt: skip
+
+
+@dataclass
+class Shown:
+    """One link on the board, and what it counts."""
+
+    link: Link
+    state: LinkState = RUNNING
+    cluster: str | None = "dc1"
+    counts: Counts = field(default_factory=Counts)
+    gauges: Gauges = field(default_factory=Gauges)
+
+    def __post_init__(self) -> None:
+        self.gauges.upstream_cluster = self.cluster
+
+
+class Served:
+    """Runs in a thread of its own, because a browser asks while the test waits for it."""
+
+    def __init__(self, port: int, *, token: str | None = None, host: str = "127.0.0.1") -> None:
+        self.acted: list[tuple[str, str]] = []
+        self.board = Board(time.time, "dc2-a", cluster="dc2", group="dc2", version="0.1.0", ready=True)
+        settings = HttpSettings(host, port, Secret(token) if token else None)
+        self.url = f"http://127.0.0.1:{port}/"
+        self._server = HttpServer(settings, self.board, self._act)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="served board", daemon=True)
+
+    def start(self) -> Served:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(PATIENCE)
+        return self
+
+    def stop_serving(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(PATIENCE)
+
+    def stop(self) -> None:
+        self.stop_serving()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+    def do(self, work: Callable[[], T]) -> T:
+        """In the server's own thread, where the board belongs."""
+
+        async def run() -> T:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE)
+
+    def put(self, links: Sequence[Shown]) -> None:
+        def fill() -> None:
+            for each in links:
+                self.board.put(each.link, LinkState(), each.counts, lambda each=each: each.gauges)  # type: ignore[misc]
+                self.board.changed(each.link.id, each.state)
+
+        self.do(fill)
+
+    def change(self, shown: Shown, state: LinkState) -> None:
+        shown.state = state
+        self.do(lambda: self.board.changed(shown.link.id, state))
+
+    def forward(self, links: Sequence[Shown], messages: int) -> None:
+        """One beat in which each of these forwards so many."""
+
+        def beat() -> None:
+            for each in links:
+                each.counts.forwarded += messages
+                each.counts.bytes += messages * 1024
+                self.board.moved(each.link.id)
+            self.board.beat()
+
+        self.do(beat)
+
+    def _act(self, link_id: str, action: str) -> None:
+        self.acted.append((link_id, action))

@@ -1,0 +1,101 @@
+"""The page beside a real agent between real brokers: what happens to a link is seen, and may be brought about."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Q, Site, X, federated
+from tests.integration.page.conftest import Open
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.waiting import eventually
+
+
+def status(page: Page, name: str) -> None:
+    """Until the link's row says so."""
+    expect(page.locator("#rows .badge")).to_have_text(name)
+
+
+def act(page: Page, action: str) -> None:
+    page.get_by_role("button", name=action, exact=True).click()
+    page.locator("#confirm-go").click()
+    expect(page.locator("#confirm")).not_to_be_visible()
+
+
+def start(agent_of: AgentOf, here: Site, there: Site, port: int) -> Agent:
+    here.exchange().queue("k")
+    uri = there.node.uri(there.vhost, port=port)
+    return agent_of(here.node).write({here.vhost: federated(there) | {"upstreams": {"origin": {"uri": uri}}}}).start()
+
+
+def test_a_link_goes_down_and_comes_back(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: Callable[[Node | int], Proxy], visit: Open
+) -> None:
+    proxy = proxy_to(there.node)
+    agent = start(agent_of, here, there, proxy.port)
+    agent.wait_for("running", (here.vhost, X, "origin"))
+    opened = visit(f"http://127.0.0.1:{agent.port}/")
+    page = opened.page
+    status(page, "Running")
+    expect(page.locator("#rows .source")).to_have_text(f"{there.node.cluster_name} / {X}")
+    expect(page.locator("#agent-more")).to_contain_text(f"beside {here.node.cluster_name}")
+    for body in ("one", "two"):
+        assert there.node.admin.publish(there.vhost, X, "k", body)
+    page.set_viewport_size({"width": 1920, "height": 900})  # wide enough for the totals
+    expect(page.locator("#rows .cell-forwarded")).to_have_text("2")
+
+    proxy.refuse()
+    proxy.cut()
+    status(page, "Backoff")
+    expect(page.locator("#causes .cause-reason")).to_contain_text("origin")
+    expect(page).to_have_title("(1) " + page.locator("#agent").inner_text())
+    expect(page.locator("#announcement")).to_have_text(f"1 link down: {X}.")
+    proxy.accept()
+    status(page, "Running")
+    expect(page.locator("#attention")).to_be_hidden()
+
+    page.locator("#rows a").click()
+    expect(page.locator("#detail-title")).to_have_text(X)
+    expect(page.locator("#transitions li").first).to_contain_text("Running")
+    expect(page.locator("#transitions")).to_contain_text("Backoff")
+    agent.kill()
+    opened.may_fail_to_load = True
+    expect(page.locator("#unreachable-text")).to_contain_text("has not answered since")
+    expect(page.locator("body")).to_have_attribute("data-connection", "away")
+    agent.start()
+    expect(page.locator("#unreachable")).to_be_hidden()
+    expect(page.locator("#detail-state")).to_have_text("Running")
+
+
+def test_pause_resume_and_restart(agent_of: AgentOf, here: Site, there: Site, visit: Open) -> None:
+    agent = start(agent_of, here, there, there.node.amqp_port)
+    agent.wait_for("running", (here.vhost, X, "origin"))
+    page = visit(f"http://127.0.0.1:{agent.port}/").page
+    page.locator("#rows a").click()
+    state = page.locator("#detail-state")
+    expect(state).to_have_text("Running")
+
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator("#confirm-title")).to_have_text(f"Pause {X}?")
+    expect(page.locator("#confirm-cancel")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(state).to_have_text("Running")
+    act(page, "Pause")
+    expect(state).to_have_text("Paused")
+    assert there.node.admin.publish(there.vhost, X, "k", "kept meanwhile")
+    act(page, "Resume")
+    expect(state).to_have_text("Running")
+    eventually(lambda: here.node.admin.take(here.vhost, Q), what="what was kept arrives")
+    act(page, "Restart")
+    expect(page.locator("#transitions .badge", has_text="Running")).to_have_count(3)
+    assert agent.history(here.vhost, X) == ["running", "paused", *2 * ["starting", "running"]]
+
+    page.locator("#nav-topology").click()
+    arrow = page.locator("#map .link")
+    expect(arrow).to_have_attribute("data-group", "up")
+    expect(page.locator("#map .target")).to_contain_text(here.node.cluster_name[:8])
+    arrow.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#detail-title")).to_have_text(X)

@@ -1,0 +1,298 @@
+"""The page over a board that the test fills: finding links, many of them, odd names, tokens, and who can use it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import resources
+from typing import Final
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from agent.status.board import Gauges
+from tests.integration.page.conftest import Open
+from tests.integration.page.served import PAUSED, STALLED, STARTING, Served, Shown, failed, link
+
+Serve = Callable[..., Served]
+AXE: Final = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
+REFUSED = failed("upstream paris: connection refused by paris.example:5672; see that a broker listens there")
+DENIED = failed("upstream oslo: login refused for user fed on oslo.example:5672", permanent=True)
+LONG = "billing.invoices." + "created-and-paid." * 12 + "at-last"
+MARKUP = "<img src=x onerror=\"document.title='owned'\">"
+ODD = [MARKUP, "<script>document.title='owned'</script>", "a/b?c#d&e%20", "\u202eevil", "日本語", "'\"--", " "]
+
+
+def few() -> list[Shown]:
+    return [
+        Shown(link(1, "orders.eu", remote="orders"), gauges=Gauges(in_flight=12, bindings=3, prefetch=500, backlog=41)),
+        Shown(link(2, LONG, upstream="paris"), REFUSED, cluster=None),
+        Shown(link(3, "orders.us", upstream="oslo", vhost="tenant"), DENIED, cluster="dc3"),
+        Shown(link(4, "stock"), STALLED, gauges=Gauges(backlog=3_120, oldest_unconfirmed=41.2)),
+        Shown(link(5, "prices"), PAUSED),
+        Shown(link(6, "audit"), STARTING),
+    ]
+
+
+def names(page: Page) -> list[str]:
+    return page.locator("#rows .name").all_inner_texts()
+
+
+def expect_names(page: Page, *wanted: str) -> None:
+    expect(page.locator("#rows .name")).to_have_text(list(wanted))
+
+
+def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open) -> None:
+    served = serve()
+    served.put(few())
+    page = visit(served.url).page
+    expect_names(page, "orders.us", LONG, "stock", "audit", "prices", "orders.eu")
+    causes = page.locator("#causes .cause")
+    expect(causes).to_have_count(3)
+    expect(causes.nth(1)).to_contain_text(str(REFUSED.error))
+    expect(causes.nth(1)).to_contain_text("Restart tries at once")
+    expect(page).to_have_title("(3) dc2-a")
+    assert "s3ntinel" not in page.content()
+
+
+def test_links_are_found_and_the_address_tells_how(serve: Serve, visit: Open) -> None:
+    served = serve()
+    served.put(few())
+    opened = visit(served.url)
+    page = opened.page
+    page.locator("#search").fill("ORDERS tenant")
+    expect_names(page, "orders.us")
+    expect(page.locator("#found")).to_have_text("1 of 6 links")
+    assert page.url.endswith("#/links?q=ORDERS+tenant")
+    page.locator("#search").fill("")
+    page.get_by_role("link", name="Paused 1").click()
+    expect_names(page, "prices")
+    page.go_back()
+    page.locator("#heads a", has_text="Link").click()
+    expect(page.locator("#heads .cell-name")).to_have_attribute("aria-sort", "ascending")
+    expect_names(page, "audit", LONG, "orders.eu", "orders.us", "prices", "stock")
+    page.locator("#heads a", has_text="Lag").click()
+    expect(page.locator("#heads .cell-lag")).to_have_attribute("aria-sort", "descending")
+    assert names(page)[:2] == ["stock", "orders.eu"]
+    opened.go("#/links?state=invalid,backoff&sort=name")
+    expect_names(page, LONG, "orders.us")
+    opened.go("#/links?q=nothing-is-called-so")
+    expect(page.locator("#no-match")).to_be_visible()
+
+
+def test_an_address_points_at_one_link(serve: Serve, visit: Open) -> None:
+    served = serve()
+    served.put(few())
+    opened = visit(served.url, "#/links/00000003")
+    page = opened.page
+    expect(page.locator("#detail-title")).to_have_text("orders.us")
+    expect(page.locator("#detail-reason")).to_have_text(str(DENIED.error))
+    expect(page.locator("#transitions li")).to_have_count(2)
+    expect(page.locator(".chart")).to_have_count(2)
+    opened.may_fail_to_load = True  # there is no history of what isn't there
+    opened.go("#/links/ffffffff")
+    expect(page.locator("#missing")).to_contain_text("ffffffff")
+
+
+def test_what_changes_is_seen_at_once(serve: Serve, visit: Open) -> None:
+    served = serve()
+    links = few()
+    served.put(links)
+    page = visit(served.url, "#/links?q=orders.eu").page
+    expect(page.locator("#rows .badge")).to_have_text("Running")
+    served.change(links[0], REFUSED)
+    expect(page.locator("#rows .badge")).to_have_text("Backoff")
+    served.do(lambda: served.board.gone(links[0].link.id))
+    expect(page.locator("#rows tr")).to_have_count(0)
+    served.put([replace(links[0], link=link(7, "orders.eu.2"))])
+    expect_names(page, "orders.eu.2")
+
+
+def test_rows_stay_where_one_points(serve: Serve, visit: Open) -> None:
+    served = serve()
+    links = [Shown(link(number, f"x{number}")) for number in range(1, 4)]
+    served.put(links)
+    page = visit(served.url).page
+    expect_names(page, "x1", "x2", "x3")
+    page.locator("#rows a").nth(1).focus()
+    served.change(links[2], STALLED)
+    expect(page.locator("#rows .badge").nth(2)).to_have_text("Stalled")
+    assert names(page) == ["x1", "x2", "x3"]
+    page.locator("#search").focus()
+    expect_names(page, "x3", "x1", "x2")
+
+
+def test_where_there_are_no_links_it_says_what_to_do(serve: Serve, visit: Open) -> None:
+    served = serve()
+    page = visit(served.url).page
+    expect(page.locator("#empty")).to_contain_text("federation-upstream-set: all")
+    page.locator("#nav-topology").click()
+    expect(page.locator("#map-empty")).to_be_visible()
+    served.do(lambda: setattr(served.board, "problems", ("agent.yaml:4:48: unknown key 'max-hop'",)))
+    page.reload()
+    expect(page.locator("#problem-list")).to_have_text("agent.yaml:4:48: unknown key 'max-hop'")
+
+
+def test_names_are_text_and_never_markup(serve: Serve, visit: Open) -> None:
+    served = serve()
+    served.put([Shown(link(at, name, upstream="u", remote=name), cluster=name) for at, name in enumerate(ODD)])
+    served.put([Shown(link(99, MARKUP, upstream="v"), failed(MARKUP), cluster=MARKUP)])
+    opened = visit(served.url)
+    page = opened.page
+    expect(page.locator("#rows tr")).to_have_count(len(ODD) + 1)
+    assert set(page.locator("#rows .name").evaluate_all("all => all.map((each) => each.textContent)")) == set(ODD)
+    for where in ("#/topology", "#/links/00000063", f"#/links?q={MARKUP}&from={MARKUP}&state={MARKUP}"):
+        opened.go(where)
+        expect(page.locator("h1:visible")).to_have_count(1)
+    assert page.locator("img, main script").count() == 0
+    expect(page).to_have_title("(1) dc2-a")
+
+
+def test_the_token_is_asked_for_and_kept_in_the_tab_alone(serve: Serve, visit: Open) -> None:
+    served = serve(token="t0ken", host="0.0.0.0")
+    served.put(few())
+    opened = visit(served.url)
+    opened.may_fail_to_load = True  # being refused is told as such
+    page = opened.page
+    page.locator("#token-input").fill("wrong")
+    page.keyboard.press("Enter")
+    expect(page.locator("#token-error")).to_have_text("The agent refused that token.")
+    page.locator("#token-input").fill("t0ken")
+    page.keyboard.press("Enter")
+    expect(page.locator("#rows tr")).to_have_count(6)
+    expect(page.locator("#token")).not_to_be_visible()
+    assert "t0ken" not in page.url + str(page.evaluate("JSON.stringify(localStorage) + document.cookie"))
+    page.reload()
+    expect(page.locator("#rows tr")).to_have_count(6)
+    page.locator("#forget").click()
+    expect(page.locator("#token-input")).to_be_visible()
+
+
+def test_an_action_asks_for_the_token_where_looking_needs_none(serve: Serve, visit: Open) -> None:
+    served = serve(token="t0ken")
+    served.put(few())
+    opened = visit(served.url, "#/links/00000001")
+    opened.may_fail_to_load = True
+    page = opened.page
+    page.locator("#do-restart").click()
+    page.locator("#confirm-go").click()
+    page.locator("#token-cancel").click()
+    expect(page.locator("#confirm-error")).to_contain_text("wants a token")
+    assert served.acted == []
+    page.locator("#confirm-go").click()
+    page.locator("#token-input").fill("t0ken")
+    page.keyboard.press("Enter")
+    expect(page.locator("#confirm")).not_to_be_visible()
+    assert served.acted == [("00000001", "restart")]
+
+
+def test_the_theme_follows_the_system_until_one_is_chosen(serve: Serve, visit: Open) -> None:
+    page = visit(serve().url, color_scheme="dark").page
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(ground)
+    expect(page.locator("#theme")).to_have_attribute("aria-pressed", "true")
+    page.locator("#theme").click()
+    light = page.evaluate(ground)
+    assert light != dark
+    page.reload()
+    assert page.evaluate(ground) == light
+    expect(page.locator("#theme")).to_have_attribute("aria-pressed", "false")
+
+
+def test_keys_lead_everywhere(serve: Serve, visit: Open) -> None:
+    served = serve()
+    served.put(few())
+    page = visit(served.url).page
+    expect(page.locator("#rows tr")).to_have_count(6)
+    page.keyboard.press("Tab")
+    expect(page.locator("#skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    page.locator("#rows a").first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#rows a").nth(1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#detail-title")).to_be_focused()
+    page.go_back()
+    expect(page.locator("#links-title")).to_be_focused()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_is_in_the_way_of_those_who_see_or_point_otherwise(serve: Serve, visit: Open, theme: str) -> None:
+    served = serve()
+    served.put(few())
+    opened = visit(served.url, color_scheme=theme, bypass_csp=True)
+    page = opened.page
+    for where, shown in {
+        "#/links": "#rows tr >> nth=5",
+        "#/topology": "#map .link >> nth=5",
+        "#/links/00000002": "#transitions li >> nth=1",
+        "#/links?q=none": "#no-match",
+    }.items():
+        opened.go(where)
+        expect(page.locator(shown)).to_be_visible()
+        check_accessible(page)
+    opened.go("#/links/00000001")
+    page.locator("#do-pause").click()
+    check_accessible(page)
+    page.keyboard.press("Escape")
+    opened.may_fail_to_load = True
+    served.stop_serving()
+    expect(page.locator("#unreachable")).to_be_visible()
+    check_accessible(page)
+
+
+def check_accessible(page: Page) -> None:
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")["violations"]
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
+
+
+@pytest.mark.parametrize("width", [320, 768, 1440, 3840])
+def test_nothing_sticks_out_at_any_width(serve: Serve, visit: Open, width: int) -> None:
+    served = serve()
+    served.put(few())
+    opened = visit(served.url, viewport={"width": width, "height": 900})
+    page = opened.page
+    for where in ("#/links", "#/topology", "#/links/00000002"):
+        opened.go(where)
+        expect(page.locator("h1:visible")).to_have_count(1)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_two_thousand_links_stay_smooth(serve: Serve, visit: Open) -> None:
+    served = serve()
+    links = [
+        Shown(link(at, f"team{at % 37}.x{at}", upstream=f"dc{at % 9}"), cluster=f"dc{at % 9}") for at in range(2000)
+    ]
+    served.put(links)
+    page = visit(served.url).page
+    expect(page.locator("#found")).to_have_text("2,000 links")
+    assert page.locator("#rows tr").count() < 60
+    for beat in range(3):
+        served.forward(links[beat * 200 : beat * 200 + 200], 50)
+        assert page.evaluate(MEDIAN_FRAME) < 34
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    expect(page.locator("#rows tr").last).to_have_attribute("aria-rowindex", "2001")
+    assert min(page.evaluate(FILTERED_WITHIN, word) for word in ("team1", "dc7", "x19")) < 100
+    expect(page.locator("#found")).to_have_text(re.compile(r"^\d+ of 2,000 links$"))
+
+
+MEDIAN_FRAME = """() => new Promise((done) => {
+  const frames = [];
+  let last = performance.now();
+  requestAnimationFrame(function next() {
+    frames.push(performance.now() - last);
+    last = performance.now();
+    if (frames.length < 30) requestAnimationFrame(next);
+    else done(frames.sort((one, other) => one - other)[15]);
+  });
+})"""
+FILTERED_WITHIN = """(word) => new Promise((done) => {
+  const search = document.getElementById("search");
+  const begun = performance.now();
+  search.value = word;
+  search.dispatchEvent(new Event("input", { bubbles: true }));
+  requestAnimationFrame(() => setTimeout(() => done(performance.now() - begun)));
+})"""
