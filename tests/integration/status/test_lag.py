@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.sites import X, Site, federated
+from tests.integration.federation.sites import Site, X, federated
 from tests.integration.status.asking import events, get, link_when, metric
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
@@ -60,7 +60,7 @@ def test_a_downstream_that_confirms_nothing_and_then_does(
     there.wait_bound("another", "k")
     eventually(lambda: metric(agent, "federation_agent_binding_sync_seconds_count"), what="the bind was timed")
     assert metric(agent, "federation_agent_config_reload_success") == 1
-    assert X == done["exchange"]
+    assert done["exchange"] == X
 
 
 def _until(told: Any, holds: Callable[[dict[str, Any]], bool]) -> list[tuple[str, Any]]:
