@@ -47,7 +47,7 @@ class Exporter:
         self._sleep = sleep
         self._events = Events(board)
         self._files = ExportFiles(settings, FileNames.of(board.owner, board.clock()), clock=clock)
-        self._pump = Pump(self._files)
+        self._pump = Pump(self._files, clock=clock)
         self._reasons: dict[str, Reason] = {}
         self._told: list[Line] = []
         self._sampling: asyncio.Task[None] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
@@ -13,6 +13,7 @@ from agent.status.export.files import ExportFiles, Line
 
 MOST_WAITING: Final = 8 * 1024 * 1024
 MOST_SAMPLES_WAITING: Final = 6 * 1024 * 1024  # the rest is for what is told only once
+QUIET: Final = 60.0
 
 log = structlog.get_logger()
 
@@ -20,16 +21,17 @@ log = structlog.get_logger()
 class Pump:
     """Lines wait in a bounded queue; one thread takes them all at once."""
 
-    def __init__(self, files: ExportFiles) -> None:
+    def __init__(self, files: ExportFiles, *, clock: Callable[[], float]) -> None:
         self._files = files
+        self._clock = clock
         self._waiting: list[Line] = []
         self._size = 0  # of what waits or is being written
         self._refused = 0
-        self._is_full = False
         self._wanted = False
         self._closing = False
         self._woken = threading.Condition()
-        self._trouble = ""
+        self._complained = False
+        self._quiet_until = clock()
         # A daemon, because a process has to end even where a disk doesn't answer.
         self._thread = threading.Thread(target=self._run, name="status export", daemon=True)
 
@@ -47,9 +49,8 @@ class Pump:
             refused = sum(not self._takes(line) for line in lines)
             self._wake()
         self._refused += refused
-        if refused and not self._is_full:
-            self._is_full = True
-            log.error("status export: the disk does not keep up, events are dropped", dropped=self.dropped)
+        if refused:
+            self._complain(f"{self._files.directory}: the disk does not keep up")
 
     async def close(self, patience: float) -> None:
         """Writes what waits and finishes the file, as far as the disk lets it."""
@@ -82,7 +83,6 @@ class Pump:
             self._write(lines, ends=ends)
             with self._woken:
                 self._size -= sum(len(line.text) for line in lines)
-                self._is_full = False
 
     def _write(self, lines: Sequence[Line], *, ends: bool) -> None:
         try:
@@ -90,17 +90,20 @@ class Pump:
             if ends:
                 self._files.close()
         except OSError as error:
-            self._say(f"{error.filename or self._files.directory}: {error.strerror or error}")
+            self._complain(f"{error.filename or self._files.directory}: {error.strerror or error}")
         except Exception as error:  # noqa: BLE001 - a thread's edge: what nobody foresaw must not end the export
             self._files.lost += len(lines)
-            self._say(f"unexpected error: {type(error).__name__}: {error}")
+            self._complain(f"unexpected error: {type(error).__name__}: {error}")
         else:
-            self._say("")
+            self._praise()
 
-    def _say(self, trouble: str) -> None:
-        """Once when it begins or becomes another, and once when it is over."""
-        if trouble and trouble != self._trouble:
-            log.error("status export: events are dropped", error=trouble, dropped=self.dropped)
-        elif self._trouble and not trouble:
+    def _complain(self, error: str) -> None:
+        """Once; a disk that fails and works by turns is told of now and then."""
+        if not self._complained and self._clock() >= self._quiet_until:
+            self._complained, self._quiet_until = True, self._clock() + QUIET
+            log.error("status export: events are dropped", error=error, dropped=self.dropped)
+
+    def _praise(self) -> None:
+        if self._complained:
+            self._complained = False
             log.info("status export: events are kept again", dropped=self.dropped)
-        self._trouble = trouble
