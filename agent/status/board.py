@@ -124,17 +124,17 @@ class Board:
     _feeds: set[Feed] = field(default_factory=set)
 
     def put(self, link: Link, state: LinkState, meter: Meter, gauges: Callable[[], Gauges]) -> None:
-        """A link is there, or its definition is another one."""
+        """A link is there, its definition is another one, or it is wanted again while it was being removed."""
         standing = self._entries.get(link.id)
         if standing is None:
             now = self.clock()
             entry = self._entries[link.id] = Entry(link, state, now, meter, gauges)
             entry.history.turn(now, state.status, state.error)
             self._pass_on(entry, None)
-        elif standing.link == link:
+        elif standing.link == link and standing.meter is meter:
             return
         else:
-            standing.link = link
+            standing.link, standing.meter, standing.gauges = link, meter, gauges
         self._tell(Feed.change, link.id)
 
     def changed(self, link_id: str, state: LinkState) -> None:

@@ -70,3 +70,9 @@ def test_what_is_gone_is_told_no_more() -> None:
     made.changed(LINK.id, RUNNING)
     assert list(made) == []
     assert LINK.id not in made
+
+
+def test_a_link_that_is_wanted_again_while_it_goes_is_counted_anew() -> None:
+    made, _ = board()
+    made.put(LINK, LinkState(), Counts(forwarded=1), lambda: Gauges(in_flight=5))
+    assert [(entry.meter.forwarded, entry.gauges().in_flight) for entry in made] == [(1, 5)]
