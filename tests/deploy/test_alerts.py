@@ -1,0 +1,80 @@
+"""Prometheus's rules: what fires when, and that there is something to read for whoever is woken."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from agent.status.expiry import FAMILIES
+from agent.status.families import INFO, LINK_FAMILIES, Type
+from agent.status.metrics import AGENT_FAMILIES
+from tests.deploy.prometheus import DEPLOYED, ROOT
+
+CASES: Final = Path(__file__).parent
+GROUPS: Final[list[dict[str, Any]]] = yaml.safe_load((DEPLOYED / "rules/federation-agent.yml").read_text())["groups"]
+RULES: Final = [rule for group in GROUPS for rule in group["rules"]]
+ALERTS: Final = {rule["alert"]: rule for rule in RULES if "alert" in rule}
+DASHBOARD: Final = ROOT / "deploy/grafana/dashboards/federation-agent.json"
+OPERATIONS: Final = ROOT / "docs/operations.md"
+OWN_METRIC: Final = re.compile(r"(?<![\w:])federation_agent_\w+|\w+:federation_agent_\w+:\w+")
+
+
+def promtool(*arguments: str | Path) -> None:
+    done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("cases", ["alerts.yml", "expiry_alerts.yml"])
+def test_alerts_fire_when_they_should_and_only_then(cases: str) -> None:
+    promtool("test", "rules", CASES / cases)
+
+
+def test_prometheus_takes_configuration_and_rules(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("token")
+    text = (DEPLOYED / "prometheus.yml").read_text().replace("/run/secrets/agent-token", str(tmp_path / "token"))
+    (tmp_path / "prometheus.yml").write_text(text)
+    (tmp_path / "rules").symlink_to(DEPLOYED / "rules")
+    promtool("check", "config", tmp_path / "prometheus.yml")
+
+
+def test_every_alert_is_seen_firing() -> None:
+    cases = "".join((CASES / name).read_text() for name in ("alerts.yml", "expiry_alerts.yml"))
+    assert {name for name in ALERTS if f'alertname="{name}"' not in cases} == set()
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_tells_what_to_do(name: str) -> None:
+    alert = ALERTS[name]
+    assert alert["labels"]["severity"] in {"warning", "critical"}
+    assert {"summary", "description", "runbook_url"} == alert["annotations"].keys()
+    assert alert["for"]
+    document, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+    assert ROOT / document == OPERATIONS
+    headings = re.findall(r"^#+ (.*)$", OPERATIONS.read_text(), re.MULTILINE)
+    assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert name in OPERATIONS.read_text()
+
+
+def told() -> set[str]:
+    """The series that a scrape and the rules make."""
+    families = (*LINK_FAMILIES, *AGENT_FAMILIES.values(), *FAMILIES, INFO)
+    suffixes = {Type.HISTOGRAM: ("_bucket", "_sum", "_count")}
+    found = {family.name + suffix for family in families for suffix in suffixes.get(family.type, ("",))}
+    return found | {rule["record"] for rule in RULES if "record" in rule}
+
+
+def test_nothing_is_asked_that_nobody_tells() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    asked = [rule["expr"] for rule in RULES] + [
+        target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())
+    ]
+    assert {name for expression in asked for name in OWN_METRIC.findall(expression)} - told() == set()
+
+
+def test_no_rule_is_recorded_for_nothing() -> None:
+    asked = DASHBOARD.read_text() + "".join(alert["expr"] for alert in ALERTS.values())
+    assert [rule["record"] for rule in RULES if "record" in rule and rule["record"] not in asked] == []

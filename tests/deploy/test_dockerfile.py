@@ -1,0 +1,81 @@
+"""What the Dockerfile promises, as far as reading it tells; `make image-test` builds and runs it."""
+
+import json
+import re
+from typing import Final
+
+import pytest
+
+from tests.deploy.prometheus import ROOT
+
+TEXT: Final = (ROOT / "Dockerfile").read_text()
+IGNORED: Final = (ROOT / ".dockerignore").read_text().splitlines()
+INSTRUCTIONS: Final = [
+    (found["name"], " ".join(found["rest"].replace("\\\n", " ").split()))
+    for found in re.finditer(r"^(?P<name>[A-Z]+) (?P<rest>(?:.*\\\n)*.*)$", TEXT, re.MULTILINE)
+]
+
+
+def stages() -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, rest in INSTRUCTIONS:
+        if name == "FROM":
+            found[rest.rpartition(" AS ")[2]] = []
+        list(found.values())[-1].append((name, rest))
+    return found
+
+
+def lineage(stage: str) -> list[tuple[str, str]]:
+    """The stage's instructions and those of what it is made from, the earliest first."""
+    found = stages()
+    base = found[stage][0][1].partition(" AS ")[0]
+    return (lineage(base) if base in found else []) + found[stage]
+
+
+def last(stage: str, name: str) -> str:
+    return [rest for found, rest in lineage(stage) if found == name][-1]
+
+
+def test_the_agent_without_spark_is_what_is_built_unasked() -> None:
+    assert list(stages())[-1] == "agent"
+    assert not any("report" in rest or "jre" in rest for _, rest in lineage("agent"))
+    assert any("openjdk" in rest for _, rest in lineage("report"))
+
+
+@pytest.mark.parametrize("stage", ["agent", "report"])
+def test_an_image_runs_the_command_without_rights_and_without_a_shell(stage: str) -> None:
+    assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", last(stage, "USER"))
+    assert json.loads(last(stage, "ENTRYPOINT")) == ["federation-agent"]  # not a shell, which would keep SIGTERM
+    assert isinstance(json.loads(last(stage, "CMD")), list)
+
+
+def test_the_agent_s_health_is_looked_at_with_what_the_image_has() -> None:
+    _, _, command = last("agent", "HEALTHCHECK").partition(" CMD ")
+    assert json.loads(command)[:2] == ["python", "-c"]
+    assert "/livez" in command
+    assert json.loads(last("agent", "CMD")) == ["run", "-c", "/etc/federation-agent/agent.yml"]
+
+
+def test_nothing_is_left_to_chance() -> None:
+    bases = {rest.partition(" AS ")[0] for name, rest in INSTRUCTIONS if name == "FROM"} - stages().keys()
+    assert all(re.search(r"^[\w.]+/.+:(?!latest)", base) for base in bases)
+    for name, rest in INSTRUCTIONS:
+        if name == "RUN" and "apt-get install" in rest:
+            assert "--no-install-recommends" in rest
+            assert "rm -rf /var/lib/apt/lists/*" in rest
+        if name == "RUN" and "pip" in rest and " install " in rest and "apt-get" not in rest:
+            assert "--constraint requirements.lock" in rest
+    assert not any(name == "ADD" for name, _ in INSTRUCTIONS)
+
+
+def test_the_builder_is_given_what_is_copied_and_nothing_else() -> None:
+    assert IGNORED[1] == "*"
+    kept = {line[1:] for line in IGNORED if line.startswith("!")}
+    copied = {
+        word
+        for name, rest in INSTRUCTIONS
+        if name == "COPY" and not rest.startswith("--from=")
+        for word in rest.split()[:-1]
+    }
+    assert kept == copied
+    assert all((ROOT / path).exists() for path in copied)

@@ -1,0 +1,62 @@
+"""The sidecar's manifests: of Kubernetes' own schemas, complete, and with as few rights as can be."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
+import pytest
+import yaml
+
+from tests.acceptance.command import federation_agent
+from tests.deploy.prometheus import ROOT
+
+FOLDER: Final = ROOT / "deploy/kubernetes"
+KUSTOMIZATION: Final[dict[str, Any]] = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+MANIFESTS: Final[list[dict[str, Any]]] = [
+    manifest for name in KUSTOMIZATION["resources"] for manifest in yaml.safe_load_all((FOLDER / name).read_text())
+]
+SET: Final = next(manifest for manifest in MANIFESTS if manifest["kind"] == "StatefulSet")
+POD: Final[dict[str, Any]] = SET["spec"]["template"]["spec"]
+AGENT: Final[dict[str, Any]] = next(found for found in POD["containers"] if found["name"] == "federation-agent")
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda manifest: str(manifest["kind"]))
+def test_a_manifest_is_of_its_schema(manifest: dict[str, Any]) -> None:
+    kubernetes_validate.validate(manifest, "1.37", strict=True)
+
+
+def test_all_files_are_used() -> None:
+    [generated] = KUSTOMIZATION["configMapGenerator"]
+    used = {"kustomization.yaml", *KUSTOMIZATION["resources"], *generated["files"]}
+    assert {path.name for path in FOLDER.iterdir()} == used
+
+
+def test_the_agent_has_no_rights_and_is_asked_how_it_is() -> None:
+    assert AGENT["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "runAsGroup": 10001,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert AGENT["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert AGENT["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert not POD["automountServiceAccountToken"]
+
+
+def test_what_is_mounted_is_made_and_what_is_read_is_mounted(tmp_path: Path) -> None:
+    volumes = {volume["name"]: volume for volume in POD["volumes"]}
+    claims = {claim["metadata"]["name"] for claim in SET["spec"]["volumeClaimTemplates"]}
+    mounted = {mount["name"] for container in POD["containers"] for mount in container["volumeMounts"]}
+    assert mounted == volumes.keys() | claims
+    [secret] = [manifest for manifest in MANIFESTS if manifest["kind"] == "Secret"]
+    assert volumes["secrets"]["secret"]["secretName"] == secret["metadata"]["name"]
+    assert volumes["configuration"]["configMap"]["name"] == KUSTOMIZATION["configMapGenerator"][0]["name"]
+
+    [directory] = [mount["mountPath"] for mount in AGENT["volumeMounts"] if mount["name"] == "secrets"]
+    for name, value in secret["stringData"].items():
+        (tmp_path / name).write_text(value)
+    (tmp_path / "agent.yml").write_text((FOLDER / "agent.yml").read_text().replace(directory, str(tmp_path)))
+    done = federation_agent("validate", "-c", tmp_path / "agent.yml")
+    assert (done.status, done.err) == (0, "")
