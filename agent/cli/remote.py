@@ -13,6 +13,7 @@ from agent.errors import AgentError, CannotStartError
 from agent.network import explain
 
 TIMEOUT: Final = 30.0
+NO_AGENT: Final = "no agent answers there: check the address"
 TOKEN_VARIABLE: Final = "FEDERATION_AGENT_TOKEN"  # noqa: S105 - a name
 
 
@@ -52,21 +53,23 @@ class Remote:
             return answer.status, json.loads(answer.read())
         except ConnectionRefusedError as error:
             raise RemoteError(f"{self.where}: connection refused: check the address and that the agent runs") from error
+        except ConnectionResetError as error:
+            raise RemoteError(f"{self.where}: {NO_AGENT}") from error
         except OSError as error:
             raise RemoteError(str(explain(error, where=self.where, seconds=TIMEOUT))) from error
         except (http.client.HTTPException, ValueError) as error:
-            raise RemoteError(f"{self.where}: no agent answers there: check the address") from error
+            raise RemoteError(f"{self.where}: {NO_AGENT}") from error
         finally:
             connection.close()
 
     def _refused(self, status: int, found: Any) -> RemoteError:
         said = found.get("error") if isinstance(found, dict) else None
         if status == http.client.UNAUTHORIZED:
-            advice = f"give its token by --token-file or {TOKEN_VARIABLE}"
-            return RemoteError(
-                f"{self.where}: {'the token is refused' if self._token else 'a token is needed'}: {advice}"
-            )
-        return RemoteError(f"{self.where}: refused ({status}): {said or 'no agent answers there: check the address'}")
+            what = "the token is refused" if self._token else "a token is needed"
+            return RemoteError(f"{self.where}: {what}: give its token by --token-file or {TOKEN_VARIABLE}")
+        if said is None or status == http.client.NOT_FOUND:
+            return RemoteError(f"{self.where}: {NO_AGENT}")
+        return RemoteError(f"{self.where}: refused ({status}): {said}")
 
 
 def _address(url: str) -> SplitResult:

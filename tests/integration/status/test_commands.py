@@ -1,0 +1,94 @@
+"""`links`, `restart`, `pause` and `resume` with an agent between two brokers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.acceptance.command import Done, federation_agent
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, X, federated
+from tests.integration.status.asking import url
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+TOKEN = "t0ken"
+GONE = "ffffffff"
+
+
+def command(agent: Agent, *arguments: str, token: str = TOKEN) -> Done:
+    return federation_agent(*arguments, "--url", url(agent), FEDERATION_AGENT_TOKEN=token)
+
+
+def statuses(agent: Agent, *arguments: str) -> dict[str, str]:
+    """By vhost."""
+    done = command(agent, "links", "--format", "json", *arguments)
+    assert done.status == 0, done
+    return {link["vhost"]: link["status"] for link in json.loads(done.out)}
+
+
+@pytest.fixture
+def other(broker: Node, site_on: SiteOn) -> Site:
+    return site_on(broker)
+
+
+def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Site, other: Site, there: Site) -> None:
+    agent = agent_of(broker)
+    for site in (here, other):
+        site.exchange().queue("k")
+    settings = {"http": {"listen": f"127.0.0.1:{agent.port}", "token": TOKEN}}
+    agent.write({site.vhost: federated(there) for site in (here, other)}, agent=settings).start()
+    agent.wait_running(2)
+    first = next(
+        link for link in json.loads(command(agent, "links", "--format", "json").out) if link["vhost"] == here.vhost
+    )
+    shown = command(agent, "links", "--vhost", here.vhost)
+    head, row = shown.out.splitlines()
+    assert head.split()[:4] == ["STATUS", "ID", "KIND", "VHOST"]
+    assert row.split()[:6] == ["running", first["id"], "exchange", here.vhost, X, "origin"]
+
+    assert command(agent, "pause", first["id"]).status == 0
+    eventually(lambda: statuses(agent) == {here.vhost: "paused", other.vhost: "running"}, what="the one is paused")
+    assert command(agent, "resume", "--vhost", here.vhost).out == f"{first['id']} resume\n"
+    eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run")
+    assert len(command(agent, "restart", "--all").out.splitlines()) == 2
+    eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run again")
+
+    unknown = command(agent, "restart", GONE, first["id"])
+    assert (unknown.status, unknown.out) == (5, f"{first['id']} restart\n")
+    assert unknown.errors == [f"agent {url(agent)}: no link has the id '{GONE}'; `links` lists them"]
+    refused = command(agent, "pause", "--all", token="wrong")
+    assert (refused.status, len(refused.errors)) == (4, 1)
+    assert "the token is refused" in refused.err
+    (agent.directory / "token").write_text(f"{TOKEN}\n")
+    by_file = ("pause", "--all", "--token-file", str(agent.directory / "token"))
+    assert command(agent, *by_file, token="").status == 0
+    eventually(lambda: set(statuses(agent).values()) == {"paused"}, what="both are paused")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("links", "--url", "http://127.0.0.1:1"), 4, "connection refused: check the address and that the agent runs"),
+        (("links", "--url", "http://guest:s3ntinel@h"), 4, "a token goes to --token-file"),
+        (("links", "--url", "http://[s3ntinel"), 4, "write http://HOST:PORT"),
+        (("links", "--url", "ftp://h"), 4, "write http://HOST:PORT"),
+        (("pause",), 2, "give either ids, --vhost or --all"),
+        (("pause", GONE, "--all"), 2, "give either ids, --vhost or --all"),
+        (("links", "--token-file", "/nowhere"), 3, "No such file"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[str, ...], status: int, said: str) -> None:
+    done = federation_agent(*arguments)
+    assert (done.status, len(done.errors)) == (status, 1)
+    assert said in done.err
+    assert "s3ntinel" not in done.err
+
+
+def test_what_answers_is_no_agent(broker: Node) -> None:
+    for port in (broker.management_port, broker.amqp_port):
+        done = federation_agent("links", "--url", f"http://127.0.0.1:{port}")
+        assert (done.status, len(done.errors)) == (4, 1)
+        assert "no agent answers there" in done.err
