@@ -69,7 +69,8 @@ class ExportFiles:
             raise self._troubles[-1]
 
     def close(self) -> None:
-        """Finishes what is open."""
+        """Finishes what is open, and what could not be finished before."""
+        self._finish_left()
         self._leave_removed()
         self._finish()
 
@@ -105,8 +106,7 @@ class ExportFiles:
         make_directory(directory, fsync=self._settings.fsync)
         if day != self._day:
             self._day = day
-            with self._noting():
-                self._expire(date.fromisoformat(day))
+            self._expire(date.fromisoformat(day))
         while True:
             self._number += 1
             path = directory / self._names.written(self._number)
@@ -154,7 +154,8 @@ class ExportFiles:
         for directory in self.directory.glob("date=*"):
             day = day_of(directory.name)
             if day is not None and day < oldest:
-                _delete(directory, self._names)
+                with self._noting():
+                    _delete(directory, self._names)
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
@@ -168,6 +169,6 @@ class ExportFiles:
 def _delete(directory: Path, names: FileNames) -> None:
     for path in directory.iterdir():
         if names.owns(path.name) and not path.name.endswith(WRITTEN):  # that one's agent may be alive
-            path.unlink()
+            path.unlink(missing_ok=True)
     with suppress(OSError):  # others keep theirs there
         directory.rmdir()

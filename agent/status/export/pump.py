@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -80,19 +81,19 @@ class Pump:
                 self._woken.wait_for(lambda: self._wanted)
                 self._wanted, ends = False, self._closing
                 lines, self._waiting = self._waiting, []
-            self._write(lines, ends=ends)
+            self._try(partial(self._files.write, lines), len(lines))
+            if ends:
+                self._try(self._files.close)
             with self._woken:
                 self._size -= sum(len(line.text) for line in lines)
 
-    def _write(self, lines: Sequence[Line], *, ends: bool) -> None:
+    def _try(self, work: Callable[[], None], at_stake: int = 0) -> None:
         try:
-            self._files.write(lines)
-            if ends:
-                self._files.close()
+            work()
         except OSError as error:
             self._complain(f"{error.filename or self._files.directory}: {error.strerror or error}")
         except Exception as error:  # noqa: BLE001 - a thread's edge: what nobody foresaw must not end the export
-            self._files.lost += len(lines)
+            self._files.lost += at_stake
             self._complain(f"unexpected error: {type(error).__name__}: {error}")
         else:
             self._praise()
