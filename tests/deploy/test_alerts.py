@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from agent.status.expiry import FAMILIES
+from agent.status.expiry import CERTIFICATE, FAMILIES, TOKEN
 from agent.status.families import INFO, LINK_FAMILIES, Type
 from agent.status.metrics import AGENT_FAMILIES
 from tests.deploy.prometheus import DEPLOYED, ROOT
@@ -57,6 +57,18 @@ def test_an_alert_tells_what_to_do(name: str) -> None:
     headings = re.findall(r"^#+ (.*)$", OPERATIONS.read_text(), re.MULTILINE)
     assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
     assert name in OPERATIONS.read_text()
+
+
+def test_annotations_name_labels_that_the_alert_has() -> None:
+    fired: dict[str, set[str]] = {name: set() for name in ALERTS}
+    for name, labels in re.findall(r'alertname="(\w+)"([^}]*)', (CASES / "alerts.yml").read_text()):
+        fired[name] |= set(re.findall(r'(\w+)="', labels))
+    for name in ("FederationCertificateExpires", "FederationCertificateExpiresSoon", "FederationTokenExpires"):
+        family = TOKEN if "Token" in name else CERTIFICATE
+        fired[name] = {"instance", *family.labels}
+    for name, alert in ALERTS.items():
+        named = set(re.findall(r"\$labels\.(\w+)", json.dumps(alert["annotations"])))
+        assert named <= fired[name], name
 
 
 def told() -> set[str]:
