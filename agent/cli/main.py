@@ -37,7 +37,7 @@ class Format(StrEnum):
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print: for people or for programs.")]
 AGENT_URL = "http://127.0.0.1:9419"
-UrlOption = Annotated[str, typer.Option("--url", help="The agent's HTTP address.")]
+UrlOption = Annotated[str, typer.Option("--url", envvar="FEDERATION_AGENT_URL", help="The agent's HTTP address.")]
 TokenOption = Annotated[
     Path | None,
     typer.Option("--token-file", metavar="FILE", help="Holds the agent's token; else FEDERATION_AGENT_TOKEN does."),

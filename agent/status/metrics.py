@@ -37,8 +37,18 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
             Type.COUNTER,
             "Events that the status export could not keep.",
         ),
-        Family("rabbitmq_federation_links", Type.GAUGE, "Federation links by status, as the native plugin counts."),
-        Family("rabbitmq_shovel_dynamic", Type.GAUGE, "Shovels by status, as the native plugin counts."),
+        Family(
+            "rabbitmq_federation_links",
+            Type.GAUGE,
+            "Federation links by status, as the native plugin counts.",
+            labels=("status",),
+        ),
+        Family(
+            "rabbitmq_shovel_dynamic",
+            Type.GAUGE,
+            "Shovels by status, as the native plugin counts.",
+            labels=("status",),
+        ),
     )
 }
 

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[^\n`]*)\n(?P<content>.*?)^(?P=i
 KINDS = {"yaml", "console", "text", ""}
 MANDATORY = "downstream: {uri: amqp://localhost}\n"
 AGENT = ".venv/bin/federation-agent "
+ASKING = {"links", "pause", "resume", "restart"}
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
@@ -108,14 +110,18 @@ def test_a_command_does_what_it_is_shown_to_do(
     folder: Path, second_broker: Node, vhost: str, command: str, lab: Lab
 ) -> None:
     line = command.replace(AGENT, f"exec {COMMAND} ")
-    with subprocess.Popen(
-        ["bash", "-ec", line],
-        cwd=folder,
-        env=os.environ | lab.mark,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    asks = command.removeprefix(AGENT).split()[0] in ASKING
+    with (
+        running_agent(folder, second_broker, vhost) if asks else nullcontext("") as url,
+        subprocess.Popen(
+            ["bash", "-ec", line],
+            cwd=folder,
+            env=os.environ | lab.mark | {"FEDERATION_AGENT_URL": url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
         if command.startswith(f"{AGENT}run "):  # the one that goes on until it is told to stop
             eventually(lambda: has_queue(second_broker, vhost), what="a link is set up")
             process.send_signal(signal.SIGTERM)
@@ -123,6 +129,17 @@ def test_a_command_does_what_it_is_shown_to_do(
     assert process.returncode == 0, err
     written = (folder / "agent.yaml").read_text() if "> agent.yaml" in command else out
     assert written or command.startswith(f"{AGENT}run ")
+
+
+@contextmanager
+def running_agent(folder: Path, upstream: Node, vhost: str) -> Iterator[str]:
+    """Its address; what commands ask of an agent is asked of this one."""
+    with subprocess.Popen([COMMAND, "run", "-c", "agent.yaml"], cwd=folder, stdout=subprocess.DEVNULL) as agent:
+        try:
+            eventually(lambda: has_queue(upstream, vhost), what="a link is set up")
+            yield f"http://{yaml.safe_load((folder / 'agent.yaml').read_text())['agent']['http']['listen']}"
+        finally:
+            agent.terminate()
 
 
 def has_queue(node: Node, vhost: str) -> bool:
