@@ -96,7 +96,8 @@ class Pump:
             self._files.lost += at_stake
             self._complain(f"unexpected error: {type(error).__name__}: {error}")
         else:
-            self._praise()
+            if at_stake:
+                self._praise()
 
     def _complain(self, error: str) -> None:
         """Once; a disk that fails and works by turns is told of now and then."""

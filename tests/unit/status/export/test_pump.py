@@ -99,6 +99,8 @@ async def test_trouble_is_told_once_and_so_is_its_end(tmp_path: Path) -> None:
             directory.write_text("in the way")
             for _ in range(3):
                 await_dropped(pump)
+                pump.put([])
+                eventually(lambda: not pump._wanted, what="the thread takes nothing, which is no sign of room")
             directory.unlink()
             pump.put(lines([1]))
             eventually(lambda: unfinished(directory) and events(*unfinished(directory)), what="it is kept")
@@ -107,6 +109,7 @@ async def test_trouble_is_told_once_and_so_is_its_end(tmp_path: Path) -> None:
     dropped, kept = "status export: events are dropped", "status export: events are kept again"
     assert [entry["event"] for entry in logs] == [dropped, kept, dropped, kept]
     assert str(directory) in logs[0]["error"]
+    assert logs[1]["dropped"] == 3
 
 
 def await_dropped(pump: Pump) -> None:
