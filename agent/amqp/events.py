@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -57,7 +58,8 @@ class Events:
         await self.close()
 
     async def close(self) -> None:
-        await self._channel.close()
+        with suppress(BrokerError):  # it is gone then; and an error here would hide that a task is cancelled
+            await self._channel.close()
 
     async def __aiter__(self) -> AsyncIterator[BrokerEvent]:
         while (message := await self._arrived.get()) is not None:

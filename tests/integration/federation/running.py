@@ -16,7 +16,7 @@ import yaml
 
 from tests.lab.lab import Lab
 from tests.lab.node import Node
-from tests.lab.waiting import eventually
+from tests.lab.waiting import NeverHappenedError, eventually
 
 COMMAND: Final = str(Path(sys.executable).with_name("federation-agent"))
 DEADLINE: Final = 20.0
@@ -130,7 +130,11 @@ class Agent:
             found = self.links()
             return all(link in found and found[link]["status"] == status for link in links)
 
-        eventually(reached, deadline, what=f"{links} {status}; the log:\n{self.log.read_text()[-3000:]}")
+        try:
+            eventually(reached, deadline, what=f"{links} {status}")
+        except NeverHappenedError as error:
+            error.add_note(f"the log:\n{self.log.read_text()[-3000:]}")
+            raise
 
     def wait_running(self, count: int, deadline: float = DEADLINE) -> None:
         """Until so many links run, and no other is on its way."""

@@ -12,7 +12,7 @@ from tests.lab.admin import AdminError
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
-SYNC_DEADLINE: Final = 10.0
+SYNC_DEADLINE: Final = 20.0
 X: Final = "fed.x"
 Q: Final = "q"
 POLICY: Final[Mapping[str, Any]] = {
@@ -85,7 +85,8 @@ class Site:
         return sorted(each["name"] for each in found if each["name"].startswith("federation: "))
 
     def wait_clean(self, deadline: float = SYNC_DEADLINE) -> None:
-        eventually(lambda: not self.links_objects(), deadline, what=f"nothing of links is left in {self.vhost}")
+        what = f"nothing of links is left in {self.vhost}"
+        eventually(lambda: not self.links_objects(), deadline, what=what, ignoring=AdminError)
 
     def wait_depth(self, count: int, queue: str, deadline: float = SYNC_DEADLINE) -> None:
         """Until so many messages are in the queue, as statistics tell it."""
