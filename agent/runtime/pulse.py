@@ -6,23 +6,37 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+import structlog
+
+from agent.runtime.fairness import Fairness, Sharer
 from agent.status.board import Board
 from agent.status.slices import in_slices
 
 EVERY: Final = 1.0
 
+log = structlog.get_logger()
 
-class Beating(Protocol):
+
+class Beating(Sharer, Protocol):
     def pulse(self, now: float) -> bool:
         """Whether something moved since the last beat."""
 
 
 async def beat(links: Callable[[], Iterable[tuple[str, Beating]]], board: Board) -> None:
     """Until cancelled; the board is told of each link whose counts are others than a beat ago."""
-    loop = asyncio.get_running_loop()
+    fairness = Fairness(lambda: (link for _, link in links()))
     while True:
         await asyncio.sleep(EVERY)
-        async for link_id, link in in_slices(links()):
-            if link.pulse(loop.time()):
-                board.moved(link_id)
-        board.beat()
+        try:
+            await _beat_once(links(), board, fairness)
+        except Exception:  # a task's edge: one link's trouble must not still all others
+            log.exception("unexpected error", task="pulse")
+
+
+async def _beat_once(links: Iterable[tuple[str, Beating]], board: Board, fairness: Fairness) -> None:
+    loop = asyncio.get_running_loop()
+    async for link_id, link in in_slices(links):
+        if link.pulse(loop.time()):
+            board.moved(link_id)
+    fairness.beat(loop.time())
+    board.beat()

@@ -29,6 +29,7 @@ LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
 ASSERT_ALL: Final = 20.0  # in this time all bindings of a link are bound again
 ASSERT_PARTS: Final = 10  # at most
 CLEAN_UP_PATIENCE: Final = 30.0
+APART: Final = 600.0
 
 OnChange = Callable[["LinkRunner", LinkState], None]
 
@@ -68,6 +69,7 @@ class LinkRunner:
         self._served_by: dict[Other, str] = {}
         self._of_session: list[asyncio.Task[None]] = []
         self._lag: Lag | None = None
+        self._apart_until = 0.0
         self._seen: tuple[object, ...] = ()
 
     def gauges(self) -> Gauges:
@@ -76,16 +78,33 @@ class LinkRunner:
         if session is None:
             return Gauges(note=self.note)
         ready = self._lag.ready if self._lag else None
-        oldest = session.flow.oldest_unconfirmed
         return Gauges(
             in_flight=session.flow.in_flight,
             backlog=None if ready is None else ready + session.flow.unsettled,
-            oldest_unconfirmed=0.0 if oldest is None else self._loop.time() - oldest,
+            oldest_unconfirmed=self.waits(self._loop.time()),
             bindings=len(self._memory.built.bound),
             prefetch=session.flow.prefetch,
             upstream_cluster=session.upstream_cluster,
             note=self.note,
         )
+
+    @property
+    def local(self) -> Shared | None:
+        """The connection to the downstream, where there is one."""
+        return self._shared[1] if len(self._shared) > 1 else None
+
+    @property
+    def in_flight(self) -> int:
+        return self._session.flow.in_flight if self._session else 0
+
+    def waits(self, now: float) -> float:
+        """For how long its oldest message has waited for its confirm."""
+        oldest = self._session.flow.oldest_unconfirmed if self._session else None
+        return 0.0 if oldest is None else now - oldest
+
+    def set_apart(self, now: float) -> None:
+        """For a while it shares no connection: others would wait for it."""
+        self._apart_until = now + APART
 
     def pulse(self, now: float) -> bool:
         """Looks how far the link is behind; answers whether anything moved since the last time."""
@@ -222,9 +241,10 @@ class LinkRunner:
             raise PermanentError(link.problem)
         if link.exchange is None:
             raise PermanentError(f"links of kind {link.kind} can't be run yet")
-        up = await self._world.upstream(link)
+        apart = self._loop.time() < self._apart_until
+        up = await self._world.upstream(link, apart=apart)
         self._shared.append(up)
-        down = await self._world.local(link)
+        down = await self._world.local(link, apart=apart)
         self._shared.append(down)
         session = self._session = ExchangeSession(
             link,

@@ -45,27 +45,35 @@ class World:
             )
         )
 
-    async def upstream(self, link: Link) -> Shared:
+    async def upstream(self, link: Link, *, apart: bool = False) -> Shared:
+        """`apart`: on a connection that no other link uses."""
         name = names.connection(link.upstream, link.policy)
-        return await self.pool.acquire(self._upstream_key(link), lambda: self._open_upstream(link, name))
+        return await self.pool.acquire(self._upstream_key(link, apart=apart), lambda: self._open_upstream(link, name))
 
-    async def local(self, link: Link) -> Shared:
+    async def local(self, link: Link, *, apart: bool = False) -> Shared:
         name = names.connection(link.upstream, link.policy)
-        uris = self._local_uris(link)
         return await self.pool.acquire(
-            ("downstream", uris), lambda: connect_any(_shuffled(uris), where=DOWNSTREAM, name=name)
+            self._local_key(link, apart=apart),
+            lambda: connect_any(_shuffled(self._local_uris(link)), where=DOWNSTREAM, name=name),
         )
 
     def shown_certificates(self, link: Link) -> Iterator[tuple[Side, bytes]]:
         """What the brokers at both ends have shown, as DER, on the connections that the link may use."""
-        keys = (Side.UPSTREAM, self._upstream_key(link)), (Side.DOWNSTREAM, ("downstream", self._local_uris(link)))
-        for side, key in keys:
-            for connection in self.pool.standing(key):
-                if (der := connection.wire.peer_certificate) is not None:
-                    yield side, der
+        for apart in (False, True):
+            keys = {
+                Side.UPSTREAM: self._upstream_key(link, apart=apart),
+                Side.DOWNSTREAM: self._local_key(link, apart=apart),
+            }
+            for side, key in keys.items():
+                for connection in self.pool.standing(key):
+                    if (der := connection.wire.peer_certificate) is not None:
+                        yield side, der
 
-    def _upstream_key(self, link: Link) -> Hashable:
-        return "upstream", self.endpoints(link), link.vhost
+    def _upstream_key(self, link: Link, *, apart: bool) -> Hashable:
+        return "upstream", self.endpoints(link), link.vhost, link.id if apart else None
+
+    def _local_key(self, link: Link, *, apart: bool) -> Hashable:
+        return "downstream", self._local_uris(link), link.id if apart else None
 
     def _local_uris(self, link: Link) -> tuple[AmqpUri, ...]:
         return tuple(in_vhost(uri, link.vhost) for uri in self.downstream)

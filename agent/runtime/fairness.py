@@ -1,0 +1,96 @@
+"""Links that share a connection must not wait for one among them.
+
+A broker stops reading a connection while a queue behind one of its channels can't keep up, or has lost its majority.
+What other links have published waits behind that. So a connection on which confirms are late is sounded, and where
+the broker doesn't answer, the link with the most in flight gets connections of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+import structlog
+
+from agent.amqp import upstream
+from agent.amqp.pool import Shared
+from agent.amqp.wire.channel import Channel
+from agent.core.model import Link
+from agent.errors import TransientError
+
+LATE: Final = 2.0
+PATIENCE: Final = 2.0
+MOST_PATIENCE: Final = 60.0
+FORGIVEN: Final = 300.0
+
+log = structlog.get_logger()
+
+
+class Sharer(Protocol):
+    """A link that may share its connection to the downstream."""
+
+    link: Link
+
+    @property
+    def local(self) -> Shared | None: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    def waits(self, now: float) -> float:
+        """For how long its oldest message has waited for its confirm."""
+
+    def set_apart(self, now: float) -> None:
+        """From now on it shares with nobody."""
+
+
+class Fairness:
+    """Asked once a second."""
+
+    def __init__(self, links: Callable[[], Iterable[Sharer]]) -> None:
+        self._links = links
+        self._soundings: dict[Shared, tuple[float, Channel]] = {}
+        self._patience = PATIENCE
+        self._acted_at = 0.0
+
+    def beat(self, now: float) -> None:
+        waiting: dict[Shared, list[Sharer]] = defaultdict(list)
+        for link in self._links():
+            local = link.local
+            if local is not None and local.users > 1 and local.connection.blocked is None and link.waits(now) >= LATE:
+                waiting[local].append(link)
+        for local in self._soundings.keys() - waiting.keys():
+            del self._soundings[local]
+        for local in waiting:
+            self._sound(local, now)
+
+    def _sound(self, local: Shared, now: float) -> None:
+        """A channel is opened, as that needs nothing but a broker that reads."""
+        if local.connection.is_closed:
+            return
+        if local not in self._soundings:
+            self._soundings[local] = now, local.connection.wire.begin_channel()
+            return
+        since, channel = self._soundings[local]
+        if channel.opened.done():
+            upstream.leave(channel)
+            del self._soundings[local]
+        elif now - since >= self._patience:
+            del self._soundings[local]
+            self._separate(local, now)
+
+    def _separate(self, local: Shared, now: float) -> None:
+        """Where it doesn't help, because the whole broker is slow, it is done ever less often."""
+        quiet = now - self._acted_at > FORGIVEN
+        self._patience = PATIENCE if quiet else min(2 * self._patience, MOST_PATIENCE)
+        self._acted_at = now
+        slow = max((link for link in self._links() if link.local is local), key=lambda link: link.in_flight)
+        slow.set_apart(now)
+        what = f"exchange {slow.link.name!r} of vhost {slow.link.vhost!r}"
+        message = (
+            f"the broker stopped reading a connection that {local.users} links share: the link of {what} has "
+            f"{slow.in_flight} messages unconfirmed and gets a connection of its own; look at the queues bound there"
+        )
+        log.warning("link set apart", link=slow.link.id, vhost=slow.link.vhost, name=slow.link.name, reason=message)
+        local.connection.wire.abort(TransientError(message))
