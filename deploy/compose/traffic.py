@@ -22,7 +22,12 @@ def main() -> None:
 
 
 def _publish(url: str, login: str, body: str) -> None:
-    message = {"properties": {"delivery_mode": 2}, "routing_key": "orders.paid", "payload": body, "payload_encoding": "string"}
+    message = {
+        "properties": {"delivery_mode": 2},
+        "routing_key": "orders.paid",
+        "payload": body,
+        "payload_encoding": "string",
+    }
     headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, json.dumps(message).encode(), headers)
     urllib.request.urlopen(request, timeout=10).close()

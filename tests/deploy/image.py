@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +136,8 @@ def test_the_agent_federates_without_rights_and_leaves_when_told(
         assert Path(f"/proc/{agent}").stat().st_uid == UID
         assert (own_id(agent) == 1) is (started is as_first_process)
         assert_healthy(container, port)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
+            assert page.headers.get_content_type() == "text/html"
         os.kill(agent, signal.SIGTERM)
         assert process.wait(20) == 0, log.read_text()
     there.wait_depth(0, there.links_objects()[0])

@@ -75,6 +75,23 @@ def test_the_brokers_have_the_event_exchange_and_no_federation() -> None:
     }
 
 
+def test_prometheus_and_grafana_find_their_way() -> None:
+    [job] = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
+    [[target]] = [static["targets"] for static in job["static_configs"]]
+    listen = yaml.safe_load((PIECES / "agent.yml").read_text())["agent"]["http"]["listen"]
+    assert target == f"agent:{listen.rpartition(':')[2]}"
+    assert job["authorization"]["credentials_file"].removeprefix("/run/secrets/") in SERVICES["prometheus"]["secrets"]
+
+    provisioning = ROOT / "deploy/grafana/provisioning"
+    [source] = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    assert "uid" not in source
+    [provider] = yaml.safe_load((provisioning / "dashboards/federation-agent.yml").read_text())["providers"]
+    mounts = dict(reversed(volume.split(":")[:2]) for volume in SERVICES["grafana"]["volumes"])
+    assert list((ROOT / mounts[provider["options"]["path"]]).glob("*.json"))
+    assert ROOT / mounts["/etc/grafana/provisioning"] == provisioning
+
+
 @pytest.fixture
 def brokers(broker: Node, second_broker: Node) -> Iterator[dict[str, Node]]:
     """Brokers with the composition's own definitions, which are gone afterwards."""
