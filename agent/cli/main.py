@@ -183,6 +183,19 @@ def import_legacy(
     return OK
 
 
+@app.command(
+    name="report",
+    add_help_option=False,  # the options are those of the Spark job, which tells them itself
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def report_command(context: typer.Context) -> int:
+    """Turn status exports into tables of availability, traffic and incidents, by Spark."""
+    from agent.cli.report import make_report
+
+    make_report(context.args)
+    return OK
+
+
 class UsageError(AgentError):
     """The command line can't be understood."""
 

@@ -1,0 +1,77 @@
+"""Outages of links, and which of them are one outage of something they share."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as fn
+
+from agent.pipeline.schema import LINK, SECOND, Bucket
+from agent.pipeline.window import Bounds
+
+TOGETHER = 60 * SECOND
+"""Links that fail within this of each other may have failed together."""
+MANY = 3
+"""So many links are no coincidence."""
+
+_FAILED = ("backoff", "invalid")
+
+
+def incidents(found: DataFrame, within: Bounds, *, merge_gap: int) -> DataFrame:
+    """Times down with at most `merge_gap` between them are one; a start that works at once is none."""
+    by_time = Window.partitionBy(*LINK).orderBy("start")
+    gap = fn.col("start") - fn.lag("end").over(by_time)
+    failed = fn.col("status").isin(*_FAILED)
+    merged = (
+        found.where(fn.col("bucket") == Bucket.DOWN)
+        .withColumn("gap", gap)
+        .withColumn("number", fn.sum(fn.coalesce(fn.col("gap") > merge_gap, fn.lit(True)).cast("int")).over(by_time))
+        .groupBy(*LINK, "number")
+        .agg(
+            fn.min("start").alias("start"),
+            fn.max("end").alias("end"),
+            fn.sum(fn.col("end") - fn.col("start")).alias("down"),
+            # Attempts follow each other with nothing between them; a flap is a link that was up for a moment.
+            fn.count_if((fn.col("gap") > 0) & (fn.col("gap") <= merge_gap)).alias("flaps"),
+            fn.min_by(fn.struct("status", "reason", "error", "agent"), fn.struct(~failed, "start")).alias("told"),
+            fn.max("backlog").alias("peak_backlog"),
+            fn.max(failed).alias("failed"),
+        )
+    )
+    return merged.where("failed").select(
+        *LINK, "start", "end", (fn.col("end") >= within.end).alias("open"), "down", "flaps", "told.*", "peak_backlog"
+    )
+
+
+def grouped(found: DataFrame, links: DataFrame) -> DataFrame:
+    """Adds the traits of each link, and the outage it was part of where many links failed together."""
+    named = found.join(links, [*LINK], "left").withColumns(
+        {"of_upstream": fn.coalesce("upstream_cluster", "uri"), "of_agent": fn.concat_ws("/", "group", "agent")}
+    )
+    marked = _together(_together(named, "of_upstream"), "of_agent")
+    by_upstream = (fn.col("of_upstream_links") >= MANY) & (fn.col("of_upstream_links") >= fn.col("of_agent_links"))
+    by_agent = fn.col("of_agent_links") >= MANY
+    return marked.withColumns(
+        {
+            "outage_scope": _either(by_upstream, fn.lit("upstream"), by_agent, fn.lit("agent")),
+            "outage_name": _either(by_upstream, fn.col("of_upstream"), by_agent, fn.col("of_agent")),
+            "outage_links": _either(by_upstream, fn.col("of_upstream_links"), by_agent, fn.col("of_agent_links")),
+            "outage": _either(by_upstream, fn.col("of_upstream_id"), by_agent, fn.col("of_agent_id")),
+        }
+    )
+
+
+def _either(first: Column, then: Column, second: Column, otherwise: Column) -> Column:
+    return fn.when(first, then).when(second, otherwise)
+
+
+def _together(found: DataFrame, by: str) -> DataFrame:
+    """Adds how many links that share `by` failed at about the same time, and an id for it."""
+    by_time = Window.partitionBy(by).orderBy("start", *LINK)
+    apart = fn.coalesce(fn.col("start") - fn.lag("start").over(by_time) > TOGETHER, fn.lit(True))
+    numbered = found.withColumn("apart", apart.cast("int")).withColumn("wave", fn.sum("apart").over(by_time))
+    wave = Window.partitionBy(by, "wave")
+    many = fn.size(fn.collect_set(fn.struct(*LINK)).over(wave)).cast("bigint")
+    named = fn.lower(fn.hex(fn.xxhash64(fn.lit(by), fn.col(by), fn.min("start").over(wave))))
+    return numbered.withColumns(
+        {f"{by}_links": fn.when(fn.col(by).isNotNull(), many).otherwise(0), f"{by}_id": named}
+    ).drop("apart", "wave")

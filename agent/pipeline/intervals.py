@@ -1,0 +1,102 @@
+"""What the agents say of a link together: at each moment one status, and all moments of the window covered."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as fn
+
+from agent.pipeline.schema import BUCKETS, LINK, TRAITS, Bucket
+from agent.pipeline.window import Bounds
+
+_TOLD = ("agent", "reason", "error", "backlog")
+
+
+def traits(lines: DataFrame) -> DataFrame:
+    """What else is known of each link: the last that was told."""
+    latest = [
+        fn.max_by(trait, fn.when(fn.col(trait).isNotNull(), fn.struct("ts", "seq", trait))).alias(trait)
+        for trait in TRAITS
+    ]
+    return lines.groupBy(*LINK).agg(*latest)
+
+
+def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
+    """The best of what is said holds; where nobody says anything the link is `unknown`, as it is before it appears."""
+    points = _points(said, links, within)
+    by_time = Window.partitionBy(*LINK).orderBy("at")
+    standing = points.withColumns(
+        {f"{status}_count": fn.sum(f"{status}_change").over(by_time) for status in BUCKETS}
+        | {f"{status}_told": fn.last(f"{status}_told", ignorenulls=True).over(by_time) for status in BUCKETS}
+        | {"end": fn.lead("at").over(by_time)}
+    )
+    status = _first([(fn.col(f"{name}_count") > 0, fn.lit(name)) for name in BUCKETS], fn.lit("unknown"))
+    told = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_told")) for name in BUCKETS], fn.lit(None))
+    pieces = standing.where(fn.col("end").isNotNull()).select(
+        *LINK, fn.col("at").alias("start"), "end", status.alias("status"), told.alias("told")
+    )
+    return _merged(pieces)
+
+
+def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
+    """A row for each moment at which something begins or ends to be said of a link."""
+    cut = said.withColumns(
+        {"start": fn.greatest("start", fn.lit(within.start)), "end": fn.least("end", fn.lit(within.end))}
+    ).where(fn.col("start") < fn.col("end"))
+    both = fn.array(
+        fn.struct(fn.col("start").alias("at"), fn.lit(1).alias("change")),
+        fn.struct(fn.col("end").alias("at"), fn.lit(-1).alias("change")),
+    )
+    changes = cut.select(*LINK, fn.inline(both), "status", fn.struct(*_TOLD).alias("told"))
+    edges = links.select(*LINK, fn.explode(fn.array(fn.lit(within.start), fn.lit(within.end))).alias("at"))
+    return (
+        changes.unionByName(edges, allowMissingColumns=True)
+        .groupBy(*LINK, "at")
+        .agg(
+            *(_change(status).alias(f"{status}_change") for status in BUCKETS),
+            *(fn.max(_begun(status)).alias(f"{status}_told") for status in BUCKETS),
+        )
+    )
+
+
+def _change(status: str) -> Column:
+    return fn.sum(fn.when(fn.col("status") == status, fn.col("change")).otherwise(0))
+
+
+def _begun(status: str) -> Column:
+    return fn.when((fn.col("status") == status) & (fn.col("change") > 0), fn.col("told"))
+
+
+def _first(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
+    return reduce(lambda rest, case: fn.when(case[0], case[1]).otherwise(rest), reversed(cases), otherwise)
+
+
+def _merged(pieces: DataFrame) -> DataFrame:
+    by_time = Window.partitionBy(*LINK).orderBy("start")
+    changed = fn.coalesce(fn.lag("status").over(by_time) != fn.col("status"), fn.lit(True))
+    bucket = _first(
+        [(fn.col("status") == name, fn.lit(bucket)) for name, bucket in BUCKETS.items()], fn.lit(Bucket.UNKNOWN)
+    )
+    return (
+        pieces.withColumn("changed", changed.cast("int"))
+        .withColumn("number", fn.sum("changed").over(by_time))
+        .groupBy(*LINK, "number", "status")
+        .agg(
+            fn.min("start").alias("start"),
+            fn.max("end").alias("end"),
+            fn.min_by("told", "start").alias("told"),
+            fn.max("told.backlog").alias("backlog"),
+        )
+        .select(
+            *LINK,
+            "start",
+            "end",
+            bucket.alias("bucket"),
+            "status",
+            "told.agent",
+            "told.reason",
+            "told.error",
+            "backlog",
+        )
+    )

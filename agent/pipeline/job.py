@@ -1,0 +1,158 @@
+"""The report as a whole: reads once, thins, and writes every table. Runs under `spark-submit` as it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pyspark.errors import AnalysisException, PySparkRuntimeError
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as fn
+
+from agent.errors import AgentError, CannotStartError
+from agent.pipeline import files, periods, presence, reading, thinning
+from agent.pipeline.availability import availability
+from agent.pipeline.edges import edges
+from agent.pipeline.incidents import grouped, incidents
+from agent.pipeline.intervals import intervals, traits
+from agent.pipeline.objectives import USUAL, Objective, parse_objectives
+from agent.pipeline.options import Options, parse
+from agent.pipeline.periods import day_of, micros, seconds
+from agent.pipeline.schema import LINK
+from agent.pipeline.slo import slo
+from agent.pipeline.statements import statements
+from agent.pipeline.summary import summary
+from agent.pipeline.traffic import cells, traffic
+from agent.pipeline.window import Bounds, bounds
+
+THINNED = "_lines"
+
+
+def session(master: str | None) -> SparkSession:
+    builder = SparkSession.builder.appName("federation-agent report")
+    return (builder if master is None else builder.master(master)).getOrCreate()
+
+
+def run(spark: SparkSession, options: Options) -> dict[str, Any]:
+    """Writes all tables and `summary.json`, and answers what is in it."""
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    promised: Sequence[Objective] = USUAL
+    if options.objectives is not None:
+        promised = parse_objectives(files.read_text(spark, options.objectives), source=options.objectives)
+    lines, counts = _thinned(spark, options)
+    good = lines.where(fn.col("why").isNull())
+    within = bounds(good, start=_given(options.start), end=_given(options.end))
+    _write_tables(good, options, promised, within)
+    whole = _is_whole(options)
+    files.write_table(_rejected(lines), "rejected", output=options.output, whole=whole)
+    tables = {
+        name: files.read_table(spark, name, output=options.output) for name in ("availability", "traffic", "incidents")
+    }
+    told = summary(tables, counts, within)
+    files.write_text(spark, f"{options.output}/summary.json", json.dumps(told, indent=2) + "\n")
+    return told
+
+
+def _is_whole(options: Options) -> bool:
+    """A window that the data bounds is everything there is; any other replaces its own dates."""
+    return options.start is None and options.end is None
+
+
+def _given(moment: datetime | None) -> int | None:
+    return None if moment is None else micros(moment)
+
+
+def _thinned(spark: SparkSession, options: Options) -> tuple[DataFrame, Mapping[str, int]]:
+    """Kept as files: every table begins from them, and what they are made from is read once."""
+    counted = Observation()
+    why = fn.col("why")
+    lines = reading.read(spark, options.inputs).observe(
+        counted,
+        fn.count(fn.lit(1)).alias("read"),
+        fn.count_if(why.isin(reading.MALFORMED, reading.INCOMPLETE)).alias("bad"),
+        fn.count_if(why == reading.LATER).alias("later_schema"),
+    )
+    path = f"{options.output}/{THINNED}"
+    thinning.thin(lines).write.mode("overwrite").parquet(path)
+    return spark.read.parquet(path), counted.get
+
+
+def _write_tables(lines: DataFrame, options: Options, promised: Sequence[Objective], within: Bounds) -> None:
+    spark, whole = lines.sparkSession, _is_whole(options)
+    hours = periods.table(spark, within, options.zone)
+    links = traits(lines.where(fn.col("link").isNotNull())).persist()
+    placed = presence.placed(lines, presence.lives(lines, within)).persist()
+    found = intervals(statements(placed, within), links, within).persist()
+    passed = cells(placed, within).persist()
+    failed = incidents(found, within, merge_gap=round(options.merge_gap.total_seconds() * 1_000_000)).persist()
+
+    def write(name: str, table: DataFrame) -> None:
+        files.write_table(table, name, output=options.output, whole=whole)
+
+    def of_links(table: DataFrame) -> DataFrame:
+        return table.join(links, [*LINK], "left")
+
+    write("intervals", _finished(of_links(found), options))
+    write("availability", of_links(availability(found, failed, hours, within)))
+    write("traffic", traffic(passed, links, hours, within))
+    write("incidents", _finished(grouped(failed, links).withColumn("down_seconds", seconds(fn.col("down"))), options))
+    last_day = day_of(fn.lit(max(within.start, within.end - 1)), options.zone)
+    write("slo", of_links(slo(found, passed, promised, within)).withColumn("date", last_day))
+    available, moved = (files.read_table(spark, name, output=options.output) for name in ("availability", "traffic"))
+    write("edges", edges(available, moved))
+    for kept in (failed, passed, found, placed, links):
+        kept.unpersist()
+
+
+def _finished(spans: DataFrame, options: Options) -> DataFrame:
+    """Microseconds as instants and durations, and the day on which each began."""
+    start, end = fn.col("start"), fn.col("end")
+    return spans.select(
+        *(name for name in spans.columns if name not in ("start", "end")),
+        fn.timestamp_micros(start).alias("start"),
+        fn.timestamp_micros(end).alias("end"),
+        seconds(end - start).alias("seconds"),
+        day_of(start, options.zone).alias("date"),
+    )
+
+
+def _rejected(lines: DataFrame) -> DataFrame:
+    """With the day of its directory; lines outside of any have none."""
+    day = fn.try_to_date(fn.regexp_extract("file", r"date=(\d{4}-\d{2}-\d{2})/", 1))
+    return lines.where(fn.col("why").isNotNull()).select("why", "schema", "file", "line", day.alias("date"))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """For `spark-submit`: the same options as `federation-agent report`."""
+    options = parse(arguments)
+    report(options)
+
+
+def report(options: Options) -> dict[str, Any]:
+    """Starts Spark, or joins the one it was submitted to, and tells what stands in the way in words."""
+    try:
+        spark = session(options.master)
+    except PySparkRuntimeError as error:
+        raise CannotStartError("Spark can't start: it needs Java 17 or later, see what it says above") from error
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        return run(spark, options)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            path = error.getMessageParameters() or {}
+            raise CannotStartError(
+                f"{path.get('path', 'an input')} is not there: give a directory of exports"
+            ) from error
+        raise
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except AgentError as error:
+        sys.exit(str(error))

@@ -1,0 +1,76 @@
+"""What operators promise of their links: a YAML file of objectives, every mistake told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import yaml
+
+from agent.errors import ConfigurationError, Place, Problem
+
+
+class ObjectiveKind(StrEnum):
+    TIME = "time"
+    MESSAGES = "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """`target` percent of the time up, or of messages confirmed `within` seconds, over so many days."""
+
+    name: str
+    target: float
+    days: int = 30
+    within: float | None = None
+
+    @property
+    def kind(self) -> ObjectiveKind:
+        return ObjectiveKind.TIME if self.within is None else ObjectiveKind.MESSAGES
+
+
+USUAL = (Objective("availability", 99.9),)
+_KEYS = {"target", "days", "within"}
+
+
+def parse_objectives(text: str, *, source: str) -> tuple[Objective, ...]:
+    """`objectives: {NAME: {target: 99.9, days: 30, within: 5}}`; `within` makes it one of messages."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source)
+        raise ConfigurationError([Problem(place, "not YAML: mend the syntax here")]) from error
+    entries = document.get("objectives") if isinstance(document, dict) and set(document) == {"objectives"} else None
+    if not isinstance(entries, dict) or not entries:
+        said = "give objectives by name, such as `objectives: {availability: {target: 99.9}}`, and no other key"
+        raise ConfigurationError([Problem(Place(source), said)])
+    problems = [Problem(Place(source), message) for name, entry in entries.items() for message in _wrong(name, entry)]
+    if problems:
+        raise ConfigurationError(problems)
+    return tuple(
+        Objective(str(name), float(entry["target"]), entry.get("days", 30), entry.get("within"))
+        for name, entry in entries.items()
+    )
+
+
+def _wrong(name: Any, entry: Any) -> Iterator[str]:
+    if not isinstance(entry, dict):
+        yield f"objective {name!r}: give its keys: {', '.join(sorted(_KEYS))}"
+        return
+    yield from (
+        f"objective {name!r}: unknown key {key!r}; there are {', '.join(sorted(_KEYS))}" for key in entry.keys() - _KEYS
+    )
+    if not _is_number(entry.get("target")) or not 0 < entry["target"] < 100:
+        yield f"objective {name!r}: target: give a percentage above 0 and below 100"
+    days = entry.get("days", 30)
+    if not isinstance(days, int) or isinstance(days, bool) or days < 1:
+        yield f"objective {name!r}: days: give a whole number from 1"
+    if "within" in entry and (not _is_number(entry["within"]) or entry["within"] <= 0):
+        yield f"objective {name!r}: within: give seconds above 0"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,93 @@
+"""What can be asked of the report, on whichever command line; needs no Spark."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import NoReturn
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from agent.errors import AgentError
+
+
+class OptionError(AgentError):
+    """The command line can't be understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`start` and `end` bound the window; without them the data's own first and last line do."""
+
+    inputs: tuple[str, ...]
+    output: str
+    master: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    merge_gap: timedelta = timedelta(seconds=60)
+    objectives: str | None = None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(f"report: {message} (--help tells more)")
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    given = _parser().parse_args(arguments)
+    if given.start and given.end and given.start >= given.end:
+        raise OptionError("report: --from has to be before --to")
+    return Options(
+        tuple(directory for group in given.input for directory in group),
+        given.output.rstrip("/"),
+        given.master,
+        given.start,
+        given.end,
+        given.timezone,
+        timedelta(seconds=given.merge_gap),
+        given.objectives,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="federation-agent report",
+        description="Turn status exports into tables of availability, traffic, incidents, objectives and edges.",
+    )
+    add = parser.add_argument
+    add("--input", nargs="+", action="append", required=True, metavar="DIR", help="Trees that agents export into.")
+    add("--output", required=True, metavar="DIR", help="Where tables and summary.json go.")
+    add("--master", metavar="URL", help="The Spark to use; local[*] where none is given or set.")
+    add("--from", dest="start", type=_moment, metavar="TIME", help="First instant: a date, or RFC 3339.")
+    add("--to", dest="end", type=_moment, metavar="TIME", help="First instant no more looked at.")
+    add("--timezone", type=_zone, default=ZoneInfo("UTC"), metavar="ZONE", help="Whose days and hours; UTC by default.")
+    add("--merge-gap", type=_gap, default=60.0, metavar="SECONDS", help="Outages so close are one; 60 by default.")
+    add("--objectives", metavar="FILE", help="What was promised, in YAML; else 99.9 %% of the time in 30 days.")
+    return parser
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2026-01-31 or 2026-01-31T12:00:00Z") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _zone(text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time zone; write Europe/Berlin, say") from error
+
+
+def _gap(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from error
+    if not 0 <= seconds < 1e9:
+        raise argparse.ArgumentTypeError("give seconds from 0")
+    return seconds

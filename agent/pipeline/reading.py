@@ -1,0 +1,78 @@
+"""Lines of the export, each told good or set aside; nothing in a line is an error."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from agent.core.export_event import SCHEMA, AgentStatus, EventType
+from agent.pipeline.schema import BROKEN_LINE, BUCKETS, CELL, COUNTERS, INPUT, SECOND, TRAITS
+
+LATER = "later schema"
+MALFORMED = "malformed"
+INCOMPLETE = "incomplete"
+MOST = 2**53
+"""No counter gets so far, and sums of them stay within 64 bits."""
+
+
+def read(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
+    """What finished files hold; those still being written end in `.part`."""
+    reader = spark.read.schema(INPUT).option("columnNameOfCorruptRecord", BROKEN_LINE)
+    found = reader.option("recursiveFileLookup", True).option("pathGlobFilter", "*.jsonl").json(list(directories))
+    return judged(found, file=fn.col("_metadata.file_path"))
+
+
+def judged(lines: DataFrame, *, file: Column) -> DataFrame:
+    """Adds `why`: null for a good line, else why it is set aside; and narrows to what the tables are made of."""
+    why = _why()
+    moment = fn.unix_micros("ts")
+    rejected = why.isNotNull()
+    return lines.select(
+        why.alias("why"),
+        fn.when(rejected, fn.coalesce(fn.col(BROKEN_LINE), _what_is_known())).alias("line"),
+        fn.when(rejected, file).alias("file"),
+        fn.when(rejected, fn.col("schema")).alias("schema"),
+        fn.coalesce("group", "cluster", "agent").alias("group"),
+        "agent",
+        "link",
+        "type",
+        moment.alias("ts"),
+        # A cell holds its end and not its start, as what a counter has gained was gained before it was read.
+        fn.expr(f"(unix_micros(ts) - 1) div {CELL}").alias("cell"),
+        "seq",
+        "status",
+        "reason",
+        "error",
+        *TRAITS,
+        *(fn.coalesce(fn.col(counter), fn.lit(0)).alias(counter) for counter in COUNTERS),
+        "backlog",
+        "transfer",
+        fn.when(~rejected, fn.col("interval") * SECOND).cast("bigint").alias("interval"),
+    )
+
+
+def _why() -> Column:
+    link_statuses, agent_statuses = list(BUCKETS), [status.value for status in AgentStatus]
+    kind, status = fn.col("type"), fn.col("status")
+    of_agent = (kind == EventType.AGENT) & status.isin(agent_statuses)
+    of_link = (
+        kind.isin(EventType.TRANSITION.value, EventType.SAMPLE.value)
+        & status.isin(link_statuses)
+        & fn.col("link").isNotNull()
+    )
+    placed = fn.col("ts").isNotNull() & fn.col("seq").isNotNull() & fn.col("agent").isNotNull()
+    believable = [fn.coalesce(fn.col(name), fn.lit(0)).between(0, MOST) for name in (*COUNTERS, "backlog", "interval")]
+    complete = reduce(operator.and_, believable, (fn.col("schema") == SCHEMA) & placed & (of_agent | of_link))
+    return (
+        fn.when(fn.col("schema") > SCHEMA, LATER)
+        .when(fn.col(BROKEN_LINE).isNotNull(), MALFORMED)
+        .when(~fn.coalesce(complete, fn.lit(False)), INCOMPLETE)
+    )
+
+
+def _what_is_known() -> Column:
+    return fn.to_json(fn.struct("schema", "type", "ts", "seq", "agent", "link", "status"))

@@ -1,0 +1,82 @@
+"""What is read and what is written, by name and type; times inside are microseconds since 1970 as whole numbers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from agent.core.export_event import FIELDS, FieldType
+
+VERSION: Final = 1
+"""Of the tables; it grows when a column changes its name or meaning."""
+
+SECOND: Final = 1_000_000
+CELL: Final = 300 * SECOND
+"""Five minutes: the grain of `traffic`, and of what lines are thinned within."""
+
+BROKEN_LINE: Final = "broken_line"
+
+
+class Bucket(StrEnum):
+    UP = "up"
+    DEGRADED = "degraded"
+    DOWN = "down"
+    PAUSED = "paused"
+    UNKNOWN = "unknown"
+
+
+BUCKETS: Final[dict[str, Bucket]] = {
+    "running": Bucket.UP,
+    "blocked": Bucket.DEGRADED,
+    "stalled": Bucket.DEGRADED,
+    "starting": Bucket.DOWN,
+    "backoff": Bucket.DOWN,
+    "invalid": Bucket.DOWN,
+    "paused": Bucket.PAUSED,
+    "standby": Bucket.UNKNOWN,
+    "stopping": Bucket.UNKNOWN,
+}
+"""Every status of a link, the best first: where several agents speak of one link, the best is believed."""
+
+COUNTERS: Final = ("forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned")
+TRAITS: Final = ("cluster", "kind", "vhost", "name", "upstream", "upstream_name", "upstream_cluster", "uri")
+LINK: Final = ("group", "link")
+
+_JSON_TYPES: Final[dict[FieldType, str]] = {
+    FieldType.STRING: "string",
+    FieldType.LONG: "bigint",
+    FieldType.DOUBLE: "double",
+    FieldType.HISTOGRAM: "struct<le: array<double>, count: array<bigint>, sum: double>",
+}
+INPUT: Final = ", ".join(
+    [
+        *(f"`{name}` {'timestamp' if name == 'ts' else _JSON_TYPES[kind]}" for name, kind in FIELDS.items()),
+        f"`{BROKEN_LINE}` string",
+    ]
+)
+
+_WHICH: Final = "`group` string, link string, " + ", ".join(f"`{trait}` string" for trait in TRAITS)
+_BUCKET_SECONDS: Final = ", ".join(f"{bucket}_seconds decimal(18,6)" for bucket in Bucket)
+
+TABLES: Final[dict[str, str]] = {
+    "intervals": f"{_WHICH}, start timestamp, `end` timestamp, seconds decimal(18,6), bucket string, status string, "
+    "agent string, reason string, error string, date date",
+    "availability": f"{_WHICH}, period string, start timestamp, `end` timestamp, {_BUCKET_SECONDS}, "
+    "availability_percent double, availability_with_pauses_percent double, coverage_percent double, "
+    "transitions bigint, incidents bigint, mttr_seconds decimal(18,6), mtbf_seconds decimal(18,6), "
+    "outage_median_seconds decimal(18,6), outage_p90_seconds decimal(18,6), outage_max_seconds decimal(18,6), "
+    "date date",
+    "traffic": f"{_WHICH}, start timestamp, messages bigint, bytes bigint, rate double, redelivered bigint, "
+    "dropped bigint, quarantined bigint, returned bigint, transfer_p50_seconds double, transfer_p95_seconds double, "
+    "transfer_p99_seconds double, peak_backlog bigint, date date",
+    "incidents": f"{_WHICH}, start timestamp, `end` timestamp, `open` boolean, seconds decimal(18,6), "
+    "down_seconds decimal(18,6), flaps bigint, status string, reason string, error string, agent string, "
+    "peak_backlog bigint, outage string, outage_scope string, outage_name string, outage_links bigint, date date",
+    "slo": f"{_WHICH}, objective string, measured_by string, target_percent double, window_days bigint, total double, "
+    "bad double, attained_percent double, consumed_percent double, remaining_percent double, burn_1h double, "
+    "burn_5m double, burn_6h double, burn_30m double, burn_3d double, date date",
+    "edges": "upstream_cluster string, cluster string, links bigint, messages bigint, bytes bigint, "
+    "availability_percent double, worst_link string, worst_link_availability_percent double, date date",
+    "rejected": "why string, schema bigint, file string, line string, date date",
+}
+"""Each table's columns; `date` is also its directory."""

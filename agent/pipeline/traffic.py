@@ -1,0 +1,133 @@
+"""What passed a link in five minutes, by what its counters gained."""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as fn
+
+from agent.pipeline.schema import CELL, COUNTERS, LINK, SECOND
+from agent.pipeline.window import Bounds
+
+_SPEAKER = ("group", "link", "agent")
+
+
+def cells(lines: DataFrame, within: Bounds) -> DataFrame:
+    """One row a link and five minutes: gains of counters, how long transfers took, peak backlog."""
+    epochs = _epochs(lines)
+    counted = (
+        _gains(epochs, within)
+        .groupBy(*LINK, "cell")
+        .agg(*(fn.sum(counter).alias(counter) for counter in COUNTERS), fn.max("cell_backlog").alias("backlog"))
+    )
+    return counted.join(_transfers(epochs, within), [*LINK, "cell"], "left")
+
+
+def _epochs(lines: DataFrame) -> DataFrame:
+    """Numbers the times a link's counters began anew at an agent; `whole`: the epoch's beginning is known to be 0."""
+    ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
+    before = fn.col("before")
+    fell = reduce(operator.or_, (fn.col(counter) < before[counter] for counter in COUNTERS))
+    # A clock put back mixes lines up; then `seq` falls too, and nothing began anew.
+    anew = (fn.col("run") != before["run"]) | (fell & (fn.col("life").isNull() | (fn.col("seq") > before["seq"])))
+    return (
+        lines.withColumn("before", fn.lag(fn.struct("run", "seq", *COUNTERS)).over(ordered))
+        .withColumn("epoch", fn.sum(fn.coalesce(anew, fn.lit(False)).cast("int")).over(ordered))
+        .withColumn("whole", (fn.col("epoch") > 0) | (fn.coalesce("run", fn.lit(0)) > 0))
+        .drop("before")
+    )
+
+
+def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
+    ordered = Window.partitionBy(*_SPEAKER, "epoch").orderBy("ts", "seq")
+    earlier = ordered.rowsBetween(Window.unboundedPreceding, -1)
+
+    def gain(counter: str) -> Column:
+        start = fn.when(fn.col("whole"), 0).otherwise(fn.col(counter))
+        return fn.greatest(fn.col(counter) - fn.coalesce(fn.max(counter).over(earlier), start), fn.lit(0))
+
+    return epochs.select(
+        *LINK, "ts", "cell", "cell_backlog", *(gain(counter).alias(counter) for counter in COUNTERS)
+    ).where(_inside(within))
+
+
+def _inside(within: Bounds) -> Column:
+    return (fn.col("ts") > within.start) & (fn.col("ts") <= within.end)
+
+
+def _transfers(epochs: DataFrame, within: Bounds) -> DataFrame:
+    """How many transfers took no longer than each bound, by cell; the last number is how many in all."""
+    by_time = Window.partitionBy(*_SPEAKER, "epoch").orderBy("cell")
+    measured = epochs.where(fn.size("transfer.count") == fn.size("transfer.le") + 1)
+    ends = (
+        measured.groupBy(*_SPEAKER, "epoch", "cell")
+        .agg(
+            fn.max("ts").alias("ts"),
+            fn.max("whole").alias("whole"),
+            fn.max_by("transfer", fn.struct("ts", "seq")).alias("transfer"),
+            fn.min_by("transfer", fn.struct("ts", "seq")).alias("first"),
+        )
+        .withColumn("before", fn.lag("transfer").over(by_time))
+    )
+    base = fn.coalesce("before", fn.when(~fn.col("whole"), fn.col("first")))
+    comparable = fn.when(base["le"] == fn.col("transfer")["le"], base["count"])
+    gained = fn.when(
+        comparable.isNotNull(),
+        fn.zip_with("transfer.count", comparable, lambda now, then: fn.greatest(now - then, fn.lit(0))),
+    ).otherwise(fn.col("transfer")["count"])
+    gains = ends.where(_inside(within)).select(
+        *LINK, "cell", fn.col("transfer")["le"].alias("le"), gained.alias("counts")
+    )
+    together = gains.groupBy(*LINK, "cell", "le").agg(fn.collect_list("counts").alias("all"))
+    summed = fn.reduce(
+        fn.slice("all", 2, fn.size("all")), fn.col("all")[0], lambda one, other: fn.zip_with(one, other, operator.add)
+    )
+    # Where agents of one link measure by different bounds, those of the finer ones stand for all.
+    finest = fn.struct(fn.size("le"), "le")
+    return (
+        together.withColumn("counts", summed)
+        .groupBy(*LINK, "cell")
+        .agg(fn.max_by("le", finest).alias("le"), fn.max_by("counts", finest).alias("counts"))
+    )
+
+
+def traffic(found: DataFrame, links: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
+    start = fn.col("cell") * CELL
+    covered = fn.least(start + CELL, fn.lit(within.end)) - fn.greatest(start, fn.lit(within.start))
+    named = found.join(links, [*LINK], "left").withColumn("start", fn.greatest(start, fn.lit(within.start)))
+    dated = named.join(
+        fn.broadcast(hours), (fn.col("start") >= fn.col("hour_start")) & (fn.col("start") < fn.col("hour_end"))
+    )
+    return dated.select(
+        *links.columns,
+        fn.timestamp_micros(start).alias("start"),
+        fn.col("forwarded").alias("messages"),
+        "bytes",
+        (fn.col("forwarded") * float(SECOND) / covered).alias("rate"),
+        "redelivered",
+        "dropped",
+        "quarantined",
+        "returned",
+        *(quantile(part).alias(f"transfer_p{round(part * 100)}_seconds") for part in (0.5, 0.95, 0.99)),
+        fn.col("backlog").alias("peak_backlog"),
+        fn.col("day").alias("date"),
+    )
+
+
+def quantile(part: float) -> Column:
+    """Between two bounds as if transfers were spread evenly; beyond the last bound that bound."""
+    return fn.expr(f"""
+        case when element_at(counts, -1) > 0 then (
+            transform(
+                array(filter(sequence(0, size(counts) - 1), i -> counts[i] >= {part!r}D * element_at(counts, -1))[0]),
+                i -> case
+                    when i >= size(le) then element_at(le, -1)
+                    when i = 0 then le[0] * ({part!r}D * element_at(counts, -1)) / counts[0]
+                    else le[i - 1] + (le[i] - le[i - 1])
+                        * ({part!r}D * element_at(counts, -1) - counts[i - 1]) / (counts[i] - counts[i - 1])
+                end
+            )[0]
+        ) end
+    """)
