@@ -94,7 +94,7 @@ def _agent(path: Path, mark: dict[str, str]) -> Iterator[None]:
 
 
 def _tell(downstream: Node, upstream: Node, path: Path, port: int) -> None:
-    print(f"agent:         http://127.0.0.1:{port}/api/links and /metrics")
+    print(f"live page:     http://127.0.0.1:{port}/ (also /api/links and /metrics)")
     print(f"downstream:    {downstream.management_url} (guest/guest), queue {QUEUE} fills")
     print(f"upstream:      {upstream.management_url} (guest/guest), a message a second to {EXCHANGE}")
     print(f"configuration: {path}; change it and watch what the agent does", flush=True)

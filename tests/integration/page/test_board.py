@@ -89,7 +89,7 @@ def test_an_address_points_at_one_link(serve: Serve, visit: Open) -> None:
     expect(page.locator("#detail-title")).to_have_text("orders.us")
     expect(page.locator("#detail-reason")).to_have_text(str(DENIED.error))
     expect(page.locator("#transitions li")).to_have_count(2)
-    expect(page.locator(".chart")).to_have_count(2)
+    expect(page.locator(".chart")).to_have_count(3)
     opened.may_fail_to_load = True  # there is no history of what isn't there
     opened.go("#/links/ffffffff")
     expect(page.locator("#missing")).to_contain_text("ffffffff")

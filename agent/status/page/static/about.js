@@ -15,19 +15,19 @@ export class About {
     setInterval(() => this.read(), EVERY);
   }
 
-  /** An agent that can't be reached is told of elsewhere. */
   async read() {
     if (document.body.dataset.connection !== "live" || document.hidden) return;
     try {
       this.#store.describe(await this.#api.get("/api/overview"));
-    } catch (error) {
-      text(byId("problems-title"), `The agent doesn't tell about itself: ${error.message}`);
+    } catch {
+      // Whether it answers is told by the connection; what it said of itself last still stands.
     }
   }
 
   show({ agent, group, cluster, version, problems = [] }) {
     text(byId("agent"), agent ?? "");
-    const parts = [cluster && `beside ${cluster}`, group && group !== cluster && `group ${group}`, version && `version ${version}`];
+    const others = group && group !== cluster ? `group ${group}` : "";
+    const parts = [cluster && `beside ${cluster}`, others, version && `version ${version}`];
     text(byId("agent-more"), parts.filter(Boolean).join(" · "));
     const key = problems.join("\n");
     if (key === this.#shown) return;

@@ -26,7 +26,7 @@ export class Attention {
 
   show(rows, clock) {
     const causes = causesOf(rows);
-    const key = JSON.stringify(causes.map(({ status, source, reason, rows }) => [status, source, reason, rows.map((row) => [row.id, row.since])]));
+    const key = JSON.stringify(causes.map((cause) => [cause.key, cause.rows.map((row) => [row.id, row.since])]));
     byId("attention").hidden = causes.length === 0;
     if (key !== this.#shown) this.#draw(causes);
     this.#shown = key;
@@ -46,11 +46,12 @@ export class Attention {
   #cause({ status, source, reason, rows }) {
     const since = Math.min(...rows.map((row) => row.since));
     const node = h("time", { datetime: new Date(since).toISOString(), title: moment(since) });
+    const age = h("span", { class: "cause-since" }, "for ", node);
     this.#ages.push({ node, since });
     return h(
       "li",
       { class: "cause", "data-group": stateOf(status).group },
-      h("div", { class: "cause-head" }, badge(status), h("span", { class: "cause-since" }, "for ", node), namesOf(rows, status, source)),
+      h("div", { class: "cause-head" }, badge(status), age, namesOf(rows, status, source)),
       h("p", { class: "cause-reason" }, reason || "No reason was told."),
       h("p", { class: "advice" }, stateOf(status).advice),
     );
@@ -61,9 +62,10 @@ function causesOf(rows) {
   const causes = new Map();
   for (const row of rows) {
     if (!needsSomebody(row.view.status)) continue;
-    const { status, error } = row.view;
-    const key = [status, row.source, error].join("\n");
-    if (!causes.has(key)) causes.set(key, { status, source: row.source, reason: error, gravity: row.gravity, rows: [] });
+    const { status, error: reason } = row.view;
+    const { source, gravity } = row;
+    const key = [status, source, reason].join("\n");
+    if (!causes.has(key)) causes.set(key, { key, status, source, reason, gravity, rows: [] });
     causes.get(key).rows.push(row);
   }
   return [...causes.values()].sort((one, other) => one.gravity - other.gravity || other.rows.length - one.rows.length);

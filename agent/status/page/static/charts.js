@@ -1,12 +1,14 @@
-/** A line over time with its axes, drawn into as many pixels as there are. */
+/** A line over time with its axes, and states over time, drawn into as many pixels as there are. */
 
 import { s } from "./dom.js";
 import { duration } from "./format.js";
+import { stateOf } from "./states.js";
 
 const HEIGHT = 150;
 const LEFT = 56;
 const BOTTOM = 22;
 const TOP = 10;
+const STRIP = 10;
 
 /** `points` are pairs of time and value; a value null is a gap. `span` is the first and the last moment shown. */
 export function chart(points, { span, width, show, label }) {
@@ -25,6 +27,18 @@ export function chart(points, { span, width, show, label }) {
   );
 }
 
+/** The states of the time that charts show; the list below tells the same in words. */
+export function strip(transitions, { span, width }) {
+  const x = (time) => ((Math.max(time, span[0]) - span[0]) / (span[1] - span[0])) * width;
+  const rects = transitions.map(({ at, status }, index) => {
+    const begin = x(Date.parse(at));
+    const end = index + 1 < transitions.length ? x(Date.parse(transitions[index + 1].at)) : width;
+    return s("rect", { x: begin, width: Math.max(0, end - begin), height: STRIP, "data-group": stateOf(status).group });
+  });
+  const frame = { class: "strip", viewBox: `0 0 ${width} ${STRIP}`, width, height: STRIP, "aria-hidden": "true" };
+  return s("svg", frame, ...rects);
+}
+
 function rule(at, name, width) {
   return [
     s("line", { class: "rule", x1: LEFT, x2: width - 8, y1: at, y2: at }),
@@ -41,7 +55,8 @@ function times(span, x) {
   });
 }
 
-const pathOf = (run, x, y) => `M${run.map(([time, value]) => `${x(time).toFixed(1)} ${y(value).toFixed(1)}`).join("L")}`;
+const pathOf = (run, x, y) =>
+  `M${run.map(([time, value]) => `${x(time).toFixed(1)} ${y(value).toFixed(1)}`).join("L")}`;
 
 /** What lies between gaps. */
 function runsOf(points) {

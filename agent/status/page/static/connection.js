@@ -19,8 +19,9 @@ export class Connection {
   down(reason) {
     this.#since ??= Date.now();
     this.#show("away", "Not connected");
+    const since = `The agent has not answered since ${clockTime.format(this.#since)}: ${reason}.`;
     const values = this.#heard ? " What is shown below is how it was then." : "";
-    text(byId("unreachable-text"), `The agent has not answered since ${clockTime.format(this.#since)}: ${reason}.${values} Trying again by itself.`);
+    text(byId("unreachable-text"), `${since}${values} Trying again by itself.`);
     byId("unreachable").hidden = false;
   }
 

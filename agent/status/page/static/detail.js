@@ -1,7 +1,7 @@
 /** One link: what it is, how it is, why, what to do, and what it did lately. */
 
 import { byId, h, set, text } from "./dom.js";
-import { chart } from "./charts.js";
+import { chart, strip } from "./charts.js";
 import { age, bytes, count, duration, exact, moment, NONE, rate } from "./format.js";
 import { History } from "./history.js";
 import { badge, showBadge } from "./icons.js";
@@ -36,11 +36,18 @@ const NUMBERS = [
   ["Last confirm", ({ view }, { clock }) => agoOf(view.last_confirm, clock)],
 ];
 
+const CHARTS = {
+  rate: { of: (history) => history.rates(), show: rate, label: "Messages a second" },
+  lag: { of: (history) => history.lags(), show: count, label: "Messages waiting" },
+  age: { of: (history) => history.ages(), show: duration, label: "Age of the oldest unconfirmed message" },
+};
+
 export class Detail {
   #id = null;
   #history = new History();
   #state = badge("starting");
   #values = new Map();
+  #row = null;
   #load;
 
   /** `load(id)` answers what the agent remembers of a link, `act(action, row)` asks what to do with it. */
@@ -58,8 +65,6 @@ export class Detail {
       }
     }
   }
-
-  #row = null;
 
   /** Another link is looked at. */
   open(id) {
@@ -116,17 +121,14 @@ export class Detail {
 
   #showCharts(clock) {
     const span = this.#history.span(clock);
-    const width = Math.floor(byId("rate-chart").clientWidth);
-    if (width === 0) return;
-    const rates = this.#history.rates();
-    const lags = this.#history.lags();
-    const latest = (points) => points.at(-1)?.[1] ?? null;
-    byId("rate-chart").replaceChildren(
-      chart(rates, { span, width, show: (value) => rate(value), label: `Rate, now ${rate(latest(rates))}` }),
-    );
-    byId("lag-chart").replaceChildren(
-      chart(lags, { span, width, show: count, label: `Waiting messages, now ${count(latest(lags))}` }),
-    );
+    for (const [name, { of, show, label }] of Object.entries(CHARTS)) {
+      const frame = byId(`${name}-chart`);
+      const points = of(this.#history);
+      const told = `${label}, lately ${show(points.at(-1)?.[1] ?? null)}`;
+      frame.replaceChildren(chart(points, { span, width: frame.clientWidth, show, label: told }));
+    }
+    const frame = byId("strip");
+    frame.replaceChildren(strip(this.#history.transitions, { span, width: frame.clientWidth }));
   }
 }
 

@@ -29,7 +29,8 @@ export function confirmAction(action, name, perform) {
       await perform();
       dialog.close();
     } catch (error) {
-      text(byId("confirm-error"), `Not done: ${error instanceof TypeError ? "the agent can't be reached" : error.message}.`);
+      const reason = error instanceof TypeError ? "the agent can't be reached" : error.message;
+      text(byId("confirm-error"), `Not done: ${reason}.`);
       go.disabled = false;
     }
   };

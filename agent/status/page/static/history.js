@@ -45,10 +45,15 @@ export class History {
     return this.#buckets().map(({ time, backlog }) => [time, backlog ?? null]);
   }
 
+  ages() {
+    return this.#buckets().map(({ time, oldest_unconfirmed_seconds }) => [time, oldest_unconfirmed_seconds]);
+  }
+
+  /** The last of each bucket that is over: a part of one tells no rate. */
   #buckets() {
     const last = new Map();
     for (const point of this.#points) last.set(Math.floor(point.time / BUCKET), point);
-    return [...last.values()];
+    return [...last.values()].slice(0, -1);
   }
 }
 

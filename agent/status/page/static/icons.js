@@ -4,7 +4,8 @@ import { h, s, set, text } from "./dom.js";
 import { stateOf } from "./states.js";
 
 export function icon(status) {
-  return s("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, s("path", { d: stateOf(status).shape }));
+  const attributes = { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" };
+  return s("svg", attributes, s("path", { d: stateOf(status).shape }));
 }
 
 /** A state with its icon and its name. */

@@ -9,6 +9,7 @@ const GAP = 18;
 const LEAST_HEIGHT = 56;
 const TALLEST_TARGET = 420;
 const NARROW = 640;
+const collator = new Intl.Collator("en", { numeric: true });
 
 /** Sources with their arrows, the gravest first. An arrow is one link, or all in one group of states. */
 export function sourcesOf(rows) {
@@ -20,9 +21,11 @@ export function sourcesOf(rows) {
     source.isKnown ||= row.cluster !== null;
   }
   return [...sources.values()]
-    .map((source) => ({ ...source, gravity: Math.min(...source.rows.map((row) => row.gravity)), arrows: arrowsOf(source.rows) }))
-    .sort((one, other) => one.gravity - other.gravity || one.name.localeCompare(other.name, "en", { numeric: true }));
+    .map((source) => ({ ...source, gravity: gravest(source.rows), arrows: arrowsOf(source.rows) }))
+    .sort((one, other) => one.gravity - other.gravity || collator.compare(one.name, other.name));
 }
+
+const gravest = (rows) => rows.reduce((least, row) => Math.min(least, row.gravity), Infinity);
 
 function arrowsOf(rows) {
   const groups = Object.keys(GROUPS);
@@ -40,7 +43,8 @@ function arrowsOf(rows) {
 /** Boxes and curves for a drawing that is `width` wide: sources on the left, this cluster on the right. */
 export function place(sources, width) {
   const isNarrow = width < NARROW;
-  const boxWidth = Math.round(Math.min(260, width * (isNarrow ? 0.34 : 0.24)));
+  const boxWidth = Math.round(Math.min(260, width * (isNarrow ? 0.3 : 0.24)));
+  const level = (width - 2 * boxWidth) * (isNarrow ? 0.6 : 0.4);
   let top = 1;
   const boxes = sources.map((source) => {
     const height = Math.max(LEAST_HEIGHT, source.arrows.length * LANE + PADDING);
@@ -52,11 +56,11 @@ export function place(sources, width) {
   const lanes = sources.reduce((sum, source) => sum + source.arrows.length, 0);
   const targetHeight = Math.min(height - 2, Math.max(96, lanes * LANE + PADDING), TALLEST_TARGET);
   const target = { x: width - boxWidth - 1, y: (height - targetHeight) / 2, width: boxWidth, height: targetHeight };
-  const curves = curvesOf(sources, boxes, { target, lanes, isNarrow });
-  return { height, target, boxes, curves, letters: isNarrow ? 0 : Math.floor((width - 2 * boxWidth) / 22) };
+  return { height, target, boxes, isNarrow, level, curves: curvesOf(sources, boxes, { target, lanes, level }) };
 }
 
-function curvesOf(sources, boxes, { target, lanes, isNarrow }) {
+/** A curve begins level, so that no other crosses its label; handles that lie level let it bend gently. */
+function curvesOf(sources, boxes, { target, lanes, level }) {
   let lane = 0;
   return sources.map((source, index) =>
     source.arrows.map((_, at) => {
@@ -64,19 +68,9 @@ function curvesOf(sources, boxes, { target, lanes, isNarrow }) {
       const from = { x: box.x + box.width, y: box.y + (box.height * (at + 0.5)) / source.arrows.length };
       const to = { x: target.x - 10, y: target.y + (target.height * (lane + 0.5)) / lanes };
       lane += 1;
-      const bend = (to.x - from.x) * 0.5;
-      const label = isNarrow ? 0.35 : 0.15;
-      return { from, to, bend, label: pointAt(from, to, { bend, at: label }) };
+      const bend = (to.x - from.x - level) / 2;
+      const middle = from.x + level + bend;
+      return { from, to, path: `M${from.x} ${from.y}h${level}C${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}` };
     }),
   );
-}
-
-/** A point of the cubic curve whose handles lie level with its ends. */
-function pointAt(from, to, { bend, at }) {
-  const rest = 1 - at;
-  const weights = [rest ** 3, 3 * rest ** 2 * at, 3 * rest * at ** 2, at ** 3];
-  const xs = [from.x, from.x + bend, to.x - bend, to.x];
-  const ys = [from.y, from.y, to.y, to.y];
-  const along = (values) => values.reduce((sum, value, index) => sum + value * weights[index], 0);
-  return { x: along(xs), y: along(ys) };
 }

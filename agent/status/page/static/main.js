@@ -1,5 +1,6 @@
 /** Puts the page together: the feed writes the store, the address says what is looked at, views show it. */
 
+import { About } from "./about.js";
 import { Announcer } from "./announce.js";
 import { Api } from "./api.js";
 import { Attention } from "./attention.js";
@@ -10,7 +11,6 @@ import { byId, set, text } from "./dom.js";
 import { Feed } from "./feed.js";
 import { isLively, matching, ordered, rank } from "./filter.js";
 import { exact, plural } from "./format.js";
-import { About } from "./about.js";
 import { format, parse, sortOf } from "./router.js";
 import { Store, totals } from "./store.js";
 import { Summary } from "./summary.js";
@@ -66,7 +66,7 @@ class Page {
     addEventListener("hashchange", () => this.#turn());
     byId("search").addEventListener("input", () => this.#search());
     byId("filter").addEventListener("submit", (event) => event.preventDefault());
-    byId("sort").addEventListener("change", (event) => (location.hash = format({ ...this.#route, sort: event.target.value })));
+    byId("sort").addEventListener("change", ({ target }) => this.#sort(target.value));
     byId("retry").addEventListener("click", () => this.#feed.retry());
     byId("skip").addEventListener("click", (event) => this.#skip(event));
     byId("forget").addEventListener("click", () => this.#forget());
@@ -136,6 +136,10 @@ class Page {
     this.#draw({ reorder: true });
   }
 
+  #sort(sort) {
+    location.hash = format({ ...this.#route, sort });
+  }
+
   #skip(event) {
     event.preventDefault();
     byId("main").focus();
@@ -158,7 +162,8 @@ class Page {
   #drawNow(moments) {
     const rows = this.#store.rows;
     const total = totals(rows.values(), moments.now);
-    document.title = `${total.wanting > 0 ? `(${exact(total.wanting)}) ` : ""}${this.#store.about.agent ?? "federation-agent"}`;
+    const wanting = total.wanting > 0 ? `(${exact(total.wanting)}) ` : "";
+    document.title = wanting + (this.#store.about.agent ?? "federation-agent");
     this.#about.show(this.#store.about);
     if (this.#route.view === "link") this.#detail.show(rows.get(this.#route.id), this.#store.about, moments);
     else if (this.#route.view === "topology") this.#drawTopology([...rows.values()], moments.now);
@@ -178,13 +183,18 @@ class Page {
     this.#attention.show(rows.values(), moments.clock);
     if (this.#reorder) this.#arrange(moments.now);
     byId("loading").hidden = this.#isRead;
-    byId("empty").hidden = !this.#isRead || rows.size > 0;
+    const isEmpty = this.#isRead && rows.size === 0;
+    byId("unready").hidden = !isEmpty || this.#store.about.ready !== false;
+    byId("empty").hidden = !isEmpty || this.#store.about.ready === false;
+    byId("figures").hidden = !this.#isRead;
+    byId("found").hidden = !this.#isRead;
     byId("no-match").hidden = rows.size === 0 || this.#order.length > 0;
     byId("table").hidden = this.#order.length === 0;
     byId("from").hidden = this.#route.from === "";
     text(byId("from-name"), this.#route.from);
     set(byId("from"), "href", format({ ...this.#route, from: "" }));
-    text(byId("found"), this.#order.length === rows.size ? plural(rows.size, "link") : `${exact(this.#order.length)} of ${plural(rows.size, "link")}`);
+    const part = this.#order.length === rows.size ? "" : `${exact(this.#order.length)} of `;
+    text(byId("found"), part + plural(rows.size, "link"));
     this.#table.show(this.#order, this.#route, moments);
   }
 

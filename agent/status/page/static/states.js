@@ -6,7 +6,9 @@ export const STATES = {
     group: "down",
     gravity: 0,
     shape: "M5.2 1h5.6L15 5.2v5.6L10.8 15H5.2L1 10.8V5.2ZM5.5 5.5l5 5m0-5-5 5",
-    advice: "Change the configuration that the reason names. The agent notices by itself; Restart tries at once.",
+    advice:
+      "Only a change helps: of the configuration, the credentials or the permissions, as the reason says. The agent " +
+      "notices changes of its configuration by itself; Restart tries at once.",
   },
   backoff: {
     label: "Backoff",
@@ -23,8 +25,8 @@ export const STATES = {
     gravity: 2,
     shape: "M3 1.5h10M3 14.5h10M4 1.5c0 4 4 5 4 6.5s-4 2.5-4 6.5m8-13c0 4-4 5-4 6.5s4 2.5 4 6.5",
     advice:
-      "Messages wait upstream and the downstream confirms none: look at its load, at full queues, and at queues " +
-      "without a quorum. Restart connects anew.",
+      "Messages wait and the downstream confirms none: look there for load, full queues and queues without a quorum. " +
+      "Restart connects anew.",
   },
   blocked: {
     label: "Blocked",
@@ -70,7 +72,13 @@ export const STATES = {
   },
 };
 
-const UNKNOWN = { label: "Unknown", group: "busy", gravity: 4, shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13Z", advice: "" };
+const UNKNOWN = {
+  label: "Unknown",
+  group: "busy",
+  gravity: 4,
+  shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13Z",
+  advice: "",
+};
 
 /** From grave to well; a topology draws one arrow for each. */
 export const GROUPS = {

@@ -28,7 +28,7 @@ class Row {
   }
 }
 
-/** Events: `links` (which there are, or what one is), `samples` (numbers), `moved` (states, to be announced), `about`. */
+/** Events: `links` (which there are, or what one is), `samples` (numbers), `moved` (a state is another one), `about`. */
 export class Store extends EventTarget {
   #rows = new Map();
   #clusters = new Map(); // a link that is down can't tell its upstream's name, but told it before
@@ -88,9 +88,9 @@ export class Store extends EventTarget {
     const cluster = this.#clusters.get(keyOf(view)) ?? null;
     const row = this.#rows.get(view.id);
     if (row) {
-      const previous = row.view.status;
+      const { status: previous, since } = row.view;
       row.take(view, cluster);
-      if (previous !== view.status) this.#tell("moved", { row, previous });
+      if (previous !== view.status || since !== view.since) this.#tell("moved", { row, previous });
     } else {
       const made = new Row(view, cluster);
       this.#rows.set(view.id, made);

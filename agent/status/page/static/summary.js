@@ -6,12 +6,14 @@ import { badge } from "./icons.js";
 import { format, statesOf } from "./router.js";
 import { STATES } from "./states.js";
 
+const FIGURES = { links: "links", rate: "messages", backlog: "waiting", oldest: "oldest unconfirmed" };
+
 export class Summary {
   #chips = new Map();
   #figures = {};
 
   constructor() {
-    for (const [name, label] of Object.entries({ links: "links", rate: "messages", backlog: "waiting", oldest: "oldest unconfirmed" })) {
+    for (const [name, label] of Object.entries(FIGURES)) {
       this.#figures[name] = h("dd");
       byId("figures").append(h("div", {}, h("dt", {}, label), this.#figures[name]));
     }

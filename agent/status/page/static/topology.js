@@ -7,6 +7,7 @@ import { format } from "./router.js";
 import { GROUPS, STATES, stateOf } from "./states.js";
 
 const ICON = 16;
+const LABEL_AT = 14;
 const LETTER = 0.58; // of the size of letters, on average
 
 export class Topology {
@@ -14,6 +15,7 @@ export class Topology {
   #arrows = [];
   #drawn = "";
   #letters = 0;
+  #broadness = 1.6;
 
   constructor(onResize) {
     byId("legend").append(...Object.entries(GROUPS).map(([group, { label, dash }]) => sample(group, label, dash)));
@@ -25,15 +27,17 @@ export class Topology {
     const width = Math.floor(byId("map-frame").clientWidth);
     if (width === 0) return;
     const sources = sourcesOf(rows);
-    const key = JSON.stringify([width, about.cluster, sources.map(({ name, isKnown, arrows }) => [name, isKnown, arrows.map(keyOf)])]);
+    const shape = sources.map(({ name, isKnown, arrows }) => [name, isKnown, arrows.map(keyOf)]);
+    const key = JSON.stringify([width, about.cluster, shape]);
     if (key !== this.#drawn) this.#draw(sources, { width, about });
     this.#drawn = key;
     this.#flow(sources, now);
   }
 
   #draw(sources, { width, about }) {
-    const { height, target, boxes, curves, letters } = place(sources, width);
-    this.#letters = letters;
+    const { height, target, boxes, curves, isNarrow, level } = place(sources, width);
+    this.#broadness = isNarrow ? 0.6 : 1.6;
+    this.#letters = isNarrow ? 0 : Math.floor((level - 2 * LABEL_AT) / (LETTER * letterSize()));
     set(this.#svg, "viewBox", `0 0 ${width} ${height}`);
     set(this.#svg, "width", width);
     set(this.#svg, "height", height);
@@ -52,7 +56,7 @@ export class Topology {
     arrows.forEach(({ source, arrow }, index) => {
       const { node, line, head, label, plate } = this.#arrows[index];
       const flow = arrow.rows.reduce((sum, row) => sum + (row.series.rate(now) ?? 0), 0);
-      const thickness = 1.5 + 1.6 * Math.log10(1 + flow);
+      const thickness = 1.5 + this.#broadness * Math.log10(1 + flow);
       line.style.strokeWidth = `${thickness.toFixed(1)}px`;
       head.style.strokeWidth = `${Math.min(4, thickness).toFixed(1)}px`;
       writeLabel(label, plate, labelOf(arrow, flow, this.#letters));
@@ -63,17 +67,19 @@ export class Topology {
 
 function sample(group, label, dash) {
   const path = s("path", { d: "M0 4h40", "stroke-dasharray": dash });
-  return h("li", { "data-group": group }, s("svg", { class: "stroke", viewBox: "0 0 40 8", "aria-hidden": "true" }, path), label);
+  const stroke = s("svg", { class: "stroke", viewBox: "0 0 40 8", "aria-hidden": "true" }, path);
+  return h("li", { "data-group": group }, stroke, label);
 }
 
-const keyOf = (arrow) => [arrow.group, arrow.rows.length, arrow.rows.length === 1 && [arrow.rows[0].id, arrow.rows[0].view.status]];
+const keyOf = ({ group, rows }) => [group, rows.length, rows[0].view.status, rows.length === 1 && rows[0].id];
 
 const isBundle = (arrow) => arrow.rows.length > 1;
 
 function labelOf(arrow, flow, letters) {
   const shown = flow > 0 ? rate(flow) : "";
   if (letters === 0) return isBundle(arrow) ? `${arrow.rows.length} ×` : shown;
-  const what = isBundle(arrow) ? `${arrow.rows.length} links` : shorten(arrow.rows[0].name, letters);
+  const left = letters - shown.length - 6;
+  const what = isBundle(arrow) ? plural(arrow.rows.length, "link") : shorten(arrow.rows[0].name, left);
   return [what, shown].filter(Boolean).join(" · ");
 }
 
@@ -89,16 +95,18 @@ function hrefOf(source, arrow) {
   return format({ view: "links", from: source.name, state: states.join(",") });
 }
 
-function arrowOf(source, arrow, { from, to, bend, label: at }) {
+function arrowOf(source, arrow, { from, to, path }) {
   const status = arrow.rows[0].view.status;
-  const curve = `M${from.x} ${from.y}C${from.x + bend} ${from.y} ${to.x - bend} ${to.y} ${to.x} ${to.y}`;
-  const line = s("path", { class: "arrow", d: curve, "stroke-dasharray": GROUPS[arrow.group].dash });
+  const at = { x: from.x + LABEL_AT, y: from.y };
+  const line = s("path", { class: "arrow", d: path, "stroke-dasharray": GROUPS[arrow.group].dash });
   const head = s("path", { class: "head", d: `M${to.x - 1} ${to.y - 5}l9 5-9 5` });
-  const label = s("text", { class: "label", x: at.x + ICON / 2 + 5, y: at.y + 4 });
-  const plate = s("rect", { class: "plate", x: at.x - ICON / 2 - 4, y: at.y - ICON / 2 - 3, height: ICON + 6, rx: 6 });
-  const sign = s("path", { class: "sign", d: stateOf(status).shape, transform: `translate(${at.x - ICON / 2} ${at.y - ICON / 2})` });
-  const wide = s("path", { class: "reach", d: curve });
-  const node = s("a", { href: hrefOf(source, arrow), class: "link", "data-group": arrow.group }, wide, line, head, plate, sign, label);
+  const label = s("text", { class: "label", x: at.x + ICON + 5, y: at.y + 4 });
+  const plate = s("rect", { class: "plate", x: at.x - 4, y: at.y - ICON / 2 - 3, height: ICON + 6, rx: 6 });
+  const place = `translate(${at.x} ${at.y - ICON / 2})`;
+  const sign = s("path", { class: "sign", d: stateOf(status).shape, transform: place });
+  const reach = s("path", { class: "reach", d: path });
+  const attributes = { href: hrefOf(source, arrow), class: "link", "data-group": arrow.group };
+  const node = s("a", attributes, reach, line, head, plate, sign, label);
   return { node, line, head, label, plate };
 }
 
@@ -115,20 +123,20 @@ function sourceBox(source, at) {
   const lines = [source.name, plural(source.rows.length, "link"), at.height > 70 ? known : ""];
   const href = format({ view: "links", from: source.name });
   const label = `${source.name}, ${known}: ${plural(source.rows.length, "link")}`;
-  return s("a", { href, "aria-label": label }, box(at, source.isKnown ? "source" : "source unknown", lines.filter(Boolean)));
+  const kind = source.isKnown ? "source" : "source unknown";
+  return s("a", { href, "aria-label": label }, box(at, kind, lines.filter(Boolean)));
 }
 
 /** A box with its lines of text; long names end in dots, and are told in full when pointed at. */
 function box({ x, y, width, height }, kind, lines) {
   const middle = y + height / 2 - (lines.length - 1) * 9 + 4;
   const letters = Math.floor((width - 20) / (letterSize() * LETTER * 1.1)); // the first line is bold
-  return s(
-    "g",
-    { class: `box ${kind}` },
-    s("title", {}, lines[0]),
-    s("rect", { x, y, width, height, rx: 8 }),
-    ...lines.map((line, at) => s("text", { x: x + width / 2, y: middle + at * 18, class: at === 0 ? "title" : "note" }, shorten(line, letters))),
-  );
+  const texts = lines.map((line, at) => {
+    const attributes = { x: x + width / 2, y: middle + at * 18, class: at === 0 ? "title" : "note" };
+    return s("text", attributes, shorten(line, letters));
+  });
+  const rect = s("rect", { x, y, width, height, rx: 8 });
+  return s("g", { class: `box ${kind}` }, s("title", {}, lines[0]), rect, ...texts);
 }
 
 const shorten = (words, letters) => (words.length > letters ? `${words.slice(0, Math.max(1, letters - 1))}…` : words);
