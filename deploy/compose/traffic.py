@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import time
-import urllib.request
 from pathlib import Path
+
+PATH = "/api/exchanges/%2F/orders/publish"
 
 
 def main() -> None:
-    api = os.environ["TRAFFIC_API"].rstrip("/")
     password = Path(os.environ["TRAFFIC_PASSWORD_FILE"]).read_text(encoding="utf-8").strip()
     login = base64.b64encode(f"{os.environ['TRAFFIC_USER']}:{password}".encode()).decode()
+    headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+    connection = http.client.HTTPConnection(os.environ["TRAFFIC_API"], timeout=10)
+    message = {"properties": {"delivery_mode": 2}, "routing_key": "orders.paid", "payload_encoding": "string"}
     number = 0
     while True:
         number += 1
-        _publish(f"{api}/api/exchanges/%2F/orders/publish", login, f"order {number}")
+        connection.request("POST", PATH, json.dumps(message | {"payload": f"order {number}"}), headers)
+        answer = connection.getresponse()
+        if answer.status != http.HTTPStatus.OK:
+            raise SystemExit(f"publishing to {os.environ['TRAFFIC_API']} failed: {answer.status} {answer.reason}")
+        answer.read()
         time.sleep(0.1)
-
-
-def _publish(url: str, login: str, body: str) -> None:
-    message = {
-        "properties": {"delivery_mode": 2},
-        "routing_key": "orders.paid",
-        "payload": body,
-        "payload_encoding": "string",
-    }
-    headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(message).encode(), headers)
-    urllib.request.urlopen(request, timeout=10).close()
 
 
 if __name__ == "__main__":
