@@ -147,9 +147,10 @@ async def delete_exchange(connection: Connection, name: str) -> None:
     await demand(connection, doing, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, exchange=name)
 
 
-async def delete_queue(connection: Connection, name: str) -> None:
-    doing = f"deleting queue {name!r}"
-    await demand(connection, doing, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=name)
+async def delete_queue(connection: Connection, name: str, *, if_idle: bool = False) -> None:
+    """`if_idle`: only where nothing waits in it and nobody consumes from it; else an error tells so."""
+    values = {"queue": name, "if_unused": if_idle, "if_empty": if_idle}
+    await demand(connection, f"deleting queue {name!r}", methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, **values)
 
 
 async def count_consumers(connection: Connection, queue: str) -> int:

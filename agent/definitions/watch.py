@@ -15,7 +15,7 @@ from agent.core.events import BrokerEvent
 
 # What of the broker's own parameters concerns us; others come and go with every exchange that is deleted.
 COMPONENTS = frozenset({"federation-upstream", "federation-upstream-set", "shovel"})
-GLOBAL_COMPONENT, GLOBAL_NAME = "global", "federation-agent"
+GLOBAL_COMPONENT, GLOBAL_NAMES = "global", frozenset({"federation-agent", "cluster_name"})
 
 FILE_INTERVAL = 1.0
 POLL_WITH_EVENTS = 30.0
@@ -190,7 +190,7 @@ def concerns(event: BrokerEvent) -> bool:
     if kind != "parameter":
         return kind in {"policy", "exchange", "queue", "vhost"}
     component = event.fields.get("component")
-    return component in COMPONENTS or (component == GLOBAL_COMPONENT and event.fields.get("name") == GLOBAL_NAME)
+    return component in COMPONENTS or (component == GLOBAL_COMPONENT and event.fields.get("name") in GLOBAL_NAMES)
 
 
 def signature(path: str) -> Signature:

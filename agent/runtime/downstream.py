@@ -31,6 +31,7 @@ from agent.management.client import ManagementClient
 
 WHERE = "downstream"
 DEFAULT_VHOST = "/"
+CLUSTER_ID = "internal_cluster_id"
 CONNECTION_NAME = "federation-agent: looking at what stands"
 # Few federated exchanges are asked for one by one; for many, one answer with all bindings is quicker.
 ASKED_ONE_BY_ONE = 20
@@ -61,6 +62,7 @@ class Reading:
     warnings: tuple[Problem, ...] = ()
     visible: frozenset[str] | None = None  # None where no list of vhosts can be had
     unseen: frozenset[str] = frozenset()
+    identity: str | None = None  # the same whatever the cluster is called; None where it can't be known
 
     def sees(self, vhost: str) -> bool:
         """Whether what is missing in the vhost is known to be gone, and not merely out of sight."""
@@ -89,7 +91,9 @@ async def read_bindings(configuration: Configuration, reading: Reading, links: C
 
 async def _read_by_api(configuration: Configuration, client: ManagementClient, keeper: Keeper) -> Reading:
     broker = str(configuration.settings.downstream.management[0])
-    overview, visible, native = await asyncio.gather(client.overview(), client.vhosts(), _native_links(client))
+    overview, visible, native, identity = await asyncio.gather(
+        client.overview(), client.vhosts(), _native_links(client), _identity(client)
+    )
     if configuration.settings.sources.management:
         await _take_broker(keeper, client, broker)
     else:
@@ -106,12 +110,21 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
         states=dict(zip(concerned, states, strict=True)),
         native_links=native.links,
         visible=frozenset(names),
+        identity=identity,
         warnings=(
             *told.warnings,
             *native.warnings,
             *(_no_such_vhost(name, found) for name, found in told.definitions.vhosts.items() if name not in names),
         ),
     )
+
+
+async def _identity(client: ManagementClient) -> str | None:
+    try:
+        value = await client.global_parameter(CLUSTER_ID)
+    except PermanentError:
+        return None
+    return value if isinstance(value, str) else None
 
 
 async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str) -> None:

@@ -10,7 +10,7 @@ import structlog
 
 from agent.amqp.connect import connect_any
 from agent.amqp.events import Events, subscribe
-from agent.amqp.pool import Pool
+from agent.amqp.pool import Pool, Shared
 from agent.core.events import BrokerEvent
 from agent.core.uri import AmqpUri
 from agent.errors import AgentError, BrokerError
@@ -32,6 +32,7 @@ class Listener:
         self._uris = uris
         self._pool = Pool()
         self._silence = ""
+        self._heard: set[Shared] = set()
 
     @asynccontextmanager
     async def events(self, keys: Sequence[str]) -> AsyncIterator[AsyncIterator[BrokerEvent] | None]:
@@ -42,6 +43,7 @@ class Listener:
         uris = tuple(in_vhost(uri, DEFAULT_VHOST) for uri in self._uris())
         try:
             shared = await self._pool.acquire(uris, lambda: connect_any(uris, where=WHERE, name=NAME))
+            self._heard.add(shared)
             try:
                 found = await subscribe(shared.connection, keys)
                 if isinstance(found, Events):
@@ -52,10 +54,16 @@ class Listener:
                     self._say(found.reason)
                     yield None
             finally:
+                self._heard.discard(shared)
                 await self._pool.release(shared)
         except BrokerError as error:
             self._say(str(error))
             raise SaidAlreadyError(str(error)) from error
+
+    async def leave(self) -> None:
+        """Ends what is listened to: the addresses are others now."""
+        for shared in tuple(self._heard):
+            await shared.connection.close()
 
     def _say(self, silence: str) -> None:
         if silence == self._silence:

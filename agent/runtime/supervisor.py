@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -18,6 +18,7 @@ from agent.core import lifecycle
 from agent.core.lifecycle import LinkState, Side
 from agent.core.model import DeclaredExchange, Link, LinkKind
 from agent.core.resolve import resolve
+from agent.core.uri import AmqpUri
 from agent.definitions.keeper import Keeper, Told
 from agent.definitions.load import Configuration
 from agent.definitions.watch import Cause
@@ -27,6 +28,7 @@ from agent.runtime.follow import BindingFollower, Federated
 from agent.runtime.link_log import LinkLog
 from agent.runtime.listen import Listener, SaidAlreadyError
 from agent.runtime.pulse import beat
+from agent.runtime.renaming import sweep
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.world import World
 from agent.status.board import Board
@@ -57,6 +59,7 @@ class Supervisor:
         self._world: World | None = None
         self._reading: Reading | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._errands: set[asyncio.Task[None]] = set()
         self._pulse: asyncio.Task[None] | None = None
         self._reconciling = asyncio.Lock()
         self._clock = count(1)
@@ -145,14 +148,31 @@ class Supervisor:
         world = self._world
         if world is None:
             world = self._world = World(uris, reading.cluster, self.configuration.settings.agent.stall_after)
-        elif world.downstream != uris:
-            world.downstream = uris
-            for runner in self._runners.values():
-                runner.redefine(runner.link)
+        elif (world.downstream, world.cluster) != (uris, reading.cluster):
+            self._move(world, uris, reading)
         agent = self.configuration.settings.agent
         world.stall_after = agent.stall_after
         self._board.cluster, self._board.group = reading.cluster, agent.group or reading.cluster
         return world
+
+    def _move(self, world: World, uris: tuple[AmqpUri, ...], reading: Reading) -> None:
+        """The downstream has other addresses or another name: links start again, under names that follow from it."""
+        former, before = world.cluster, self._reading
+        if world.downstream != uris:
+            self._begin(self.listener.leave(), "listen elsewhere")
+        world.downstream, world.cluster = uris, reading.cluster
+        for runner in self._runners.values():
+            runner.redefine(runner.link)
+        if former == reading.cluster:
+            return
+        log.warning("the downstream's cluster name is another", cluster=reading.cluster, former=former)
+        if before is not None and reading.identity is not None and reading.identity == before.identity:
+            self._begin(sweep(tuple(self._runners.values()), world, former), "sweep")
+
+    def _begin(self, work: Coroutine[Any, Any, None], doing: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=doing)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     def _keep(self, link: Link, world: World, reading: Reading) -> None:
         runner = self._runners.get(link.id)
@@ -262,10 +282,11 @@ class Supervisor:
     async def stop(self) -> None:
         """Settles what is in flight and leaves everything standing."""
         self._stopping = True
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._errands]
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
         if self._pulse is not None:
             self._pulse.cancel()
         runners = [*self._runners.values(), *self._leaving]

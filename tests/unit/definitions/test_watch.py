@@ -215,7 +215,7 @@ async def test_a_written_file(time: VirtualTime, tmp_path: Path) -> None:
         await time.advance(5)
         document.write_text("bb")
         await until(lambda: len(watching.reloads) > 1, time)
-        assert watching.reloads == [{Cause.START}, {Cause.FILE}]
+        assert watching.reloads[:2] == [{Cause.START}, {Cause.FILE}]  # it may have been seen half written, and again
 
 
 async def test_a_file_that_goes_and_comes(time: VirtualTime, tmp_path: Path) -> None:
@@ -307,7 +307,8 @@ def test_no_file_has_no_signature(tmp_path: Path) -> None:
         (BrokerEvent("vhost.created", {"name": "v"}), True),
         (BrokerEvent("parameter.set", {"component": "federation-upstream"}), True),
         (BrokerEvent("parameter.set", {"component": "global", "name": "federation-agent"}), True),
-        (BrokerEvent("parameter.set", {"component": "global", "name": "cluster_name"}), False),
+        (BrokerEvent("parameter.set", {"component": "global", "name": "cluster_name"}), True),
+        (BrokerEvent("parameter.set", {"component": "global", "name": "other"}), False),
         (BrokerEvent("parameter.set", {"component": "exchange-delete-in-progress"}), False),
         (BrokerEvent("consumer.created", {}), False),
         (BrokerEvent("", {}), False),
