@@ -65,6 +65,11 @@ class Building:
         self._binder: Binder | None = None
         self._part = 0
 
+    @property
+    def bound(self) -> int:
+        """How many groups stand."""
+        return len(self._built.bound)
+
     async def prepare(self) -> None:
         """The upstream exchange, the queue, and an internal exchange to bind to."""
         built = self._built
@@ -178,10 +183,3 @@ class Building:
         elif not await self._stands_as_wanted(self._letter):
             await upstream.delete_exchange(self._up, self._internal(self._letter))
             await self._declare(self._letter)
-
-
-async def demolish(queue: str, up: Connection) -> None:
-    """Removes what a link that is gone for good has built upstream."""
-    await upstream.delete_queue(up, queue)
-    for letter in names.LETTERS:
-        await upstream.delete_exchange(up, names.internal_exchange(queue, letter))

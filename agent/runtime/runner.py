@@ -16,19 +16,17 @@ from agent.amqp.pool import Shared
 from agent.amqp.upstream import count_consumers
 from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
-from agent.core.lag import Lag
 from agent.core.lifecycle import Effect, Event, LinkState, Side
-from agent.core.model import Binding, CleanupMode, Link
-from agent.errors import AgentError, BrokerError, PermanentError, TransientError
+from agent.core.model import Binding, Link
+from agent.errors import AgentError, BrokerError, PermanentError
 from agent.runtime.building import ServedElsewhereError
-from agent.runtime.session import ExchangeSession, Memory, clean_up
+from agent.runtime.removal import remove
+from agent.runtime.session import ExchangeSession, Memory
+from agent.runtime.tending import Tending
 from agent.runtime.world import DOWNSTREAM, World
 from agent.status.board import Gauges
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
-ASSERT_ALL: Final = 20.0  # in this time all bindings of a link are bound again
-ASSERT_PARTS: Final = 10  # at most
-CLEAN_UP_PATIENCE: Final = 30.0
 APART: Final = 600.0
 
 OnChange = Callable[["LinkRunner", LinkState], None]
@@ -63,12 +61,9 @@ class LinkRunner:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._opened_at = 0.0
-        self._out_of_step = asyncio.Event()
-        self._stale_since: float | None = None
-        self._assert_at = 0.0
         self._served_by: dict[Other, str] = {}
         self._of_session: list[asyncio.Task[None]] = []
-        self._lag: Lag | None = None
+        self._tending: Tending | None = None
         self._apart_until = 0.0
         self._seen: tuple[object, ...] = ()
 
@@ -77,12 +72,11 @@ class LinkRunner:
         session = self._session
         if session is None:
             return Gauges(note=self.note)
-        ready = self._lag.ready if self._lag else None
         return Gauges(
             in_flight=session.flow.in_flight,
-            backlog=None if ready is None else ready + session.flow.unsettled,
+            backlog=self._tending.backlog if self._tending else None,
             oldest_unconfirmed=self.waits(self._loop.time()),
-            bindings=len(self._memory.built.bound),
+            bindings=session.building.bound,
             prefetch=session.flow.prefetch,
             upstream_cluster=session.upstream_cluster,
             note=self.note,
@@ -107,39 +101,23 @@ class LinkRunner:
         self._apart_until = now + APART
 
     def pulse(self, now: float) -> bool:
-        """Looks how far the link is behind; answers whether anything moved since the last time."""
-        session, lag, counts = self._session, self._lag, self.counts
-        if session is None or lag is None:
-            seen: tuple[object, ...] = ()
-        else:
-            self._observe(session, lag, now)
-            dropped, bound = sum(counts.dropped.values()), len(self._memory.built.bound)
-            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, session.flow.unsettled, lag.ready, bound)
-        moved = seen != self._seen or (session is not None and session.flow.in_flight > 0)
+        """Looks after the link; answers whether anything moved since the last time."""
+        session, tending, counts = self._session, self._tending, self.counts
+        seen: tuple[object, ...] = ()
+        if session is not None and tending is not None:
+            self._judge(tending.beat(now, is_blocked=bool(self.state.blocked)))
+            dropped = sum(counts.dropped.values())
+            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, tending.backlog, session.building.bound)
+        moved = seen != self._seen or self.in_flight > 0
         self._seen = seen
         return moved
 
-    def _observe(self, session: ExchangeSession, lag: Lag, now: float) -> None:
-        waited = lag.observe(now, confirmed=self.counts.forwarded, unsettled=session.flow.unsettled)
-        if self.state.blocked:
-            lag.forgive()
-        elif waited >= self._world.stall_after and self.state.stalled is None:
+    def _judge(self, waited: float) -> None:
+        is_stalled = self.state.stalled is not None
+        if waited >= self._world.stall_after and not is_stalled:
             self.send(lifecycle.Stalled(f"messages wait, and the downstream has confirmed none for {waited:.0f} s"))
-        elif waited < self._world.stall_after and self.state.stalled is not None:
+        elif waited < self._world.stall_after and is_stalled:
             self.send(lifecycle.Progressed())
-        if lag.is_due(now):
-            lag.asks(now)
-            session.building.look(lag.told)
-        if now >= self._assert_at:
-            self._assert_at = now + ASSERT_ALL / self._parts
-            self._out_of_step.set()
-        wanted = session.flow.better_prefetch(now)
-        if wanted is not None:
-            self._of_session.append(self._begin(self._resize(session, wanted), "prefetch"))
-
-    @property
-    def _parts(self) -> int:
-        return max(1, min(ASSERT_PARTS, len(self._memory.built.bound)))
 
     def send(self, event: Event) -> None:
         before = self.state
@@ -174,10 +152,9 @@ class LinkRunner:
         return other in self._served_by
 
     def rebind(self, bindings: frozenset[Binding]) -> None:
-        if bindings != self._bindings:
-            self._bindings = bindings
-            self._stale_since = self._loop.time() if self._stale_since is None else self._stale_since
-            self._out_of_step.set()
+        self._bindings = bindings
+        if self._tending is not None:
+            self._tending.rebind(bindings)
 
     def _execute(self, effect: Effect) -> None:
         match effect:
@@ -256,17 +233,14 @@ class LinkRunner:
             memory=self._memory,
             declare_internal=lambda name, native: self._world.declare_internal(link, up, name, native),
         )
-        self._stale_since = None
-        await session.open(self._bindings)
+        bindings = self._bindings
+        await session.open(bindings)
         self._take_note(self._memory.built.note)
         self._opened_at = self._loop.time()
-        self._assert_at = self._opened_at + ASSERT_ALL / self._parts * random.random()
-        self._lag = Lag(self._opened_at, confirmed=self.counts.forwarded, chance=random.random())
+        tending = self._tending = Tending(session, self.counts, bindings)
+        tending.rebind(self._bindings)  # they may have changed meanwhile
         self.send(lifecycle.Opened())
-        self._of_session = [
-            self._begin(self._watch(session), "watch"),
-            self._begin(self._keep_in_step(session), "bindings"),
-        ]
+        self._of_session = [self._begin(self._watch(session), "watch"), self._begin(self._tend(tending), "tend")]
 
     def _take_note(self, note: str) -> None:
         """Something an operator should know of a link that works nevertheless."""
@@ -308,26 +282,11 @@ class LinkRunner:
         else:
             self.send(lifecycle.Blocked(Side.DOWNSTREAM, reason))
 
-    async def _keep_in_step(self, session: ExchangeSession) -> None:
-        """Follows the bindings, and binds all of them again bit by bit: the upstream exchange may be a new one."""
+    async def _tend(self, tending: Tending) -> None:
         try:
-            while True:
-                if self._stale_since is not None:
-                    since, self._stale_since = self._stale_since, None
-                    await session.building.follow(self._bindings)
-                    self.counts.binding_sync.observe(self._loop.time() - since)
-                await self._out_of_step.wait()
-                self._out_of_step.clear()
-                if self._stale_since is None:
-                    await session.building.assert_bindings(self._parts)
-        except BrokerError as error:
-            self._broken(error)
-
-    async def _resize(self, session: ExchangeSession, prefetch: int) -> None:
-        try:
-            await session.flow.resize(prefetch)
+            await tending.run()
         except ServedElsewhereError as error:
-            self.send(lifecycle.Failed(str(error)))  # opening it again tells that, and waits
+            self.send(lifecycle.Failed(str(error)))  # opening it again tells the same, and then waits
         except BrokerError as error:
             self._broken(error)
 
@@ -345,7 +304,7 @@ class LinkRunner:
 
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()
-        session, self._session, self._lag = self._session, None, None
+        session, self._session, self._tending = self._session, None, None
         shared, self._shared = self._shared, []
         for one in shared:
             one.connection.wire.release_reading(self)
@@ -368,29 +327,7 @@ class LinkRunner:
         self._of_session = []
 
     async def _clean_up(self) -> None:
-        """Tries for a while; what can't be removed now is left to the operator, and said."""
-        if self.link.settings.resource_cleanup_mode is not CleanupMode.NEVER:
-            deadline = self._loop.time() + CLEAN_UP_PATIENCE
-            attempt = 1
-            while (error := await self._try_to_clean_up(deadline)) is not None:
-                attempt += 1
-                delay = backoff.delay(attempt, self.link.settings.reconnect_delay, random.random())
-                if isinstance(error, PermanentError) or self._loop.time() + delay > deadline:
-                    self._take_note(f"what stands upstream could not be removed: {error}")
-                    break
-                await asyncio.sleep(delay)
+        error = await remove(self.link, self._world)
+        if error is not None:
+            self._take_note(f"what stands upstream could not be removed: {error}")
         self.send(lifecycle.CleanedUp())
-
-    async def _try_to_clean_up(self, deadline: float) -> BrokerError | None:
-        try:
-            async with asyncio.timeout_at(deadline):
-                up = await self._world.upstream(self.link)
-                try:
-                    await clean_up(self.link, up.connection, self._world.cluster)
-                finally:
-                    await self._world.pool.release(up)
-        except BrokerError as error:
-            return error
-        except TimeoutError:
-            return TransientError(f"upstream {self.link.upstream}: no answer in {CLEAN_UP_PATIENCE:g} s")
-        return None

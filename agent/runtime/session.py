@@ -12,7 +12,7 @@ from agent.core.bindings import Route
 from agent.core.hops import Site
 from agent.core.model import Binding, Exchange, Link
 from agent.core.plan import upstream_queue_name
-from agent.runtime.building import Building, Built, DeclareInternal, demolish
+from agent.runtime.building import Building, Built, DeclareInternal
 from agent.runtime.flow import Flow, Path
 from agent.runtime.tasks import both
 
@@ -79,8 +79,3 @@ class ExchangeSession:
             max_hops=settings.max_hops,
             trust_user_id=settings.trust_user_id,
         )
-
-
-async def clean_up(link: Link, up: Connection, cluster: str) -> None:
-    """Removes what a link that is gone for good has built upstream."""
-    await demolish(upstream_queue_name(link, up.vhost, cluster), up)

@@ -1,0 +1,84 @@
+"""What a link that runs needs by and by: its bindings in step, its prefetch sized, its lag looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+from agent.amqp.wire.splice import Counts
+from agent.core.lag import Lag
+from agent.core.model import Binding
+from agent.runtime.session import ExchangeSession
+
+ASSERT_ALL: Final = 20.0  # in this time all bindings of a link are bound again
+ASSERT_PARTS: Final = 10  # at most
+
+
+class Tending:
+    """Of one session that is open; `run` does what `beat` and `rebind` find to do, one thing after another."""
+
+    def __init__(self, session: ExchangeSession, counts: Counts, bindings: frozenset[Binding]) -> None:
+        """`bindings` are those that it was opened with."""
+        self._session = session
+        self._counts = counts
+        self._loop = asyncio.get_running_loop()
+        self._bindings = bindings
+        self._lag = Lag(self._loop.time(), confirmed=counts.forwarded, chance=random.random())
+        self._wake = asyncio.Event()
+        self._stale_since: float | None = None
+        self._assert_at = self._loop.time() + ASSERT_ALL / self._parts * random.random()
+        self._is_asserting = False
+        self._prefetch: int | None = None
+
+    @property
+    def backlog(self) -> int | None:
+        """What waits upstream and here; not known before upstream was looked at."""
+        ready = self._lag.ready
+        return None if ready is None else ready + self._session.flow.unsettled
+
+    def rebind(self, bindings: frozenset[Binding]) -> None:
+        if bindings != self._bindings:
+            self._bindings = bindings
+            self._stale_since = self._loop.time()
+            self._wake.set()
+
+    def beat(self, now: float, *, is_blocked: bool) -> float:
+        """For how many seconds something has waited and nothing was confirmed; nobody can help it while blocked."""
+        flow, lag = self._session.flow, self._lag
+        waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
+        if is_blocked:
+            lag.forgive()
+            waited = 0.0
+        if lag.is_due(now):
+            lag.asks(now)
+            self._session.building.look(lag.told)
+        self._prefetch = flow.better_prefetch(now) or self._prefetch
+        self._is_asserting = self._is_asserting or now >= self._assert_at
+        if self._prefetch is not None or self._is_asserting:
+            self._wake.set()
+        return waited
+
+    async def run(self) -> None:
+        """Until cancelled, or until a broker refuses something."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._stale_since is not None:
+                await self._follow(self._stale_since)
+            if self._prefetch is not None:
+                wanted, self._prefetch = self._prefetch, None
+                await self._session.flow.resize(wanted)
+            if self._is_asserting:
+                self._is_asserting = False
+                self._assert_at = self._loop.time() + ASSERT_ALL / self._parts
+                await self._session.building.assert_bindings(self._parts)
+
+    async def _follow(self, since: float) -> None:
+        self._stale_since = None
+        await self._session.building.follow(self._bindings)
+        self._counts.binding_sync.observe(self._loop.time() - since)
+
+    @property
+    def _parts(self) -> int:
+        return max(1, min(ASSERT_PARTS, self._session.building.bound))
