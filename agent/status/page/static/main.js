@@ -17,7 +17,8 @@ import { Summary } from "./summary.js";
 import { Table } from "./table.js";
 import { Topology } from "./topology.js";
 
-const TICK = 1_000;
+const TICK = 1_000; // ms
+const SETTLED = 1_000;
 const TITLES = { links: "links-title", topology: "topology-title", link: "detail-title" };
 const SECTIONS = { links: "view-links", topology: "view-topology", link: "view-link" };
 
@@ -46,6 +47,7 @@ class Page {
   #isRead = false;
   #hasTurned = false;
   #scrolled = 0;
+  #telling = 0;
 
   start() {
     this.#listen();
@@ -58,7 +60,8 @@ class Page {
     this.#feed.addEventListener("up", () => this.#connected());
     this.#feed.addEventListener("down", ({ detail }) => this.#connection.down(detail));
     this.#feed.addEventListener("event", ({ detail }) => this.#take(detail));
-    this.#store.addEventListener("links", () => this.#changed());
+    this.#store.addEventListener("members", () => this.#regroup());
+    this.#store.addEventListener("links", () => this.#draw({ reorder: true }));
     this.#store.addEventListener("samples", () => this.#draw({ reorder: isLively(sortOf(this.#route).key) }));
     this.#store.addEventListener("about", () => this.#draw());
     this.#store.addEventListener("moved", ({ detail }) => this.#moved(detail));
@@ -89,7 +92,7 @@ class Page {
     else if (type === "samples") this.#store.sample(data, now);
   }
 
-  #changed() {
+  #regroup() {
     this.#ranks = null;
     this.#draw({ reorder: true });
   }
@@ -118,6 +121,7 @@ class Page {
     if (byId("search").value !== this.#route.q) byId("search").value = this.#route.q;
     byId("sort").value = this.#route.sort || "state";
     if (this.#route.view === "link") this.#detail.open(this.#route.id);
+    if (this.#route.view === "links") this.#remember();
     if (before.view === "links" && this.#route.view !== "links") this.#scrolled = scrollY;
     this.#hasTurned = before.view !== this.#route.view;
     this.#draw({ reorder: true });
@@ -133,7 +137,15 @@ class Page {
   #search() {
     history.replaceState(null, "", format({ ...this.#route, view: "links", q: byId("search").value }));
     this.#route = parse(location.hash);
+    this.#remember();
     this.#draw({ reorder: true });
+    clearTimeout(this.#telling); // what is typed letter by letter is told once
+    this.#telling = setTimeout(() => text(byId("announcement"), byId("found").textContent), SETTLED);
+  }
+
+  /** The way back leads to the list as one left it. */
+  #remember() {
+    set(byId("back"), "href", format(this.#route));
   }
 
   #sort(sort) {

@@ -28,7 +28,7 @@ class Row {
   }
 }
 
-/** Events: `links` (which there are, or what one is), `samples` (numbers), `moved` (a state is another one), `about`. */
+/** Events: `members` (which links there are), `links` (what one is), `samples` (numbers), `moved` (states), `about`. */
 export class Store extends EventTarget {
   #rows = new Map();
   #clusters = new Map(); // a link that is down can't tell its upstream's name, but told it before
@@ -52,17 +52,18 @@ export class Store extends EventTarget {
       if (row) this.#rows.set(view.id, row);
       this.#put(view, now);
     }
-    this.#tell("links");
+    this.#tell("members");
   }
 
   change(view, now) {
+    const isKnown = this.#rows.has(view.id);
     this.#learn(view);
     this.#put(view, now);
-    this.#tell("links");
+    this.#tell(isKnown ? "links" : "members");
   }
 
   remove(id) {
-    if (this.#rows.delete(id)) this.#tell("links");
+    if (this.#rows.delete(id)) this.#tell("members");
   }
 
   sample(samples, now) {
