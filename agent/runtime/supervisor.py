@@ -278,6 +278,7 @@ class Supervisor:
             if note not in self._said:
                 log.warning("definitions noted", note=note)
         self._said = frozenset(notes)
+        self._board.notes = tuple(dict.fromkeys(notes))
 
     async def stop(self) -> None:
         """Settles what is in flight and leaves everything standing."""

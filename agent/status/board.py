@@ -12,6 +12,7 @@ from agent.core.expiry import Expiry
 from agent.core.histogram import Histogram
 from agent.core.lifecycle import LinkState, Side, Status, Trouble
 from agent.core.model import Link, LinkKind
+from agent.core.reasons import reason_of
 from agent.status.feed import Feed
 from agent.status.history import History, Sample
 from agent.status.moment import moment
@@ -78,7 +79,7 @@ class Entry:
         if state.failure is not None and self.state.failure is None:
             self.failures[state.failure.side, state.failure.trouble] += 1
         if (state.status, state.error) != (self.state.status, self.state.error):
-            self.history.turn(now, state.status, state.error)
+            self.history.turn(now, state.status, reason_of(self.state, state), state.error)
         self.state = state
 
     def move(self, now: float) -> None:
@@ -115,6 +116,7 @@ class Board:
     cluster: str | None = None
     ready: bool = False
     problems: tuple[str, ...] = ()  # what keeps the latest definitions of some source out of force
+    notes: tuple[str, ...] = ()  # what is odd about those in force, and stops nothing
     refusals: int = 0
     reloaded_at: float = 0.0  # when all sources were last read and all that they say was put in force
     expiries: tuple[Expiry, ...] = ()
@@ -129,7 +131,7 @@ class Board:
         if standing is None:
             now = self.clock()
             entry = self._entries[link.id] = Entry(link, state, now, meter, gauges)
-            entry.history.turn(now, state.status, state.error)
+            entry.history.turn(now, state.status, reason_of(None, state), state.error)
             self._pass_on(entry, None)
         elif standing.link == link and standing.meter is meter:
             return
@@ -211,6 +213,7 @@ class Board:
             "version": self.version,
             "ready": self.ready,
             "problems": list(self.problems),
+            "notes": list(self.notes),
             "reload_success": not self.problems,
             "reloaded": moment(self.reloaded_at) if self.reloaded_at else None,
             "now": moment(self.clock()),

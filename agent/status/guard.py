@@ -57,11 +57,14 @@ class Guard:
 
 
 def _is_from_elsewhere(request: web.Request) -> bool:
-    """Browsers tell; what is none tells nothing."""
+    """Browsers tell, old ones by `Origin` alone, which a proxy before us makes differ; what is none tells nothing."""
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site not in {"same-origin", "none"}
     origin = request.headers.get("Origin")
-    if origin is not None and (not _is_sound(origin) or urlsplit(origin).netloc.lower() != request.host.lower()):
-        return True
-    return request.headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"}
+    if origin is None:
+        return False
+    return not _is_sound(origin) or urlsplit(origin).netloc.lower() != request.host.lower()
 
 
 def _is_sound(address: str) -> bool:

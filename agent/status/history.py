@@ -7,6 +7,7 @@ from collections import deque
 from sys import intern
 from typing import Any, Final, NamedTuple
 
+from agent.core.export_event import Reason
 from agent.core.lifecycle import Status
 from agent.status.moment import moment
 
@@ -32,12 +33,14 @@ class History:
     __slots__ = ("_sampled_at", "_samples", "_transitions")
 
     def __init__(self) -> None:
-        self._transitions: deque[tuple[float, Status, str]] = deque(maxlen=TRANSITIONS)
+        self._transitions: deque[tuple[float, Status, Reason, str]] = deque(maxlen=TRANSITIONS)
         self._samples: deque[bytes] = deque(maxlen=int(WINDOW / EVERY) + 1)
         self._sampled_at = float("-inf")
 
-    def turn(self, at: float, status: Status, error: str) -> None:
-        self._transitions.append((at, status, intern(error)))  # a broker that is away is the error of all its links
+    def turn(self, at: float, status: Status, reason: Reason, error: str) -> None:
+        self._transitions.append(
+            (at, status, reason, intern(error))
+        )  # a broker that is away is the error of all its links
 
     def is_due(self, at: float) -> bool:
         return not 0 <= at - self._sampled_at < EVERY
@@ -53,7 +56,8 @@ class History:
         samples = [*(_unpacked(packed) for packed in self._samples), current]
         return {
             "transitions": [
-                {"at": moment(at), "status": status, "error": error or None} for at, status, error in self._transitions
+                {"at": moment(at), "status": status, "reason": reason, "error": error or None}
+                for at, status, reason, error in self._transitions
             ],
             "samples": [each._asdict() | {"at": moment(each.at)} for each in samples if each.at >= begin],
         }

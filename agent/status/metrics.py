@@ -16,9 +16,10 @@ from agent.core.model import LinkKind
 from agent.status import expiry, native
 from agent.status.board import Board, Entry
 from agent.status.families import INFO, LINK_FAMILIES, Family, Looked, Sample, Type, labelled
-from agent.status.slices import SLICE, in_slices
+from agent.status.slices import in_slices
 
 Labels = tuple[str, str, str, str]
+PACK: Final = 50  # links whose lines are put together
 LABELS: Final = ("kind", "vhost", "name", "upstream")
 
 AGENT_FAMILIES: Final[Mapping[str, Family]] = {
@@ -67,7 +68,7 @@ async def exposition(board: Board) -> list[bytes]:
     async for labels, together in in_slices(grouped.items()):
         _write(labels, [Looked(entry, entry.gauges(), now) for entry in together], lines)
         number += 1
-        if number % SLICE == 0:
+        if number % PACK == 0:
             _pack(lines, written)
     _pack(lines, written)
     return [*pieces, *(piece for family in written for piece in family)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from agent.core.export_event import Reason
 from agent.core.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.status import native
@@ -18,6 +19,7 @@ SECONDS: Final[Json] = {"type": "number", "minimum": 0}
 TIME: Final[Json] = {"type": "string", "format": "date-time"}
 TIME_OR_NONE: Final[Json] = {"type": ["string", "null"], "format": "date-time"}
 LINK_ID: Final[Json] = {"type": "string", "pattern": "^[0-9a-f]{8}$"}
+REASON: Final[Json] = {"type": "string", "enum": [str(reason) for reason in Reason]}
 STATUS: Final[Json] = {"type": "string", "enum": [str(status) for status in Status]}
 
 
@@ -107,7 +109,7 @@ _LINK: Final[Json] = {
 }
 _HISTORY: Final = _object(
     {
-        "transitions": _list(_object({"at": TIME, "status": STATUS, "error": TEXT_OR_NONE})),
+        "transitions": _list(_object({"at": TIME, "status": STATUS, "reason": REASON, "error": TEXT_OR_NONE})),
         "samples": _list(
             _object(
                 {
@@ -133,6 +135,7 @@ SCHEMAS: Final[Json] = {
             "version": TEXT,
             "ready": {"type": "boolean"},
             "problems": _list(TEXT),
+            "notes": _list(TEXT),
             "reload_success": {"type": "boolean"},
             "reloaded": TIME_OR_NONE,
             "now": TIME,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, TypeVar
 
-SLICE: Final = 50
+SLICE: Final = 10
 
 T = TypeVar("T")
 

@@ -37,7 +37,9 @@ async def test_its_own_page_and_programs_do(serve: Serve) -> None:
     own = {"Origin": served.url, "Sec_Fetch_Site": "same-origin"}
     assert (await served.ask(PAUSE, "POST", **own))[0] == 200
     assert (await served.ask(PAUSE, "POST"))[0] == 200
-    assert len(served.asked) == 2
+    behind_a_proxy = {"Origin": "https://agent.example", "Sec_Fetch_Site": "same-origin"}
+    assert (await served.ask(PAUSE, "POST", **behind_a_proxy))[0] == 200
+    assert len(served.asked) == 3
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:9419", "127.0.0.1.evil.example", "[", ""])

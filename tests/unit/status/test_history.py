@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+from agent.core.export_event import Reason
 from agent.core.lifecycle import Status
 from agent.status.history import EVERY, TRANSITIONS, WINDOW, History, Sample
 
@@ -15,10 +16,18 @@ def sample(at: float, forwarded: int = 0, backlog: int | None = None) -> Sample:
 def test_the_last_transitions_are_kept() -> None:
     history = History()
     for number in range(TRANSITIONS + 10):
-        history.turn(NOW + number, Status.BACKOFF if number % 2 else Status.RUNNING, "gone" if number % 2 else "")
+        if number % 2:
+            history.turn(NOW + number, Status.BACKOFF, Reason.UPSTREAM_LOST, "gone")
+        else:
+            history.turn(NOW + number, Status.RUNNING, Reason.OPENED, "")
     told = history.view(sample(NOW + 100))["transitions"]
     assert len(told) == TRANSITIONS
-    assert told[-1] == {"at": "2027-01-15T08:00:59.000Z", "status": "backoff", "error": "gone"}
+    assert told[-1] == {
+        "at": "2027-01-15T08:00:59.000Z",
+        "status": "backoff",
+        "reason": "upstream_lost",
+        "error": "gone",
+    }
     assert told[-2]["error"] is None
 
 
@@ -46,7 +55,7 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
 def full() -> History:
     history = History()
     for number in range(100):
-        history.turn(NOW + number, Status.BACKOFF, f"upstream origin: gone, attempt {number}")
+        history.turn(NOW + number, Status.BACKOFF, Reason.UPSTREAM_LOST, f"upstream origin: gone, attempt {number}")
         history.sample(sample(NOW + EVERY * number, 10**6 + number, backlog=10**6))
     return history
 
