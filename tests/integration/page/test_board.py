@@ -126,6 +126,34 @@ def test_rows_stay_where_one_points(serve: Serve, visit: Open) -> None:
     expect_names(page, "x3", "x1", "x2")
 
 
+def test_a_pointer_that_merely_lies_there_holds_nothing(serve: Serve, visit: Open) -> None:
+    served = serve()
+    links = [Shown(link(number, f"x{number}")) for number in range(1, 4)]
+    served.put(links)
+    page = visit(served.url).page
+    page.clock.install()
+    page.reload()
+    expect_names(page, "x1", "x2", "x3")
+    page.locator("#rows a").nth(1).focus()
+    served.change(links[2], STALLED)
+    expect(page.locator("#rows .badge").nth(2)).to_have_text("Stalled")
+    page.clock.fast_forward(11_000)
+    expect_names(page, "x3", "x1", "x2")
+
+
+def test_an_agent_that_says_nothing_any_more_is_away(serve: Serve, visit: Open) -> None:
+    served = serve()
+    served.put(few())
+    page = visit(served.url).page
+    page.clock.install()
+    page.reload()
+    expect(page.locator("#connection")).to_have_text("Live")
+    page.clock.fast_forward(26_000)
+    expect(page.locator("#unreachable-text")).to_contain_text("nothing was heard of it for a while")
+    expect(page.locator("#connection")).to_have_text("Live")
+    expect(page.locator("#unreachable")).to_be_hidden()
+
+
 def test_where_there_are_no_links_it_says_what_to_do(serve: Serve, visit: Open) -> None:
     served = serve()
     page = visit(served.url).page

@@ -2,7 +2,7 @@
 
 import { NoTokenError } from "./api.js";
 
-const PATIENCE = 40_000; // ms without a word, heartbeats among them
+const PATIENCE = 25_000; // ms; the agent says something every 15 s, if only that it is still there
 const PAUSES = [500, 1_000, 2_000, 3_000, 5_000];
 
 /** Takes events out of a text that comes in pieces; fetch is used because EventSource tells no reasons. */
