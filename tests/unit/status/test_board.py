@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agent.amqp.wire.splice import Counts
-from agent.core.lifecycle import Failed, LinkState, Phase
+from agent.core.lifecycle import Blocked, Failed, LinkState, Phase, Side, Trouble
 from agent.core.model import Exchange, Link, LinkKind, LinkSettings
 from agent.core.uri import parse
 from agent.status.board import Board, Gauges
@@ -76,3 +78,78 @@ def test_a_link_that_is_wanted_again_while_it_goes_is_counted_anew() -> None:
     made, _ = board()
     made.put(LINK, LinkState(), Counts(forwarded=1), lambda: Gauges(in_flight=5))
     assert [(entry.meter.forwarded, entry.gauges().in_flight) for entry in made] == [(1, 5)]
+
+
+def test_why_it_had_to_begin_anew_is_counted_once_an_outage() -> None:
+    made, _ = board()
+    lost = Failed("downstream h: cut", side=Side.DOWNSTREAM, trouble=Trouble.LOST)
+    again = Failed("downstream h: connection refused", side=Side.DOWNSTREAM, trouble=Trouble.UNREACHABLE)
+    for failure in (lost, again, None, again):
+        made.changed(LINK.id, replace(RUNNING, failure=failure))
+    assert made[LINK.id].failures == {
+        (Side.DOWNSTREAM, Trouble.LOST): 1,
+        (Side.DOWNSTREAM, Trouble.UNREACHABLE): 1,
+    }
+    assert made.view(made[LINK.id])["reconnects"] == 2
+
+
+def test_seconds_of_being_blocked_add_up_while_they_pass() -> None:
+    made, clock = board()
+    blocked = replace(RUNNING, blocked=(Blocked(Side.DOWNSTREAM, "memory"),))
+    for state in (blocked, RUNNING, blocked):
+        made.changed(LINK.id, state)
+        clock.now += 10
+    entry = made[LINK.id]
+    assert entry.blocked_seconds(clock.now) == 20
+    clock.now -= 3600  # a clock that is set back takes nothing away
+    assert entry.blocked_seconds(clock.now) == 10
+    made.changed(LINK.id, RUNNING)
+    assert entry.blocked_seconds(clock.now) == 10
+
+
+def test_the_last_confirm_is_when_the_count_last_grew() -> None:
+    clock, counts = Clock(), Counts()
+    made = Board(clock, "dc2-a")
+    made.put(LINK, RUNNING, counts, Gauges)
+    made.moved(LINK.id)
+    assert made.view(made[LINK.id])["last_confirm"] is None
+    counts.forwarded += 1
+    clock.now += 1
+    made.moved(LINK.id)
+    clock.now += 1
+    made.moved(LINK.id)
+    assert made.view(made[LINK.id])["last_confirm"] == "2027-01-15T08:00:01.000Z"
+
+
+def test_nobody_here_owns_what_another_runs() -> None:
+    made, _ = board()
+    made.changed(LINK.id, LinkState(started=True, standby="the plugin runs it"))
+    view = made.view(made[LINK.id])
+    assert (view["status"], view["owner"], view["error"]) == ("standby", None, "the plugin runs it")
+
+
+def test_what_a_link_went_through_ends_with_now() -> None:
+    made, clock = board()
+    made.changed(LINK.id, RUNNING)
+    clock.now += 60
+    story = made.story(made[LINK.id])
+    assert [(each["status"], each["reason"]) for each in story["transitions"]] == [
+        ("starting", "appeared"),
+        ("running", "opened"),
+    ]
+    assert [(each["at"], each["forwarded"]) for each in story["samples"]] == [("2027-01-15T08:01:00.000Z", 3)]
+
+
+def test_the_agent_itself() -> None:
+    made, _ = board()
+    made.problems, made.notes, made.cluster = ("agent.yaml:1:1: bad",), ("odd",), "rabbit@dc2"
+    told = made.overview()
+    assert (told["agent"], told["cluster"], told["reload_success"], told["reloaded"]) == (
+        "dc2-a",
+        "rabbit@dc2",
+        False,
+        None,
+    )
+    assert (told["problems"], told["notes"]) == (["agent.yaml:1:1: bad"], ["odd"])
+    assert told["links"]["starting"] == 1
+    assert sum(told["links"].values()) == 1

@@ -61,6 +61,30 @@ def test_counters_and_gauges() -> None:
     assert found["federation_agent_info", about] == 1
 
 
+def test_histograms_and_what_is_not_known() -> None:
+    board = filled(RUNNING)
+    [entry] = board
+    entry.meter.transfer.observe(0.02, 3)
+    entry.meter.binding_sync.observe(99)
+    found = samples(board)
+    name = "federation_agent_transfer_seconds"
+    assert [found[key(f"{name}_bucket", le=bound)] for bound in ("0.01", "0.025", "+Inf")] == [0, 3, 3]
+    assert (found[key(f"{name}_count")], found[key(f"{name}_sum")]) == (3, 0.06)
+    assert found[key("federation_agent_binding_sync_seconds_bucket", le="30.0")] == 0
+    assert found[key("federation_agent_binding_sync_seconds_count")] == 1
+    assert key("federation_agent_backlog_messages") not in found
+    assert key("federation_agent_last_confirm_timestamp_seconds") not in found
+    assert found[key("federation_agent_reconnects_total", side="upstream", reason="lost")] == 0
+
+
+def test_names_are_anybody_s() -> None:
+    board = Board(Clock(), "dc2-a")
+    odd = 'a "b"\\ c\nd ü \ud800'
+    board.put(replace(LINK, name=odd), RUNNING, Counts(), Gauges)
+    told = {labels for name, labels in samples(board) if name == "federation_agent_prefetch"}
+    assert told == {frozenset({**OF_LINK, "name": odd.replace("\ud800", "?")}.items())}
+
+
 def test_links_with_equal_labels_are_summed() -> None:
     found = samples(filled(RUNNING, BROKEN))
     assert found[key("federation_agent_forwarded_messages_total")] == 6

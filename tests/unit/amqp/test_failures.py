@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from agent.amqp.failures import trouble_of
+from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError
+from agent.core.lifecycle import Trouble
+from agent.errors import BrokerError, PermanentError, TransientError
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (HeartbeatMissedError(), Trouble.HEARTBEAT),
+        (ConnectionClosedError(320, "shutdown"), Trouble.CLOSED),
+        (ChannelClosedError(406, "no"), Trouble.CLOSED),
+        (EndOfStreamError(), Trouble.LOST),
+        (ConnectionRefusedError(), Trouble.UNREACHABLE),
+        (TimeoutError(), Trouble.UNREACHABLE),
+        (ValueError(), Trouble.OTHER),
+        (None, Trouble.OTHER),
+    ],
+)
+def test_what_caused_a_failure_tells_its_kind(cause: BaseException | None, kind: Trouble) -> None:
+    told = TransientError("upstream origin: in an operator's words")
+    told.__cause__ = cause
+    assert trouble_of(told) is kind
+    around = TransientError("several endpoints")
+    around.__cause__ = told
+    assert trouble_of(around) is kind
+    if isinstance(cause, BrokerError):
+        assert trouble_of(cause) is kind
+
+
+def test_what_has_to_be_changed_first_was_refused() -> None:
+    told = PermanentError("login refused")
+    told.__cause__ = ConnectionClosedError(403, "ACCESS_REFUSED")
+    assert trouble_of(told) is Trouble.REFUSED
