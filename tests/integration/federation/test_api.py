@@ -2,6 +2,7 @@
 
 import json
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -69,6 +70,35 @@ def test_pause_resume_and_restart(agent: Agent, here: Site, there: Site) -> None
     eventually(lambda: here.node.admin.take(here.vhost, "q"), what="what was kept arrives")
     ask(agent, f"/api/links/{link_id}/restart", "POST")
     link(agent, "running")
+
+
+def test_what_is_wanted_and_cannot_be_is_shown(
+    agent_of: AgentOf, broker: Node, here: Site, there: Site, name: Callable[[str], str]
+) -> None:
+    here.exchange("y", "direct")
+    nowhere = name("nowhere")
+    upstream = {"uri": there.uri, "forward-unrouted": True}
+    policy = {"pattern": "^y$", "definition": {"federation-upstream": "origin"}}
+    declared = {"z": {"type": "topic", "upstream-set": "all"}}
+    impossible = agent_of(broker).write(
+        {
+            here.vhost: {"upstreams": {"origin": upstream}, "policies": {"p": policy}},
+            nowhere: {"upstreams": {"origin": {"uri": there.uri}}, "exchanges": declared},
+        }
+    )
+    impossible.start()
+    eventually(
+        lambda: [each["status"] for each in ask(impossible, "/api/links")] == ["invalid"] * 2,
+        20,
+        what="both are invalid",
+        ignoring=OSError,
+    )
+    errors = {each["vhost"]: each["error"] for each in ask(impossible, "/api/links")}
+    assert "forward-unrouted can't be had for exchange 'y' of type direct" in errors[here.vhost]
+    assert f"vhost {nowhere!r} does not exist" in errors[nowhere]
+    told = ask(impossible, "/api/overview")
+    assert (told["cluster"], told["links"]["invalid"], told["ready"]) == (broker.cluster_name, 2, True)
+    assert any(nowhere in note for note in told["notes"])
 
 
 def test_http_is_up_while_the_downstream_is_away(agent_of: AgentOf, broker: Node, lab: Lab) -> None:
