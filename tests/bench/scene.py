@@ -13,6 +13,7 @@ from typing import Final
 from tests.bench.client import furnish
 from tests.bench.load import Worker
 from tests.lab.admin import AdminError
+from tests.lab.certificates import Authority, tls_conf
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
@@ -35,6 +36,7 @@ class Pair:
     up: Node
     far: Proxy
     agent_port: int
+    tls_port: int  # of the upstream
 
     @classmethod
     def start(cls, lab: Lab, release: str | None) -> Pair:
@@ -42,11 +44,13 @@ class Pair:
             lab.node(name, cluster_name=name, release=release, plugins=NATIVE_PLUGINS, conf=CONF)
             for name in ("downstream", "upstream")
         )
+        tls_port = lab.ports.take()
+        up.conf += _tls(up, tls_port)
         for node in (down, up):
             node.launch()
         for node in (down, up):
             node.wait_until_ready()
-        return cls(lab, down, up, lab.proxy(up), lab.ports.take())
+        return cls(lab, down, up, lab.proxy(up), lab.ports.take(), tls_port)
 
     @property
     def pids(self) -> dict[str, int]:
@@ -66,11 +70,16 @@ class Pair:
 
     @contextmanager
     def scene(
-        self, round_trip: float = 0.0, *, exchanges: Iterable[str] = ("x",), keys: Iterable[str] = ("k",)
+        self,
+        round_trip: float = 0.0,
+        *,
+        exchanges: Iterable[str] = ("x",),
+        keys: Iterable[str] = ("k",),
+        tls: bool = False,
     ) -> Iterator[Scene]:
         """A fresh vhost on both, furnished; with a round trip, in seconds, the link goes through the proxy."""
         self.far.delay(round_trip / 2)
-        scene = Scene(self, f"bench-{secrets.token_hex(4)}", self.far if round_trip else None)
+        scene = Scene(self, f"bench-{secrets.token_hex(4)}", self.far if round_trip else None, tls=tls)
         for node in (self.down, self.up):
             node.admin.vhost(scene.vhost)
         try:
@@ -94,6 +103,7 @@ class Scene:
     exchange: str = "x"
     key: str = "k"
     consumed_at: str = ""
+    tls: bool = False
 
     @property
     def down_uri(self) -> str:
@@ -106,6 +116,9 @@ class Scene:
     @property
     def link_uri(self) -> str:
         """The upstream as the link reaches it."""
+        if self.tls:  # who the broker is costs nothing for each message, so nobody asks
+            address = self.pair.up.uri(self.vhost, port=self.pair.tls_port).replace("amqp://", "amqps://")
+            return f"{address}?verify=verify_none"
         return self.pair.up.uri(self.vhost, port=self.far.port) if self.far else self.up_uri
 
     @property
@@ -161,3 +174,13 @@ class Scene:
         return self.worker(
             "trickle", self.up_uri, self.exchange, self.key, self.consumed_at or self.down_uri, self.queue
         )
+
+
+def _tls(node: Node, port: int) -> list[str]:
+    """A certificate of the node's own, and what it has to know of it."""
+    node.directory.mkdir(parents=True)
+    authority = Authority.create(node.directory)
+    server = authority.server()
+    lines = tls_conf(authority, server)
+    inside = [line.replace(str(node.directory), node.release.inside(node.directory)) for line in lines]
+    return [f"listeners.ssl.1 = 127.0.0.1:{port}", *inside]

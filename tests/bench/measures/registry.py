@@ -14,6 +14,7 @@ Measuring: TypeAlias = Callable[[Bench], list[Measure]]
 MEASURES: Final[Mapping[str, Measuring]] = {
     "live": throughput.live,
     "drain": throughput.drain,
+    "live-tls": throughput.live_tls,
     "live-100ms": throughput.live_far,
     "bindings": bindings.at_once,
     "bindings-100ms": bindings.at_once_far,

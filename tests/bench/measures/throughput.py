@@ -38,6 +38,12 @@ def live_far(bench: Bench) -> list[Measure]:
     return _live(bench, found, round_trip=FAR)
 
 
+def live_tls(bench: Bench) -> list[Measure]:
+    """The same with TLS between the link and the upstream."""
+    found = _measures("live-tls", own=10.0)
+    return _live(bench, found, round_trip=0.0, tls=True)
+
+
 def drain(bench: Bench) -> list[Measure]:
     """A backlog that was collected while there was no link."""
     found = _measures("drain")
@@ -55,12 +61,15 @@ def drain(bench: Bench) -> list[Measure]:
     return list(found.values())
 
 
-def _measures(name: str, rate: Target | None = None, cpu: Target | None = None) -> dict[str, Measure]:
-    own = Target(at_most=5.0, of_agent=True)
+def _measures(
+    name: str, *, rate: Target | None = None, cpu: Target | None = None, own: float = 5.0
+) -> dict[str, Measure]:
     return {
         "rate": Measure(f"{name}-rate", "messages/s, higher is better", (rate,) if rate else (), digits=0),
         "cpu": Measure(f"{name}-cpu", "µs a message, brokers and agent", (cpu,) if cpu else (), digits=1),
-        "agent": Measure(f"{name}-agent-cpu", "µs a message, the agent alone", (own,), digits=1),
+        "agent": Measure(
+            f"{name}-agent-cpu", "µs a message, the agent alone", (Target(at_most=own, of_agent=True),), digits=1
+        ),
     }
 
 
@@ -68,12 +77,12 @@ def _count(bench: Bench) -> int:
     return FULL if bench.full else QUICK
 
 
-def _live(bench: Bench, found: dict[str, Measure], *, round_trip: float) -> list[Measure]:
+def _live(bench: Bench, found: dict[str, Measure], *, round_trip: float, tls: bool = False) -> list[Measure]:
     count = _count(bench)
     limited: dict[str, list[float]] = {}
     for side in bench.turns():
         with (
-            bench.pair.scene(round_trip) as scene,
+            bench.pair.scene(round_trip, tls=tls) as scene,
             running(scene, side) as processes,
             scene.consumer() as consumer,
             scene.publisher() as publisher,
