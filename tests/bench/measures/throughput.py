@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
+from itertools import repeat
 from statistics import median
 from typing import Any, Final
 
@@ -15,7 +17,7 @@ from tests.bench.load import WINDOW
 from tests.bench.measures.far import FAR
 from tests.bench.process import Meter
 from tests.bench.scene import Scene
-from tests.bench.sides import Native, Side, running
+from tests.bench.sides import Agent, Native, Side, running
 from tests.bench.table import Measure, Target
 
 SIZE: Final = 1024
@@ -29,19 +31,19 @@ KEEPS_UP: Final = 0.95
 def live(bench: Bench) -> list[Measure]:
     """Publisher, upstream exchange, link, downstream queue, consumer: all at once."""
     found = _measures("live", rate=Target(at_least=1.0), cpu=Target(at_most=0.95))
-    return _live(bench, found, round_trip=0.0)
+    return _live(bench, found, sides=bench.turns())
 
 
 def live_far(bench: Bench) -> list[Measure]:
     """The same with 100 ms between the link and the upstream."""
     found = _measures("live-100ms", rate=Target(at_least=2.0 if bench.is_recent else 1.5))
-    return _live(bench, found, round_trip=FAR)
+    return _live(bench, found, sides=bench.turns(), round_trip=FAR)
 
 
 def live_tls(bench: Bench) -> list[Measure]:
-    """The same with TLS between the link and the upstream."""
+    """The same with TLS between the link and the upstream; what that costs the agent."""
     found = _measures("live-tls", own=10.0)
-    return _live(bench, found, round_trip=0.0, tls=True)
+    return _live(bench, found, sides=repeat(Agent(), bench.runs), tls=True)
 
 
 def drain(bench: Bench) -> list[Measure]:
@@ -77,10 +79,12 @@ def _count(bench: Bench) -> int:
     return FULL if bench.full else QUICK
 
 
-def _live(bench: Bench, found: dict[str, Measure], *, round_trip: float, tls: bool = False) -> list[Measure]:
+def _live(
+    bench: Bench, found: dict[str, Measure], *, sides: Iterable[Side], round_trip: float = 0.0, tls: bool = False
+) -> list[Measure]:
     count = _count(bench)
     limited: dict[str, list[float]] = {}
-    for side in bench.turns():
+    for side in sides:
         with (
             bench.pair.scene(round_trip, tls=tls) as scene,
             running(scene, side) as processes,
