@@ -6,6 +6,7 @@ lines, and messages would wait for the half second that its writer needs for the
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -56,10 +57,8 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
 
 async def exposition(board: Board) -> list[bytes]:
     """In pieces, each small enough to be written at once."""
-    entries = tuple(board)
-    pieces = [_process(), _about(board), _of_agent(board, entries), expiry.exposition(board.expiries)]
     grouped: dict[Labels, list[Entry]] = {}
-    for entry in entries:
+    async for entry in in_slices(board):
         grouped.setdefault(_labels(entry), []).append(entry)
     lines: list[list[str]] = [[] for _ in LINK_FAMILIES]
     written: list[list[bytes]] = [[_head(family)] for family in LINK_FAMILIES]
@@ -71,7 +70,9 @@ async def exposition(board: Board) -> list[bytes]:
         if number % PACK == 0:
             _pack(lines, written)
     _pack(lines, written)
-    return [*pieces, *(piece for family in written for piece in family)]
+    about = [_about(board), _of_agent(board, tuple(board)), expiry.exposition(board.expiries)]
+    await asyncio.sleep(0)
+    return [_process(), *about, *(piece for family in written for piece in family)]
 
 
 def _write(labels: Labels, together: list[Looked], lines: list[list[str]]) -> None:

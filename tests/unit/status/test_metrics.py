@@ -9,6 +9,7 @@ from agent.amqp.wire.splice import Counts
 from agent.core.lifecycle import LinkState, Status
 from agent.status import metrics, native
 from agent.status.board import Board, Gauges
+from agent.status.slices import SLICE
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 OF_LINK = {"kind": "exchange", "vhost": "/", "name": "orders", "upstream": "origin"}
@@ -106,3 +107,20 @@ def test_no_address_and_no_error_shows() -> None:
     assert "s3ntinel" not in text
     assert "amqp://" not in text
     assert "connection refused" not in text
+
+
+async def test_messages_have_their_turn_while_many_links_are_told() -> None:
+    board = filled(*[RUNNING] * 200)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    pieces = await metrics.exposition(board)
+    counting.cancel()
+    assert turns >= 200 / SLICE
+    assert max(map(len, pieces)) < 1024**2
