@@ -57,7 +57,7 @@ async def _events(board: Board, feed: Feed) -> AsyncIterator[bytes]:
         news = feed.take()
         for link_id in news.gone:
             yield _event("gone", compact({"id": link_id}))
-        for link_id in news.changed:
+        async for link_id in in_slices(news.changed):
             if link_id in board:
                 yield _event("link", compact(board.view(board[link_id])))
         moved = [board[link_id] for link_id in news.moved if link_id in board]
