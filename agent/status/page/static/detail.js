@@ -71,6 +71,7 @@ export class Detail {
     this.#id = id;
     this.#history = new History();
     byId("transitions").replaceChildren();
+    text(byId("missing-reason"), "");
     this.refresh();
   }
 
@@ -93,8 +94,6 @@ export class Detail {
   }
 
   show(row, about, moments) {
-    byId("present").hidden = !row;
-    byId("missing").hidden = Boolean(row);
     this.#row = row ?? null;
     text(byId("missing-id"), this.#id);
     if (!row) return;

@@ -113,6 +113,7 @@ class Page {
   #turn() {
     const before = this.#route;
     this.#route = parse(location.hash);
+    if (before.view === "links" && this.#route.view !== "links") this.#scrolled = scrollY; // before it is hidden
     for (const [view, id] of Object.entries(SECTIONS)) byId(id).hidden = view !== this.#route.view;
     for (const view of ["links", "topology"]) {
       const current = this.#route.view === view || (view === "links" && this.#route.view === "link");
@@ -122,7 +123,6 @@ class Page {
     byId("sort").value = this.#route.sort || "state";
     if (this.#route.view === "link") this.#detail.open(this.#route.id);
     if (this.#route.view === "links") this.#remember();
-    if (before.view === "links" && this.#route.view !== "links") this.#scrolled = scrollY;
     this.#hasTurned = before.view !== this.#route.view;
     this.#draw({ reorder: true });
   }
@@ -177,10 +177,16 @@ class Page {
     const wanting = total.wanting > 0 ? `(${exact(total.wanting)}) ` : "";
     document.title = wanting + (this.#store.about.agent ?? "federation-agent");
     this.#about.show(this.#store.about);
-    if (this.#route.view === "link") this.#detail.show(rows.get(this.#route.id), this.#store.about, moments);
+    if (this.#route.view === "link") this.#drawLink(rows.get(this.#route.id), moments);
     else if (this.#route.view === "topology") this.#drawTopology([...rows.values()], moments.now);
     else this.#drawLinks(total, moments);
     if (this.#hasTurned) this.#arrive();
+  }
+
+  #drawLink(row, moments) {
+    byId("missing").hidden = !this.#isRead || Boolean(row);
+    byId("present").hidden = !row;
+    this.#detail.show(row, this.#store.about, moments);
   }
 
   #drawTopology(rows, now) {
@@ -226,7 +232,6 @@ class Page {
     this.#order = wanted;
     this.#reorder = false;
   }
-
 }
 
 new Page().start();
