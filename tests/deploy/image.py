@@ -124,11 +124,10 @@ def test_the_agent_federates_without_rights_and_leaves_when_told(
     here, there = sites
     port, log, mark = lab.ports.take(), tmp_path / "log", f"{MARK}={here.vhost}"
     command = started(container, configuration_for(tmp_path, port, here, there), mark)
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, env=os.environ | lab.mark, stdout=output, stderr=output) as process,
-    ):
-        eventually(lambda: accepts(port), what=f"HTTP is up; the log: {log.read_text()}")
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=os.environ | lab.mark, stdout=output, stderr=output)
+    try:
+        eventually(lambda: accepts(port), what="HTTP is up")
         there.wait_bound("#")
         there.publish(["one", "two"])
         assert here.take(2) == ["one", "two"]
@@ -139,7 +138,13 @@ def test_the_agent_federates_without_rights_and_leaves_when_told(
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
             assert page.headers.get_content_type() == "text/html"
         os.kill(agent, signal.SIGTERM)
-        assert process.wait(20) == 0, log.read_text()
+        assert process.wait(20) == 0
+    except AssertionError as error:
+        error.add_note(log.read_text())
+        raise
+    finally:
+        processes.end(mark)
+        process.wait(20)
     there.wait_depth(0, there.links_objects()[0])
 
 
