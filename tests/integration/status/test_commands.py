@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 
 import pytest
 
-from tests.acceptance.command import Done, federation_agent
+from tests.acceptance.command import COMMAND, Done, federation_agent
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
@@ -55,6 +58,14 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run")
     assert len(command(agent, "restart", "--all").out.splitlines()) == 2
     eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run again")
+
+    watching = [COMMAND, "links", "--watch", "--vhost", here.vhost, "--url", url(agent)]
+    with subprocess.Popen(watching, env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        told = [process.stdout.readline().split()[0] for _ in range(4)]
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert (told, process.returncode) == ([b"STATUS", b"running"] * 2, 0)
 
     unknown = command(agent, "restart", GONE, first["id"])
     assert (unknown.status, unknown.out) == (5, f"{first['id']} restart\n")

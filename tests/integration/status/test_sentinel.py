@@ -103,9 +103,9 @@ def test_no_word_of_it(agent_of: AgentOf, broker: Node, here: Site, there: Site,
     eventually(lambda: get(agent, "/api/overview")["problems"], what="the mistake is shown")
     told += answers(agent)
     second = agent_of(broker)
-    second.write_text(yaml.safe_dump(document)).start()
     (second.directory / "definitions.json").write_text(json.dumps(exported(here)))
-    second.wait()
+    second.write_text(yaml.safe_dump(document)).start()
+    assert second.wait() == 3
     assert agent.terminate() == 0
     kept = [path.read_text() for path in written(agent.directory / "export")]
     assert kept
