@@ -1,0 +1,90 @@
+"""What stands upstream is made anew while messages are published: none of them may fall between old and new."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.integration.federation import desk
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.desk import numbered
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.test_failures import link
+from tests.lab.waiting import eventually
+
+PURPOSE = {"x-internal-purpose": "federation"}
+BATCH = 200
+
+
+@contextmanager
+def stream(site: Site) -> Iterator[list[str]]:
+    """Publishes all the while; what it has published is known at the end."""
+    published: list[str] = []
+    is_over = threading.Event()
+
+    def publish() -> None:
+        while not is_over.is_set():
+            batch = numbered(BATCH, len(published))
+            site.publish(batch)
+            published.extend(batch)
+
+    publishing = threading.Thread(target=publish)
+    publishing.start()
+    try:
+        yield published
+    finally:
+        is_over.set()
+        publishing.join(desk.DEADLINE)
+
+
+def queue_of(site: Site) -> str:
+    [queue] = [name for name in site.links_objects() if not name.endswith((" A", " B"))]
+    return queue
+
+
+def check_all_came(here: Site, published: list[str]) -> None:
+    assert here.take(len(published)) == published
+
+
+def wait_for_runs(agent: Agent, site: Site, count: int) -> None:
+    eventually(lambda: agent.history(*link(site)).count("running") == count, what=f"it runs for the {count}th time")
+
+
+def test_changed_definitions_leave_no_gap(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    queue = queue_of(there)
+    with stream(there) as published:
+        for hops in (2, 3, 4):
+            agent.write({here.vhost: federated(there, **{"max-hops": hops})})
+            wait_for_runs(agent, here, hops)
+    check_all_came(here, published)
+    assert there.links_objects() == [queue, f"{queue} B"]
+
+
+def test_a_rebuilding_that_was_cut_short_keeps_the_one_that_serves(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """The agent died while B, say, was whole already, or A was not yet: either may be the one that counts."""
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    queue, admin = queue_of(there), there.node.admin
+    for whole, torn in (("A", "B"), ("B", "A")):
+        assert agent.terminate() == 0
+        for letter in (torn, whole):
+            name = f"{queue} {letter}"
+            admin.exchange(there.vhost, name, "fanout", internal=True, auto_delete=True, arguments=PURPOSE)
+            admin.bind(there.vhost, name, queue)
+        admin.bind(there.vhost, X, f"{queue} {whole}", "k", to_exchange=True)
+        for each in there.federated_bindings():
+            if each["destination"] == f"{queue} {torn}":
+                path = ("bindings", there.vhost, "e", X, "e", f"{queue} {torn}", each["properties_key"])
+                admin.delete(*path)
+        ran = agent.history(*link(here)).count("running")
+        with stream(there) as published:
+            agent.start()
+            wait_for_runs(agent, here, ran + 1)
+        check_all_came(here, published)
+        assert len(there.links_objects()) == 2
