@@ -125,6 +125,15 @@ class Building:
             await self._binder.bind(bound)
         if not bound:
             await self._ensure_exchange()
+        elif self._part == 0:
+            await self._check_type()
+
+    async def _check_type(self) -> None:
+        """Where the plugin was disabled over there, its type is known no more, and nobody can publish to the exchange
+        that ours is bound to: the link has to be built again, with another type."""
+        if not await self._stands_as_wanted(self._letter):
+            name = self._internal(self._letter)
+            raise TransientError(f"{self._up.where}: {name!r} is of a type that is known no more: it is built again")
 
     def look(self, tell: Callable[[int], None]) -> None:
         """Asks how many messages are ready upstream; where that can't be told, the link's end will say why."""

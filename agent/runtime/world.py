@@ -89,7 +89,7 @@ class World:
                 return
             if up.speaks_plugin is None:
                 up.speaks_plugin = await self._try_type(link, up.connection, name, native)
-        await declare_internal(up.connection, name, native=native if up.speaks_plugin else None)
+        up.speaks_plugin = await declare_internal(up.connection, name, native=native if up.speaks_plugin else None)
 
     async def _try_type(self, link: Link, beside: Connection, name: str, native: Table) -> bool:
         """On a connection of its own: an old broker closes it over a type that it doesn't know."""

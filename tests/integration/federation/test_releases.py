@@ -98,6 +98,23 @@ def test_an_upstream_that_comes_back_without_the_plugin(agent_of: AgentOf, here:
     node.kill()
 
 
+def test_an_upstream_whose_plugin_is_disabled_meanwhile(agent_of: AgentOf, here: Site, lab: Lab) -> None:
+    """Until it is noticed nobody can publish to the exchange that the one of the plugin's type is bound to."""
+    node = lab.node("unplugged", plugins=NATIVE_PLUGINS).start()
+    there = Site(node, "/")
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    node.run("rabbitmq-plugins", "disable", "rabbitmq_federation", "rabbitmq_federation_management")
+    eventually(lambda: internal_types(there) == ["fanout"], 30, what="the internal exchange is of another type")
+    agent.wait_for("running", link(here))
+    there.publish(numbered(10))
+    assert here.take(10) == numbered(10)
+    here.bind("l")
+    there.wait_bound("k", "l")
+    node.kill()
+
+
 @pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
 def test_quorum_queues_upstream(
     agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn, release: str | None
