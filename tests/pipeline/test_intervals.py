@@ -14,6 +14,8 @@ from agent.pipeline.statements import statements
 from agent.pipeline.window import Bounds
 from tests.pipeline.lines import START, heartbeats, line, write
 
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+
 END = 1200.0
 Span = tuple[float, float, str]
 

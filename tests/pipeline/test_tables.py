@@ -15,6 +15,8 @@ from agent.pipeline import files, job, options
 from agent.pipeline.schema import TABLES
 from tests.pipeline.lines import BOUNDS, START, heartbeats, instant, line, write
 
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+
 HOUR = 3600
 END = 48 * HOUR  # from noon before the night in which Berlin's clocks are put forward to noon after the next
 FAILED: dict[str, Any] = {"reason": "failed", "error": "login refused"}

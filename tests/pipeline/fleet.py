@@ -1,0 +1,112 @@
+"""A synthetic fleet and what really happened to it: lines as agents would write them, and the truth beside them."""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.pipeline.lines import instant, line, write
+
+SECOND = 1_000_000
+INTERVAL = 10 * SECOND
+CAUSES = ("backoff", "blocked", "paused", "invalid", "stalled")
+FILES = 10
+
+Span = tuple[int, int, str]
+Life = tuple[int, int]
+
+
+@dataclass
+class Truth:
+    """By link: its spans of one status, in microseconds, and how many messages were seen to pass."""
+
+    spans: dict[str, list[Span]] = field(default_factory=dict)
+    messages: dict[str, int] = field(default_factory=dict)
+    lines: int = 0
+    bad: int = 0
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """`agents` of `each` links, watched for `steps` sample intervals; each agent dies once and comes back."""
+
+    seed: int
+    agents: int
+    each: int
+    steps: int
+
+    @property
+    def end(self) -> int:
+        return self.steps * INTERVAL
+
+    def write(self, directory: Path) -> Truth:
+        chance, truth = random.Random(self.seed), Truth()
+        for number in range(self.agents):
+            agent = f"agent-{number}"
+            died = chance.randrange(self.steps // 4, self.steps // 2)
+            back = died + chance.randrange(10, self.steps // 4)
+            lives = [(0, died), (back, self.steps - 1)]
+            lines = [*_own_lines(agent, lives)]
+            for link in range(self.each):
+                lines += self._of_link(agent, f"{agent}-{link}", lives, chance, truth)
+            _write_spoilt(lines, directory, chance, truth)
+        return truth
+
+    def _of_link(self, agent: str, link: str, lives: list[Life], chance: random.Random, truth: Truth) -> Iterator[str]:
+        """From the first line of a life to its last one the status is known; at the end of it all, until then."""
+        offset = chance.randrange(1, INTERVAL // 2)
+        spans: list[Span] = []
+        truth.messages[link] = known_until = 0
+        for first, last in lives:
+            told = [*_told(first, last, offset, chance)]
+            begin, until = told[0][0], self.end if last == self.steps - 1 else told[-1][0]
+            starts = [(at, status) for at, kind, status in told if kind == "transition"]
+            ends = [*(at for at, _ in starts[1:]), until]
+            spans.append((known_until, begin, "unknown"))
+            spans += [(at, end, status) for (at, status), end in zip(starts, ends, strict=True)]
+            forwarded = 0
+            for (_, kind, status), text in zip(told, _texts(agent, link, told), strict=True):
+                forwarded += chance.randrange(100) if kind == "sample" and status == "running" else 0
+                yield text.replace('"forwarded": 0', f'"forwarded": {forwarded}')
+            truth.messages[link] += forwarded
+            known_until = until
+        truth.spans[link] = spans
+
+
+def _own_lines(agent: str, lives: list[Life]) -> Iterator[str]:
+    for first, last in lives:
+        for step in range(first, last + 1):
+            yield json.dumps(line(step * 10, "started" if step == first else "heartbeat", agent=agent))
+
+
+def _told(first: int, last: int, offset: int, chance: random.Random) -> Iterator[tuple[int, str, str]]:
+    """A link starts, and now and then something happens between two samples; its last word is a sample."""
+    status = "starting"
+    yield first * INTERVAL + offset, "transition", status
+    for step in range(first + 1, last + 1):
+        if step == first + 1 or (step < last and chance.random() < 0.01):
+            status = "running" if status != "running" else chance.choice(CAUSES)
+            yield (step - 1) * INTERVAL + offset + chance.randrange(1, INTERVAL), "transition", status
+        yield step * INTERVAL + offset, "sample", status
+
+
+def _texts(agent: str, link: str, told: list[tuple[int, str, str]]) -> Iterator[str]:
+    """One line is rendered and the others are cut from it: a million of them take seconds."""
+    template = json.dumps(line(0, "STATUS", seq=12345, agent=agent, link=link, type="TYPE", ts="MOMENT"))
+    for at, kind, status in told:
+        moment = instant(at / SECOND).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        text = template.replace("MOMENT", moment, 1).replace("TYPE", kind, 1).replace("STATUS", status, 1)
+        yield text.replace("12345", str(at // 1000), 1)
+
+
+def _write_spoilt(lines: list[str], directory: Path, chance: random.Random, truth: Truth) -> None:
+    """Some come twice, some are torn before they are written whole, some come late, and all in any order."""
+    twice = chance.sample(lines, len(lines) // 100)
+    torn = [text[: chance.randrange(1, len(text) - 1)] for text in chance.sample(lines, len(lines) // 200)]
+    every = [*lines, *twice, *torn]
+    chance.shuffle(every)
+    for part in range(FILES):
+        write(directory, *every[part::FILES])
+    truth.lines += len(every)
+    truth.bad += len(torn)

@@ -1,0 +1,50 @@
+"""Many links for hours, with faults in the data: what comes out is what happened, to the microsecond."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+
+from agent.pipeline import job, options
+from agent.pipeline.files import read_table
+from agent.pipeline.periods import micros
+from tests.pipeline.fleet import SECOND, Fleet, Span
+from tests.pipeline.lines import START, instant
+
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+
+LINES = int(os.environ.get("FEDERATION_AGENT_FLEET_LINES", "50000"))
+
+
+@pytest.fixture
+def compiling(spark: SparkSession) -> Iterator[SparkSession]:
+    """So many lines are worth compiling for."""
+    usual = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {name: str(spark.conf.get(name)) for name in usual}
+    for name, value in usual.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def test_a_fleet_is_told_as_it_was(compiling: SparkSession, tmp_path: Path) -> None:
+    spark = compiling
+    fleet = Fleet(seed=7, agents=4, each=25, steps=LINES // 100)
+    truth = fleet.write(tmp_path / "export")
+    asked = ["--input", str(tmp_path / "export"), "--output", str(tmp_path / "report")]
+    asked += ["--from", START.isoformat(), "--to", instant(fleet.end / SECOND).isoformat()]
+    summary = job.run(spark, options.parse(asked))
+    assert summary["lines"] == {"read": truth.lines, "bad": truth.bad, "later_schema": 0}
+
+    spans: dict[str, list[Span]] = {}
+    intervals = read_table(spark, "intervals", output=str(tmp_path / "report"))
+    told = intervals.select("link", fn.unix_micros("start"), fn.unix_micros("end"), "status").orderBy("link", "start")
+    for link, start, end, status in told.collect():
+        spans.setdefault(link, []).append((start - micros(START), end - micros(START), status))
+    assert spans == truth.spans
+    passed = read_table(spark, "traffic", output=str(tmp_path / "report")).groupBy("link").sum("messages").collect()
+    assert {row[0]: row[1] for row in passed} == truth.messages
