@@ -15,7 +15,7 @@ from tests.lab.node import Node
 
 SCHEMATHESIS: Final = str(Path(sysconfig.get_path("scripts"), "schemathesis"))
 EXAMPLES: Final = 5
-DEADLINE: Final = 60.0
+DEADLINE: Final = 100.0
 
 
 def test_no_question_breaks_it(agent_of: AgentOf, broker: Node, here: Site, there: Site) -> None:

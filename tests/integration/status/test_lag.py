@@ -22,7 +22,7 @@ def test_a_downstream_that_confirms_nothing_and_then_does(
     network = proxy_to(broker)
     here.exchange().queue("k")
     there.exchange()
-    agent = agent_of(broker, uri=broker.uri(port=network.port))
+    agent = agent_of(broker, uri=f"{broker.uri(port=network.port)}?heartbeat=60")
     settings = {"http": {"listen": f"127.0.0.1:{agent.port}"}, "stall-after": 2}
     agent.write({here.vhost: federated(there, **{"prefetch-count": PREFETCH})}, agent=settings).start()
     quiet = link_when(agent, "with nothing behind", lambda link: link["backlog"] == 0)

@@ -87,7 +87,7 @@ async def test_what_is_no_http_gets_json_and_is_not_repeated(
     caplog.set_level(logging.DEBUG)
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     writer.write(sent)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         answer = await reader.read()
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")

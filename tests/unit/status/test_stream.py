@@ -31,7 +31,7 @@ async def reading(served: Served, query: str = "") -> AsyncIterator[Next]:
         assert answer.content_type == "text/event-stream"
 
         async def block() -> tuple[str, Any]:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 lines = (await answer.content.readuntil(b"\n\n")).decode().splitlines()
             if not lines:
                 return "", None
@@ -94,7 +94,7 @@ async def test_the_end_of_the_agent_ends_it(serve: Serve) -> None:
     served = await serve()
     async with reading(served) as event:
         await event()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await served.server.stop()
         assert await event() == ("", None)
     assert served.board.readers == 0
