@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.amqp.connect import Connection
+from agent.errors import BrokerError
 
 LINKS_PER_CONNECTION: Final = 250
+REST: Final = 0.5  # after a failure, before the next attempt
 CHANNELS_PER_LINK: Final = 4  # messages, bindings, and questions that come and go
 
 Opener = Callable[[], Awaitable[Connection]]
@@ -21,18 +23,28 @@ class Shared:
 
     connection: Connection
     users: int = 0
+    is_left: bool = False
     speaks_plugin: bool | None = None
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass
 class _Group:
+    """Connections that lead to one place, and how opening the next one goes."""
+
     open: list[Shared] = field(default_factory=list)
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    opening: asyncio.Task[None] | None = None
+    waiting: int = 0
+    failure: BrokerError | None = None
+    failed_at: float = 0.0
 
 
 class Pool:
-    """Hands out connections by what they lead to; one is opened where all others are full or gone."""
+    """Hands out connections by what they lead to; one is opened where all others are full or gone.
+
+    Whoever comes while one is opened waits for it, and is told the same if it fails: a thousand links of a dead
+    broker don't knock a thousand times.
+    """
 
     def __init__(self, per_connection: int = LINKS_PER_CONNECTION) -> None:
         self._per_connection = per_connection
@@ -40,14 +52,39 @@ class Pool:
 
     async def acquire(self, key: Hashable, opener: Opener) -> Shared:
         group = self._groups.setdefault(key, _Group())
-        async with group.opening:
-            group.open = [shared for shared in group.open if shared.users and not shared.connection.is_closed]
-            shared = next((one for one in group.open if one.users < self._room(one)), None)
-            if shared is None:
-                shared = Shared(await opener())
-                group.open.append(shared)
+        group.waiting += 1
+        try:
+            while (shared := self._with_room(group)) is None:
+                if group.opening is None:
+                    group.opening = asyncio.create_task(self._open(group, opener))
+                    group.opening.add_done_callback(_retrieve)
+                await asyncio.shield(group.opening)
             shared.users += 1
             return shared
+        finally:
+            group.waiting -= 1
+            if not group.waiting and group.opening is not None:
+                group.opening.cancel()
+                group.opening = None
+
+    async def _open(self, group: _Group, opener: Opener) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            if group.failure is not None and loop.time() - group.failed_at < REST:
+                raise group.failure.with_traceback(None)
+            group.open.append(Shared(await opener()))
+            group.failure = None
+        except BrokerError as error:
+            if error is not group.failure:
+                group.failure, group.failed_at = error, loop.time()
+            raise
+        finally:
+            if group.opening is asyncio.current_task():
+                group.opening = None
+
+    def _with_room(self, group: _Group) -> Shared | None:
+        group.open = [shared for shared in group.open if not shared.is_left and not shared.connection.is_closed]
+        return next((shared for shared in group.open if shared.users < self._room(shared)), None)
 
     def standing(self, key: Hashable) -> Iterator[Connection]:
         """The open connections that lead there."""
@@ -58,6 +95,7 @@ class Pool:
         """The last one closes the door; nobody is let in through it any more."""
         shared.users -= 1
         if shared.users == 0:
+            shared.is_left = True
             await shared.connection.close()
 
     def _room(self, shared: Shared) -> int:
@@ -65,3 +103,9 @@ class Pool:
         if shared.connection.wire.is_spoiled:
             return 0
         return max(1, min(self._per_connection, shared.connection.channel_max // CHANNELS_PER_LINK))
+
+
+def _retrieve(opening: asyncio.Task[None]) -> None:
+    """Where nobody waits any more, nobody has to know."""
+    if not opening.cancelled():
+        opening.exception()
