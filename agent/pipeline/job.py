@@ -33,7 +33,12 @@ THINNED = "_lines"
 
 def session(master: str | None) -> SparkSession:
     builder = SparkSession.builder.appName("federation-agent report")
-    return (builder if master is None else builder.master(master)).getOrCreate()
+    spark = (builder if master is None else builder.master(master)).getOrCreate()
+    context = spark.sparkContext
+    if not context.getConf().contains("spark.sql.shuffle.partitions"):
+        # Spark's own 200 suit a large cluster; on a small machine they cost more than the work in them.
+        spark.conf.set("spark.sql.shuffle.partitions", 8 * context.defaultParallelism)
+    return spark
 
 
 def run(spark: SparkSession, options: Options) -> dict[str, Any]:
