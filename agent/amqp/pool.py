@@ -19,12 +19,13 @@ Opener = Callable[[], Awaitable[Connection]]
 
 @dataclass(eq=False)
 class Shared:
-    """One connection and how many use it; `speaks_plugin` is what was found out about the broker behind it."""
+    """One connection and how many use it; `speaks_plugin` is what was found out of the broker, `asked_at` when."""
 
     connection: Connection
     users: int = 0
     is_left: bool = False
     speaks_plugin: bool | None = None
+    asked_at: float = 0.0
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -11,15 +11,15 @@ from agent.amqp import upstream
 from agent.amqp.connect import Connection
 from agent.amqp.upstream import Binder
 from agent.amqp.wire.methods import Call
-from agent.core import fields, names
+from agent.core import names
 from agent.core.bindings import Group, Route, difference
+from agent.core.fields import Table
 from agent.core.model import Binding, Exchange, Link
 from agent.core.objects import internal_arguments
 from agent.core.plan import link_groups
 from agent.errors import AgentError, BrokerError, TransientError
+from agent.runtime.internal import InternalExchanges
 from agent.runtime.tasks import both
-
-DeclareInternal = Callable[[str, fields.Table], Awaitable[None]]
 
 
 class ServedElsewhereError(AgentError):
@@ -51,7 +51,7 @@ class Building:
         up: Connection,
         route: Route,
         built: Built,
-        declare_internal: DeclareInternal,
+        internal: InternalExchanges,
     ) -> None:
         self._link = link
         self._exchange = exchange
@@ -59,7 +59,8 @@ class Building:
         self._up = up
         self._route = route
         self._built = built
-        self._declare_internal = declare_internal
+        self._exchanges = internal
+        self._is_native = False
         self._letter = names.LETTERS[0]
         self._old: str | None = None
         self._binder: Binder | None = None
@@ -131,8 +132,8 @@ class Building:
     async def _check_type(self) -> None:
         """Where the plugin was disabled over there, its type is known no more, and nobody can publish to the exchange
         that ours is bound to: the link has to be built again, with another type."""
-        if not await self._stands_as_wanted(self._letter):
-            name = self._internal(self._letter)
+        name = self._internal(self._letter)
+        if self._is_native and not await self._exchanges.is_type_known(name, self._arguments):
             raise TransientError(f"{self._up.where}: {name!r} is of a type that is known no more: it is built again")
 
     def look(self, tell: Callable[[int], None]) -> None:
@@ -164,8 +165,11 @@ class Building:
         return tuple(letter for letter, stands in zip(names.LETTERS, stand, strict=True) if stands)
 
     async def _declare(self, letter: str) -> None:
-        arguments = internal_arguments(self._link.settings.max_hops, self._route.downstream)
-        await self._declare_internal(self._internal(letter), arguments)
+        self._is_native = await self._exchanges.declare(self._internal(letter), self._arguments)
+
+    @property
+    def _arguments(self) -> Table:
+        return internal_arguments(self._link.settings.max_hops, self._route.downstream)
 
     async def _stands_as_wanted(self, letter: str) -> bool:
         """Not where it has other arguments, or a type that is known no more: the plugin was disabled."""

@@ -20,6 +20,7 @@ from agent.core.lifecycle import Effect, Event, LinkState, Side
 from agent.core.model import Binding, Link
 from agent.errors import AgentError, BrokerError, PermanentError
 from agent.runtime.building import ServedElsewhereError
+from agent.runtime.internal import InternalExchanges
 from agent.runtime.removal import remove
 from agent.runtime.session import ExchangeSession, Memory
 from agent.runtime.tending import Tending
@@ -231,7 +232,7 @@ class LinkRunner:
             cluster=self._world.cluster,
             counts=self.counts,
             memory=self._memory,
-            declare_internal=lambda name, native: self._world.declare_internal(link, up, name, native),
+            internal=InternalExchanges(self._world, link, up),
         )
         bindings = self._bindings
         await session.open(bindings)

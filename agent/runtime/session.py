@@ -12,8 +12,9 @@ from agent.core.bindings import Route
 from agent.core.hops import Site
 from agent.core.model import Binding, Exchange, Link
 from agent.core.plan import upstream_queue_name
-from agent.runtime.building import Building, Built, DeclareInternal
+from agent.runtime.building import Building, Built
 from agent.runtime.flow import Flow, Path
+from agent.runtime.internal import InternalExchanges
 from agent.runtime.tasks import both
 
 
@@ -38,7 +39,7 @@ class ExchangeSession:
         cluster: str,
         counts: Counts,
         memory: Memory,
-        declare_internal: DeclareInternal,
+        internal: InternalExchanges,
     ) -> None:
         self.link = link
         self.queue = upstream_queue_name(link, up.vhost, cluster)
@@ -52,7 +53,7 @@ class ExchangeSession:
             up=up,
             route=self._route,
             built=memory.built,
-            declare_internal=declare_internal,
+            internal=internal,
         )
         self.flow = Flow(link, self.queue, up=up, down=down, counts=counts, path=memory.path)
 

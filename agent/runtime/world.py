@@ -10,13 +10,10 @@ from weakref import WeakKeyDictionary
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.pool import Pool, Shared
-from agent.amqp.upstream import declare_internal
 from agent.core import names
-from agent.core.fields import Table
 from agent.core.lifecycle import Side
 from agent.core.model import Link
 from agent.core.uri import AmqpUri
-from agent.errors import BrokerError
 from agent.runtime.downstream import in_vhost
 from agent.runtime.spare import Spare
 
@@ -78,27 +75,9 @@ class World:
     def _local_uris(self, link: Link) -> tuple[AmqpUri, ...]:
         return tuple(in_vhost(uri, link.vhost) for uri in self.downstream)
 
-    async def declare_internal(self, link: Link, up: Shared, name: str, native: Table) -> None:
-        """The internal exchange, of the plugin's own type where the broker knows it; asked once for each connection.
-
-        A broker that was away may have come back as another release, or with another set of plugins.
-        """
-        async with up.asking:
-            if up.speaks_plugin is None and up.connection.server.outlives_unknown_types:
-                up.speaks_plugin = await declare_internal(up.connection, name, native=native)
-                return
-            if up.speaks_plugin is None:
-                up.speaks_plugin = await self._try_type(link, up.connection, name, native)
-        up.speaks_plugin = await declare_internal(up.connection, name, native=native if up.speaks_plugin else None)
-
-    async def _try_type(self, link: Link, beside: Connection, name: str, native: Table) -> bool:
-        """On a connection of its own: an old broker closes it over a type that it doesn't know."""
-        spare = self._spares.pop(beside, None) or Spare(self._connect(link, TRIAL))
-        async with spare as connection:
-            try:
-                return await declare_internal(connection, name, native=native)
-            except BrokerError:
-                return False
+    def spare(self, link: Link, beside: Connection) -> Spare:
+        """A connection to the same upstream that may be lost."""
+        return self._spares.pop(beside, None) or Spare(self._connect(link, TRIAL))
 
     async def _open_upstream(self, link: Link, name: str) -> Connection:
         """With a spare one, opened at the same time: a far upstream's handshake takes long."""
