@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 MOVING: Final = 5.0
-QUIET: Final = 60.0
+QUIET: Final = 600.0  # where nothing moves nothing waits: a consumer with room would have been sent it
 
 
 class Lag:
@@ -41,9 +41,10 @@ class Lag:
         """Nothing could be confirmed up to now, and that is no lag of the link's own."""
         self._waits_since = None
 
-    def is_due(self, now: float) -> bool:
-        """Whether to look at the queue."""
-        return now - self._looked_at >= (MOVING if self._moves else self._rest)
+    @property
+    def due_at(self) -> float:
+        """When to look at the queue again, as things stand."""
+        return self._looked_at + (MOVING if self._moves else self._rest)
 
     def told(self, ready: int) -> None:
         """So many messages are ready upstream."""

@@ -104,6 +104,8 @@ class LinkRunner:
     def pulse(self, now: float) -> bool:
         """Looks after the link; answers whether anything moved since the last time."""
         session, tending, counts = self._session, self._tending, self.counts
+        if tending is not None and tending.is_quiet(now) and self.state.stalled is None:
+            return False
         seen: tuple[object, ...] = ()
         if session is not None and tending is not None:
             self._judge(tending.beat(now, is_blocked=bool(self.state.blocked)))

@@ -11,7 +11,7 @@ from agent.core.lag import Lag
 from agent.core.model import Binding
 from agent.runtime.session import ExchangeSession
 
-ASSERT_ALL: Final = 20.0  # in this time all bindings of a link are bound again
+ASSERT_ALL: Final = 25.0  # in this time all bindings of a link are bound again
 ASSERT_PARTS: Final = 10  # at most
 
 
@@ -30,6 +30,18 @@ class Tending:
         self._assert_at = self._loop.time() + ASSERT_ALL / self._parts * random.random()
         self._is_asserting = False
         self._prefetch: int | None = None
+        self._moved: tuple[int | None, ...] = ()
+
+    def is_quiet(self, now: float) -> bool:
+        """Nothing has moved or waits, and nothing is due: what most of a thousand links are, most of the time."""
+        if self._moved != self._movement or self._session.flow.unsettled or self._lag.ready:
+            return False
+        return now < self._assert_at and now < self._lag.due_at
+
+    @property
+    def _movement(self) -> tuple[int | None, ...]:
+        counts, bound = self._counts, self._session.building.bound
+        return counts.forwarded, counts.bytes, counts.returned, sum(counts.dropped.values()), bound, self._lag.ready
 
     @property
     def backlog(self) -> int | None:
@@ -46,11 +58,12 @@ class Tending:
     def beat(self, now: float, *, is_blocked: bool) -> float:
         """For how many seconds something has waited and nothing was confirmed; nobody can help it while blocked."""
         flow, lag = self._session.flow, self._lag
+        self._moved = self._movement
         waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
         if is_blocked:
             lag.forgive()
             waited = 0.0
-        if lag.is_due(now):
+        if now >= lag.due_at:
             lag.asks(now)
             self._session.building.look(lag.told)
         self._prefetch = flow.better_prefetch(now) or self._prefetch
