@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.desk import Desk
 from agent.errors import BrokerError
 
 LINKS_PER_CONNECTION: Final = 250
 REST: Final = 0.5  # after a failure, before the next attempt
-CHANNELS_PER_LINK: Final = 4  # messages, bindings, and questions that come and go
+CHANNELS_PER_LINK: Final = 4  # its messages', and those that come and go
 
 Opener = Callable[[], Awaitable[Connection]]
 
@@ -22,6 +23,7 @@ class Shared:
     """One connection and how many use it; `speaks_plugin` is what was found out of the broker, `asked_at` when."""
 
     connection: Connection
+    desk: Desk
     users: int = 0
     is_left: bool = False
     speaks_plugin: bool | None = None
@@ -73,7 +75,8 @@ class Pool:
         try:
             if group.failure is not None and loop.time() - group.failed_at < REST:
                 raise group.failure.with_traceback(None)
-            group.open.append(Shared(await opener()))
+            connection = await opener()
+            group.open.append(Shared(connection, Desk(connection)))
             group.failure = None
         except BrokerError as error:
             if error is not group.failure:

@@ -9,6 +9,7 @@ from itertools import cycle
 from typing import Any, Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.desk import Desk
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, one_line
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
@@ -171,16 +172,16 @@ async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:
 
 
 class Binder:
-    """Binds and unbinds groups, many in flight; keeps a channel for those that come later.
+    """Binds and unbinds groups, many in flight.
 
     A broker works through one channel's questions one by one, so very many are spread over several.
     """
 
-    def __init__(self, connection: Connection, source: str, destination: str) -> None:
+    def __init__(self, connection: Connection, desk: Desk, *, source: str, destination: str) -> None:
         self._connection = connection
+        self._desk = desk
         self._source = source
         self._destination = destination
-        self._channel: Channel | None = None
 
     async def bind(self, groups: Collection[Group]) -> None:
         await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
@@ -188,34 +189,47 @@ class Binder:
     async def unbind(self, groups: Collection[Group]) -> None:
         await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
 
-    def depth(self, queue: str) -> asyncio.Future[Call]:
-        """How many messages are ready in a queue."""
-        return self._open_channel().ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    async def bind_again(self, groups: Collection[Group]) -> None:
+        """What stands already, most likely; nobody waits for it."""
+        async with self._desk.counter() as channel:
+            await self._ask_all([channel], methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
 
-    def close(self) -> None:
-        if self._channel is not None:
-            leave(self._channel)
+    async def depth(self, queue: str) -> int:
+        """How many messages are ready in a queue."""
+        async with self._desk.counter() as channel:
+            try:
+                answer = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+            except ChannelClosedError as error:
+                raise refusal(self._connection, f"looking for queue {queue!r}", error) from error
+        messages: int = answer["messages"]
+        return messages
 
     async def _each(self, method: Method, answer: Method, groups: Collection[Group]) -> None:
-        lanes = [self._open_channel(), *self._more_lanes(len(groups))]
-        asked: list[tuple[Group, asyncio.Future[Call]]] = []
+        if not groups:
+            return
+        lanes = self._lanes(len(groups))
         try:
-            for lane, group in zip(cycle(lanes), groups, strict=False):
-                if not lane.is_usable:
-                    await self._settle(asked, method)  # one of these tells why
-                elif len(asked) >= IN_FLIGHT:
-                    await self._settle(asked[: IN_FLIGHT // 2], method)
-                    del asked[: IN_FLIGHT // 2]
-                asked.append((group, self._ask(lane, method, answer, group)))
-            await self._settle(asked, method)
+            await self._ask_all(lanes, method, answer, groups)
         finally:
-            for lane in lanes[1:]:
+            for lane in lanes:
                 leave(lane)
 
-    def _more_lanes(self, count: int) -> list[Channel]:
-        """None for few groups, and few where other links need what channels there are."""
+    def _lanes(self, count: int) -> list[Channel]:
+        """One for few groups, and few where other links need what channels there are."""
         wire = self._connection.wire
-        return [wire.begin_channel() for _ in range(1, min(count // PER_LANE, LANES, wire.free_channels // LANES))]
+        wanted = max(1, min(count // PER_LANE, LANES, wire.free_channels // LANES))
+        return [wire.begin_channel() for _ in range(wanted)]
+
+    async def _ask_all(self, lanes: list[Channel], method: Method, answer: Method, groups: Collection[Group]) -> None:
+        asked: list[tuple[Group, asyncio.Future[Call]]] = []
+        for lane, group in zip(cycle(lanes), groups, strict=False):
+            if not lane.is_usable:
+                await self._settle(asked, method)  # one of these tells why
+            elif len(asked) >= IN_FLIGHT:
+                await self._settle(asked[: IN_FLIGHT // 2], method)
+                del asked[: IN_FLIGHT // 2]
+            asked.append((group, self._ask(lane, method, answer, group)))
+        await self._settle(asked, method)
 
     def _ask(self, lane: Channel, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
         return lane.ask(
@@ -226,11 +240,6 @@ class Binder:
             routing_key=group.routing_key,
             arguments=group.arguments,
         )
-
-    def _open_channel(self) -> Channel:
-        if self._channel is None or self._channel.closed.done():
-            self._channel = self._connection.wire.begin_channel()
-        return self._channel
 
     async def _settle(self, asked: list[tuple[Group, asyncio.Future[Call]]], method: Method) -> None:
         """Looks at the answers in order, so the first error of a lane is the culprit's."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.amqp import upstream
-from agent.amqp.connect import Connection
+from agent.amqp.pool import Shared
 from agent.amqp.upstream import Binder
-from agent.amqp.wire.methods import Call
 from agent.core import names
 from agent.core.bindings import Group, Route, difference
 from agent.core.fields import Table
@@ -40,7 +37,7 @@ class Built:
 
 
 class Building:
-    """`prepare` comes first, then `complete`, then what else changes; all but `leave` may raise BrokerError."""
+    """`prepare` comes first, then `complete`, then what else changes; all may raise BrokerError."""
 
     def __init__(
         self,
@@ -48,7 +45,7 @@ class Building:
         exchange: Exchange,
         queue: str,
         *,
-        up: Connection,
+        up: Shared,
         route: Route,
         built: Built,
         internal: InternalExchanges,
@@ -56,7 +53,8 @@ class Building:
         self._link = link
         self._exchange = exchange
         self._queue = queue
-        self._up = up
+        self._up = up.connection
+        self._desk = up.desk
         self._route = route
         self._built = built
         self._exchanges = internal
@@ -88,7 +86,9 @@ class Building:
             self._letter = built.letter
         else:
             await self._begin_anew(standing)
-        self._binder = Binder(self._up, self._link.remote_name, self._internal(self._letter))
+        self._binder = Binder(
+            self._up, self._desk, source=self._link.remote_name, destination=self._internal(self._letter)
+        )
 
     async def complete(self, bindings: Iterable[Binding]) -> None:
         """Binds queue and groups; only then the internal exchange that served before goes."""
@@ -119,7 +119,7 @@ class Building:
         bound = tuple(self._built.bound)
         self._part = (self._part + 1) % parts
         try:
-            await self._binder.bind(bound[self._part :: parts])
+            await self._binder.bind_again(bound[self._part :: parts])
         except TransientError:
             if not await self._ensure_exchange():
                 raise
@@ -136,20 +136,9 @@ class Building:
         if self._is_native and not await self._exchanges.is_type_known(name, self._arguments):
             raise TransientError(f"{self._up.where}: {name!r} is of a type that is known no more: it is built again")
 
-    def look(self, tell: Callable[[int], None]) -> None:
-        """Asks how many messages are ready upstream; where that can't be told, the link's end will say why."""
-
-        def answered(answer: asyncio.Future[Call]) -> None:
-            if not answer.cancelled() and answer.exception() is None:
-                tell(answer.result()["messages"])
-
-        if self._binder is not None:
-            with suppress(BrokerError):
-                self._binder.depth(self._queue).add_done_callback(answered)
-
-    def leave(self) -> None:
-        if self._binder is not None:
-            self._binder.close()
+    async def depth(self) -> int | None:
+        """How many messages are ready upstream."""
+        return None if self._binder is None else await self._binder.depth(self._queue)
 
     def _internal(self, letter: str) -> str:
         return names.internal_exchange(self._queue, letter)

@@ -229,8 +229,8 @@ class LinkRunner:
         session = self._session = ExchangeSession(
             link,
             link.exchange,
-            up=up.connection,
-            down=down.connection,
+            up=up,
+            down=down,
             cluster=self._world.cluster,
             counts=self.counts,
             memory=self._memory,
@@ -315,7 +315,7 @@ class LinkRunner:
             if settle:
                 with suppress(BrokerError, TimeoutError):
                     await session.flow.close()
-            await session.leave()
+            await session.flow.leave()
         for one in shared:
             await self._world.pool.release(one)
         self.send(lifecycle.Closed())

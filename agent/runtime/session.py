@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agent.amqp.connect import Connection
+from agent.amqp.pool import Shared
 from agent.amqp.stamp import Stamp
 from agent.amqp.wire.splice import Counts
 from agent.core.bindings import Route
@@ -27,24 +27,25 @@ class Memory:
 
 
 class ExchangeSession:
-    """`open` may raise BrokerError; `leave` always comes last."""
+    """`open` may raise BrokerError; the flow's `leave` always comes last."""
 
     def __init__(
         self,
         link: Link,
         exchange: Exchange,
         *,
-        up: Connection,
-        down: Connection,
+        up: Shared,
+        down: Shared,
         cluster: str,
         counts: Counts,
         memory: Memory,
         internal: InternalExchanges,
     ) -> None:
         self.link = link
-        self.queue = upstream_queue_name(link, up.vhost, cluster)
+        there = up.connection
+        self.queue = upstream_queue_name(link, there.vhost, cluster)
         self._route = Route(
-            Site(up.server.cluster_name, up.vhost), Site(cluster, link.vhost), link.name, link.settings.max_hops
+            Site(there.server.cluster_name, there.vhost), Site(cluster, link.vhost), link.name, link.settings.max_hops
         )
         self.building = Building(
             link,
@@ -55,7 +56,7 @@ class ExchangeSession:
             built=memory.built,
             internal=internal,
         )
-        self.flow = Flow(link, self.queue, up=up, down=down, counts=counts, path=memory.path)
+        self.flow = Flow(link, self.queue, up=there, down=down.connection, counts=counts, path=memory.path)
 
     @property
     def upstream_cluster(self) -> str | None:
@@ -65,10 +66,6 @@ class ExchangeSession:
         """What waits in the queue flows while bindings are still made: there may be very many of them."""
         await self.building.prepare()
         await both(self.building.complete(bindings), self.flow.start(self._stamp(), exchange=self.link.name))
-
-    async def leave(self) -> None:
-        self.building.leave()
-        await self.flow.leave()
 
     def _stamp(self) -> Stamp:
         settings = self.link.settings

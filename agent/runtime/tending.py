@@ -29,6 +29,7 @@ class Tending:
         self._stale_since: float | None = None
         self._assert_at = self._loop.time() + ASSERT_ALL / self._parts * random.random()
         self._is_asserting = False
+        self._is_looking = False
         self._prefetch: int | None = None
         self._moved: tuple[int | None, ...] = ()
 
@@ -65,10 +66,10 @@ class Tending:
             waited = 0.0
         if now >= lag.due_at:
             lag.asks(now)
-            self._session.building.look(lag.told)
+            self._is_looking = True
         self._prefetch = flow.better_prefetch(now) or self._prefetch
         self._is_asserting = self._is_asserting or now >= self._assert_at
-        if self._prefetch is not None or self._is_asserting:
+        if self._prefetch is not None or self._is_asserting or self._is_looking:
             self._wake.set()
         return waited
 
@@ -82,6 +83,9 @@ class Tending:
             if self._prefetch is not None:
                 wanted, self._prefetch = self._prefetch, None
                 await self._session.flow.resize(wanted)
+            if self._is_looking:
+                self._is_looking = False
+                await self._look()
             if self._is_asserting:
                 self._is_asserting = False
                 self._assert_at = self._loop.time() + ASSERT_ALL / self._parts
@@ -91,6 +95,11 @@ class Tending:
         self._stale_since = None
         await self._session.building.follow(self._bindings)
         self._counts.binding_sync.observe(self._loop.time() - since)
+
+    async def _look(self) -> None:
+        ready = await self._session.building.depth()
+        if ready is not None:
+            self._lag.told(ready)
 
     @property
     def _parts(self) -> int:
