@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.command import DEADLINE, ROOT, measured
 
-MOST_CPU = 0.5
+MOST_CPU = 1.5  # a quarter of a second on an idle machine; some are slow, and all are busy at times
 SMALL = ROOT / "config" / "minimal.yaml"
 _MODULES = """
 import sys
@@ -22,7 +22,7 @@ print(*sys.modules, file=sys.stderr)
 
 
 @pytest.mark.parametrize("arguments", [("validate", "-c", SMALL), ("--help",), ("plan", "--help"), ("--version",)])
-def test_a_command_starts_in_half_a_second(tmp_path: Path, arguments: tuple[str | Path, ...]) -> None:
+def test_a_command_costs_little_to_start(tmp_path: Path, arguments: tuple[str | Path, ...]) -> None:
     done = min((measured(*arguments, cwd=tmp_path) for _ in range(3)), key=lambda done: done.cpu)
     assert done.status == 0
     assert done.cpu < MOST_CPU
