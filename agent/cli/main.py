@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -100,6 +101,8 @@ def run_command(
     ] = None,
 ) -> int:
     """Run until SIGTERM or SIGINT."""
+    # The first process of a container gets only the signals that it asks for, and loading takes a while.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))
     from agent.cli.run import run_agent
 
     run_agent(config, log_format=log_format, log_level=log_level)

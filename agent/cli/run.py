@@ -34,6 +34,7 @@ def run_agent(path: Path, *, log_format: str | None, log_level: str | None) -> N
 
 
 async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> None:
+    told = _told_to_stop()
     board = Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
     supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
     settings = supervisor.configuration.settings.agent
@@ -57,7 +58,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
         watch_expiries(lambda: supervisor.configuration.settings.downstream, supervisor.shown_certificates, board),
         name="look at certificates",
     )
-    await _told_to_stop()
+    await told.wait()
     log.info("stopping")
     for task in (watching, looking):
         task.cancel()
@@ -70,9 +71,10 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
     log.info("stopped")
 
 
-async def _told_to_stop() -> None:
+def _told_to_stop() -> asyncio.Event:
+    """Listens from now on: what comes while the agent starts counts as well."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    await told.wait()
+    return told

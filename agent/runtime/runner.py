@@ -66,20 +66,19 @@ class LinkRunner:
         self._of_session: list[asyncio.Task[None]] = []
         self._tending: Tending | None = None
         self._apart_until = 0.0
+        self._upstream_cluster: str | None = None  # as it was told last
         self._seen: tuple[object, ...] = ()
 
     def gauges(self) -> Gauges:
         """What the board shows of this moment."""
         session = self._session
-        if session is None:
-            return Gauges(note=self.note)
         return Gauges(
-            in_flight=session.flow.in_flight,
+            in_flight=self.in_flight,
             backlog=self._tending.backlog if self._tending else None,
             oldest_unconfirmed=self.waits(self._loop.time()),
-            bindings=session.building.bound,
-            prefetch=session.flow.prefetch,
-            upstream_cluster=session.upstream_cluster,
+            bindings=len(self._memory.built.bound),
+            prefetch=session.flow.prefetch if session else 0,
+            upstream_cluster=self._upstream_cluster,
             note=self.note,
         )
 
@@ -104,7 +103,7 @@ class LinkRunner:
     def pulse(self, now: float) -> bool:
         """Looks after the link; answers whether anything moved since the last time."""
         session, tending, counts = self._session, self._tending, self.counts
-        if tending is not None and tending.is_quiet(now) and self.state.stalled is None:
+        if tending is not None and not self.state.blocked and self.state.stalled is None and tending.is_quiet(now):
             return False
         seen: tuple[object, ...] = ()
         if session is not None and tending is not None:
@@ -236,6 +235,7 @@ class LinkRunner:
             memory=self._memory,
             internal=InternalExchanges(self._world, link, up),
         )
+        self._upstream_cluster = session.upstream_cluster
         bindings = self._bindings
         await session.open(bindings)
         self._take_note(self._memory.built.note)

@@ -66,6 +66,7 @@ class Supervisor:
         self._read_at: dict[Federated, int] = {}
         self._stopping = False
         self._failure = ""
+        self._refused: tuple[str, ...] = ()
         self._said: frozenset[str] = frozenset()
         self._keeper = Keeper()
         self._log = LinkLog(board.clock)
@@ -92,15 +93,15 @@ class Supervisor:
             async with self._reconciling:
                 await self._reconcile()
         except AgentError as error:
-            if str(error) == self._failure:
-                raise SaidAlreadyError(str(error)) from error
-            self._failure = str(error)
-            raise
-        finally:
+            said, self._failure = self._failure, str(error)
             self._tell_problems()
+            if said == self._failure:
+                raise SaidAlreadyError(said) from error
+            raise
         if self._failure:
             log.info("definitions read again")
         self._failure = ""
+        self._tell_problems()
         if not self._board.problems:
             self._board.reloaded_at = self._board.clock()
 
@@ -110,14 +111,15 @@ class Supervisor:
         return self.configuration.told
 
     def _tell_problems(self) -> None:
-        """A bad document changes nothing, but it is said, once, and shown."""
-        board, problems = self._board, _texts(self._keeper.problems)
-        if problems and problems != board.problems:
+        """A bad document changes nothing, but it is said, once, and shown; so is a downstream that can't be read."""
+        board, refused = self._board, _texts(self._keeper.problems)
+        if refused and refused != self._refused:
             board.refusals += 1
-            log.error(REFUSED, error="; ".join(problems))
-        elif board.problems and not problems:
+            log.error(REFUSED, error="; ".join(refused))
+        elif self._refused and not refused:
             log.info("all definitions are in force again")
-        board.problems = problems
+        self._refused = refused
+        board.problems = (*refused, self._failure) if self._failure and self._failure not in refused else refused
 
     async def _reconcile(self) -> None:
         reading = await read_downstream(self.configuration, self._keeper)

@@ -61,10 +61,10 @@ class Tending:
         flow, lag = self._session.flow, self._lag
         self._moved = self._movement
         waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
-        if is_blocked:
+        if is_blocked:  # nothing is read then, no answer either
             lag.forgive()
-            waited = 0.0
-        if now >= lag.due_at:
+            lag.ready, waited = None, 0.0
+        elif now >= lag.due_at:
             lag.asks(now)
             self._is_looking = True
         self._prefetch = flow.better_prefetch(now) or self._prefetch
