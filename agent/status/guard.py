@@ -25,35 +25,46 @@ class Guard:
 
     def refusal(self, request: web.Request) -> web.Response | None:
         """Why the request isn't carried out, if it isn't."""
-        if not self._has_token(request):
-            if self._needs_token(request):
+        if not _is_for_all(request.path) and not self._has_token(request):
+            is_meant = self._is_meant(request.host)
+            if self._needs_token(request, is_meant=is_meant):
                 return refuse(401, "a token is needed: Authorization: Bearer TOKEN", WWW_Authenticate="Bearer")
-            if not self._is_meant(request.host):
+            if not is_meant:
                 return refuse(403, f"this agent isn't called {request.host[:64]!r}; use its address or localhost")
         if request.method not in LOOKING and _is_from_elsewhere(request):
             return refuse(403, "pages of other sites may change nothing here")
         return None
 
-    def _needs_token(self, request: web.Request) -> bool:
+    def _needs_token(self, request: web.Request, *, is_meant: bool) -> bool:
         """What changes something always does where one is set; looking only where others could look too."""
-        if self._settings.token is None or request.path in PROBES or is_page(request.path):
+        if self._settings.token is None:
             return False
         is_open = self._settings.allow_anonymous or self._is_local
-        return request.method not in LOOKING or not is_open
+        return request.method not in LOOKING or not (is_open and is_meant)
 
     def _has_token(self, request: web.Request) -> bool:
         token = self._settings.token
         if token is None:
             return False
-        given = request.headers.get("Authorization", "")
+        given = _bearer(request.headers.get("Authorization", ""))
         if not given and request.path == EVENTS:  # a browser's EventSource can't send headers
-            given = f"Bearer {request.query.get('access_token', '')}"
-        return hmac.compare_digest(given.encode(errors="replace"), f"Bearer {token.reveal()}".encode())
+            given = request.query.get("access_token", "")
+        return hmac.compare_digest(given.encode(errors="replace"), token.reveal().encode())
 
     def _is_meant(self, host: str) -> bool:
         """A page that had its own name lead to this machine could read all that needs no token."""
         name = (urlsplit(f"//{host}").hostname or "") if _is_sound(host) else ""
         return not self._is_local or name == self._settings.host or _is_own_name(name)
+
+
+def _is_for_all(path: str) -> bool:
+    """Probes and the page's own files tell nothing that a token or a name would have to keep."""
+    return path in PROBES or is_page(path)
+
+
+def _bearer(header: str) -> str:
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _is_from_elsewhere(request: web.Request) -> bool:

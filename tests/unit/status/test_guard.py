@@ -54,6 +54,32 @@ async def test_addresses_and_this_machine_s_own_names_are(serve: Serve, host: st
     assert (await (await serve()).ask("/api/links", Host=host))[0] == 200
 
 
+async def test_a_token_counts_by_any_name_and_its_lack_can_be_mended(serve: Serve) -> None:
+    served = await serve(token=TOKEN)
+    for path, method in (("/api/links", "GET"), (PAUSE, "POST")):
+        assert (await served.ask(path, method, token=TOKEN, Host="agent.example"))[0] == 200
+        assert (await served.ask(path, method, Host="agent.example"))[0] == 401
+        assert (await served.ask(path, method, token="wrong", Host="agent.example"))[0] == 401
+    assert (await served.ask("/api/links"))[0] == 200
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+async def test_probes_and_the_page_s_files_have_any_name(serve: Serve, token: str | None) -> None:
+    served = await serve(token=token)
+    served.board.ready = True
+    for path in ("/livez", "/readyz", "/", "/page/main.js"):
+        assert (await served.ask(path, "HEAD", Host="agent.example"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [("bearer {}", 200), ("BEARER  {}", 200), ("Basic {}", 401), ("{}", 401), ("Bearer", 401), ("Bearer {}x", 401)],
+)
+async def test_a_token_is_given_in_any_letters_of_bearer(serve: Serve, given: str, status: int) -> None:
+    served = await serve(token=TOKEN)
+    assert (await served.ask(PAUSE, "POST", Authorization=given.format(TOKEN)))[0] == status
+
+
 async def test_any_name_leads_to_an_agent_that_others_may_reach(serve: Serve) -> None:
     served = await serve(host="0.0.0.0", token=TOKEN)
     assert (await served.ask("/api/links", token=TOKEN, Host="agent.example"))[0] == 200
