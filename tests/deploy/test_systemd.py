@@ -34,3 +34,7 @@ def test_the_service_is_let_do_little() -> None:
     found = re.search(r"exposure level for .*: ([\d.]+)", done.stdout)
     assert found, done.stderr
     assert float(found[1]) <= MOST_EXPOSED
+
+
+def test_what_process_metrics_are_read_from_is_seen() -> None:
+    assert "ProcSubset=pid" not in UNIT.read_text().splitlines()  # `process_start_time_seconds` needs /proc/stat
