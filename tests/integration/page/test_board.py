@@ -163,6 +163,20 @@ def test_where_there_are_no_links_it_says_what_to_do(serve: Serve, visit: Open) 
     served.do(lambda: setattr(served.board, "problems", ("agent.yaml:4:48: unknown key 'max-hop'",)))
     page.reload()
     expect(page.locator("#problem-list")).to_have_text("agent.yaml:4:48: unknown key 'max-hop'")
+    expect(page.locator("#notes")).to_be_hidden()
+
+
+def test_what_is_odd_is_shown_as_text_while_it_lasts(serve: Serve, visit: Open) -> None:
+    served = serve()
+    served.do(lambda: setattr(served.board, "notes", (f"policy {MARKUP!r} names no upstream", "another")))
+    page = visit(served.url).page
+    expect(page.locator("#note-list li")).to_have_text([f"policy {MARKUP!r} names no upstream", "another"])
+    expect(page.locator("#problems")).to_be_hidden()
+    assert page.locator("#notes img").count() == 0
+    served.do(lambda: setattr(served.board, "notes", ()))
+    page.reload()
+    expect(page.locator("#agent-more")).to_contain_text("dc2")
+    expect(page.locator("#notes")).to_be_hidden()
 
 
 def test_names_are_text_and_never_markup(serve: Serve, visit: Open) -> None:

@@ -1,4 +1,4 @@
-/** Which agent this is, and what is wrong with its configuration. */
+/** Which agent this is, and what is wrong or odd with its configuration. */
 
 import { byId, h, text } from "./dom.js";
 
@@ -7,7 +7,8 @@ const EVERY = 15_000; // ms; nothing tells that the configuration was refused
 export class About {
   #api;
   #store;
-  #shown = "";
+  #problems = new Told("problems", "problem-list");
+  #notes = new Told("notes", "note-list");
 
   constructor(api, store) {
     this.#api = api;
@@ -24,15 +25,32 @@ export class About {
     }
   }
 
-  show({ agent, group, cluster, version, problems = [] }) {
+  show({ agent, group, cluster, version, problems = [], notes = [] }) {
     text(byId("agent"), agent ?? "");
     const others = group && group !== cluster ? `group ${group}` : "";
     const parts = [cluster && `beside ${cluster}`, others, version && `version ${version}`];
     text(byId("agent-more"), parts.filter(Boolean).join(" · "));
-    const key = problems.join("\n");
+    this.#problems.show(problems);
+    this.#notes.show(notes);
+  }
+}
+
+/** A list that is there while it has lines, and is drawn again only when they change. */
+class Told {
+  #banner;
+  #list;
+  #shown = "";
+
+  constructor(banner, list) {
+    this.#banner = byId(banner);
+    this.#list = byId(list);
+  }
+
+  show(lines) {
+    const key = lines.join("\n");
     if (key === this.#shown) return;
     this.#shown = key;
-    byId("problems").hidden = problems.length === 0;
-    byId("problem-list").replaceChildren(...problems.map((problem) => h("li", {}, problem)));
+    this.#banner.hidden = lines.length === 0;
+    this.#list.replaceChildren(...lines.map((line) => h("li", {}, line)));
   }
 }
