@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
@@ -32,28 +32,32 @@ _STYLES: Final = {
 }
 
 
-def show_links(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
+def show_links(remote: Remote, vhost: str | None, *, as_json: bool) -> bool:
+    """Whether somebody reads them."""
     links = remote.links(vhost)
-    if as_json:
-        output.say_json(links)
-    else:
-        output.say(_as_text(links))
+    return output.say_json(links) if as_json else output.say(_as_text(links))
 
 
 def watch_links(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
-    """Until interrupted; what goes wrong on the way is shown, and asked again."""
+    """Until interrupted, or nobody reads; what goes wrong on the way is shown, and asked again."""
     remote.links(vhost)  # what is wrong from the beginning ends it
     with suppress(KeyboardInterrupt):
         if as_json or not sys.stdout.isatty():
-            _repeat(lambda: show_links(remote, vhost, as_json=as_json))
-        with Live(Text(""), screen=True, auto_refresh=False) as live:
-            _repeat(lambda: live.update(_latest(remote, vhost), refresh=True))
+            _print_again_and_again(remote, vhost, as_json=as_json)
+        else:
+            _refresh(remote, vhost)
 
 
-def _repeat(show: Callable[[], None]) -> NoReturn:
-    while True:
-        show()
+def _print_again_and_again(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
+    while show_links(remote, vhost, as_json=as_json):
         time.sleep(REFRESH)
+
+
+def _refresh(remote: Remote, vhost: str | None) -> NoReturn:
+    with Live(Text(""), screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_latest(remote, vhost), refresh=True)
+            time.sleep(REFRESH)
 
 
 def _latest(remote: Remote, vhost: str | None) -> Table | Text:

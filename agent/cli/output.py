@@ -11,12 +11,14 @@ from typing import Any
 import typer
 
 
-def say(line: str) -> None:
-    """Colours are dropped where standard output is no terminal, or where NO_COLOR asks for none."""
+def say(line: str) -> bool:
+    """Whether somebody reads. Colours are dropped where there is no terminal, or where NO_COLOR asks for none."""
     try:
         typer.echo(line, color=False if os.environ.get("NO_COLOR") else None)
     except BrokenPipeError:
         forget()  # whoever read us has left, `head` say; the exit status still tells how it went
+        return False
+    return True
 
 
 def complain(*lines: str) -> None:
@@ -25,9 +27,9 @@ def complain(*lines: str) -> None:
             typer.echo(line, err=True, color=False)
 
 
-def say_json(value: Any) -> None:
+def say_json(value: Any) -> bool:
     """Indented for a reader; ASCII alone, so that any name in any locale comes out whole."""
-    say(json.dumps(value, indent=2))
+    return say(json.dumps(value, indent=2))
 
 
 def forget() -> None:
