@@ -168,7 +168,7 @@ def _act(
     from agent.cli.links import act
     from agent.cli.remote import Remote
 
-    if bool(ids) + everything + (vhost is not None) != 1:
+    if bool(ids) == (everything or vhost is not None):
         raise UsageError(f"give either ids, --vhost or --all: federation-agent {action} ID...")
     known = act(Remote(url, token_file), action, ids or [], everything=everything, vhost=vhost)
     return OK if known else UNKNOWN_LINK

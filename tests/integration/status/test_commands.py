@@ -56,6 +56,8 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     eventually(lambda: statuses(agent) == {here.vhost: "paused", other.vhost: "running"}, what="the one is paused")
     assert command(agent, "resume", "--vhost", here.vhost).out == f"{first['id']} resume\n"
     eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run")
+    assert command(agent, "restart", "--all", "--vhost", here.vhost).out == f"{first['id']} restart\n"
+    eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run")
     assert len(command(agent, "restart", "--all").out.splitlines()) == 2
     eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run again")
 
@@ -88,6 +90,7 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
         (("links", "--url", "ftp://h"), 4, "write http://HOST:PORT"),
         (("pause",), 2, "give either ids, --vhost or --all"),
         (("pause", GONE, "--all"), 2, "give either ids, --vhost or --all"),
+        (("pause", GONE, "--vhost", "/"), 2, "give either ids, --vhost or --all"),
         (("links", "--token-file", "/nowhere"), 3, "No such file"),
     ],
 )
