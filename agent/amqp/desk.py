@@ -29,5 +29,7 @@ class Desk:
             self._idle = usable
             try:
                 yield channel
-            finally:
-                self._idle.append(channel)
+            except BaseException:
+                channel.leave()  # what was asked on it may be answered yet, and by closing it
+                raise
+            self._idle.append(channel)

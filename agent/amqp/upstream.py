@@ -12,7 +12,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.desk import Desk
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, one_line
 from agent.amqp.wire import methods
-from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
+from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call, Method
 from agent.core.bindings import Group
 from agent.core.fields import Table
@@ -28,15 +28,6 @@ PER_LANE: Final = 25
 _DIFFERING = re.compile(r"inequivalent arg '([^']*)'")
 
 
-def leave(channel: Channel) -> None:
-    """Closes a channel without waiting for it; its number stays taken until the broker has answered."""
-    if channel.closed.done():
-        return
-    closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
-    answer = channel.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, **closing)
-    answer.add_done_callback(lambda _: channel.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent")))
-
-
 async def attempt(connection: Connection, method: Method, answer: Method, **values: Any) -> Call | ChannelClosedError:
     """One question on a channel of its own, which a no closes."""
     channel = connection.wire.begin_channel()
@@ -45,7 +36,7 @@ async def attempt(connection: Connection, method: Method, answer: Method, **valu
     except ChannelClosedError as error:
         return error
     finally:
-        leave(channel)
+        channel.leave()
 
 
 async def demand(connection: Connection, doing: str, method: Method, answer: Method, **values: Any) -> Call:
@@ -148,10 +139,15 @@ async def delete_exchange(connection: Connection, name: str) -> None:
     await demand(connection, doing, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, exchange=name)
 
 
-async def delete_queue(connection: Connection, name: str, *, if_idle: bool = False) -> None:
-    """`if_idle`: only where nothing waits in it and nobody consumes from it; else an error tells so."""
-    values = {"queue": name, "if_unused": if_idle, "if_empty": if_idle}
-    await demand(connection, f"deleting queue {name!r}", methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, **values)
+async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False) -> None:
+    """Only where nobody consumes from it; TransientError tells that somebody does, as one that just left may still."""
+    values = {"queue": name, "if_unused": True, "if_empty": if_empty}
+    found = await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, **values)
+    if not isinstance(found, ChannelClosedError):
+        return
+    if found.code == PRECONDITION_FAILED and "in use" in str(found):
+        raise TransientError(f"{connection.where}: queue {name!r} is left: somebody else consumes from it") from found
+    raise refusal(connection, f"deleting queue {name!r}", found)
 
 
 async def count_consumers(connection: Connection, queue: str) -> int:
@@ -212,7 +208,7 @@ class Binder:
             await self._ask_all(lanes, method, answer, groups)
         finally:
             for lane in lanes:
-                leave(lane)
+                lane.leave()
 
     def _lanes(self, count: int) -> list[Channel]:
         """One for few groups, and few where other links need what channels there are."""

@@ -44,6 +44,10 @@ class Keeper:
         """What keeps the latest readings out of force; nothing where what is in force is what all sources say now."""
         return tuple(dict.fromkeys(problem for refused in self._refused.values() for problem in refused.problems))
 
+    def refuses(self, source: str) -> bool:
+        """Whether what the source said last isn't in force."""
+        return source in self._refused
+
     def take(self, source: str, read: Callable[[], Told]) -> None:
         """Reads a source; where `read` raises ConfigurationError, what it said before stays in force."""
         try:

@@ -126,7 +126,7 @@ class Building:
             await self._binder.bind(bound)
         if not bound:
             await self._ensure_exchange()
-        elif self._part == 0:
+        else:
             await self._check_type()
 
     async def _check_type(self) -> None:
@@ -173,15 +173,20 @@ class Building:
     async def _begin_anew(self, standing: tuple[str, ...]) -> None:
         """The other letter than the one that serves now; that one goes last, so that there is no gap.
 
-        Where both stand, a rebuilding was cut short, and nobody knows which of them is whole: both serve until
-        one of them is for certain.
+        Where both stand, a rebuilding was cut short, and nobody knows which of them is whole: one that is as wanted
+        is completed, and both serve until it is.
         """
+        if len(standing) > 1:
+            for letter, other in (standing, standing[::-1]):
+                if await self._stands_as_wanted(letter):
+                    self._take(letter, old=other)
+                    return
         serving = self._built.letter if self._built.letter in standing else next(iter(standing), None)
-        self._built.letter, self._built.bound = None, frozenset()
-        self._old = serving
-        self._letter = names.other_letter(serving) if serving else names.LETTERS[0]
-        if self._letter not in standing:
-            await self._declare(self._letter)
-        elif not await self._stands_as_wanted(self._letter):
+        self._take(names.other_letter(serving) if serving else names.LETTERS[0], old=serving)
+        if self._letter in standing:
             await upstream.delete_exchange(self._up, self._internal(self._letter))
-            await self._declare(self._letter)
+        await self._declare(self._letter)
+
+    def _take(self, letter: str, *, old: str | None) -> None:
+        self._letter, self._old = letter, old
+        self._built.letter, self._built.bound = None, frozenset()

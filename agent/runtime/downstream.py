@@ -23,7 +23,7 @@ from agent.core.model import (
 from agent.core.uri import AmqpUri
 from agent.core.url_text import encode
 from agent.definitions.downstream_state import bindings_by_source, vhost_state
-from agent.definitions.keeper import Keeper
+from agent.definitions.keeper import Keeper, Told
 from agent.definitions.load import Configuration
 from agent.definitions.parameters import GLOBAL_PARAMETER, read_global, read_parameters, read_policies
 from agent.errors import BrokerError, PermanentError, Place, Problem, Severity, TransientError
@@ -35,6 +35,7 @@ CLUSTER_ID = "internal_cluster_id"
 CONNECTION_NAME = "federation-agent: looking at what stands"
 # Few federated exchanges are asked for one by one; for many, one answer with all bindings is quicker.
 ASKED_ONE_BY_ONE = 20
+READINGS = 4
 
 Bindings = Mapping[tuple[str, str], tuple[Binding, ...]]
 
@@ -94,20 +95,14 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
     overview, visible, native, identity = await asyncio.gather(
         client.overview(), client.vhosts(), _native_links(client), _identity(client)
     )
-    if configuration.settings.sources.management:
-        await _take_broker(keeper, client, broker)
-    else:
-        _forget_broker(keeper)
-    told = keeper.current
     names = {vhost["name"] for vhost in visible}
-    concerned = [name for name in sorted(names) if _looks_at_objects(told.definitions.of(name))]
-    states = await asyncio.gather(*(_state_of(client, vhost, told.verdicts.get(vhost, {})) for vhost in concerned))
+    told, states = await _read_steadily(configuration, client, keeper, names=names)
     return Reading(
         broker=broker,
         cluster=overview["cluster_name"],
         version=overview["rabbitmq_version"],
         definitions=told.definitions,
-        states=dict(zip(concerned, states, strict=True)),
+        states=states,
         native_links=native.links,
         visible=frozenset(names),
         identity=identity,
@@ -119,6 +114,25 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
     )
 
 
+async def _read_steadily(
+    configuration: Configuration, client: ManagementClient, keeper: Keeper, *, names: Collection[str]
+) -> tuple[Told, dict[str, VhostState]]:
+    """Exchanges name their policies, so both must be of one moment: a policy replaced in between would look lifted."""
+    broker = str(configuration.settings.downstream.management[0])
+    for _ in range(READINGS):
+        policies: object = None
+        if configuration.settings.sources.management:
+            policies = await _take_broker(keeper, client, broker)
+        else:
+            _forget_broker(keeper)
+        told = keeper.current
+        concerned = [name for name in sorted(names) if _looks_at_objects(told.definitions.of(name))]
+        found = await asyncio.gather(*(_state_of(client, vhost, told.verdicts.get(vhost, {})) for vhost in concerned))
+        if policies is None or policies == await client.policies():
+            return told, dict(zip(concerned, found, strict=True))
+    raise TransientError(f"{WHERE} {broker}: policies change faster than they can be read")
+
+
 async def _identity(client: ManagementClient) -> str | None:
     try:
         value = await client.global_parameter(CLUSTER_ID)
@@ -127,14 +141,15 @@ async def _identity(client: ManagementClient) -> str | None:
     return value if isinstance(value, str) else None
 
 
-async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str) -> None:
-    """Each kind of document by itself: a mistake in one stops no other from being followed."""
+async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str) -> object:
+    """Each kind of document by itself: a mistake in one stops no other from being followed. Answers the policies."""
     parameters, policies, value = await asyncio.gather(
         client.parameters(), client.policies(), client.global_parameter(GLOBAL_PARAMETER)
     )
     keeper.take(Source.PARAMETERS, lambda: read_parameters(broker, [dict(parameter) for parameter in parameters]))
     keeper.take(Source.POLICIES, lambda: read_policies(broker, [dict(policy) for policy in policies]))
     keeper.take(Source.GLOBAL, lambda: read_global(broker, value))
+    return policies
 
 
 def _forget_broker(keeper: Keeper) -> None:

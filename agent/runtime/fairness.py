@@ -13,7 +13,6 @@ from typing import Final, Protocol
 
 import structlog
 
-from agent.amqp import upstream
 from agent.amqp.pool import Shared
 from agent.amqp.wire.channel import Channel
 from agent.core.model import Link
@@ -61,7 +60,8 @@ class Fairness:
             if local is not None and local.users > 1 and local.connection.blocked is None and link.waits(now) >= LATE:
                 waiting[local].append(link)
         for local in self._soundings.keys() - waiting.keys():
-            del self._soundings[local]
+            _, channel = self._soundings.pop(local)
+            channel.leave()
         for local in waiting:
             self._sound(local, now)
 
@@ -74,7 +74,7 @@ class Fairness:
             return
         since, channel = self._soundings[local]
         if channel.opened.done():
-            upstream.leave(channel)
+            channel.leave()
             del self._soundings[local]
         elif now - since >= self._patience:
             del self._soundings[local]

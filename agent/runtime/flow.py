@@ -169,7 +169,8 @@ class Flow:
         if out is None or target is None or self._consumed is None or out.closed.done():
             return
         async with asyncio.timeout(self._patience):
-            if self._down.blocked is not None:  # what came now would only be in flight as well
+            if self._link.settings.ack_mode is not AckMode.NO_ACK and not self._is_midway:
+                # What was not published yet needs no settling: it goes back to its queue.
                 self._up.wire.divert(out.number, Deaf(out))
             await asyncio.shield(self._consumed)  # some brokers take a cancel before that for a crime
             await out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
@@ -184,9 +185,14 @@ class Flow:
             self._down.wire.starved_by(self._up.wire)
             self._flows = False
         for channel in self._channels:
-            upstream.leave(channel)
+            channel.leave()
         if self._channels:
             await asyncio.wait([channel.closed for channel in self._channels], timeout=self._patience)
+
+    @property
+    def _is_midway(self) -> bool:
+        """The downstream has the beginning of a message and waits for its rest."""
+        return self._into is not None and self._into.is_midway and self._down.blocked is None
 
     @property
     def _channels(self) -> list[Channel]:

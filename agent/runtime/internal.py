@@ -55,8 +55,8 @@ class InternalExchanges:
 
     async def _try(self, name: str, native: Table) -> bool:
         """On a connection of its own: an old broker closes it over a type that it doesn't know."""
-        async with self._world.spare(self._link, self._up.connection) as connection:
-            try:
+        try:
+            async with self._world.spare(self._link, self._up.connection) as connection:
                 return await declare_internal(connection, name, native=native)
-            except BrokerError:
-                return False
+        except BrokerError:
+            return False

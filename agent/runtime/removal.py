@@ -49,6 +49,6 @@ async def _try(link: Link, world: World, deadline: float) -> BrokerError | None:
 
 
 async def _demolish(up: Connection, queue: str) -> None:
-    await upstream.delete_queue(up, queue)
+    await upstream.delete_queue(up, queue)  # or it is somebody else's now
     for letter in names.LETTERS:
         await upstream.delete_exchange(up, names.internal_exchange(queue, letter))

@@ -41,7 +41,7 @@ async def _sweep(runner: LinkRunner, world: World, former: str) -> None:
             # From here on everything goes to the new queue alone; what is in the former one is in no other.
             for letter in names.LETTERS:
                 await upstream.delete_exchange(up.connection, names.internal_exchange(queue, letter))
-            await upstream.delete_queue(up.connection, queue, if_idle=True)
+            await upstream.delete_queue(up.connection, queue, if_empty=True)
         finally:
             await world.pool.release(up)
     except BrokerError as error:

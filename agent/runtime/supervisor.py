@@ -16,7 +16,7 @@ from agent.amqp.failures import one_line
 from agent.amqp.wire import methods
 from agent.core import lifecycle
 from agent.core.lifecycle import LinkState, Side
-from agent.core.model import DeclaredExchange, Link, LinkKind
+from agent.core.model import Binding, DeclaredExchange, Link, LinkKind
 from agent.core.resolve import resolve
 from agent.core.uri import AmqpUri
 from agent.definitions.keeper import Keeper, Told
@@ -64,13 +64,14 @@ class Supervisor:
         self._reconciling = asyncio.Lock()
         self._clock = count(1)
         self._read_at: dict[Federated, int] = {}
+        self._known: dict[Federated, frozenset[Binding]] = {}
         self._stopping = False
         self._failure = ""
         self._refused: tuple[str, ...] = ()
         self._said: frozenset[str] = frozenset()
         self._keeper = Keeper()
         self._log = LinkLog(board.clock)
-        self.configuration = load()
+        self.configuration = self._loaded = load()
         self.listener = Listener(lambda: self.configuration.settings.downstream.uris)
 
     @property
@@ -89,6 +90,7 @@ class Supervisor:
         """What the watcher calls; an error leaves everything as it is."""
         if causes & {Cause.START, Cause.FILE, Cause.HANGUP}:  # at the start too: it was read before anybody watched
             self._keeper.take(Source.CONFIGURATION, self._read_configuration)
+            self._adopt()
         try:
             async with self._reconciling:
                 await self._reconcile()
@@ -102,13 +104,19 @@ class Supervisor:
             log.info("definitions read again")
         self._failure = ""
         self._tell_problems()
+        self._adopt()  # another source may have made room for it
         if not self._board.problems:
             self._board.reloaded_at = self._board.clock()
 
     def _read_configuration(self) -> Told:
-        self.configuration = self._load()
-        log.info("configuration read")
-        return self.configuration.told
+        self._loaded = self._load()
+        return self._loaded.told
+
+    def _adopt(self) -> None:
+        """All of a configuration is in force or nothing of it: not its settings where its definitions are refused."""
+        if self._loaded is not self.configuration and not self._keeper.refuses(Source.CONFIGURATION):
+            self.configuration = self._loaded
+            log.info("configuration read")
 
     def _tell_problems(self) -> None:
         """A bad document changes nothing, but it is said, once, and shown; so is a downstream that can't be read."""
@@ -131,7 +139,7 @@ class Supervisor:
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
         for link_id in self._runners.keys() - wanted.keys():
-            self._remove(link_id, reading)
+            self._remove(link_id, reading, wanted.values())
         for link in wanted.values():
             self._keep(link, world, reading)
         bindings()
@@ -187,11 +195,13 @@ class Supervisor:
         native = (link.vhost, link.name, link.upstream) in reading.native_links
         runner.served_by(Other.PLUGIN, PLUGIN_SERVES if native else None)
 
-    def _remove(self, link_id: str, reading: Reading) -> None:
-        """A link that nobody wants is cleaned up; one whose vhost is out of sight may be wanted again."""
+    def _remove(self, link_id: str, reading: Reading, wanted: Iterable[Link]) -> None:
+        """A link that nobody wants is cleaned up; not one whose vhost is out of sight, since it may be wanted again,
+        nor what somebody else serves, or another link over the same queue, such as that of a renamed upstream."""
         runner = self._runners.pop(link_id)
         self._leaving.add(runner)
-        runner.send(lifecycle.Stop(clean_up=reading.sees(runner.link.vhost)))
+        is_ours = runner.state.standby is None and not any(_shares_queue(runner.link, link) for link in wanted)
+        runner.send(lifecycle.Stop(clean_up=is_ours and reading.sees(runner.link.vhost)))
         task = asyncio.get_running_loop().create_task(runner.finished.wait())
         task.add_done_callback(lambda _: self._left(runner))
 
@@ -222,10 +232,11 @@ class Supervisor:
         def apply() -> None:
             fresh = {source for source in found if asked_at > self._read_at.get(source, 0)}
             self._read_at.update(dict.fromkeys(fresh, asked_at))
+            self._known.update({source: frozenset(found[source]) for source in fresh})
             for runner in self._runners.values():
                 source = runner.link.vhost, runner.link.name
-                if source in fresh:
-                    runner.rebind(frozenset(found[source]))
+                if source in found:  # a new link needs what another one's was read for later, too
+                    runner.rebind(self._known[source])
 
         return apply
 
@@ -321,6 +332,11 @@ def _texts(problems: Iterable[Problem]) -> tuple[str, ...]:
 def _differs(running: Link, wanted: Link) -> bool:
     """What a link has to be restarted for; which policy asks for the same link is no reason."""
     return _essence(running) != _essence(wanted)
+
+
+def _shares_queue(one: Link, other: Link) -> bool:
+    same = one.vhost == other.vhost and (one.name, one.remote_name) == (other.name, other.remote_name)
+    return same and bool(set(one.uris) & set(other.uris))
 
 
 def _essence(link: Link) -> Link:

@@ -11,7 +11,7 @@ from agent.core.lag import Lag
 from agent.core.model import Binding
 from agent.runtime.session import ExchangeSession
 
-ASSERT_ALL: Final = 25.0  # in this time all bindings of a link are bound again
+ASSERT_ALL: Final = 20.0  # in this time all bindings of a link are bound again
 ASSERT_PARTS: Final = 10  # at most
 
 
@@ -88,7 +88,7 @@ class Tending:
                 await self._look()
             if self._is_asserting:
                 self._is_asserting = False
-                self._assert_at = self._loop.time() + ASSERT_ALL / self._parts
+                self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, self._loop.time())
                 await self._session.building.assert_bindings(self._parts)
 
     async def _follow(self, since: float) -> None:

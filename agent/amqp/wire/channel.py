@@ -118,6 +118,14 @@ class Channel:
             self._abandon(ChannelClosedError(REPLY_SUCCESS, "closed by the agent, and nothing was answered"))
         self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent"))
 
+    def leave(self) -> None:
+        """Closes without waiting for it; the number stays taken until the broker has answered."""
+        if not self.is_usable:
+            return
+        closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
+        answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, **closing)
+        answer.add_done_callback(lambda _: self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent")))
+
     def received(self, kind: int, payload: bytes) -> None:
         """One frame of this channel."""
         if kind == frames.METHOD:
