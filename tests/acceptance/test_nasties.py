@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.command import Done, measured
 
-MOST_CPU = 2.0
+MOST_CPU = 4.0
 MOST_WALL = 2.0
 MOST_MEMORY = 200.0
 DOWNSTREAM = "downstream: {uri: 'amqp://h'}\n"
