@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.command import Done, measured
 
 MOST_CPU = 4.0
-MOST_WALL = 2.0
+MOST_WALL = 6.0
 MOST_MEMORY = 200.0
 DOWNSTREAM = "downstream: {uri: 'amqp://h'}\n"
 UPSTREAM = DOWNSTREAM + "upstreams: {u: {uri: 'amqp://h'}}\n"
