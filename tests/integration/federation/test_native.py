@@ -128,3 +128,20 @@ def test_a_plugin_that_tells_nothing_is_known_by_its_consumer(agent_of: AgentOf,
     assert agent.history(*link(here))[0] == "standby"
     assert len(agent.history(*link(here))) <= 4  # it looked, and didn't try
     node.kill()
+
+
+def test_a_link_that_stood_aside_takes_nothing_along(
+    agent_of: AgentOf, site_on: SiteOn, native_broker: Node, there: Site
+) -> None:
+    """Its definition is taken away while the plugin serves: the queue is the plugin's."""
+    here = site_on(native_broker)
+    here.exchange().queue("k")
+    federate_natively(here, there)
+    there.wait_bound("k", deadline=30)
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("standby", link(here))
+    agent.write({})
+    eventually(lambda: agent.history(*link(here))[-1] == "stopping", 20, what="the link is gone")
+    assert agent.terminate() == 0
+    there.publish(numbered(10))
+    assert here.take(10) == numbered(10)

@@ -88,3 +88,17 @@ def test_a_rebuilding_that_was_cut_short_keeps_the_one_that_serves(agent_of: Age
             wait_for_runs(agent, here, ran + 1)
         check_all_came(here, published)
         assert len(there.links_objects()) == 2
+
+
+def test_a_renamed_upstream_keeps_its_queue(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """Another link by its id, over the same queue."""
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    renamed = federated(there)
+    renamed["upstreams"] = {"renamed": renamed["upstreams"]["origin"]}
+    with stream(there) as published:
+        agent.write({here.vhost: renamed})
+        agent.wait_for("running", link(here, "renamed"), deadline=30)
+    came = here.take(len(published))
+    assert sorted(set(came)) == published
