@@ -52,6 +52,7 @@ class Pool:
     def __init__(self, per_connection: int = LINKS_PER_CONNECTION) -> None:
         self._per_connection = per_connection
         self._groups: dict[Hashable, _Group] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def acquire(self, key: Hashable, opener: Opener) -> Shared:
         group = self._groups.setdefault(key, _Group())
@@ -66,9 +67,8 @@ class Pool:
             return shared
         finally:
             group.waiting -= 1
-            if not group.waiting and group.opening is not None:
-                group.opening.cancel()
-                group.opening = None
+            if not group.waiting:
+                self._clear(group)
 
     async def _open(self, group: _Group, opener: Opener) -> None:
         loop = asyncio.get_running_loop()
@@ -85,6 +85,18 @@ class Pool:
         finally:
             if group.opening is asyncio.current_task():
                 group.opening = None
+
+    def _clear(self, group: _Group) -> None:
+        """Nobody waits any more: what was opened for those who gave up isn't needed."""
+        if group.opening is not None:
+            group.opening.cancel()
+            group.opening = None
+        for shared in group.open:
+            if not shared.users and not shared.is_left:
+                shared.is_left = True
+                closing = asyncio.create_task(shared.connection.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
 
     def _with_room(self, group: _Group) -> Shared | None:
         group.open = [shared for shared in group.open if not shared.is_left and not shared.connection.is_closed]

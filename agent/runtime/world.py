@@ -67,7 +67,7 @@ class World:
                         yield side, der
 
     def _upstream_key(self, link: Link, *, apart: bool) -> Hashable:
-        return "upstream", self.endpoints(link), link.vhost, link.id if apart else None
+        return "upstream", link.upstream, self.endpoints(link), link.vhost, link.id if apart else None
 
     def _local_key(self, link: Link, *, apart: bool) -> Hashable:
         return "downstream", self._local_uris(link), link.id if apart else None
