@@ -9,7 +9,7 @@ class ConnectionClosedError(BrokerError):
     """The broker closed the connection; `code` is AMQP's."""
 
     def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
+        super().__init__(text or f"code {code}, without a reason")
         self.code = code
 
 

@@ -248,4 +248,6 @@ def test_a_large_cluster_resolves_in_time_that_grows_with_its_links() -> None:
     started = time.process_time()
     found = solve(definitions, state)
     assert len({link.id for link in found.links}) == 100_000
-    assert time.process_time() - started < 2.0
+    assert (
+        time.process_time() - started < 8.0
+    )  # a second on an idle machine; each exchange against each link takes minutes
