@@ -67,7 +67,7 @@ async def test_a_disk_that_hangs_costs_events_and_no_time(hanging: Hanging, tmp_
             pump.put(lines([seq], size=LINE, recurs=True))
         for seq in range(20, 40):
             pump.put(lines([seq], size=LINE))
-        assert time.process_time() - begun < 1
+        assert time.process_time() - begun < 3
         room = MOST_WAITING // LINE - 1
         samples = MOST_SAMPLES_WAITING // LINE - 1
         assert pump.dropped == 39 - room
