@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 from agent.amqp.connect import Connection
@@ -27,9 +27,8 @@ class Desk:
             usable = [channel for channel in self._idle if channel.is_usable]
             channel = usable.pop() if usable else self._connection.wire.begin_channel()
             self._idle = usable
-            try:
+            with ExitStack() as unless_answered:
+                unless_answered.callback(channel.leave)  # an answer that comes late may close it
                 yield channel
-            except BaseException:
-                channel.leave()  # what was asked on it may be answered yet, and by closing it
-                raise
+                unless_answered.pop_all()
             self._idle.append(channel)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -85,11 +86,10 @@ class World:
         if endpoints in self._modern:
             return await self._connect(link, name)
         spare = Spare(self._connect(link, TRIAL))
-        try:
+        with ExitStack() as unless_connected:
+            unless_connected.callback(spare.discard)
             connection = await self._connect(link, name)
-        except BaseException:
-            spare.discard()
-            raise
+            unless_connected.pop_all()
         self._spares[connection] = spare
         connection.wire.closed.add_done_callback(lambda _: spare.discard())
         if connection.server.outlives_unknown_types:
