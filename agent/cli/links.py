@@ -67,20 +67,24 @@ def _latest(remote: Remote, vhost: str | None) -> Table | Text:
         return Text(str(error), style="red")
 
 
-def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None) -> bool:
+def act(
+    remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool
+) -> bool:
     """Whether all that were named are there; those that are get what is asked."""
     found = [str(link["id"]) for link in remote.links(vhost)] if everything or vhost is not None else []
-    unknown = [link_id for link_id in dict.fromkeys([*ids, *found]) if not _acted(remote, link_id, action)]
-    named = [link_id for link_id in unknown if link_id in ids]  # others were there a moment ago, and have gone
-    output.complain(*(f"{remote.where}: no link has the id {link_id!r}; `links` lists them" for link_id in named))
-    return not named
-
-
-def _acted(remote: Remote, link_id: str, action: str) -> bool:
-    done = remote.act(link_id, action)
-    if done:
-        output.say(f"{link_id} {action}")
-    return done
+    asked = list(dict.fromkeys([*ids, *found]))
+    done = []
+    for link_id in asked:
+        if remote.act(link_id, action):
+            done.append(link_id)
+            if not as_json:  # each at once, as a long list takes its time
+                output.say(f"{link_id} {action}")
+    # Others than those named were there a moment ago, and have gone.
+    missing = [link_id for link_id in ids if link_id not in done]
+    if as_json:
+        output.say_json({"action": action, "links": done, "missing": missing})
+    output.complain(*(f"{remote.where}: no link has the id {link_id!r}; `links` lists them" for link_id in missing))
+    return not missing
 
 
 def _as_text(links: Sequence[dict[str, Any]]) -> str:

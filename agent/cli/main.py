@@ -133,9 +133,10 @@ def restart(
     vhost: VhostOption = None,
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
+    format_: FormatOption = Format.TEXT,
 ) -> int:
     """Have links of a running agent connect anew; what stands upstream stays."""
-    return _act("restart", ids, all_, vhost=vhost, url=url, token_file=token_file)
+    return _act("restart", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
 
 
 @app.command()
@@ -145,9 +146,10 @@ def pause(
     vhost: VhostOption = None,
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
+    format_: FormatOption = Format.TEXT,
 ) -> int:
     """Have links of a running agent take no more messages; they wait upstream."""
-    return _act("pause", ids, all_, vhost=vhost, url=url, token_file=token_file)
+    return _act("pause", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
 
 
 @app.command()
@@ -157,20 +159,29 @@ def resume(
     vhost: VhostOption = None,
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
+    format_: FormatOption = Format.TEXT,
 ) -> int:
     """Have paused links of a running agent go on."""
-    return _act("resume", ids, all_, vhost=vhost, url=url, token_file=token_file)
+    return _act("resume", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
 
 
 def _act(
-    action: str, ids: list[str] | None, everything: bool, *, vhost: str | None, url: str, token_file: Path | None
+    action: str,
+    ids: list[str] | None,
+    everything: bool,
+    *,
+    vhost: str | None,
+    url: str,
+    token_file: Path | None,
+    format_: Format,
 ) -> int:
     from agent.cli.links import act
     from agent.cli.remote import Remote
 
     if bool(ids) == (everything or vhost is not None):
         raise UsageError(f"give either ids, --vhost or --all: federation-agent {action} ID...")
-    known = act(Remote(url, token_file), action, ids or [], everything=everything, vhost=vhost)
+    remote = Remote(url, token_file)
+    known = act(remote, action, ids or [], everything=everything, vhost=vhost, as_json=format_ is Format.JSON)
     return OK if known else UNKNOWN_LINK
 
 

@@ -147,8 +147,12 @@ class ExportFiles:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
 
     def _expire(self, today: date) -> None:
-        """Deletes this agent's files of days that need not be kept, and nobody else's."""
-        if self._settings.keep_days is None:
+        """Deletes this agent's files of days that need not be kept, and nobody else's.
+
+        A clock put forward by mistake would make every day an old one; then nothing is there of the day before.
+        """
+        yesterday = self.directory / day_directory((today - timedelta(days=1)).isoformat())
+        if self._settings.keep_days is None or not yesterday.is_dir():
             return
         oldest = today - timedelta(days=self._settings.keep_days)
         for directory in self.directory.glob("date=*"):

@@ -72,6 +72,9 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     unknown = command(agent, "restart", GONE, first["id"])
     assert (unknown.status, unknown.out) == (5, f"{first['id']} restart\n")
     assert unknown.errors == [f"agent {url(agent)}: no link has the id '{GONE}'; `links` lists them"]
+    partly = command(agent, "restart", GONE, first["id"], "--format", "json")
+    assert partly.status == 5
+    assert json.loads(partly.out) == {"action": "restart", "links": [first["id"]], "missing": [GONE]}
     refused = command(agent, "pause", "--all", token="wrong")
     assert (refused.status, len(refused.errors)) == (4, 1)
     assert "the token is refused" in refused.err

@@ -122,6 +122,9 @@ def test_old_days_of_this_agent_go_and_nothing_else(tmp_path: Path) -> None:
     other.close()
     (tmp_path / "date=2027-01-12" / "notes").write_text("")
     (tmp_path / "date=then").mkdir()
+    prepared(tmp_path, "2036-01-14", keep_days=2).close()
+    assert (tmp_path / "date=2027-01-11").exists(), "a clock far ahead makes nothing old"
+    (tmp_path / "date=2027-01-14").mkdir()
     writer = prepared(tmp_path, keep_days=2)
     assert not (tmp_path / "date=2027-01-11").exists()
     assert {path.name[:5] for path in (tmp_path / "date=2027-01-12").iterdir()} == {"dc2-b", "notes"}
