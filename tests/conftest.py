@@ -3,6 +3,8 @@
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,6 +12,18 @@ from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS, NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
+
+
+TOGETHER: Final = ("tests/pipeline", "tests/integration/page")
+"""One worker runs all of these: another Spark or Chromium would cost more than it gains."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where workers share the tests, each takes whole files: what a file's tests share is made once."""
+    for item in items:
+        file = item.path.relative_to(config.rootpath)
+        group = next((folder for folder in TOGETHER if file.is_relative_to(Path(folder))), str(file))
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
