@@ -13,7 +13,6 @@ from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS, NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
 
-
 TOGETHER: Final = ("tests/pipeline", "tests/integration/page")
 """One worker runs all of these: another Spark or Chromium would cost more than it gains."""
 

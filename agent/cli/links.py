@@ -67,9 +67,7 @@ def _latest(remote: Remote, vhost: str | None) -> Table | Text:
         return Text(str(error), style="red")
 
 
-def act(
-    remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool
-) -> bool:
+def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool) -> bool:
     """Whether all that were named are there; those that are get what is asked."""
     found = [str(link["id"]) for link in remote.links(vhost)] if everything or vhost is not None else []
     asked = list(dict.fromkeys([*ids, *found]))
