@@ -45,7 +45,7 @@ class Building:
         exchange: Exchange,
         queue: str,
         *,
-        up: Shared,
+        control: Shared,
         route: Route,
         built: Built,
         internal: InternalExchanges,
@@ -53,8 +53,8 @@ class Building:
         self._link = link
         self._exchange = exchange
         self._queue = queue
-        self._up = up.connection
-        self._desk = up.desk
+        self._up = control.connection
+        self._desk = control.desk
         self._route = route
         self._built = built
         self._exchanges = internal

@@ -4,10 +4,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from agent.core import fields
 from tests.integration.federation import desk
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import Q, Site, X, federated
+from tests.integration.federation.test_api import ask
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
@@ -108,7 +110,12 @@ def test_dead_endpoints_are_passed_over(agent_of: AgentOf, here: Site, there: Si
     agent.wait_for("running", link(here))
     assert agent.history(*link(here)) == ["running"]
     there.publish(["m"])
-    assert here.take(1) == ["m"]
+    [message] = desk.messages(here.uri, Q, 1)
+    [told] = ask(agent, "/api/links")
+    [native] = ask(agent, "/api/federation-links")
+    header = fields.table_to_json(message.properties.headers)["x-received-from"]
+    safe = there.uri.replace("guest:guest@", "")
+    assert (told["uri"], native["uri"], header[0]["uri"]) == (safe, safe, safe)
 
 
 def test_failures_that_pass_and_those_that_need_a_change(
