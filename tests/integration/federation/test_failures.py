@@ -228,9 +228,20 @@ def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab,
     there.publish(numbered(10))
     agent.wait_for("blocked", link(here))
     assert "memory" in agent.links()[link(here)]["error"]
+
+    # What begins meanwhile says so and collects upstream; what ends meanwhile is removed there.
+    here.exchange("fed.new").queue("k", name="new", exchange="fed.new")
+    agent.wait_for("blocked", ("/", "fed.new", "origin"))
+    there.wait_bound("k", exchange="fed.new")
+    there.publish(numbered(10), exchange="fed.new")
+    here.exchange("fed.old")
+    agent.wait_for("blocked", ("/", "fed.old", "origin"))
+    here.delete_exchange("fed.old")
+    eventually(lambda: not [name for name in there.links_objects() if "fed.old" in name], what="nothing of it is left")
     node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
     agent.wait_for("running", link(here))
     assert set(here.take(10)) == set(numbered(10))
+    assert here.take(10, queue="new") == numbered(10)
 
     node.ctl("set_vm_memory_high_watermark", "absolute", "1")
     there.publish(numbered(10))
