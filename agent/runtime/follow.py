@@ -11,14 +11,12 @@ import structlog
 from agent.amqp.events import BINDING_EVENTS
 from agent.core.events import BrokerEvent
 from agent.errors import AgentError
+from agent.runtime.known_bindings import Federated
 from agent.runtime.listen import Listener, SaidAlreadyError
 
 LISTEN_AGAIN: Final = 5.0
 READ_AGAIN: Final = 1.0
 ASK_AGAIN: Final = 60.0  # where a broker tells nothing, whether it does now
-
-Federated = tuple[str, str]
-"""A vhost, and an exchange in it."""
 
 log = structlog.get_logger()
 
