@@ -30,9 +30,6 @@ class KnownBindings:
         self._known: dict[Federated, frozenset[Binding]] = {}
         self._changes: list[tuple[int, Change]] = []
 
-    def __contains__(self, source: Federated) -> bool:
-        return source in self._known
-
     def ask(self) -> int:
         """Gives a reading its number; `learn` or `forget` has to follow."""
         self._now += 1
@@ -59,12 +56,16 @@ class KnownBindings:
         oldest = min(self._asking, default=self._now + 1)
         self._changes = [(at, change) for at, change in self._changes if at >= oldest]
 
-    def change(self, change: Change) -> frozenset[Binding]:
-        """Puts it in force where the exchange's bindings are known, and answers all of them."""
-        if self._asking:
-            self._changes.append((self._now, change))
-        self._apply(change)
-        return self._known[change.source]
+    def change(self, changes: Iterable[Change]) -> Mapping[Federated, frozenset[Binding]]:
+        """Puts them in force for exchanges whose bindings are known, in this order; answers all of theirs."""
+        changed: dict[Federated, frozenset[Binding]] = {}
+        for change in changes:
+            if self._asking:
+                self._changes.append((self._now, change))
+            if change.source in self._known:
+                self._apply(change)
+                changed[change.source] = self._known[change.source]
+        return changed
 
     def _apply(self, change: Change) -> None:
         known = self._known[change.source]

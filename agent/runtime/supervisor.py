@@ -12,7 +12,7 @@ import structlog
 
 from agent.core import lifecycle
 from agent.core.lifecycle import LinkState, Side
-from agent.core.model import Link, LinkKind
+from agent.core.model import Binding, Link, LinkKind
 from agent.core.resolve import resolve
 from agent.core.uri import AmqpUri
 from agent.definitions.keeper import Keeper, Told
@@ -228,14 +228,13 @@ class Supervisor:
             self._bindings.forget(number)
             raise
 
-        def apply() -> None:
-            in_force = self._bindings.learn(number, found)
-            for runner in self._runners.values():
-                source = runner.link.vhost, runner.link.name
-                if source in in_force:
-                    runner.rebind(in_force[source])
+        return lambda: self._rebind(self._bindings.learn(number, found))
 
-        return apply
+    def _rebind(self, in_force: Mapping[Federated, frozenset[Binding]]) -> None:
+        for runner in self._runners.values():
+            source = runner.link.vhost, runner.link.name
+            if source in in_force:
+                runner.rebind(in_force[source])
 
     def _begin_following(self) -> None:
         """What is followed besides what the watcher calls for; all of it needs the HTTP API."""
@@ -244,6 +243,7 @@ class Supervisor:
         follower = BindingFollower(
             listener=self.listener,
             sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._runners.values()),
+            change=lambda changes: self._rebind(self._bindings.change(changes)),
             read=self._read_bindings_of,
         )
         loop = asyncio.get_running_loop()

@@ -260,11 +260,13 @@ def test_links_go_on_without_the_http_api(agent_of: AgentOf, here: Site, there: 
     proxy.refuse()
     proxy.cut()
     here.bind("l")
+    there.wait_bound("k", "l")  # events tell of a binding all that is needed, unless it has arguments
+    here.bind("m", arguments={"n": 1})
     agent.wait_told("definitions not read")
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)
     proxy.accept()
-    there.wait_bound("k", "l")
+    there.wait_bound("k", "l", "m")
     agent.wait_told("definitions read again")
     assert agent.history(*link(here)) == ["running"]
     assert len(agent.told("definitions not read")) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +39,7 @@ def http_api() -> Iterator[HttpApi]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer = api.answers.get(self.path.removeprefix("/api/").partition("?")[0])
-            if isinstance(answer, Callable):  # type: ignore[arg-type]
+            if callable(answer):
                 answer = answer()
             missing = {"error": "Object Not Found", "reason": "Not Found"}
             body = json.dumps(missing if answer is None else answer).encode()
