@@ -80,8 +80,7 @@ class Tending:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._stale_since is not None:
-                await self._follow(self._stale_since)
+            await self._follow()
             if self._prefetch is not None:
                 wanted, self._prefetch = self._prefetch, None
                 await self._flow.resize(wanted)
@@ -91,10 +90,12 @@ class Tending:
             if self._is_asserting:
                 self._is_asserting = False
                 self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, self._loop.time())
-                await self._building.assert_bindings(self._parts)
+                await self._building.assert_bindings(self._parts, between=self._follow)
 
-    async def _follow(self, since: float) -> None:
-        self._stale_since = None
+    async def _follow(self) -> None:
+        since, self._stale_since = self._stale_since, None
+        if since is None:
+            return
         await self._building.follow(self._bindings)
         self._counts.binding_sync.observe(self._loop.time() - since)
 
