@@ -12,7 +12,7 @@ from typing import Self
 
 from agent.amqp.failures import lost, opening_failed
 from agent.amqp.wire.channel import Channel
-from agent.amqp.wire.connection import MOST_CHANNELS, WireConnection
+from agent.amqp.wire.connection import CLOSE_PATIENCE, MOST_CHANNELS, WireConnection
 from agent.amqp.wire.login import DEFAULT_MECHANISMS, Terms
 from agent.core import fields
 from agent.core.fields import Field, Table
@@ -22,6 +22,7 @@ from agent.network import explain, server_name, tls_context
 
 PRODUCT = "federation-agent"
 _TLS_SHUTDOWN = 5.0
+BLOCKED_PATIENCE = 1.0  # a broker that reads nothing answers no goodbye either
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,21 @@ class Server:
     @property
     def outlives_unknown_types(self) -> bool:
         """Whether an exchange type that it doesn't know costs a channel, and not the whole connection."""
-        release = tuple(int(part) for part in re.findall(r"\d{1,9}", self.version)[:3])
-        return self.product == "RabbitMQ" and release >= (3, 13, 3)
+        return self._is_rabbitmq_since(3, 13, 3)
+
+    @property
+    def limits_deliveries(self) -> bool:
+        """Whether its quorum queues drop a message that came back 20 times, unless they are told otherwise."""
+        return self._is_rabbitmq_since(4, 0)
+
+    @property
+    def forgives_nacks(self) -> bool:
+        """Whether a message that is given back by basic.nack is not counted among those that came back."""
+        return self._is_rabbitmq_since(4, 3)
+
+    def _is_rabbitmq_since(self, *release: int) -> bool:
+        found = tuple(int(part) for part in re.findall(r"\d{1,9}", self.version)[:3])
+        return self.product == "RabbitMQ" and found >= release
 
     @classmethod
     def read(cls, properties: Table) -> Server:
@@ -59,7 +73,8 @@ def _text(field: Field | None) -> str | None:
 class Connection:
     """An open connection. Use it with `async with`, or close it."""
 
-    def __init__(self, wire: WireConnection, terms: Terms) -> None:
+    def __init__(self, uri: AmqpUri, wire: WireConnection, terms: Terms) -> None:
+        self.uri = uri
         self.wire = wire
         self.where = terms.where
         self.vhost = terms.vhost
@@ -110,9 +125,12 @@ class Connection:
 
     async def close(self) -> None:
         """Says goodbye to the broker; calling it again, or after the connection was lost, does nothing."""
-        if not self.is_closed:
-            self._closed_by_us = True
-            await self.wire.close(TransientError(f"{self.where}: the agent closed the connection"))
+        if self.is_closed:
+            return
+        self._closed_by_us = True
+        error = TransientError(f"{self.where}: the agent closed the connection")
+        patience = CLOSE_PATIENCE if self.blocked is None else BLOCKED_PATIENCE
+        await self.wire.close(error, patience=patience)
 
 
 async def connect(
@@ -147,7 +165,7 @@ async def connect(
         if wire is not None and not wire.is_open:
             wire.abort(TransientError(f"{terms.where}: given up"))
     wire.explain = lambda error: _lost(error, terms)
-    return Connection(wire, terms)
+    return Connection(uri, wire, terms)
 
 
 def _lost(error: BrokerError, terms: Terms) -> BrokerError:

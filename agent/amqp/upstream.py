@@ -228,7 +228,7 @@ class Binder:
         await self._settle(asked, method)
 
     def _ask(self, lane: Channel, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
-        return lane.ask(
+        return lane.ask_soon(
             method,
             answer,
             source=self._source,

@@ -37,17 +37,29 @@ class Route:
 
     def group(self, binding: Binding, letter: str) -> Group | None:
         """The upstream binding that stands for this one, or nothing where it has no hop left."""
-        left = hops.binding_hops(binding.arguments, self.max_hops, self.upstream)
+        carried = self._carried(binding.arguments, letter)
+        return None if carried is None else Group(binding.routing_key, carried)
+
+    def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
+        """Everything that should be bound upstream; members with equal results share one group."""
+        # There may be very many, and most have no arguments of their own.
+        keys_by_arguments: dict[Table, list[str]] = {}
+        for binding in bindings:
+            keys_by_arguments.setdefault(binding.arguments, []).append(binding.routing_key)
+        return frozenset(
+            Group(key, carried)
+            for arguments, keys in keys_by_arguments.items()
+            if (carried := self._carried(arguments, letter)) is not None
+            for key in keys
+        )
+
+    def _carried(self, arguments: Table, letter: str) -> Table | None:
+        left = hops.binding_hops(arguments, self.max_hops, self.upstream)
         if left == 0:
             return None
         shown = names.bound_exchange(self.downstream.vhost, self.exchange, letter)
         entry = hops.bound_entry(self.downstream, shown, left)
-        carried = hops.with_entry(binding.arguments, hops.BOUND_FROM, entry)
-        return Group(binding.routing_key, fields.ordered(carried))
-
-    def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
-        """Everything that should be bound upstream; members with equal results share one group."""
-        return frozenset(group for binding in bindings if (group := self.group(binding, letter)) is not None)
+        return fields.ordered(hops.with_entry(arguments, hops.BOUND_FROM, entry))
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,10 +241,10 @@ class LinkState:
             return Status.STANDBY
         if self.failure is not None:
             return Status.INVALID if self.failure.permanent else Status.BACKOFF
-        if self.phase is not Phase.OPEN:
-            return Status.STARTING
         if self.blocked:
             return Status.BLOCKED
+        if self.phase is not Phase.OPEN:
+            return Status.STARTING
         return Status.STALLED if self.stalled is not None else Status.RUNNING
 
     @property
@@ -320,7 +320,7 @@ def _answered(state: LinkState, event: Event) -> Step:
     """What became of an effect; an answer to something that was given up meanwhile is no news."""
     match event, state.phase:
         case Opened(), Phase.OPENING:
-            return replace(state, phase=Phase.OPEN, failure=None), ()
+            return replace(state, phase=Phase.OPEN, failure=None), (HoldReading(),) if state.blocked else ()
         case Failed(), Phase.OPENING | Phase.OPEN:
             attempt = 1 if event.steady else state.attempt + 1
             return _close(replace(state, failure=event, attempt=attempt), settle=False)
@@ -352,16 +352,24 @@ def _restart(state: LinkState) -> Step:
 
 
 def _flow(state: LinkState, event: Event) -> Step:
-    """What the brokers do to an open link; reading is held while either side is blocked."""
-    if state.phase is not Phase.OPEN:
+    """What the brokers do to a link; reading is held while either side is blocked, once there is something to read.
+
+    A link that opens says so, too: where the downstream answers nothing, it waits for that.
+    """
+    if state.phase not in {Phase.OPENING, Phase.OPEN}:
         return state, ()
+    is_open = state.phase is Phase.OPEN
     match event:
         case Blocked(side):
             others = tuple(block for block in state.blocked if block.side is not side)
-            return replace(state, blocked=(*others, event)), () if state.blocked else (HoldReading(),)
+            holds = is_open and not state.blocked
+            return replace(state, blocked=(*others, event)), (HoldReading(),) if holds else ()
         case Unblocked(side):
             left = tuple(block for block in state.blocked if block.side is not side)
-            return replace(state, blocked=left), (ReleaseReading(),) if state.blocked and not left else ()
+            releases = is_open and state.blocked and not left
+            return replace(state, blocked=left), (ReleaseReading(),) if releases else ()
+        case Stalled() | Progressed() if not is_open:
+            return state, ()
         case Stalled():
             return replace(state, stalled=event), ()
         case _:

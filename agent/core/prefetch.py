@@ -11,6 +11,10 @@ START: Final = 1_000
 NEAR: Final = 4_000  # fewer leave queue and channel waiting for each other, even where the path is short
 MOST: Final = 16_000  # delivery tags of a channel that a broker keeps track of one by one
 LEAST: Final = 8
+FRUITLESS: Final = 3  # so many sessions in a row that brought messages and confirmed none
+# After these a broker may drop what came back too often, so little comes and goes; but what the downstream refuses must
+# not be all of it, or nothing else would ever get through.
+CAREFUL: Final = LEAST
 BYTES_ON_THE_WAY: Final = 32 * 1024 * 1024
 _STEP: Final = 4
 _NEARLY: Final = 0.8

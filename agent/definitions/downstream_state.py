@@ -41,6 +41,17 @@ def binding(answer: Mapping[str, Any]) -> Binding:
     )
 
 
+def binding_told(event: Mapping[str, Any]) -> Binding | None:
+    """One without arguments, as an event tells it; what arguments there are, events tell as text in Erlang's syntax."""
+    if event.get("arguments"):
+        return None
+    return Binding(
+        routing_key=_text(event, "routing_key"),
+        destination=_text(event, "destination_name"),
+        destination_is_exchange=event.get("destination_kind") == "exchange",
+    )
+
+
 def arguments(value: object) -> Table:
     """Tags are lost in JSON; those that the native plugin writes are known. Old releases write an empty table as []."""
     if not isinstance(value, dict):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from agent.amqp import upstream
 from agent.amqp.pool import Shared
@@ -17,6 +18,8 @@ from agent.core.plan import link_groups
 from agent.errors import AgentError, BrokerError, TransientError
 from agent.runtime.internal import InternalExchanges
 from agent.runtime.tasks import both
+
+AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
 
 
 class ServedElsewhereError(AgentError):
@@ -45,7 +48,7 @@ class Building:
         exchange: Exchange,
         queue: str,
         *,
-        up: Shared,
+        control: Shared,
         route: Route,
         built: Built,
         internal: InternalExchanges,
@@ -53,14 +56,15 @@ class Building:
         self._link = link
         self._exchange = exchange
         self._queue = queue
-        self._up = up.connection
-        self._desk = up.desk
+        self._up = control.connection
+        self._desk = control.desk
         self._route = route
         self._built = built
         self._exchanges = internal
         self._is_native = False
         self._letter = names.LETTERS[0]
         self._old: str | None = None
+        self._may_be_bound_otherwise = False
         self._binder: Binder | None = None
         self._part = 0
 
@@ -86,9 +90,7 @@ class Building:
             self._letter = built.letter
         else:
             await self._begin_anew(standing)
-        self._binder = Binder(
-            self._up, self._desk, source=self._link.remote_name, destination=self._internal(self._letter)
-        )
+        self._binder = self._new_binder()
 
     async def complete(self, bindings: Iterable[Binding]) -> None:
         """Binds queue and groups; only then the internal exchange that served before goes."""
@@ -96,6 +98,19 @@ class Building:
         if self._old is not None:
             await upstream.delete_exchange(self._up, self._internal(self._old))
             self._old = None
+        if self._may_be_bound_otherwise:
+            await self._renew(bindings)
+
+    async def _renew(self, bindings: Iterable[Binding]) -> None:
+        """What serves now is whole, but AMQP doesn't tell what else is bound to it: a new one is made beside it."""
+        self._may_be_bound_otherwise = False
+        self._take(names.other_letter(self._letter), old=self._letter)
+        await self._declare(self._letter)
+        self._binder = self._new_binder()
+        await self.complete(bindings)
+
+    def _new_binder(self) -> Binder:
+        return Binder(self._up, self._desk, source=self._link.remote_name, destination=self._internal(self._letter))
 
     async def follow(self, bindings: Iterable[Binding]) -> None:
         """Brings the bindings upstream in step; only what differs is sent."""
@@ -109,25 +124,31 @@ class Building:
         await binder.unbind(change.unbind)
         built.letter, built.bound = self._letter, wanted
 
-    async def assert_bindings(self, parts: int) -> None:
+    async def assert_bindings(self, parts: int, between: Callable[[], Awaitable[None]]) -> None:
         """Binds again one part of what should be bound: an upstream exchange that was made anew has forgotten it.
 
-        AMQP doesn't tell a new exchange from the old one of its name. That it is missing, it does.
+        AMQP doesn't tell a new exchange from the old one of its name. That it is missing, it does. What can't wait for
+        the end of it is done `between`, and may change what should be bound.
         """
         if self._binder is None:
             return
-        bound = tuple(self._built.bound)
         self._part = (self._part + 1) % parts
-        try:
-            await self._binder.bind_again(bound[self._part :: parts])
-        except TransientError:
-            if not await self._ensure_exchange():
-                raise
-            await self._binder.bind(bound)
-        if not bound:
+        part = tuple(self._built.bound)[self._part :: parts]
+        for at in range(0, len(part), AT_ONCE):
+            await between()
+            await self._assert(self._binder, [group for group in part[at : at + AT_ONCE] if group in self._built.bound])
+        if not part:
             await self._ensure_exchange()
         else:
             await self._check_type()
+
+    async def _assert(self, binder: Binder, groups: Collection[Group]) -> None:
+        try:
+            await binder.bind_again(groups)
+        except TransientError:
+            if not await self._ensure_exchange():
+                raise
+            await binder.bind(self._built.bound)
 
     async def _check_type(self) -> None:
         """Where the plugin was disabled over there, its type is known no more, and nobody can publish to the exchange
@@ -174,12 +195,13 @@ class Building:
         """The other letter than the one that serves now; that one goes last, so that there is no gap.
 
         Where both stand, a rebuilding was cut short, and nobody knows which of them is whole: one that is as wanted
-        is completed, and both serve until it is.
+        is completed, both serve until it is, and then it is replaced in its turn.
         """
         if len(standing) > 1:
             for letter, other in (standing, standing[::-1]):
                 if await self._stands_as_wanted(letter):
                     self._take(letter, old=other)
+                    self._may_be_bound_otherwise = True
                     return
         serving = self._built.letter if self._built.letter in standing else next(iter(standing), None)
         self._take(names.other_letter(serving) if serving else names.LETTERS[0], old=serving)

@@ -12,10 +12,11 @@ from agent.amqp.failures import ACCESS_REFUSED, one_line
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call
+from agent.amqp.wire.returns import LONGEST, SPARINGLY
 from agent.amqp.wire.splice import Counts, Rewriter, Source, Target
 from agent.amqp.wire.target import largest_taken
 from agent.core import names, prefetch
-from agent.core.model import AckMode, Link
+from agent.core.model import AckMode, Link, QueueType
 from agent.errors import BrokerError, TransientError
 from agent.runtime.building import ServedElsewhereError
 
@@ -46,6 +47,7 @@ class Path:
     prefetch: int = prefetch.START  # where the link may size it
     largest: int | None = None  # what the downstream takes of a body, as it said when it refused one
     largest_until: float = 0.0  # it may be configured to take more meanwhile
+    fruitless: int = 0  # sessions in a row that brought messages and confirmed none
 
 
 @dataclass(slots=True)
@@ -77,12 +79,21 @@ class Flow:
         self._consumers = 1
         self._round_trip = 0.0
         self._beat = self._count(self._loop.time())
+        self._forwarded_before = counts.forwarded
+        # A quorum queue may drop what came back too often, and says nothing of it.
+        self._is_counted = link.settings.queue_type is QueueType.QUORUM
 
     @property
     def prefetch(self) -> int:
         """How many messages the broker may send ahead; none is counted where nothing is acknowledged."""
         settings = self._link.settings
-        return 0 if settings.ack_mode is AckMode.NO_ACK else settings.prefetch_count or self._path.prefetch
+        if settings.ack_mode is AckMode.NO_ACK:
+            return 0
+        return prefetch.CAREFUL if self._is_careful else settings.prefetch_count or self._path.prefetch
+
+    @property
+    def _is_careful(self) -> bool:
+        return self._is_counted and self._path.fruitless >= prefetch.FRUITLESS
 
     @property
     def in_flight(self) -> int:
@@ -125,6 +136,7 @@ class Flow:
             ack_mode=self._link.settings.ack_mode,
             settle=self._up.wire.write_soon,
             largest=path.largest if self._loop.time() < path.largest_until else None,
+            longest_return=SPARINGLY if self._is_dear else LONGEST,
         )
         into.closed.add_done_callback(self._learn)
         source = Source(out, target, rewriter, exchange=exchange, mandatory=True)
@@ -138,6 +150,8 @@ class Flow:
         """What the last while tells of the path, where another prefetch would suit it; asked about once a second."""
         settings, before, self._beat = self._link.settings, self._beat, self._count(now)
         messages, octets = self._beat.messages - before.messages, self._beat.bytes - before.bytes
+        if self._is_careful:
+            return self._proven()
         if messages <= 0 or settings.prefetch_count or settings.ack_mode is AckMode.NO_ACK:
             return None
         wanted = prefetch.sized(
@@ -148,6 +162,13 @@ class Flow:
             average_size=octets / messages,
         )
         return None if wanted == self._path.prefetch else wanted
+
+    def _proven(self) -> int | None:
+        """The prefetch that was withheld until something came through."""
+        if self._counts.forwarded == self._forwarded_before:
+            return None
+        self._path.fruitless = 0
+        return self._link.settings.prefetch_count or self._path.prefetch
 
     def _count(self, now: float) -> _Beat:
         return _Beat(now, self._counts.forwarded + self.unsettled, self._counts.bytes)
@@ -181,13 +202,38 @@ class Flow:
         out = self._out
         if out is not None and not out.closed.done():
             self._up.wire.divert(out.number, Deaf(out))
+            self._give_back(out)
         if self._flows:
             self._down.wire.starved_by(self._up.wire)
             self._flows = False
+            self._learn_fruits()
         for channel in self._channels:
             channel.leave()
         if self._channels:
             await asyncio.wait([channel.closed for channel in self._channels], timeout=self._patience)
+
+    def _give_back(self, out: Channel) -> None:
+        """What upstream has sent and isn't acknowledged, where that spares it being counted as a delivery that failed.
+
+        Elsewhere closing the channel does it: older brokers put what is given back by basic.nack behind all else.
+        """
+        is_asked = self._consumed is not None and self._consumed.done() and out.is_usable
+        if not is_asked or not self._is_counted or not self._up.server.forgives_nacks or not self.prefetch:
+            return
+        out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
+        out.send(methods.BASIC_NACK, delivery_tag=0, multiple=True, requeue=True)
+
+    def _learn_fruits(self) -> None:
+        if self._counts.forwarded != self._forwarded_before:
+            self._path.fruitless = 0
+        elif self.unsettled:
+            self._path.fruitless += 1
+
+    @property
+    def _is_dear(self) -> bool:
+        """Whether each message that is given back is one step nearer to being dropped over there."""
+        server = self._up.server
+        return self._is_counted and server.limits_deliveries and not server.forgives_nacks
 
     @property
     def _is_midway(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from agent.amqp.pool import Shared
 from agent.amqp.upstream import declare_internal
@@ -21,42 +21,62 @@ class InternalExchanges:
     A broker that was away may have come back as another release, or with another set of plugins.
     """
 
-    def __init__(self, world: World, link: Link, up: Shared) -> None:
+    def __init__(self, world: World, link: Link, control: Shared, *, first: asyncio.Future[Any]) -> None:
+        """`first` has to be done before a connection is spent on finding out."""
         self._world = world
         self._link = link
-        self._up = up
+        self._control = control
+        self._first = first
 
     async def declare(self, name: str, native: Table) -> bool:
         """Answers whether it is of the plugin's type, which `native` are the arguments for."""
-        up = self._up
-        async with up.asking:
-            if up.speaks_plugin is None:
-                up.asked_at = asyncio.get_running_loop().time()
-                if up.connection.server.outlives_unknown_types:
-                    up.speaks_plugin = await declare_internal(up.connection, name, native=native)
-                    return up.speaks_plugin
-                up.speaks_plugin = await self._try(name, native)
-        speaks = await declare_internal(up.connection, name, native=native if up.speaks_plugin else None)
-        up.speaks_plugin = up.speaks_plugin and speaks
+        control = self._control
+        async with control.asking:
+            if control.speaks_plugin is None:
+                control.asked_at = asyncio.get_running_loop().time()
+                if self._may_be_asked:
+                    return await self._ask(name, native)
+                control.speaks_plugin = await self._try(name, native)
+        speaks = await declare_internal(control.connection, name, native=native if control.speaks_plugin else None)
+        control.speaks_plugin = control.speaks_plugin and speaks
         return speaks
 
     async def is_type_known(self, name: str, native: Table) -> bool:
         """Whether the plugin is there yet; now and then one link asks for all, and some brokers hang up over it."""
-        up, now = self._up, asyncio.get_running_loop().time()
-        if up.speaks_plugin and now - up.asked_at >= ASK_AGAIN:
-            up.asked_at = now
+        control, now = self._control, asyncio.get_running_loop().time()
+        if control.speaks_plugin and now - control.asked_at >= ASK_AGAIN:
+            control.asked_at = now
             try:
-                up.speaks_plugin = await declare_internal(up.connection, name, native=native)
+                await self._ask(name, native)
             except BrokerError:
-                if up.connection.is_closed:
+                if control.connection.is_closed:
                     raise
-                up.speaks_plugin = False
-        return bool(up.speaks_plugin)
+                control.speaks_plugin = False
+        return bool(control.speaks_plugin)
+
+    @property
+    def _may_be_asked(self) -> bool:
+        """An old broker closes the connection over a type that it doesn't know; one that knew it is trusted once."""
+        connection = self._control.connection
+        return connection.server.outlives_unknown_types or connection.uri in self._world.speak_plugin
+
+    async def _ask(self, name: str, native: Table) -> bool:
+        connection, known = self._control.connection, self._world.speak_plugin
+        known.discard(connection.uri)
+        speaks = self._control.speaks_plugin = await declare_internal(connection, name, native=native)
+        if speaks:
+            known.add(connection.uri)
+        return speaks
 
     async def _try(self, name: str, native: Table) -> bool:
-        """On a connection of its own: an old broker closes it over a type that it doesn't know."""
+        """On a connection that may be lost; where none is to be had, the type that every broker knows will do."""
+        await asyncio.wait([self._first])
+        uri = self._control.connection.uri
         try:
-            async with self._world.spare(self._link, self._up.connection) as connection:
-                return await declare_internal(connection, name, native=native)
+            async with await self._world.trial(self._link, uri) as connection:
+                speaks = await declare_internal(connection, name, native=native)
         except BrokerError:
             return False
+        if speaks:
+            self._world.speak_plugin.add(uri)
+        return speaks

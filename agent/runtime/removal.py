@@ -36,7 +36,7 @@ async def remove(link: Link, world: World) -> BrokerError | None:
 async def _try(link: Link, world: World, deadline: float) -> BrokerError | None:
     try:
         async with asyncio.timeout_at(deadline):
-            up = await world.upstream(link)
+            up = await world.control(link)
             try:
                 await _demolish(up.connection, upstream_queue_name(link, up.connection.vhost, world.cluster))
             finally:

@@ -35,7 +35,7 @@ async def _sweep(runner: LinkRunner, world: World, former: str) -> None:
         await asyncio.sleep(LOOK_EVERY)
     link = runner.link
     try:
-        up = await world.upstream(link)
+        up = await world.control(link)
         try:
             queue = upstream_queue_name(link, up.connection.vhost, former)
             # From here on everything goes to the new queue alone; what is in the former one is in no other.

@@ -18,11 +18,15 @@ from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
 from agent.core.lifecycle import Effect, Event, LinkState, Side
 from agent.core.model import Binding, Link
+from agent.core.uri import AmqpUri
 from agent.errors import AgentError, BrokerError, PermanentError
 from agent.runtime.building import ServedElsewhereError
+from agent.runtime.connections import Connections
+from agent.runtime.flow import Flow
 from agent.runtime.internal import InternalExchanges
 from agent.runtime.removal import remove
 from agent.runtime.session import ExchangeSession, Memory
+from agent.runtime.tasks import both
 from agent.runtime.tending import Tending
 from agent.runtime.world import DOWNSTREAM, World
 from agent.status.board import Gauges
@@ -56,7 +60,7 @@ class LinkRunner:
         self._on_change = on_change
         self._memory = Memory()
         self._session: ExchangeSession | None = None
-        self._shared: list[Shared] = []
+        self._connections = Connections(world, self._blocked)
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -67,33 +71,38 @@ class LinkRunner:
         self._tending: Tending | None = None
         self._apart_until = 0.0
         self._upstream_cluster: str | None = None  # as it was told last
+        self._uri: AmqpUri | None = None
         self._seen: tuple[object, ...] = ()
 
     def gauges(self) -> Gauges:
         """What the board shows of this moment."""
-        session = self._session
         return Gauges(
             in_flight=self.in_flight,
             backlog=self._tending.backlog if self._tending else None,
             oldest_unconfirmed=self.waits(self._loop.time()),
             bindings=len(self._memory.built.bound),
-            prefetch=session.flow.prefetch if session else 0,
+            prefetch=self._flow.prefetch if self._flow else 0,
             upstream_cluster=self._upstream_cluster,
+            uri=self._uri,
             note=self.note,
         )
 
     @property
     def local(self) -> Shared | None:
         """The connection to the downstream, where there is one."""
-        return self._shared[1] if len(self._shared) > 1 else None
+        return self._connections.down
+
+    @property
+    def _flow(self) -> Flow | None:
+        return self._session.flow if self._session else None
 
     @property
     def in_flight(self) -> int:
-        return self._session.flow.in_flight if self._session else 0
+        return self._flow.in_flight if self._flow else 0
 
     def waits(self, now: float) -> float:
         """For how long its oldest message has waited for its confirm."""
-        oldest = self._session.flow.oldest_unconfirmed if self._session else None
+        oldest = self._flow.oldest_unconfirmed if self._flow else None
         return 0.0 if oldest is None else now - oldest
 
     def set_apart(self, now: float) -> None:
@@ -135,7 +144,7 @@ class LinkRunner:
 
     def redefine(self, link: Link) -> None:
         """The definition changed: the link starts again, its queue stays."""
-        self.link = link
+        self.link, self._uri = link, None
         self._memory = Memory()  # the internal exchange has the old definition's arguments
         self.send(lifecycle.Restart())
 
@@ -170,9 +179,9 @@ class LinkRunner:
                 if self._timer is not None:
                     self._timer.cancel()
             case lifecycle.HoldReading():
-                self._shared[0].connection.wire.hold_reading(self)
+                self._connections.hold()
             case lifecycle.ReleaseReading():
-                self._shared[0].connection.wire.release_reading(self)
+                self._connections.go_on()
             case lifecycle.CleanUp():
                 self._begin(self._clean_up(), "clean up")
             case lifecycle.Finished():
@@ -220,27 +229,24 @@ class LinkRunner:
             raise PermanentError(link.problem)
         if link.exchange is None:
             raise PermanentError(f"links of kind {link.kind} can't be run yet")
+        control = await self._connections.ask(link)
         apart = self._loop.time() < self._apart_until
-        up = await self._world.upstream(link, apart=apart)
-        self._shared.append(up)
-        down = await self._world.local(link, apart=apart)
-        self._shared.append(down)
+        connecting = self._loop.create_task(self._connections.flow(link, control.connection.uri, apart=apart))
         session = self._session = ExchangeSession(
             link,
             link.exchange,
-            up=up,
-            down=down,
+            control=control,
             cluster=self._world.cluster,
-            counts=self.counts,
             memory=self._memory,
-            internal=InternalExchanges(self._world, link, up),
+            internal=InternalExchanges(self._world, link, control, first=connecting),
         )
-        self._upstream_cluster = session.upstream_cluster
+        self._upstream_cluster, self._uri = session.upstream_cluster, session.uri
+        _, (up, down) = await both(session.prepare(), connecting)
         bindings = self._bindings
-        await session.open(bindings)
+        flow = await session.open(bindings, up=up, down=down, counts=self.counts)
         self._take_note(self._memory.built.note)
         self._opened_at = self._loop.time()
-        tending = self._tending = Tending(session, self.counts, bindings)
+        tending = self._tending = Tending(session.building, flow, self.counts, bindings)
         tending.rebind(self._bindings)  # they may have changed meanwhile
         self.send(lifecycle.Opened())
         self._of_session = [self._begin(self._watch(session), "watch"), self._begin(self._tend(tending), "tend")]
@@ -258,11 +264,11 @@ class LinkRunner:
             attempt += 1
             await asyncio.sleep(backoff.delay(attempt, LOOK_AGAIN, random.random()))
             try:
-                up = await self._world.upstream(self.link)
+                control = await self._world.control(self.link)
                 try:
-                    consumers = await count_consumers(up.connection, queue)
+                    consumers = await count_consumers(control.connection, queue)
                 finally:
-                    await self._world.pool.release(up)
+                    await self._world.pool.release(control)
             except BrokerError:
                 consumers = 0  # opening the link will tell what is wrong
             if not consumers:
@@ -270,14 +276,10 @@ class LinkRunner:
 
     async def _watch(self, session: ExchangeSession) -> None:
         """Waits for the first end of what the link stands on."""
-        stop_listening = self._shared[1].connection.listen_blocked(self._blocked)
-        try:
-            done, _ = await asyncio.wait(session.flow.ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stop_listening()
+        done, _ = await asyncio.wait(session.ends, return_when=asyncio.FIRST_COMPLETED)
         steady = self._loop.time() - self._opened_at > self.link.settings.reconnect_delay
         end = done.pop()
-        self._broken(end.result(), said=session.flow.explain(end), steady=steady)
+        self._broken(end.result(), said=session.explain(end), steady=steady)
 
     def _blocked(self, reason: str | None) -> None:
         if reason is None:
@@ -307,17 +309,14 @@ class LinkRunner:
 
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()
-        session, self._session, self._tending = self._session, None, None
-        shared, self._shared = self._shared, []
-        for one in shared:
-            one.connection.wire.release_reading(self)
-        if session is not None:
+        held = self._connections.part()
+        flow, self._session, self._tending = self._flow, None, None
+        if flow is not None:
             if settle:
                 with suppress(BrokerError, TimeoutError):
-                    await session.flow.close()
-            await session.flow.leave()
-        for one in shared:
-            await self._world.pool.release(one)
+                    await flow.close()
+            await flow.leave()
+        await self._connections.leave(held)
         self.send(lifecycle.Closed())
 
     async def _end_tasks(self) -> None:

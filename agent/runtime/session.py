@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,10 +13,12 @@ from agent.core.bindings import Route
 from agent.core.hops import Site
 from agent.core.model import Binding, Exchange, Link
 from agent.core.plan import upstream_queue_name
+from agent.errors import BrokerError
 from agent.runtime.building import Building, Built
 from agent.runtime.flow import Flow, Path
 from agent.runtime.internal import InternalExchanges
 from agent.runtime.tasks import both
+from agent.runtime.world import own_uri
 
 
 @dataclass
@@ -27,22 +30,21 @@ class Memory:
 
 
 class ExchangeSession:
-    """`open` may raise BrokerError; the flow's `leave` always comes last."""
+    """`prepare` and then `open` may raise BrokerError; the flow's `leave` always comes last."""
 
     def __init__(
         self,
         link: Link,
         exchange: Exchange,
         *,
-        up: Shared,
-        down: Shared,
+        control: Shared,
         cluster: str,
-        counts: Counts,
         memory: Memory,
         internal: InternalExchanges,
     ) -> None:
         self.link = link
-        there = up.connection
+        there = control.connection
+        self.uri = own_uri(link, there)
         self.queue = upstream_queue_name(link, there.vhost, cluster)
         self._route = Route(
             Site(there.server.cluster_name, there.vhost), Site(cluster, link.vhost), link.name, link.settings.max_hops
@@ -51,26 +53,43 @@ class ExchangeSession:
             link,
             exchange,
             self.queue,
-            up=up,
+            control=control,
             route=self._route,
             built=memory.built,
             internal=internal,
         )
-        self.flow = Flow(link, self.queue, up=there, down=down.connection, counts=counts, path=memory.path)
+        self.flow: Flow | None = None
+        self._control = there
+        self._path = memory.path
 
     @property
     def upstream_cluster(self) -> str | None:
         return self._route.upstream.cluster
 
-    async def open(self, bindings: Iterable[Binding]) -> None:
-        """What waits in the queue flows while bindings are still made: there may be very many of them."""
+    @property
+    def ends(self) -> list[asyncio.Future[BrokerError]]:
+        """What breaks the link when it is done."""
+        return [self._control.wire.closed, *(self.flow.ends if self.flow else ())]
+
+    def explain(self, end: asyncio.Future[BrokerError]) -> str:
+        """Why the link broke, with the side."""
+        return self.flow.explain(end) if self.flow else str(end.result())
+
+    async def prepare(self) -> None:
         await self.building.prepare()
-        await both(self.building.complete(bindings), self.flow.start(self._stamp(), exchange=self.link.name))
+
+    async def open(self, bindings: Iterable[Binding], *, up: Shared, down: Shared, counts: Counts) -> Flow:
+        """What waits in the queue flows while bindings are still made: there may be very many of them."""
+        flow = self.flow = Flow(
+            self.link, self.queue, up=up.connection, down=down.connection, counts=counts, path=self._path
+        )
+        await both(self.building.complete(bindings), flow.start(self._stamp(), exchange=self.link.name))
+        return flow
 
     def _stamp(self) -> Stamp:
         settings = self.link.settings
         return Stamp(
-            str(self.link.uris[0]),
+            str(self.uri),
             self.link.name,
             upstream=self._route.upstream,
             downstream=self._route.downstream,

@@ -6,25 +6,23 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
 from typing import Any, Final
 
 import structlog
 
-from agent.amqp.connect import Connection, connect_any
-from agent.amqp.failures import one_line
-from agent.amqp.wire import methods
 from agent.core import lifecycle
 from agent.core.lifecycle import LinkState, Side
-from agent.core.model import Binding, DeclaredExchange, Link, LinkKind
+from agent.core.model import Binding, Link, LinkKind
 from agent.core.resolve import resolve
 from agent.core.uri import AmqpUri
 from agent.definitions.keeper import Keeper, Told
 from agent.definitions.load import Configuration
 from agent.definitions.watch import Cause
-from agent.errors import AgentError, BrokerError, Problem
-from agent.runtime.downstream import WHERE, Reading, Source, in_vhost, read_bindings, read_downstream
-from agent.runtime.follow import BindingFollower, Federated
+from agent.errors import AgentError, Problem
+from agent.runtime.declaring import declare_missing
+from agent.runtime.downstream import Reading, Source, read_bindings, read_downstream
+from agent.runtime.follow import BindingFollower
+from agent.runtime.known_bindings import Federated, KnownBindings
 from agent.runtime.link_log import LinkLog
 from agent.runtime.listen import Listener, SaidAlreadyError
 from agent.runtime.pulse import beat
@@ -35,7 +33,6 @@ from agent.status.board import Board
 
 STOP_PATIENCE: Final = 15.0
 LOOK_FOR_PLUGIN: Final = 3.0
-DECLARING: Final = "federation-agent: declaring exchanges"
 REFUSED: Final = "definitions refused, the last good ones stay in force"
 PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
 
@@ -62,9 +59,7 @@ class Supervisor:
         self._errands: set[asyncio.Task[None]] = set()
         self._pulse: asyncio.Task[None] | None = None
         self._reconciling = asyncio.Lock()
-        self._clock = count(1)
-        self._read_at: dict[Federated, int] = {}
-        self._known: dict[Federated, frozenset[Binding]] = {}
+        self._bindings = KnownBindings()
         self._stopping = False
         self._failure = ""
         self._refused: tuple[str, ...] = ()
@@ -132,7 +127,7 @@ class Supervisor:
     async def _reconcile(self) -> None:
         reading = await read_downstream(self.configuration, self._keeper)
         world = self._world_of(reading)
-        notes = await self._declare_missing(reading)
+        notes = await declare_missing(self.configuration.settings.downstream.uris, reading)
         found = resolve(reading.definitions, reading.states)
         self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems)))
         wanted = {link.id: link for link in found.links if link.kind is LinkKind.EXCHANGE}
@@ -225,20 +220,21 @@ class Supervisor:
             runner.send(_ASKED[action])
 
     async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
-        """Answers what puts them in force; what was asked for earlier than what is known already is old."""
-        reading, asked_at = self._reading, next(self._clock)
-        found = {} if reading is None else await read_bindings(self.configuration, reading, tuple(links))
+        """Answers what puts them in force."""
+        reading, number = self._reading, self._bindings.ask()
+        try:
+            found = {} if reading is None else await read_bindings(self.configuration, reading, tuple(links))
+        except BaseException:
+            self._bindings.forget(number)
+            raise
 
-        def apply() -> None:
-            fresh = {source for source in found if asked_at > self._read_at.get(source, 0)}
-            self._read_at.update(dict.fromkeys(fresh, asked_at))
-            self._known.update({source: frozenset(found[source]) for source in fresh})
-            for runner in self._runners.values():
-                source = runner.link.vhost, runner.link.name
-                if source in found:  # a new link needs what another one's was read for later, too
-                    runner.rebind(self._known[source])
+        return lambda: self._rebind(self._bindings.learn(number, found))
 
-        return apply
+    def _rebind(self, in_force: Mapping[Federated, frozenset[Binding]]) -> None:
+        for runner in self._runners.values():
+            source = runner.link.vhost, runner.link.name
+            if source in in_force:
+                runner.rebind(in_force[source])
 
     def _begin_following(self) -> None:
         """What is followed besides what the watcher calls for; all of it needs the HTTP API."""
@@ -247,6 +243,7 @@ class Supervisor:
         follower = BindingFollower(
             listener=self.listener,
             sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._runners.values()),
+            change=lambda changes: self._rebind(self._bindings.change(changes)),
             read=self._read_bindings_of,
         )
         loop = asyncio.get_running_loop()
@@ -267,23 +264,6 @@ class Supervisor:
     async def _read_bindings_of(self, sources: frozenset[Federated]) -> None:
         links = [each.link for each in self._runners.values() if (each.link.vhost, each.link.name) in sources]
         (await self._read_bindings(links))()
-
-    async def _declare_missing(self, reading: Reading) -> tuple[str, ...]:
-        """The exchanges of the configuration, where they don't stand yet; answers what could not be."""
-        notes: list[str] = []
-        for vhost, found in reading.definitions.vhosts.items():
-            standing = reading.states[vhost].exchanges if vhost in reading.states else {}
-            missing = [exchange for name, exchange in found.exchanges.items() if name not in standing]
-            for exchange in missing:
-                uris = [in_vhost(uri, vhost) for uri in self.configuration.settings.downstream.uris]
-                try:
-                    async with await connect_any(uris, where=WHERE, name=DECLARING) as connection:
-                        await _declare(connection, exchange)
-                except BrokerError as error:
-                    notes.append(
-                        f"{exchange.place}: exchange {exchange.name!r} can't be declared: {one_line(str(error))}"
-                    )
-        return tuple(notes)
 
     def _say_once(self, notes: tuple[str, ...]) -> None:
         """What is noted anew; what was said and still holds isn't said again."""
@@ -309,20 +289,6 @@ class Supervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_PATIENCE):
                 await asyncio.gather(*(runner.finished.wait() for runner in runners))
-
-
-async def _declare(connection: Connection, exchange: DeclaredExchange) -> None:
-    channel = await connection.channel()
-    await channel.ask(
-        methods.EXCHANGE_DECLARE,
-        methods.EXCHANGE_DECLARE_OK,
-        exchange=exchange.name,
-        type=exchange.type,
-        durable=exchange.durable,
-        auto_delete=exchange.auto_delete,
-        internal=exchange.internal,
-        arguments=exchange.arguments,
-    )
 
 
 def _texts(problems: Iterable[Problem]) -> tuple[str, ...]:

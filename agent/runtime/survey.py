@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.amqp.connect import Connection, connect_any
+from agent.amqp.connect import connect_any
 from agent.amqp.probe import Presence, Standing, probe
 from agent.core import names
 from agent.core.hops import Site
@@ -119,7 +119,7 @@ async def _look_at(
             default_vhost=default_vhost,
             within=PATIENCE,
         ) as connection:
-            broker = _who_answered(connection, reachable, default_vhost)
+            broker = str(connection.uri)
             site = Site(connection.server.cluster_name, connection.vhost)
             queues, exchanges = _names_to_ask(links, site, cluster)
             standing = await probe(connection, queues=queues, exchanges=exchanges)
@@ -134,14 +134,6 @@ def _reachable(uri: AmqpUri, downstream: Sequence[AmqpUri], default_vhost: str) 
     if not uri.is_downstream_itself:
         return [uri]
     return [in_vhost(each, uri.vhost(default_vhost)) for each in downstream]
-
-
-def _who_answered(connection: Connection, uris: Sequence[AmqpUri], default_vhost: str) -> str:
-    return next(
-        str(uri)
-        for uri in uris
-        if connection.where.endswith(f" {uri.host}:{uri.connect_port}") and uri.vhost(default_vhost) == connection.vhost
-    )
 
 
 def _queue_of(link: Link, site: Site, cluster: str) -> str | None:

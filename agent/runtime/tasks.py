@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
 
 
-async def both(first: Coroutine[Any, Any, T1], second: Coroutine[Any, Any, T2]) -> tuple[T1, T2]:
+async def both(first: Awaitable[T1], second: Awaitable[T2]) -> tuple[T1, T2]:
     """The results of the two; where one fails the other is ended before the error goes on."""
     tasks = asyncio.ensure_future(first), asyncio.ensure_future(second)
     try:

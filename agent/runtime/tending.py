@@ -9,7 +9,8 @@ from typing import Final
 from agent.amqp.wire.splice import Counts
 from agent.core.lag import Lag
 from agent.core.model import Binding
-from agent.runtime.session import ExchangeSession
+from agent.runtime.building import Building
+from agent.runtime.flow import Flow
 
 ASSERT_ALL: Final = 20.0  # in this time all bindings of a link are bound again
 ASSERT_PARTS: Final = 10  # at most
@@ -18,9 +19,10 @@ ASSERT_PARTS: Final = 10  # at most
 class Tending:
     """Of one session that is open; `run` does what `beat` and `rebind` find to do, one thing after another."""
 
-    def __init__(self, session: ExchangeSession, counts: Counts, bindings: frozenset[Binding]) -> None:
+    def __init__(self, building: Building, flow: Flow, counts: Counts, bindings: frozenset[Binding]) -> None:
         """`bindings` are those that it was opened with."""
-        self._session = session
+        self._building = building
+        self._flow = flow
         self._counts = counts
         self._loop = asyncio.get_running_loop()
         self._bindings = bindings
@@ -35,20 +37,20 @@ class Tending:
 
     def is_quiet(self, now: float) -> bool:
         """Nothing has moved or waits, and nothing is due: what most of a thousand links are, most of the time."""
-        if self._moved != self._movement or self._session.flow.unsettled or self._lag.ready:
+        if self._moved != self._movement or self._flow.unsettled or self._lag.ready:
             return False
         return now < self._assert_at and now < self._lag.due_at
 
     @property
     def _movement(self) -> tuple[int | None, ...]:
-        counts, bound = self._counts, self._session.building.bound
+        counts, bound = self._counts, self._building.bound
         return counts.forwarded, counts.bytes, counts.returned, sum(counts.dropped.values()), bound, self._lag.ready
 
     @property
     def backlog(self) -> int | None:
         """What waits upstream and here; not known before upstream was looked at."""
         ready = self._lag.ready
-        return None if ready is None else ready + self._session.flow.unsettled
+        return None if ready is None else ready + self._flow.unsettled
 
     def rebind(self, bindings: frozenset[Binding]) -> None:
         if bindings != self._bindings:
@@ -58,7 +60,7 @@ class Tending:
 
     def beat(self, now: float, *, is_blocked: bool) -> float:
         """For how many seconds something has waited and nothing was confirmed; nobody can help it while blocked."""
-        flow, lag = self._session.flow, self._lag
+        flow, lag = self._flow, self._lag
         self._moved = self._movement
         waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
         if is_blocked:  # nothing is read then, no answer either
@@ -78,29 +80,30 @@ class Tending:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._stale_since is not None:
-                await self._follow(self._stale_since)
+            await self._follow()
             if self._prefetch is not None:
                 wanted, self._prefetch = self._prefetch, None
-                await self._session.flow.resize(wanted)
+                await self._flow.resize(wanted)
             if self._is_looking:
                 self._is_looking = False
                 await self._look()
             if self._is_asserting:
                 self._is_asserting = False
                 self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, self._loop.time())
-                await self._session.building.assert_bindings(self._parts)
+                await self._building.assert_bindings(self._parts, between=self._follow)
 
-    async def _follow(self, since: float) -> None:
-        self._stale_since = None
-        await self._session.building.follow(self._bindings)
+    async def _follow(self) -> None:
+        since, self._stale_since = self._stale_since, None
+        if since is None:
+            return
+        await self._building.follow(self._bindings)
         self._counts.binding_sync.observe(self._loop.time() - since)
 
     async def _look(self) -> None:
-        ready = await self._session.building.depth()
+        ready = await self._building.depth()
         if ready is not None:
             self._lag.told(ready)
 
     @property
     def _parts(self) -> int:
-        return max(1, min(ASSERT_PARTS, self._session.building.bound))
+        return max(1, min(ASSERT_PARTS, self._building.bound))

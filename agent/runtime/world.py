@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.pool import Pool, Shared
@@ -16,10 +14,10 @@ from agent.core.lifecycle import Side
 from agent.core.model import Link
 from agent.core.uri import AmqpUri
 from agent.runtime.downstream import in_vhost
-from agent.runtime.spare import Spare
 
 DOWNSTREAM: Final = "downstream"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
+LINKS_PER_CONTROL: Final = 1_000
 
 
 @dataclass
@@ -30,8 +28,8 @@ class World:
     cluster: str
     stall_after: float
     pool: Pool = field(default_factory=Pool)
-    _modern: set[tuple[AmqpUri, ...]] = field(default_factory=set)
-    _spares: WeakKeyDictionary[Connection, Spare] = field(default_factory=WeakKeyDictionary)
+    speak_plugin: set[AmqpUri] = field(default_factory=set)  # upstreams that knew the plugin's exchange type last
+    _controls: Pool = field(default_factory=lambda: Pool(LINKS_PER_CONTROL))
 
     def endpoints(self, link: Link) -> tuple[AmqpUri, ...]:
         """The upstream's addresses; an empty host is the downstream itself, in the vhost that the URI names."""
@@ -43,10 +41,23 @@ class World:
             )
         )
 
-    async def upstream(self, link: Link, *, apart: bool = False) -> Shared:
-        """`apart`: on a connection that no other link uses."""
-        name = names.connection(link.upstream, link.policy)
-        return await self.pool.acquire(self._upstream_key(link, apart=apart), lambda: self._open_upstream(link, name))
+    async def control(self, link: Link) -> Shared:
+        """Where upstream is asked things. No messages come that way, so it is read whatever the downstream takes."""
+        return await self._controls.acquire(
+            self._control_key(link), lambda: self._connect(link, _shuffled(self.endpoints(link)))
+        )
+
+    async def upstream(self, link: Link, uri: AmqpUri, *, apart: bool = False) -> Shared:
+        """Where its messages come from: the broker that `control` is connected to, since what it serves stands there.
+
+        `apart`: on a connection that no other link uses.
+        """
+        key = self._upstream_key(link, uri, apart=apart)
+        return await self.pool.acquire(key, lambda: self._connect(link, [uri]))
+
+    async def trial(self, link: Link, uri: AmqpUri) -> Connection:
+        """A connection that may be lost."""
+        return await self._connect(link, [uri], name=TRIAL)
 
     async def local(self, link: Link, *, apart: bool = False) -> Shared:
         name = names.connection(link.upstream, link.policy)
@@ -58,17 +69,14 @@ class World:
     def shown_certificates(self, link: Link) -> Iterator[tuple[Side, bytes]]:
         """What the brokers at both ends have shown, as DER, on the connections that the link may use."""
         for apart in (False, True):
-            keys = {
-                Side.UPSTREAM: self._upstream_key(link, apart=apart),
-                Side.DOWNSTREAM: self._local_key(link, apart=apart),
-            }
-            for side, key in keys.items():
-                for connection in self.pool.standing(key):
-                    if (der := connection.wire.peer_certificate) is not None:
-                        yield side, der
+            yield from _shown(Side.DOWNSTREAM, self.pool.standing(self._local_key(link, apart=apart)))
+        yield from _shown(Side.UPSTREAM, self._controls.standing(self._control_key(link)))
 
-    def _upstream_key(self, link: Link, *, apart: bool) -> Hashable:
-        return "upstream", link.upstream, self.endpoints(link), link.vhost, link.id if apart else None
+    def _control_key(self, link: Link) -> Hashable:
+        return link.upstream, self.endpoints(link), link.vhost
+
+    def _upstream_key(self, link: Link, uri: AmqpUri, *, apart: bool) -> Hashable:
+        return "upstream", self._control_key(link), uri, link.id if apart else None
 
     def _local_key(self, link: Link, *, apart: bool) -> Hashable:
         return "downstream", self._local_uris(link), link.id if apart else None
@@ -76,31 +84,26 @@ class World:
     def _local_uris(self, link: Link) -> tuple[AmqpUri, ...]:
         return tuple(in_vhost(uri, link.vhost) for uri in self.downstream)
 
-    def spare(self, link: Link, beside: Connection) -> Spare:
-        """A connection to the same upstream that may be lost."""
-        return self._spares.pop(beside, None) or Spare(self._connect(link, TRIAL))
+    async def _connect(self, link: Link, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
+        return await connect_any(
+            uris,
+            where=f"upstream {link.upstream}",
+            name=name or names.connection(link.upstream, link.policy),
+            default_vhost=link.vhost,
+        )
 
-    async def _open_upstream(self, link: Link, name: str) -> Connection:
-        """With a spare one, opened at the same time: a far upstream's handshake takes long."""
-        endpoints = self.endpoints(link)
-        if endpoints in self._modern:
-            return await self._connect(link, name)
-        spare = Spare(self._connect(link, TRIAL))
-        with ExitStack() as unless_connected:
-            unless_connected.callback(spare.discard)
-            connection = await self._connect(link, name)
-            unless_connected.pop_all()
-        self._spares[connection] = spare
-        connection.wire.closed.add_done_callback(lambda _: spare.discard())
-        if connection.server.outlives_unknown_types:
-            self._modern.add(endpoints)
-            spare.discard()
-        return connection
 
-    async def _connect(self, link: Link, name: str) -> Connection:
-        where = f"upstream {link.upstream}"
-        uris = _shuffled(self.endpoints(link))
-        return await connect_any(uris, where=where, name=name, default_vhost=link.vhost)
+def _shown(side: Side, connections: Iterable[Connection]) -> Iterator[tuple[Side, bytes]]:
+    for connection in connections:
+        if (der := connection.wire.peer_certificate) is not None:
+            yield side, der
+
+
+def own_uri(link: Link, connection: Connection) -> AmqpUri:
+    """Which of the link's addresses it is connected by; what stands for the downstream itself isn't one of them."""
+    if connection.uri in link.uris:
+        return connection.uri
+    return next((uri for uri in link.uris if uri.is_downstream_itself), connection.uri)
 
 
 def _shuffled(uris: Sequence[AmqpUri]) -> list[AmqpUri]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from agent.core.histogram import Histogram
 from agent.core.lifecycle import LinkState, Side, Status, Trouble
 from agent.core.model import Link, LinkKind
 from agent.core.reasons import reason_of
+from agent.core.uri import AmqpUri
 from agent.status.feed import Feed
 from agent.status.history import History, Sample
 from agent.status.moment import moment
@@ -46,6 +48,7 @@ class Gauges:
     backlog: int | None = None
     oldest_unconfirmed: float = 0.0
     upstream_cluster: str | None = None
+    uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
     note: str = ""
 
 
@@ -56,25 +59,28 @@ class Entry:
     since: float
     meter: Meter
     gauges: Callable[[], Gauges]
+    monotonic: Callable[[], float]
     failures: Counter[tuple[Side, Trouble]] = field(default_factory=Counter)
     last_confirm: float | None = None
     history: History = field(default_factory=History)
     _confirmed: int = 0
     _blocked_before: float = 0.0
+    _blocked_at: float = 0.0
 
     @property
     def reconnects(self) -> int:
         """How often it had to begin anew; each attempt isn't counted."""
         return self.failures.total()
 
-    def blocked_seconds(self, now: float) -> float:
-        """How long it has been blocked, over all times."""
-        lasting = max(0.0, now - self.since) if self.state.status is Status.BLOCKED else 0.0
+    @property
+    def blocked_seconds(self) -> float:
+        """How long it has been blocked, over all times; whatever the wall clock does meanwhile."""
+        lasting = self.monotonic() - self._blocked_at if self.state.status is Status.BLOCKED else 0.0
         return self._blocked_before + lasting
 
     def change(self, state: LinkState, now: float) -> None:
         if state.status is not self.state.status:
-            self._blocked_before = self.blocked_seconds(now)
+            self._blocked_before, self._blocked_at = self.blocked_seconds, self.monotonic()
             self.since = now
         if state.failure is not None and self.state.failure is None:
             self.failures[state.failure.side, state.failure.trouble] += 1
@@ -111,6 +117,7 @@ class Board:
 
     clock: Callable[[], float]
     owner: str
+    monotonic: Callable[[], float] = time.monotonic
     version: str = ""
     group: str = ""
     cluster: str | None = None
@@ -130,7 +137,7 @@ class Board:
         standing = self._entries.get(link.id)
         if standing is None:
             now = self.clock()
-            entry = self._entries[link.id] = Entry(link, state, now, meter, gauges)
+            entry = self._entries[link.id] = Entry(link, state, now, meter, gauges, self.monotonic)
             entry.history.turn(now, state.status, reason_of(None, state), state.error)
             self._pass_on(entry, None)
         elif standing.link == link and standing.meter is meter:
@@ -235,7 +242,7 @@ class Board:
             **ends(link),
             "upstream": link.upstream,
             "upstream_cluster": gauges.upstream_cluster,
-            "uri": link.uris[0].safe if link.uris else None,
+            "uri": shown_uri(link, gauges),
             "policy": link.policy,
             "status": state.status,
             "error": state.error or gauges.note or None,
@@ -267,6 +274,12 @@ def _sample(entry: Entry, gauges: Gauges) -> dict[str, Any]:
         "bindings": gauges.bindings,
         "last_confirm": None if entry.last_confirm is None else moment(entry.last_confirm),
     }
+
+
+def shown_uri(link: Link, gauges: Gauges) -> str | None:
+    """The endpoint that serves the link; the first one until it was connected."""
+    uri = gauges.uri or next(iter(link.uris), None)
+    return None if uri is None else uri.safe
 
 
 def ends(link: Link) -> Mapping[str, str]:

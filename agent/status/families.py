@@ -29,7 +29,6 @@ class Looked:
 
     entry: Entry
     gauges: Gauges
-    now: float
 
 
 def _nothing(_: Looked) -> Iterable[Sample]:
@@ -153,7 +152,7 @@ LINK_FAMILIES: Final = (
         f"{PREFIX}blocked_seconds_total",
         Type.COUNTER,
         "How long a broker has kept the link from sending.",
-        _one(lambda of: of.entry.blocked_seconds(of.now)),
+        _one(lambda of: of.entry.blocked_seconds),
     ),
     Family(
         f"{PREFIX}in_flight_messages",

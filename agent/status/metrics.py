@@ -63,9 +63,8 @@ async def exposition(board: Board) -> list[bytes]:
     lines: list[list[str]] = [[] for _ in LINK_FAMILIES]
     written: list[list[bytes]] = [[_head(family)] for family in LINK_FAMILIES]
     number = 0
-    now = board.clock()
     async for labels, together in in_slices(grouped.items()):
-        _write(labels, [Looked(entry, entry.gauges(), now) for entry in together], lines)
+        _write(labels, [Looked(entry, entry.gauges()) for entry in together], lines)
         number += 1
         if number % PACK == 0:
             _pack(lines, written)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agent.core.lifecycle import LinkState, Status
 from agent.core.model import LinkKind
-from agent.status.board import Board, Entry, ends
+from agent.status.board import Board, Entry, ends, shown_uri
 from agent.status.slices import in_slices
 
 _LINK_STATE: Final[Mapping[Status, str]] = {
@@ -58,7 +58,7 @@ def link_view(board: Board, entry: Entry) -> dict[str, Any]:
         "node": board.owner,
         "type": link.kind,
         **ends(link),
-        "uri": link.uris[0].safe if link.uris else "",
+        "uri": shown_uri(link, entry.gauges()) or "",
         "vhost": link.vhost,
         "upstream": link.upstream,
         "id": link.id,
@@ -77,7 +77,7 @@ def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
         "type": "dynamic",
         "state": shovel_state(state),
         "timestamp": _time(entry.since),
-        "src_uri": link.uris[0].safe if link.uris else "",
+        "src_uri": shown_uri(link, entry.gauges()) or "",
         **({"reason": state.error} if state.error else {}),
     }
 

@@ -43,6 +43,8 @@ class Writer(Protocol):
 
     def write(self, data: bytes) -> None: ...
 
+    def write_soon(self, data: bytes) -> None: ...
+
     def forget(self, number: int) -> None: ...
 
     def abandon(self, number: int) -> None: ...
@@ -80,21 +82,33 @@ class Channel:
 
     def send(self, method: Method, **values: Any) -> None:
         """A method that nothing answers."""
+        self._say(self._writer.write, method, values)
+
+    def _say(self, write: Callable[[bytes], None], method: Method, values: dict[str, Any]) -> None:
         if self.is_midway:
             self._abandon(ChannelClosedError(REPLY_SUCCESS, "left in the middle of a message"))
         if self.closed.done():
             raise self.closed.result()
         self._is_closing = self._is_closing or method is methods.CHANNEL_CLOSE
-        self._writer.write(frames.frame(frames.METHOD, self.number, method.encode(**values)))
+        write(frames.frame(frames.METHOD, self.number, method.encode(**values)))
 
     def ask(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
         """Asks at once; await the answer whenever it suits."""
+        return self._ask(self._writer.write, method, answer, values)
+
+    def ask_soon(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
+        """Asks with all else that this turn of the loop brings: for very many questions."""
+        return self._ask(self._writer.write_soon, method, answer, values)
+
+    def _ask(
+        self, write: Callable[[bytes], None], method: Method, answer: Method, values: dict[str, Any]
+    ) -> asyncio.Future[Call]:
         future: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
         if self.is_midway:
             self._asked.append((answer, future))
             self._abandon(ChannelClosedError(REPLY_SUCCESS, "left in the middle of a message"))
             return future
-        self.send(method, **values)
+        self._say(write, method, values)
         self._asked.append((answer, future))
         return future
 

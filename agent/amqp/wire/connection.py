@@ -209,7 +209,7 @@ class WireConnection(asyncio.BufferedProtocol):
         channel = self._channels[number] = Channel(self, number)
         return channel
 
-    async def close(self, error: BrokerError) -> None:
+    async def close(self, error: BrokerError, *, patience: float = CLOSE_PATIENCE) -> None:
         """Says goodbye; `error` is what those who still wait are told."""
         if self.closed.done():
             return
@@ -219,7 +219,7 @@ class WireConnection(asyncio.BufferedProtocol):
             self.release_reading(holder)
         try:
             self._say(methods.CONNECTION_CLOSE, code=200, text="closed by the agent", class_id=0, method_id=0)
-            async with asyncio.timeout(CLOSE_PATIENCE):
+            async with asyncio.timeout(patience):
                 await self._expect(methods.CONNECTION_CLOSE_OK)
         except (TimeoutError, BrokerError):
             pass

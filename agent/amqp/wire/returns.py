@@ -7,6 +7,7 @@ from typing import Final, Self
 
 SHORTEST: Final = 0.1
 LONGEST: Final = 5.0
+SPARINGLY: Final = 600.0  # where each return is counted, and the broker drops what came back too often
 
 Later = Callable[[float, Callable[[], None]], object]
 
@@ -14,17 +15,25 @@ Later = Callable[[float, Callable[[], None]], object]
 class Returns:
     """Waits twice as long each time, unless more was taken meanwhile than goes back; then it begins anew."""
 
-    def __init__(self, later: Later, give_back: Callable[[list[int]], None], *, shortest: float = SHORTEST) -> None:
+    def __init__(
+        self,
+        later: Later,
+        give_back: Callable[[list[int]], None],
+        *,
+        shortest: float = SHORTEST,
+        longest: float = LONGEST,
+    ) -> None:
         self.taken = 0  # since the last return
         self._later = later
         self._give_back = give_back
         self._shortest = self._delay = shortest
+        self._longest = longest
         self._tags: list[int] = []
 
     @classmethod
-    def slowly(cls, later: Later, give_back: Callable[[list[int]], None]) -> Self:
+    def slowly(cls, later: Later, give_back: Callable[[list[int]], None], *, longest: float = LONGEST) -> Self:
         """For what is known to come back unchanged."""
-        return cls(later, give_back, shortest=LONGEST)
+        return cls(later, give_back, shortest=longest, longest=longest)
 
     def add(self, tags: Iterable[int]) -> None:
         waits = bool(self._tags)
@@ -34,7 +43,7 @@ class Returns:
 
     def _return(self) -> None:
         tags, self._tags = self._tags, []
-        longer = min(2 * self._delay, LONGEST)
+        longer = min(2 * self._delay, self._longest)
         self._delay = longer if len(tags) >= self.taken else self._shortest
         self.taken = 0
         self._give_back(tags)

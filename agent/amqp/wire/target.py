@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
-from agent.amqp.wire.returns import Later, Returns
+from agent.amqp.wire.returns import LONGEST, Later, Returns
 from agent.amqp.wire.tables import CodecError
 from agent.core.confirms import Confirms
 from agent.core.histogram import Histogram
@@ -78,10 +78,14 @@ class Target:
         ack_mode: AckMode,
         settle: Callable[[bytes], None],
         largest: int | None = None,
+        longest_return: float = LONGEST,
         later: Later | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`largest` is what the broker is known to take of a body; it tells so only when it refuses one."""
+        """`largest` is what the broker is known to take of a body; it tells so only when it refuses one.
+
+        `longest_return` is how many seconds at most go by before upstream is given back what was refused.
+        """
         loop = asyncio.get_running_loop()
         later = later or loop.call_later
         self.outlet = outlet
@@ -95,8 +99,8 @@ class Target:
         self._ack_mode = ack_mode
         self._settle = settle
         self._clock = clock or loop.time
-        self._refused = Returns(later, self._give_back)
-        self._unfit = Returns.slowly(later, self._give_back)
+        self._refused = Returns(later, self._give_back, longest=longest_return)
+        self._unfit = Returns.slowly(later, self._give_back, longest=longest_return)
         self._batches: deque[tuple[int, float]] = deque()  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
         self._quiet: asyncio.Future[None] | None = None

@@ -46,7 +46,7 @@ class Events:
             "link": entry.link.id,
             "name": entry.link.name,
             "upstream_name": entry.link.remote_name,
-            "blocked_seconds": round(entry.blocked_seconds(self.board.clock()), 3),
+            "blocked_seconds": round(entry.blocked_seconds, 3),
             "transfer": _transfer(entry.meter.transfer),
         }
 

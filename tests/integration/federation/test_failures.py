@@ -4,10 +4,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from agent.core import fields
 from tests.integration.federation import desk
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import Q, Site, X, federated
+from tests.integration.federation.test_api import ask
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
@@ -108,7 +110,12 @@ def test_dead_endpoints_are_passed_over(agent_of: AgentOf, here: Site, there: Si
     agent.wait_for("running", link(here))
     assert agent.history(*link(here)) == ["running"]
     there.publish(["m"])
-    assert here.take(1) == ["m"]
+    [message] = desk.messages(here.uri, Q, 1)
+    [told] = ask(agent, "/api/links")
+    [native] = ask(agent, "/api/federation-links")
+    header = fields.table_to_json(message.properties.headers)["x-received-from"]
+    safe = there.uri.replace("guest:guest@", "")
+    assert (told["uri"], native["uri"], header[0]["uri"]) == (safe, safe, safe)
 
 
 def test_failures_that_pass_and_those_that_need_a_change(
@@ -221,9 +228,20 @@ def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab,
     there.publish(numbered(10))
     agent.wait_for("blocked", link(here))
     assert "memory" in agent.links()[link(here)]["error"]
+
+    # What begins meanwhile says so and collects upstream; what ends meanwhile is removed there.
+    here.exchange("fed.new").queue("k", name="new", exchange="fed.new")
+    agent.wait_for("blocked", ("/", "fed.new", "origin"))
+    there.wait_bound("k", exchange="fed.new")
+    there.publish(numbered(10), exchange="fed.new")
+    here.exchange("fed.old")
+    agent.wait_for("blocked", ("/", "fed.old", "origin"))
+    here.delete_exchange("fed.old")
+    eventually(lambda: not [name for name in there.links_objects() if "fed.old" in name], what="nothing of it is left")
     node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
     agent.wait_for("running", link(here))
     assert set(here.take(10)) == set(numbered(10))
+    assert here.take(10, queue="new") == numbered(10)
 
     node.ctl("set_vm_memory_high_watermark", "absolute", "1")
     there.publish(numbered(10))
@@ -242,11 +260,13 @@ def test_links_go_on_without_the_http_api(agent_of: AgentOf, here: Site, there: 
     proxy.refuse()
     proxy.cut()
     here.bind("l")
+    there.wait_bound("k", "l")  # events tell of a binding all that is needed, unless it has arguments
+    here.bind("m", arguments={"n": 1})
     agent.wait_told("definitions not read")
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)
     proxy.accept()
-    there.wait_bound("k", "l")
+    there.wait_bound("k", "l", "m")
     agent.wait_told("definitions read again")
     assert agent.history(*link(here)) == ["running"]
     assert len(agent.told("definitions not read")) == 1

@@ -145,3 +145,24 @@ def test_a_link_that_stood_aside_takes_nothing_along(
     assert agent.terminate() == 0
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)
+
+
+def test_an_old_upstream_that_lets_in_no_more_is_served_by_a_type_that_it_knows(
+    agent_of: AgentOf, site_on: SiteOn, native_broker: Node, here: Site, name: Callable[[str], str]
+) -> None:
+    """Its plugin's exchange type would be tried on a third connection, when the link's own two stand."""
+    there, user = site_on(native_broker), name("few")
+    here.exchange().queue("k")
+    admin = there.node.admin
+    admin.user(user, "secret")
+    admin.permissions(there.vhost, user)
+    admin.put("user-limits", user, "max-connections", body={"value": 2})
+    definition = federated(there)
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, user, "secret")
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    assert agent.history(*link(here)) == ["running"]
+    [internal] = [each for each in admin.get("exchanges", there.vhost) if each["name"].endswith((" A", " B"))]
+    assert internal["type"] == "fanout"
+    there.publish(numbered(10))
+    assert here.take(10) == numbered(10)

@@ -80,7 +80,8 @@ def test_a_rebuilding_that_was_cut_short_keeps_the_one_that_serves(agent_of: Age
             of_kind = kind if letter == whole else "fanout"  # what is whole may be of an older definition
             admin.exchange(there.vhost, name, of_kind, internal=True, auto_delete=True, arguments=PURPOSE)
             admin.bind(there.vhost, name, queue, "#")
-        admin.bind(there.vhost, X, f"{queue} {whole}", "k", to_exchange=True)
+        for key in ("k", "unbound meanwhile"):
+            admin.bind(there.vhost, X, f"{queue} {whole}", key, to_exchange=True)
         for each in there.federated_bindings():
             if each["destination"] == f"{queue} {torn}":
                 path = ("bindings", there.vhost, "e", X, "e", f"{queue} {torn}", each["properties_key"])
@@ -91,6 +92,7 @@ def test_a_rebuilding_that_was_cut_short_keeps_the_one_that_serves(agent_of: Age
             wait_for_runs(agent, here, ran + 1)
         check_all_came(here, published)
         assert len(there.links_objects()) == 2
+        there.wait_bound("k", deadline=1)
 
 
 def test_a_renamed_upstream_keeps_its_queue(agent_of: AgentOf, here: Site, there: Site) -> None:

@@ -150,8 +150,14 @@ class Runtime(RuleBasedStateMachine):
 
     @invariant()
     def running_means_a_consumer_stands(self) -> None:
-        if self.state.status in {Status.RUNNING, Status.BLOCKED, Status.STALLED}:
+        if self.state.status in {Status.RUNNING, Status.STALLED}:
             assert self.consumer
+            assert not self.closing
+
+    @invariant()
+    def blocked_is_what_opens_or_stands(self) -> None:
+        if self.state.status is Status.BLOCKED:
+            assert self.opening or self.consumer
             assert not self.closing
 
     def teardown(self) -> None:
@@ -175,6 +181,17 @@ def test_a_failure_waits_and_the_first_retry_is_attempt_one() -> None:
     state, done = run(life.Start(), life.Failed("upstream origin: connection refused by h:5672"), life.Closed())
     assert done == [life.Open(), life.Close(settle=False), life.Wait(1)]
     assert (state.status, state.error) == (Status.BACKOFF, "upstream origin: connection refused by h:5672")
+
+
+def test_a_link_that_opens_says_that_it_is_blocked_and_holds_nothing_back_before_messages_flow() -> None:
+    blocked = life.Blocked(Side.DOWNSTREAM, "low on memory")
+    state, done = run(life.Start(), blocked)
+    assert (state.status, state.error, done) == (Status.BLOCKED, "downstream blocked: low on memory", [life.Open()])
+    assert step(state, life.Unblocked(Side.DOWNSTREAM)) == (LinkState(phase=Phase.OPENING, started=True), ())
+    state, effects = step(state, life.Opened())
+    assert (state.status, effects) == (Status.BLOCKED, (life.HoldReading(),))
+    state, effects = step(state, life.Unblocked(Side.DOWNSTREAM))
+    assert (state.status, effects) == (Status.RUNNING, (life.ReleaseReading(),))
 
 
 def test_attempts_grow_until_the_link_has_run_steadily() -> None:

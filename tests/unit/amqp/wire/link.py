@@ -17,6 +17,7 @@ from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.properties import HEADERS, Properties
+from agent.amqp.wire.returns import LONGEST
 from agent.amqp.wire.splice import Counts, Source, Target
 from agent.amqp.wire.tables import encode_table
 from agent.core.fields import Field
@@ -152,6 +153,7 @@ class Link:
         frame_max: tuple[int, int] = (131_072, 131_072),
         channels: tuple[int, int] = (0, 1),
         largest: int | None = None,
+        longest_return: float = LONGEST,
     ) -> Link:
         upstream, up = await opened(frame_max[0])
         downstream, down = await opened(frame_max[1])
@@ -164,6 +166,7 @@ class Link:
             ack_mode=ack_mode,
             settle=upstream.write_soon,
             largest=largest,
+            longest_return=longest_return,
             later=clock.later,
             clock=clock,
         )

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
-from agent.amqp.wire.returns import LONGEST, SHORTEST
+from agent.amqp.wire.returns import LONGEST, SHORTEST, SPARINGLY
 from agent.amqp.wire.target import largest_taken
 from agent.core import fields
 from agent.core.hops import RECEIVED_FROM, received_entry
@@ -135,6 +135,18 @@ async def test_what_is_refused_goes_back_later_and_later() -> None:
     link.clock.pass_by(SHORTEST)
     await turn()
     assert len(link.settled()) == 1, "more was taken than refused: it begins anew"
+
+
+async def test_what_is_refused_lives_long_where_each_return_is_counted() -> None:
+    """A broker that drops what came back 20 times: refused all the time, it would be gone within two minutes."""
+    link = await Link.made(longest_return=SPARINGLY)
+    began = link.clock.now
+    for tag in range(1, 21):
+        await refuse(link, tag)
+        while not link.settled():
+            link.clock.pass_by(1.0)
+            await turn()
+    assert link.clock.now - began > 3600
 
 
 async def test_many_that_are_refused_go_back_together() -> None:

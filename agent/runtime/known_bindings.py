@@ -1,0 +1,72 @@
+"""Which bindings federated exchanges have, as they were read last; readings and events may overtake one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agent.core.model import Binding
+
+Federated = tuple[str, str]
+"""A vhost, and an exchange in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One binding that came, or went."""
+
+    source: Federated
+    binding: Binding
+    is_gone: bool = False
+
+
+class KnownBindings:
+    """What was asked for later is newer, and what changed since it was asked for may not be in it."""
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._asking: set[int] = set()
+        self._asked_at: dict[Federated, int] = {}
+        self._known: dict[Federated, frozenset[Binding]] = {}
+        self._changes: list[tuple[int, Change]] = []
+
+    def ask(self) -> int:
+        """Gives a reading its number; `learn` or `forget` has to follow."""
+        self._now += 1
+        self._asking.add(self._now)
+        return self._now
+
+    def learn(
+        self, number: int, found: Mapping[Federated, Iterable[Binding]]
+    ) -> Mapping[Federated, frozenset[Binding]]:
+        """What is in force of what was found: a new link needs what another one's was read for later, too."""
+        for source, bindings in found.items():
+            if number > self._asked_at.get(source, 0):
+                self._asked_at[source] = number
+                self._known[source] = frozenset(bindings)
+                for at, change in self._changes:
+                    if at >= number and change.source == source:
+                        self._apply(change)
+        self.forget(number)
+        return {source: self._known[source] for source in found}
+
+    def forget(self, number: int) -> None:
+        """The reading failed, or is through: changes that nobody's answer may lack are kept no longer."""
+        self._asking.discard(number)
+        oldest = min(self._asking, default=self._now + 1)
+        self._changes = [(at, change) for at, change in self._changes if at >= oldest]
+
+    def change(self, changes: Iterable[Change]) -> Mapping[Federated, frozenset[Binding]]:
+        """Puts them in force for exchanges whose bindings are known, in this order; answers all of theirs."""
+        changed: dict[Federated, frozenset[Binding]] = {}
+        for change in changes:
+            if self._asking:
+                self._changes.append((self._now, change))
+            if change.source in self._known:
+                self._apply(change)
+                changed[change.source] = self._known[change.source]
+        return changed
+
+    def _apply(self, change: Change) -> None:
+        known = self._known[change.source]
+        self._known[change.source] = known - {change.binding} if change.is_gone else known | {change.binding}

@@ -1,0 +1,85 @@
+"""What is read in several answers, and what of a configuration is put in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.definitions.keeper import Keeper
+from agent.definitions.load import Configuration, load_configuration
+from agent.definitions.watch import Cause
+from agent.errors import TransientError
+from agent.runtime.downstream import read_downstream
+from agent.runtime.supervisor import Supervisor
+from agent.status.board import Board
+from tests.unit.runtime.http_api import HttpApi, http_api
+from tests.unit.status.test_board import Clock
+
+NOBODY = "amqp://127.0.0.1:1"
+ORIGIN = {"component": "federation-upstream", "vhost": "/", "name": "origin", "value": {"uri": "amqp://there"}}
+
+
+@pytest.fixture
+def api() -> Iterator[HttpApi]:
+    with http_api() as made:
+        yield made
+
+
+def configuration(path: Path, api: HttpApi, rest: str = "") -> Configuration:
+    path.write_text(f"downstream: {{uri: '{NOBODY}', management: '{api.url}'}}\n{rest}")
+    return load_configuration(str(path), environment={})
+
+
+def policy(name: str) -> dict[str, Any]:
+    definition = {"federation-upstream-set": "all"}
+    rest = {"pattern": "^x$", "apply-to": "exchanges", "definition": definition, "priority": 0}
+    return {"vhost": "/", "name": name, **rest}
+
+
+def exchange(policy: str) -> dict[str, Any]:
+    flags = {"durable": True, "auto_delete": False, "internal": False}
+    return {"name": "x", "type": "topic", **flags, "arguments": {}, "policy": policy}
+
+
+async def test_a_policy_that_is_replaced_between_two_answers_is_not_lifted(api: HttpApi, tmp_path: Path) -> None:
+    """The exchange's answer names the new policy, and the policies' answer before it only the old one."""
+    answers = iter([[policy("old")], *([[policy("new")]] * 9)])
+    api.answers |= {"parameters": [ORIGIN], "policies": lambda: next(answers), "exchanges/%2F": [exchange("new")]}
+    reading = await read_downstream(configuration(tmp_path / "agent.yaml", api), Keeper())
+    found = reading.states["/"].exchanges["x"].policy
+    assert found is not None
+    assert found.name == "new"
+
+
+async def test_policies_that_never_hold_still_leave_all_as_it_is(api: HttpApi, tmp_path: Path) -> None:
+    numbers = count()
+    api.answers |= {"parameters": [ORIGIN], "policies": lambda: [policy(f"p{next(numbers)}")]}
+    with pytest.raises(TransientError, match="policies change faster than they can be read"):
+        await read_downstream(configuration(tmp_path / "agent.yaml", api), Keeper())
+
+
+async def test_a_configuration_is_adopted_whole_or_not_at_all(api: HttpApi, tmp_path: Path) -> None:
+    """Its upstream is also defined by the broker: neither that nor its settings are in force until that one goes."""
+    path = tmp_path / "agent.yaml"
+    first = configuration(path, api)
+    api.answers["parameters"] = [ORIGIN]
+    board = Board(Clock(), "dc2-a")
+    supervisor = Supervisor(lambda: load_configuration(str(path), environment={}), board)
+    try:
+        await supervisor.reload(frozenset({Cause.START}))
+        assert not board.problems
+        configuration(path, api, "agent: {group: dc3}\nupstreams: {origin: {uri: 'amqp://there'}}\n")
+        await supervisor.reload(frozenset({Cause.FILE}))
+        assert "is also defined" in "; ".join(board.problems)
+        assert supervisor.configuration.settings == first.settings
+        assert board.group == "dc2"
+        api.answers["parameters"] = []
+        await supervisor.reload(frozenset({Cause.POLL}))
+        assert not board.problems
+        assert supervisor.configuration.settings.agent.group == "dc3"
+    finally:
+        await supervisor.stop()
