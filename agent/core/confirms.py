@@ -48,6 +48,11 @@ class Confirms:
         return len(self._held)
 
     @property
+    def acknowledged(self) -> int:
+        """The delivery up to which everything was given out to be acknowledged."""
+        return self._acknowledged
+
+    @property
     def oldest_number(self) -> int:
         """The publish that has waited longest for its confirm; the next one where none waits."""
         while self._oldest < self._next_number and self._oldest not in self._tags:

@@ -22,6 +22,8 @@ from agent.runtime.building import ServedElsewhereError
 
 SETTLE_PATIENCE: Final = 5.0
 BLOCKED_PATIENCE: Final = 1.0
+FULL_PATIENCE: Final = 1.0
+BETWEEN_LOOKS: Final = 0.005
 LARGEST_IS_KNOWN: Final = 600.0
 
 
@@ -73,10 +75,12 @@ class Flow:
         self._into: Channel | None = None
         self._out: Channel | None = None
         self._target: Target | None = None
+        self._source: Source | None = None
         self._flows = False
         self._consumed: asyncio.Future[Call] | None = None
         self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
         self._consumers = 1
+        self._window = 0  # the prefetch of the consumer that is
         self._round_trip = 0.0
         self._beat = self._count(self._loop.time())
         self._forwarded_before = counts.forwarded
@@ -139,50 +143,75 @@ class Flow:
             longest_return=SPARINGLY if self._is_dear else LONGEST,
         )
         into.closed.add_done_callback(self._learn)
-        source = Source(out, target, rewriter, exchange=exchange, mandatory=True)
+        source = self._source = Source(out, target, rewriter, exchange=exchange, mandatory=True)
         self._down.wire.divert(into.number, target)
         self._up.wire.divert(out.number, source)
         self._down.wire.fed_by(self._up.wire)
         self._flows = True
-        await self._consume(out)
+        await self._begun(self._ask_to_consume(out))
 
     def better_prefetch(self, now: float) -> int | None:
         """What the last while tells of the path, where another prefetch would suit it; asked about once a second."""
         settings, before, self._beat = self._link.settings, self._beat, self._count(now)
         messages, octets = self._beat.messages - before.messages, self._beat.bytes - before.bytes
-        if self._is_careful:
-            return self._proven()
-        if messages <= 0 or settings.prefetch_count or settings.ack_mode is AckMode.NO_ACK:
+        if self._is_careful and self._counts.forwarded != self._forwarded_before:
+            self._path.fruitless = 0
+        if messages <= 0 or settings.ack_mode is AckMode.NO_ACK:
+            return None
+        if self._window != self.prefetch:
+            return self.prefetch
+        if settings.prefetch_count or self._is_careful:
             return None
         wanted = prefetch.sized(
-            self._path.prefetch,
+            self._window,
             unsettled=self.unsettled,
             rate=messages / max(now - before.at, 0.001),
             round_trip=self._round_trip,
             average_size=octets / messages,
         )
-        return None if wanted == self._path.prefetch else wanted
-
-    def _proven(self) -> int | None:
-        """The prefetch that was withheld until something came through."""
-        if self._counts.forwarded == self._forwarded_before:
-            return None
-        self._path.fruitless = 0
-        return self._link.settings.prefetch_count or self._path.prefetch
+        # Less can't be had without disorder, see `_has_come`; reading is held where too much comes.
+        return None if wanted == self._window or (self._is_counted and wanted < self._window) else wanted
 
     def _count(self, now: float) -> _Beat:
         return _Beat(now, self._counts.forwarded + self.unsettled, self._counts.bytes)
 
     async def resize(self, wanted: int) -> None:
-        """A new consumer on the same channel, so that the order holds; what is on the way stays there."""
-        out = self._out
-        if out is None or not out.is_usable or (self._consumed is not None and not self._consumed.done()):
+        """A new consumer on the same channel."""
+        out, target = self._out, self._target
+        if out is None or target is None or not out.is_usable or not self._consumed or not self._consumed.done():
             return
-        self._path.prefetch = wanted
-        out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
-        # Another tag: a quorum queue delivers what is unacknowledged once more to a consumer that it knows.
-        self._consumers += 1
-        await self._consume(out)
+        target.withhold()
+        try:
+            if not await self._has_come(out):
+                return
+            if wanted != self.prefetch:
+                self._path.prefetch = wanted
+            out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
+            # Another tag: a quorum queue delivers what is unacknowledged once more to a consumer that it knows.
+            self._consumers += 1
+            asked_at = self._ask_to_consume(out)
+        finally:
+            target.go_on()
+        await self._begun(asked_at)
+
+    async def _has_come(self, out: Channel) -> bool:
+        """Whether all that the consumer may have unacknowledged is here, so that nothing is on its way to it.
+
+        What a quorum queue has sent to a consumer that is no more goes back, and comes again out of order.
+        """
+        if not self._is_counted:
+            return True
+        deadline = self._loop.time() + FULL_PATIENCE
+        while not self._is_window_full:
+            if self._loop.time() > deadline or not out.is_usable:
+                return False
+            await asyncio.sleep(BETWEEN_LOOKS)  # a hook would cost each message
+        return True
+
+    @property
+    def _is_window_full(self) -> bool:
+        source, target = self._source, self._target
+        return source is not None and target is not None and source.last_tag - target.last_told >= self._window
 
     async def close(self) -> None:
         """Takes no more and waits for what is in flight."""
@@ -253,11 +282,12 @@ class Flow:
     def _tag(self) -> str:
         return names.consumer_tag(self._link.upstream, self._consumers)
 
-    async def _consume(self, out: Channel) -> None:
-        """With the prefetch that holds now; it holds for consumers that begin after it was said."""
+    def _ask_to_consume(self, out: Channel) -> float:
+        """With the prefetch that holds now; it holds for consumers that begin after it was said. Answers when."""
         no_ack = self._link.settings.ack_mode is AckMode.NO_ACK
+        self._window = self.prefetch
         if not no_ack:
-            out.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self.prefetch)
+            out.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._window)
         asked_at = self._loop.time()
         self._consumed = out.ask(
             methods.BASIC_CONSUME,
@@ -267,6 +297,10 @@ class Flow:
             no_ack=no_ack,
             exclusive=True,
         )
+        return asked_at
+
+    async def _begun(self, asked_at: float) -> None:
+        assert self._consumed is not None
         try:
             await asyncio.shield(self._consumed)
         except ChannelClosedError as error:

@@ -101,6 +101,11 @@ class Source:
         self._redeliveries = 0
         self._has_dropped = False
 
+    @property
+    def last_tag(self) -> int:
+        """The last delivery that has come."""
+        return self._tag
+
     def take(self, buffer: bytearray, at: int, end: int) -> int:
         """Consumes whole frames of this channel from `at` on; answers where it stopped."""
         prefix, number, overhead = _PREFIX.unpack_from, self._number, _OVERHEAD

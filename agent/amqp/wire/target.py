@@ -103,6 +103,7 @@ class Target:
         self._unfit = Returns.slowly(later, self._give_back, longest=longest_return)
         self._batches: deque[tuple[int, float]] = deque()  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
+        self._withholds = False
         self._quiet: asyncio.Future[None] | None = None
 
     def fed_by(self, upstream: Channel) -> None:
@@ -181,11 +182,24 @@ class Target:
             self._quiet = asyncio.get_running_loop().create_future()
             await self._quiet
 
+    def withhold(self) -> None:
+        """Upstream hears nothing more of what is confirmed, until `go_on`."""
+        self._withholds = True
+
+    def go_on(self) -> None:
+        self._withholds = False
+        self.acknowledge()
+
+    @property
+    def last_told(self) -> int:
+        """The delivery up to which upstream has heard that all is settled."""
+        return self.confirms.acknowledged
+
     def acknowledge(self) -> None:
         """Tells upstream what is settled, in one frame for all of it unless something between is held."""
         if self._quiet is not None and not self.confirms.in_flight and not self._quiet.done():
             self._quiet.set_result(None)
-        if not self._settles:
+        if self._withholds or not self._settles:
             return
         singly, tag = self.confirms.acknowledge()
         for each in singly:
