@@ -151,6 +151,7 @@ class Supervisor:
             work = beat(self._runners.items, self._board)
             self._pulse = asyncio.get_running_loop().create_task(work, name="pulse")
         self._begin_following()
+        self._board.vhosts = reading.visible
         self._board.ready = True
 
     def _world_of(self, reading: Reading) -> World:
