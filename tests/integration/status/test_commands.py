@@ -75,6 +75,10 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     partly = command(agent, "restart", GONE, first["id"], "--format", "json")
     assert partly.status == 5
     assert json.loads(partly.out) == {"action": "restart", "links": [first["id"]], "missing": [GONE]}
+    for arguments in (("pause", "--vhost", "nowhere"), ("pause", "--all", "--vhost", "nowhere")):
+        nowhere = command(agent, *arguments)
+        assert (nowhere.status, nowhere.out) == (5, "")
+        assert nowhere.errors == [f"agent {url(agent)}: no link is in vhost 'nowhere'; `links` lists them"]
     refused = command(agent, "pause", "--all", token="wrong")
     assert (refused.status, len(refused.errors)) == (4, 1)
     assert "the token is refused" in refused.err
