@@ -35,6 +35,9 @@ export function confirmAction(action, name, perform) {
     }
   };
   byId("confirm-cancel").onclick = () => dialog.close();
+  dialog.onclose = () => {
+    if (document.activeElement === document.body) byId("detail-title").focus(); // what opened it is no longer there
+  };
   dialog.showModal();
 }
 
