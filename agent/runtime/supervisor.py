@@ -18,6 +18,7 @@ from agent.core import lifecycle
 from agent.core.lifecycle import LinkState, Side
 from agent.core.model import Binding, DeclaredExchange, Link, LinkKind
 from agent.core.resolve import resolve
+from agent.core.unserved import unserved
 from agent.core.uri import AmqpUri
 from agent.definitions.keeper import Keeper, Told
 from agent.definitions.load import Configuration
@@ -134,7 +135,8 @@ class Supervisor:
         world = self._world_of(reading)
         notes = await self._declare_missing(reading)
         found = resolve(reading.definitions, reading.states)
-        self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems)))
+        unrun = unserved(found.links, reading.native_links)
+        self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems), *unrun))
         wanted = {link.id: link for link in found.links if link.kind is LinkKind.EXCHANGE}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
