@@ -112,6 +112,14 @@ def test_mistakes_are_one_line(arguments: tuple[str, ...], status: int, said: st
     assert "s3ntinel" not in done.err
 
 
+def test_a_variable_that_holds_no_token_is_said() -> None:
+    done = federation_agent("links", FEDERATION_AGENT_TOKEN="s3ntinel\nx")
+    assert (done.status, done.errors) == (
+        3,
+        ["FEDERATION_AGENT_TOKEN holds no token: one line of printable ASCII is wanted"],
+    )
+
+
 def test_what_answers_is_no_agent(broker: Node) -> None:
     for port in (broker.management_port, broker.amqp_port):
         done = federation_agent("links", "--url", f"http://127.0.0.1:{port}")
