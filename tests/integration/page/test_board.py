@@ -56,6 +56,20 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     assert "s3ntinel" not in page.content()
 
 
+def test_what_fails_for_one_reason_is_one_cause(serve: Serve, visit: Open) -> None:
+    served = serve()
+    away = failed("downstream 127.0.0.1:5672: connection refused: check the port and that the broker runs")
+    served.put([Shown(link(at, f"x{at}", upstream=f"dc{at % 3}"), away, cluster=f"dc{at % 3}") for at in range(6)])
+    served.put([Shown(link(at, f"x{at}", upstream="paris"), REFUSED, cluster="paris") for at in range(6, 11)])
+    page = visit(served.url).page
+    causes = page.locator("#causes .cause")
+    expect(causes).to_have_count(2)
+    causes.nth(1).get_by_role("link", name="all 5 links from paris").click()
+    expect(page.locator("#found")).to_have_text("5 of 11 links")
+    causes.nth(0).get_by_role("link", name="all 6 links").click()
+    expect(page.locator("#found")).to_have_text("6 of 11 links")
+
+
 def test_links_are_found_and_the_address_tells_how(serve: Serve, visit: Open) -> None:
     served = serve()
     served.put(few())
