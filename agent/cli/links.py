@@ -49,7 +49,16 @@ def watch_links(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
 
 
 def _print_again_and_again(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
-    while show_links(remote, vhost, as_json=as_json):
+    said = ""
+    while True:
+        try:
+            if not show_links(remote, vhost, as_json=as_json):
+                return
+            said = ""
+        except RemoteError as error:
+            if str(error) != said:
+                output.complain(str(error))
+            said = str(error)
         time.sleep(REFRESH)
 
 
@@ -68,8 +77,9 @@ def _latest(remote: Remote, vhost: str | None) -> Table | Text:
 
 
 def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool) -> bool:
-    """Whether all that were named are there; those that are get what is asked."""
+    """Whether all that were named are there; those that are get what is asked. A vhost is named, too."""
     found = [str(link["id"]) for link in remote.links(vhost)] if everything or vhost is not None else []
+    is_empty = vhost is not None and not found
     asked = list(dict.fromkeys([*ids, *found]))
     done = []
     for link_id in asked:
@@ -82,7 +92,9 @@ def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vh
     if as_json:
         output.say_json({"action": action, "links": done, "missing": missing})
     output.complain(*(f"{remote.where}: no link has the id {link_id!r}; `links` lists them" for link_id in missing))
-    return not missing
+    if is_empty:
+        output.complain(f"{remote.where}: no link is in vhost {vhost!r}; `links` lists them")
+    return not missing and not is_empty
 
 
 def _as_text(links: Sequence[dict[str, Any]]) -> str:

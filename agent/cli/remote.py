@@ -88,12 +88,14 @@ def _address(url: str) -> SplitResult:
 
 def _token(file: Path | None) -> str:
     if file is None:
-        return os.environ.get(TOKEN_VARIABLE, "").strip()
-    try:
-        token = file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise CannotStartError(f"token file {str(file)!r} can't be read: {reason}") from error
+        where, token = TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, "").strip()
+    else:
+        where = f"token file {str(file)!r}"
+        try:
+            token = file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise CannotStartError(f"{where} can't be read: {reason}") from error
     if not token.isascii() or not token.isprintable():
-        raise CannotStartError(f"token file {str(file)!r} holds no token: one line of printable ASCII is wanted")
+        raise CannotStartError(f"{where} holds no token: one line of printable ASCII is wanted")
     return token

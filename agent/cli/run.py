@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -62,8 +61,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
     log.info("stopping")
     for task in (watching, looking):
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+    await asyncio.wait((watching, looking))  # and whatever became of them, what is in flight is settled
     await supervisor.stop()
     if exporter is not None:
         await exporter.stop()

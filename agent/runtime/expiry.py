@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
+
+import structlog
 
 from agent.core import certificate, token
 from agent.core.expiry import Expiry, Peer, What
@@ -24,20 +26,32 @@ Origin = tuple[Peer, str, str]
 DOWNSTREAM: Final[Origin] = (Peer.DOWNSTREAM, "", "")
 MANAGEMENT: Final[Origin] = (Peer.MANAGEMENT, "", "")
 
+log = structlog.get_logger()
+
 
 async def watch_expiries(
-    downstream: Callable[[], DownstreamSettings], shown: Callable[[Link], Shown], board: Board
+    downstream: Callable[[], DownstreamSettings],
+    shown: Callable[[Link], Shown],
+    board: Board,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Until cancelled; `shown` answers the certificates that the brokers at both ends of a link have shown."""
     while True:
-        links = {(each.link.vhost, each.link.upstream, each.link.uris): each.link for each in board}.values()
-        certificates = {(_origin(link, side), der) for link in links for side, der in shown(link)}
-        sources: set[tuple[Origin, AmqpUri | HttpUrl]]
-        sources = {(_upstream(link), uri) for link in links for uri in link.uris}
-        settings = downstream()
-        sources |= {(DOWNSTREAM, uri) for uri in settings.uris} | {(MANAGEMENT, url) for url in settings.management}
-        board.expiries = await asyncio.to_thread(_look, certificates, sources)
-        await asyncio.sleep(EVERY)
+        try:
+            board.expiries = await _look_once(downstream(), shown, board)
+        except Exception:  # a task's edge: what one certificate does must not keep the others from being told
+            log.exception("unexpected error", task="look at certificates")
+        await sleep(EVERY)
+
+
+async def _look_once(settings: DownstreamSettings, shown: Callable[[Link], Shown], board: Board) -> tuple[Expiry, ...]:
+    links = {(each.link.vhost, each.link.upstream, each.link.uris): each.link for each in board}.values()
+    certificates = {(_origin(link, side), der) for link in links for side, der in shown(link)}
+    sources: set[tuple[Origin, AmqpUri | HttpUrl]]
+    sources = {(_upstream(link), uri) for link in links for uri in link.uris}
+    sources |= {(DOWNSTREAM, uri) for uri in settings.uris} | {(MANAGEMENT, url) for url in settings.management}
+    return await asyncio.to_thread(_look, certificates, sources)
 
 
 def _upstream(link: Link) -> Origin:

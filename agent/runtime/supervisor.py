@@ -14,6 +14,7 @@ from agent.core import lifecycle
 from agent.core.lifecycle import LinkState, Side
 from agent.core.model import Binding, Link, LinkKind
 from agent.core.resolve import resolve
+from agent.core.unserved import unserved
 from agent.core.uri import AmqpUri
 from agent.definitions.keeper import Keeper, Told
 from agent.definitions.load import Configuration
@@ -129,7 +130,8 @@ class Supervisor:
         world = self._world_of(reading)
         notes = await declare_missing(self.configuration.settings.downstream.uris, reading)
         found = resolve(reading.definitions, reading.states)
-        self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems)))
+        unrun = unserved(found.links, reading.native_links)
+        self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems), *unrun))
         wanted = {link.id: link for link in found.links if link.kind is LinkKind.EXCHANGE}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
@@ -146,6 +148,7 @@ class Supervisor:
             work = beat(self._runners.items, self._board)
             self._pulse = asyncio.get_running_loop().create_task(work, name="pulse")
         self._begin_following()
+        self._board.vhosts = reading.visible
         self._board.ready = True
 
     def _world_of(self, reading: Reading) -> World:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
 from aiohttp import web
@@ -17,6 +17,7 @@ from agent.status.stream import tell_events
 ACTIONS: Final = ("restart", "pause", "resume")
 Act = Callable[[str, str], None]
 """Link id and action → done."""
+Views = Callable[[Board, Iterable[Entry]], AsyncIterator[dict[str, Any]]]
 EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -38,13 +39,21 @@ class Api:
             web.get("/api/events", self._events),
             web.get("/api/links/{id}", self._link),
             *(web.post(f"/api/links/{{id}}/{action}", self._acting(action)) for action in ACTIONS),
-            web.get("/api/federation-links", self._native),
-            web.get("/api/federation-links/state/down", self._native_down),
-            web.get("/api/federation-links/{vhost}", self._native),
-            web.get("/api/federation-links/{vhost}/state/down", self._native_down),
-            web.delete("/api/federation-links/vhost/{vhost}/{id}/{node}/restart", self._native_restart),
-            web.get("/api/shovels", self._shovels),
-            web.get("/api/shovels/{vhost}", self._shovels),
+            *self._native_routes(),
+            *self._native_routes("/"),
+        ]
+
+    def _native_routes(self, end: str = "") -> list[web.RouteDef]:
+        """The management extension takes a slash at the end of each as well."""
+        links, shovels = "/api/federation-links", "/api/shovels"
+        return [
+            web.get(f"{links}{end}", self._native(native.links)),
+            web.get(f"{links}/state/down{end}", self._native(native.links_down)),
+            web.get(f"{links}/{{vhost}}{end}", self._native(native.links)),
+            web.get(f"{links}/{{vhost}}/state/down{end}", self._native(native.links_down)),
+            web.delete(f"{links}/vhost/{{vhost}}/{{id}}/{{node}}/restart{end}", self._native_restart),
+            web.get(f"{shovels}{end}", self._native(native.shovels)),
+            web.get(f"{shovels}/{{vhost}}{end}", self._native(native.shovels)),
         ]
 
     async def _live(self, _: web.Request) -> web.Response:
@@ -95,13 +104,15 @@ class Api:
 
         return do
 
-    async def _native(self, request: web.Request) -> web.Response:
-        links = native.links(self._board, self._of_vhost(request.match_info.get("vhost")))
-        return await answer_list(view async for view in links)
+    def _native(self, views: Views) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def tell(request: web.Request) -> web.Response:
+            vhost = request.match_info.get("vhost")
+            known = self._board.vhosts
+            if vhost is not None and known is not None and vhost not in known:
+                return refuse(404, f"the downstream has no vhost {vhost[:64]!r}, or doesn't show it to the agent")
+            return await answer_list(views(self._board, self._of_vhost(vhost)))
 
-    async def _native_down(self, request: web.Request) -> web.Response:
-        links = native.links(self._board, self._of_vhost(request.match_info.get("vhost")))
-        return await answer_list(view async for view in links if view["status"] != "running")
+        return tell
 
     async def _native_restart(self, request: web.Request) -> web.Response:
         link_id = request.match_info["id"]
@@ -109,10 +120,6 @@ class Api:
             return _no_link(link_id)
         self._act(link_id, "restart")
         return web.Response(status=204)
-
-    async def _shovels(self, request: web.Request) -> web.Response:
-        shovels = native.shovels(self._board, self._of_vhost(request.match_info.get("vhost")))
-        return await answer_list(view async for view in shovels)
 
     def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
         return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)

@@ -121,6 +121,7 @@ class Board:
     version: str = ""
     group: str = ""
     cluster: str | None = None
+    vhosts: frozenset[str] | None = None  # of the downstream; None where no list of them can be had
     ready: bool = False
     problems: tuple[str, ...] = ()  # what keeps the latest definitions of some source out of force
     notes: tuple[str, ...] = ()  # what is odd about those in force, and stops nothing

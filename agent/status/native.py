@@ -27,6 +27,7 @@ _SHOVEL_STATE: Final[Mapping[Status, str]] = {
 }
 DOWN: Final = "shutdown"
 TERMINATED: Final = "terminated"
+NOT_DOWN: Final = frozenset({"running", "starting"})
 LINK_STATES: Final = ("starting", "running", "error", DOWN)
 SHOVEL_STATES: Final = ("starting", "running", TERMINATED)
 _TIME: Final = "%Y-%m-%d %H:%M:%S"
@@ -44,6 +45,12 @@ async def links(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[st
     async for entry in in_slices(entries):
         if entry.link.kind is not LinkKind.SHOVEL:
             yield link_view(board, entry)
+
+
+async def links_down(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+    async for view in links(board, entries):
+        if view["status"] not in NOT_DOWN:
+            yield view
 
 
 async def shovels(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:

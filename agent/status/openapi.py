@@ -173,6 +173,7 @@ SCHEMAS: Final[Json] = {
 RESPONSES: Final[Json] = {
     "Refused": _json("Refused, and why.", _ref("schemas", "Error")),
     "NoLink": _json("There is no such link.", _ref("schemas", "Error")),
+    "NoVhost": _json("There is no such vhost.", _ref("schemas", "Error")),
 }
 
 
@@ -198,6 +199,7 @@ _NATIVE_LINKS: Final = _json("Links as the plugin tells them.", _list(_ref("sche
 _SHOVELS: Final = _json("Shovels as the plugin tells them.", _list(_ref("schemas", "NativeShovel")))
 _OK: Final = _json("Yes.", _ref("schemas", "Ok"))
 _NO_LINK: Final = _ref("responses", "NoLink")
+_NO_VHOST: Final[Json] = {"404": _ref("responses", "NoVhost")}
 
 
 def _plain(content_type: str, description: str) -> Json:
@@ -252,13 +254,18 @@ PATHS: Final[Json] = {
     },
     "/api/federation-links": {"get": _operation("nativeLinks", "All links.", {"200": _NATIVE_LINKS})},
     "/api/federation-links/state/down": {
-        "get": _operation("nativeLinksDown", "Links that don't run.", {"200": _NATIVE_LINKS})
+        "get": _operation("nativeLinksDown", "Links that neither run nor start.", {"200": _NATIVE_LINKS})
     },
     "/api/federation-links/{vhost}": {
-        "get": _operation("nativeLinksOfVhost", "The links of a vhost.", {"200": _NATIVE_LINKS}, "Vhost")
+        "get": _operation("nativeLinksOfVhost", "The links of a vhost.", {"200": _NATIVE_LINKS, **_NO_VHOST}, "Vhost")
     },
     "/api/federation-links/{vhost}/state/down": {
-        "get": _operation("nativeLinksOfVhostDown", "Links of a vhost that don't run.", {"200": _NATIVE_LINKS}, "Vhost")
+        "get": _operation(
+            "nativeLinksOfVhostDown",
+            "Links of a vhost that neither run nor start.",
+            {"200": _NATIVE_LINKS, **_NO_VHOST},
+            "Vhost",
+        )
     },
     "/api/federation-links/vhost/{vhost}/{id}/{node}/restart": {
         "delete": _operation(
@@ -272,6 +279,6 @@ PATHS: Final[Json] = {
     },
     "/api/shovels": {"get": _operation("nativeShovels", "All shovels.", {"200": _SHOVELS})},
     "/api/shovels/{vhost}": {
-        "get": _operation("nativeShovelsOfVhost", "The shovels of a vhost.", {"200": _SHOVELS}, "Vhost")
+        "get": _operation("nativeShovelsOfVhost", "The shovels of a vhost.", {"200": _SHOVELS, **_NO_VHOST}, "Vhost")
     },
 }

@@ -10,9 +10,10 @@ from typing import Final
 import pytest
 from playwright.sync_api import Page, expect
 
+from agent.core.lifecycle import LinkState
 from agent.status.board import Gauges
 from tests.integration.page.conftest import Open
-from tests.integration.page.served import PAUSED, STALLED, STARTING, Served, Shown, failed, link
+from tests.integration.page.served import PAUSED, RUNNING, STALLED, STARTING, Served, Shown, failed, link
 
 Serve = Callable[..., Served]
 AXE: Final = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
@@ -53,6 +54,20 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     expect(causes.nth(1)).to_contain_text("Restart tries at once")
     expect(page).to_have_title("(3) dc2-a")
     assert "s3ntinel" not in page.content()
+
+
+def test_what_fails_for_one_reason_is_one_cause(serve: Serve, visit: Open) -> None:
+    served = serve()
+    away = failed("downstream 127.0.0.1:5672: connection refused: check the port and that the broker runs")
+    served.put([Shown(link(at, f"x{at}", upstream=f"dc{at % 3}"), away, cluster=f"dc{at % 3}") for at in range(6)])
+    served.put([Shown(link(at, f"x{at}", upstream="paris"), REFUSED, cluster="paris") for at in range(6, 11)])
+    page = visit(served.url).page
+    causes = page.locator("#causes .cause")
+    expect(causes).to_have_count(2)
+    causes.nth(1).get_by_role("link", name="all 5 links from paris").click()
+    expect(page.locator("#found")).to_have_text("5 of 11 links")
+    causes.nth(0).get_by_role("link", name="all 6 links").click()
+    expect(page.locator("#found")).to_have_text("6 of 11 links")
 
 
 def test_links_are_found_and_the_address_tells_how(serve: Serve, visit: Open) -> None:
@@ -154,6 +169,57 @@ def test_an_agent_that_says_nothing_any_more_is_away(serve: Serve, visit: Open) 
     expect(page.locator("#unreachable")).to_be_hidden()
 
 
+def test_the_title_tells_of_a_page_that_nobody_looks_at(serve: Serve, visit: Open) -> None:
+    served = serve()
+    links = few()
+    served.put(links)
+    opened = visit(served.url)
+    page = opened.page
+    expect(page).to_have_title("(3) dc2-a")
+    page.evaluate("window.requestAnimationFrame = () => 0")  # as it is in the background
+    served.change(links[0], REFUSED)
+    expect(page).to_have_title("(4) dc2-a")
+    opened.may_fail_to_load = True
+    served.stop_serving()
+    expect(page).to_have_title("(?) dc2-a")
+
+
+def test_what_is_not_known_is_not_told_as_nothing(serve: Serve, visit: Open) -> None:
+    served = serve()
+    links = [Shown(link(1, "a"), REFUSED), Shown(link(2, "b"), REFUSED)]
+    served.put(links)
+    opened = visit(served.url)
+    figures = opened.page.locator("#figures")
+    expect(figures).to_contain_text("waiting\N{EN DASH}")
+    served.put([Shown(link(3, "c"), gauges=Gauges(backlog=7, oldest_unconfirmed=61))])
+    expect(figures).to_contain_text("waiting7")
+    expect(figures).to_contain_text("oldest unconfirmed1 min 1 s")
+    opened.go("#/links/00000001")
+    expect(opened.page.locator("#numbers")).to_contain_text("Oldest unconfirmed\N{EN DASH}")
+
+
+def test_only_what_does_something_is_offered_and_keys_stay_with_it(serve: Serve, visit: Open) -> None:
+    served = serve()
+    running = Shown(link(1, "a"))
+    served.put([running, Shown(link(2, "b"), LinkState(started=True, standby="another runs it"))])
+    opened = visit(served.url, "#/links/00000001")
+    page = opened.page
+    buttons = page.locator("#present .actions button:visible")
+    expect(buttons).to_have_text(["Restart", "Pause"])
+    page.locator("#do-pause").focus()
+    served.change(running, PAUSED)
+    expect(buttons).to_have_text(["Resume"])
+    expect(page.locator("#do-resume")).to_be_focused()
+    page.keyboard.press("Enter")
+    served.change(running, RUNNING)
+    expect(buttons).to_have_text(["Restart", "Pause"])
+    page.locator("#confirm-go").click()
+    expect(page.locator("#confirm")).not_to_be_visible()
+    expect(page.locator("#detail-title")).to_be_focused()
+    opened.go("#/links/00000002")
+    expect(buttons).to_have_text(["Pause"])
+
+
 def test_where_there_are_no_links_it_says_what_to_do(serve: Serve, visit: Open) -> None:
     served = serve()
     page = visit(served.url).page
@@ -186,7 +252,8 @@ def test_names_are_text_and_never_markup(serve: Serve, visit: Open) -> None:
     opened = visit(served.url)
     page = opened.page
     expect(page.locator("#rows tr")).to_have_count(len(ODD) + 1)
-    assert set(page.locator("#rows .name").evaluate_all("all => all.map((each) => each.textContent)")) == set(ODD)
+    shown = {*ODD, "\\u{202e}evil", '" "'} - {"\u202eevil", " "}
+    assert set(page.locator("#rows .name").evaluate_all("all => all.map((each) => each.textContent)")) == shown
     for where in ("#/topology", "#/links/00000063", f"#/links?q={MARKUP}&from={MARKUP}&state={MARKUP}"):
         opened.go(where)
         expect(page.locator("h1:visible")).to_have_count(1)
@@ -203,6 +270,9 @@ def test_the_token_is_asked_for_and_kept_in_the_tab_alone(serve: Serve, visit: O
     page.locator("#token-input").fill("wrong")
     page.keyboard.press("Enter")
     expect(page.locator("#token-error")).to_have_text("The agent refused that token.")
+    page.locator("#token-input").fill("t0ken\N{RIGHT DOUBLE QUOTATION MARK}")
+    page.keyboard.press("Enter")
+    expect(page.locator("#token-error")).to_have_text("No token has such letters. Copy it again.")
     page.locator("#token-input").fill("t0ken")
     page.keyboard.press("Enter")
     expect(page.locator("#rows tr")).to_have_count(6)

@@ -120,3 +120,17 @@ def test_a_total_that_shrinks_counts_from_there(page: Page) -> None:
 def test_an_hour_without_a_word_is_an_hour_without_messages(page: Page) -> None:
     rate, slots = rates(page, (0, 0), (3, 100), at=3_600)
     assert (rate, set(slots), len(slots)) == (0, {0}, 59)
+
+
+def test_a_stop_is_drawn_as_a_stop(page: Page) -> None:
+    rates = page.evaluate(
+        """async () => {
+          const { History } = await import("/page/history.js");
+          const sample = (seconds, forwarded) => ({ at: new Date(seconds * 1_000).toISOString(), forwarded });
+          const history = new History();
+          history.take({ transitions: [], samples: [sample(0, 0), sample(15, 150), sample(300, 150), sample(315, 300),
+            sample(330, 300)] });
+          return history.rates().map(([time, rate]) => [time / 1_000, rate]);
+        }"""
+    )
+    assert rates == [[15, 10], [30, 0], [285, 0], [300, 0], [315, 10]]

@@ -13,7 +13,7 @@ from tests.acceptance.command import COMMAND, Done, federation_agent
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
-from tests.integration.status.asking import url
+from tests.integration.status.asking import get, url
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
@@ -42,8 +42,12 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     for site in (here, other):
         site.exchange().queue("k")
     settings = {"http": {"listen": f"127.0.0.1:{agent.port}", "token": TOKEN}}
-    agent.write({site.vhost: federated(there) for site in (here, other)}, agent=settings).start()
+    shovel = {"src-uri": there.uri, "src-queue": "a", "dest-uri": there.uri, "dest-queue": "b"}
+    defined = {here.vhost: federated(there), other.vhost: {**federated(there), "shovels": {"drain": shovel}}}
+    agent.write(defined, agent=settings).start()
     agent.wait_running(2)
+    [note] = get(agent, "/api/overview")["notes"]
+    assert note.startswith(f"links of kind shovel are defined in vhost {other.vhost!r}, and this agent runs")
     first = next(
         link for link in json.loads(command(agent, "links", "--format", "json").out) if link["vhost"] == here.vhost
     )
@@ -75,6 +79,10 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     partly = command(agent, "restart", GONE, first["id"], "--format", "json")
     assert partly.status == 5
     assert json.loads(partly.out) == {"action": "restart", "links": [first["id"]], "missing": [GONE]}
+    for arguments in (("pause", "--vhost", "nowhere"), ("pause", "--all", "--vhost", "nowhere")):
+        nowhere = command(agent, *arguments)
+        assert (nowhere.status, nowhere.out) == (5, "")
+        assert nowhere.errors == [f"agent {url(agent)}: no link is in vhost 'nowhere'; `links` lists them"]
     refused = command(agent, "pause", "--all", token="wrong")
     assert (refused.status, len(refused.errors)) == (4, 1)
     assert "the token is refused" in refused.err
@@ -102,6 +110,14 @@ def test_mistakes_are_one_line(arguments: tuple[str, ...], status: int, said: st
     assert (done.status, len(done.errors)) == (status, 1)
     assert said in done.err
     assert "s3ntinel" not in done.err
+
+
+def test_a_variable_that_holds_no_token_is_said() -> None:
+    done = federation_agent("links", FEDERATION_AGENT_TOKEN="s3ntinel\nx")
+    assert (done.status, done.errors) == (
+        3,
+        ["FEDERATION_AGENT_TOKEN holds no token: one line of printable ASCII is wanted"],
+    )
 
 
 def test_what_answers_is_no_agent(broker: Node) -> None:

@@ -28,6 +28,36 @@ def agent() -> Iterator[str]:
         server.shutdown()
 
 
+class AwayOnce(http.server.BaseHTTPRequestHandler):
+    """Away for the third and the fourth question."""
+
+    asked = 0
+
+    def do_GET(self) -> None:
+        AwayOnce.asked += 1
+        self.send_response(503 if AwayOnce.asked in {3, 4} else 200)
+        self.end_headers()
+        self.wfile.write(b"[]")
+
+
+def test_watching_goes_on_where_the_agent_was_away() -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), AwayOnce) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        agent = f"http://127.0.0.1:{server.server_port}"
+        watching = [COMMAND, "links", "--watch", "--format", "json", "--url", agent]
+        with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout
+            assert process.stderr
+            try:
+                assert [process.stdout.readline() for _ in range(2)] == [b"[]\n"] * 2
+            finally:
+                process.kill()
+            assert process.stderr.read().decode().splitlines() == [
+                f"agent {agent}: no agent answers there: check the address"
+            ]
+        server.shutdown()
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_watching_ends_once_nobody_reads(agent: str, form: str) -> None:
     watching = [COMMAND, "links", "--watch", "--format", form, "--url", agent]

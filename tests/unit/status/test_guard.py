@@ -8,6 +8,7 @@ import logging
 
 import pytest
 
+from agent.status.guard import is_loopback
 from tests.unit.status.serving import TOKEN, Serve
 from tests.unit.status.test_board import LINK
 
@@ -52,6 +53,12 @@ async def test_names_that_others_may_point_here_are_not_answered(serve: Serve, h
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:9419", "agent.localhost", "10.0.0.7:80"])
 async def test_addresses_and_this_machine_s_own_names_are(serve: Serve, host: str) -> None:
     assert (await (await serve()).ask("/api/links", Host=host))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost", "127.0.0.9", "::1"])
+def test_what_only_this_machine_reaches(host: str) -> None:
+    assert is_loopback(host)
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "localhost.example")))
 
 
 async def test_a_token_counts_by_any_name_and_its_lack_can_be_mended(serve: Serve) -> None:

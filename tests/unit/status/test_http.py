@@ -6,9 +6,12 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.core.lifecycle import LinkState
 from agent.errors import CannotStartError
 from tests.unit.status.serving import TOKEN, Serve, Served
-from tests.unit.status.test_board import LINK
+from tests.unit.status.test_board import BROKEN, LINK, RUNNING
+
+PAUSED = LinkState(started=True, paused=True)
 
 
 async def test_probes_tell_the_process_from_its_work(serve: Serve) -> None:
@@ -44,12 +47,32 @@ async def test_the_native_routes(serve: Serve) -> None:
     assert [link["id"] for link in (await served.ask("/api/federation-links"))[1]] == [LINK.id]
     assert [link["id"] for link in (await served.ask("/api/federation-links/%2F"))[1]] == [LINK.id]
     assert (await served.ask("/api/federation-links/other"))[1] == []
-    assert [link["id"] for link in (await served.ask("/api/federation-links/state/down"))[1]] == [LINK.id]
-    assert [link["id"] for link in (await served.ask("/api/federation-links/%2F/state/down"))[1]] == [LINK.id]
     restart = f"/api/federation-links/vhost/%2F/{LINK.id}/any/restart"
     assert (await served.ask(restart, "DELETE"))[0] == 204
     assert served.asked == [(LINK.id, "restart")]
     assert (await served.ask(restart.replace("%2F", "other"), "DELETE"))[0] == 404
+
+
+@pytest.mark.parametrize("path", ["state/down", "state/down/", "%2F/state/down", "%2F/state/down/"])
+async def test_a_link_that_starts_is_not_down_for_the_native_routes(serve: Serve, path: str) -> None:
+    served = await serve()
+
+    async def down() -> list[str]:
+        return [link["id"] for link in (await served.ask(f"/api/federation-links/{path}"))[1]]
+
+    assert await down() == []
+    for state, told in ((BROKEN, [LINK.id]), (RUNNING, []), (PAUSED, [LINK.id])):
+        served.board.changed(LINK.id, state)
+        assert await down() == told
+
+
+@pytest.mark.parametrize("path", ["federation-links/{}", "federation-links/{}/state/down", "shovels/{}", "shovels/{}/"])
+async def test_a_vhost_that_is_not_there_is_told_from_one_without_links(serve: Serve, path: str) -> None:
+    served = await serve()
+    served.board.vhosts = frozenset({"/", "empty"})
+    assert await served.ask(f"/api/{path.format('empty')}") == (200, [])
+    status, answer = await served.ask(f"/api/{path.format('nowhere')}")
+    assert (status, "'nowhere'" in answer["error"]) == (404, True)
 
 
 async def test_changes_need_the_token_where_one_is_set(serve: Serve) -> None:

@@ -43,7 +43,7 @@ export class Attention {
     more.setAttribute("aria-expanded", String(this.#all));
   }
 
-  #cause({ status, source, reason, rows }) {
+  #cause({ status, reason, rows }) {
     const since = Math.min(...rows.map((row) => row.since));
     const node = h("time", { datetime: new Date(since).toISOString(), title: moment(since) });
     const age = h("span", { class: "cause-since" }, "for ", node);
@@ -51,7 +51,7 @@ export class Attention {
     return h(
       "li",
       { class: "cause", "data-group": stateOf(status).group },
-      h("div", { class: "cause-head" }, badge(status), age, namesOf(rows, status, source)),
+      h("div", { class: "cause-head" }, badge(status), age, namesOf(rows, status, reason)),
       h("p", { class: "cause-reason" }, reason || "No reason was told."),
       h("p", { class: "advice" }, stateOf(status).advice),
     );
@@ -63,21 +63,23 @@ function causesOf(rows) {
   for (const row of rows) {
     if (!needsSomebody(row.view.status)) continue;
     const { status, error: reason } = row.view;
-    const { source, gravity } = row;
-    const key = [status, source, reason].join("\n");
-    if (!causes.has(key)) causes.set(key, { key, status, source, reason, gravity, rows: [] });
+    const { gravity } = row;
+    const key = [status, reason].join("\n"); // a downstream that is away is one cause, however many upstreams there are
+    if (!causes.has(key)) causes.set(key, { key, status, reason, gravity, rows: [] });
     causes.get(key).rows.push(row);
   }
   return [...causes.values()].sort((one, other) => one.gravity - other.gravity || other.rows.length - one.rows.length);
 }
 
 /** A few are named; of many, the first ones and a way to the rest. */
-function namesOf(rows, status, source) {
+function namesOf(rows, status, reason) {
   const named = rows.slice(0, rows.length > NAMED ? NAMED - 1 : NAMED);
   const names = named.map((row) => h("li", {}, h("a", { href: format({ view: "link", id: row.id }) }, row.name)));
   if (rows.length > NAMED) {
-    const rest = format({ view: "links", state: status, from: source });
-    names.push(h("li", {}, h("a", { href: rest }, `all ${plural(rows.length, "link")} from ${source}`)));
+    const sources = new Set(rows.map((row) => row.source));
+    const [from, where] = sources.size === 1 ? [rows[0].source, ` from ${rows[0].source}`] : ["", ""];
+    const rest = format({ view: "links", state: status, ...(from ? { from } : { q: reason }) });
+    names.push(h("li", {}, h("a", { href: rest }, `all ${plural(rows.length, "link")}${where}`)));
   }
   return h("ul", { class: "names" }, ...names);
 }

@@ -36,6 +36,9 @@ const NUMBERS = [
   ["Last confirm", ({ view }, { clock }) => agoOf(view.last_confirm, clock)],
 ];
 
+const ACTIONS = ["restart", "pause", "resume"];
+const OFFERED = { paused: ["resume"], standby: ["pause"], stopping: [] };
+
 const CHARTS = {
   rate: { of: (history) => history.rates(), show: rate, label: "Messages a second" },
   lag: { of: (history) => history.lags(), show: count, label: "Messages waiting" },
@@ -54,7 +57,7 @@ export class Detail {
   constructor({ load, act }) {
     this.#load = load;
     byId("detail-state").append(this.#state);
-    for (const action of ["restart", "pause", "resume"]) {
+    for (const action of ACTIONS) {
       byId(`do-${action}`).addEventListener("click", () => act(action, this.#row));
     }
     for (const [list, entries] of [["facts", FACTS], ["numbers", NUMBERS]]) {
@@ -114,8 +117,15 @@ export class Detail {
     const box = byId("diagnosis");
     set(box, "data-group", stateOf(view.status).group);
     box.hidden = !view.error && !stateOf(view.status).advice;
-    byId("do-pause").hidden = view.status === "paused";
-    byId("do-resume").hidden = view.status !== "paused";
+    this.#offer(view.status);
+  }
+
+  /** What would do nothing isn't offered; who has just used what is no more goes on from what is there now. */
+  #offer(status) {
+    const offered = OFFERED[status] ?? ["restart", "pause"];
+    const focused = document.activeElement;
+    for (const action of ACTIONS) byId(`do-${action}`).hidden = !offered.includes(action);
+    if (focused?.hidden) byId(offered.length > 0 ? `do-${offered[0]}` : "detail-title").focus();
   }
 
   #showCharts(clock) {

@@ -2,6 +2,8 @@
 
 import { byId, text } from "./dom.js";
 
+const SENDABLE = /^[!-~]+$/; // a browser sends nothing else in a header, and says that the agent is away
+
 const ACTIONS = {
   restart: {
     label: "Restart",
@@ -35,6 +37,9 @@ export function confirmAction(action, name, perform) {
     }
   };
   byId("confirm-cancel").onclick = () => dialog.close();
+  dialog.onclose = () => {
+    if (document.activeElement === document.body) byId("detail-title").focus(); // what opened it is no longer there
+  };
   dialog.showModal();
 }
 
@@ -47,8 +52,12 @@ export function askToken(wasRefused) {
   return new Promise((resolve) => {
     byId("token-form").onsubmit = (event) => {
       event.preventDefault();
-      dialog.onclose = null;
       const token = input.value.trim();
+      if (!SENDABLE.test(token)) {
+        text(byId("token-error"), "No token has such letters. Copy it again.");
+        return;
+      }
+      dialog.onclose = null;
       input.value = "";
       dialog.close();
       resolve(token);

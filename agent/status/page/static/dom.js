@@ -1,6 +1,12 @@
 /** Makes elements and changes their text: names come from users, so all of it is text and none of it markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
+// What turns the direction of letters, or can't be seen: a name could look like another one.
+const HIDDEN = /[\p{Cc}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]/gu;
+
+const READ = new Set(["title", "aria-label"]);
+
+const visible = (words) => words.replace(HIDDEN, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
 
 export function h(tag, attributes = {}, ...children) {
   return furnish(document.createElement(tag), attributes, children);
@@ -15,19 +21,23 @@ function furnish(node, attributes, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else set(node, name, value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  const given = children.flat().filter((child) => child !== null && child !== undefined);
+  node.append(...given.map((child) => (typeof child === "string" ? visible(child) : child)));
   return node;
 }
 
 /** Sets an attribute where it differs; false and null remove it. */
 export function set(node, name, value) {
   if (value === false || value === null || value === undefined) node.removeAttribute(name);
-  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value === true ? "" : value);
+  else {
+    const wanted = value === true ? "" : READ.has(name) ? visible(String(value)) : String(value);
+    if (node.getAttribute(name) !== wanted) node.setAttribute(name, wanted);
+  }
 }
 
 /** Sets the text where it differs: what did not change is not laid out again. */
 export function text(node, value) {
-  const shown = String(value);
+  const shown = visible(String(value));
   if (node.childNodes.length === 1 && node.firstChild.nodeType === Node.TEXT_NODE) {
     if (node.firstChild.data !== shown) node.firstChild.data = shown;
   } else if (shown !== "" || node.childNodes.length > 0) {

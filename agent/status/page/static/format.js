@@ -42,9 +42,9 @@ export function duration(seconds) {
 const pair = (large, largeUnit, small, smallUnit) =>
   small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
 
-/** An age under a second is told as such, because it is what a healthy link has. */
+/** An age under a second is told as such, because it is what a healthy link has; without an age nothing waits. */
 export function age(seconds) {
-  if (seconds === null || seconds === undefined) return NONE;
+  if (!seconds) return NONE;
   return seconds < 1 ? "< 1 s" : duration(seconds);
 }
 

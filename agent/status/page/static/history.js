@@ -57,11 +57,13 @@ export class History {
   }
 }
 
-/** What was the same up to shortly before a sample is told so: else one message looks like a trickle over minutes. */
+/** What was the same from a sample to shortly before the next is told so: else a stop looks like minutes of slowing
+    down, and one message like a trickle. */
 function steady(points) {
   return points.flatMap((point, at) => {
     const before = points[at - 1];
     const isNear = !before || point.time - before.time < 2 * SAMPLED;
-    return isNear ? [point] : [{ ...before, time: point.time - SAMPLED }, point];
+    if (isNear) return [point];
+    return [{ ...before, time: before.time + SAMPLED }, { ...before, time: point.time - SAMPLED }, point];
   });
 }

@@ -12,7 +12,7 @@ import { Feed } from "./feed.js";
 import { isLively, matching, ordered, rank } from "./filter.js";
 import { exact, plural } from "./format.js";
 import { format, parse, sortOf } from "./router.js";
-import { Store, totals } from "./store.js";
+import { Store, totals, wanting } from "./store.js";
 import { Summary } from "./summary.js";
 import { Table } from "./table.js";
 import { Topology } from "./topology.js";
@@ -48,6 +48,7 @@ class Page {
   #hasTurned = false;
   #scrolled = 0;
   #telling = 0;
+  #isEntitling = false;
 
   start() {
     this.#listen();
@@ -58,12 +59,15 @@ class Page {
 
   #listen() {
     this.#feed.addEventListener("up", () => this.#connected());
-    this.#feed.addEventListener("down", ({ detail }) => this.#connection.down(detail));
+    this.#feed.addEventListener("down", ({ detail }) => this.#lost(detail));
     this.#feed.addEventListener("event", ({ detail }) => this.#take(detail));
     this.#store.addEventListener("members", () => this.#regroup());
     this.#store.addEventListener("links", () => this.#draw({ reorder: true }));
     this.#store.addEventListener("samples", () => this.#draw({ reorder: isLively(sortOf(this.#route).key) }));
-    this.#store.addEventListener("about", () => this.#draw());
+    this.#store.addEventListener("about", () => {
+      this.#entitle();
+      this.#draw();
+    });
     this.#store.addEventListener("moved", ({ detail }) => this.#moved(detail));
     this.#attention.onToggle = () => this.#draw();
     addEventListener("hashchange", () => this.#turn());
@@ -82,6 +86,11 @@ class Page {
     byId("forget").hidden = !this.#api.hasToken;
   }
 
+  #lost(reason) {
+    this.#connection.down(reason);
+    this.#entitle();
+  }
+
   #take({ type, data }) {
     const now = performance.now();
     if (type === "links") {
@@ -94,11 +103,13 @@ class Page {
 
   #regroup() {
     this.#ranks = null;
+    this.#entitle();
     this.#draw({ reorder: true });
   }
 
   #moved(detail) {
     this.#announcer.moved(detail);
+    this.#entitle();
     if (this.#route.view === "link" && detail.row.id === this.#route.id) this.#detail.refresh();
   }
 
@@ -162,6 +173,19 @@ class Page {
     location.reload();
   }
 
+  /** What tells of the page while another tab is looked at, which is when no frame is drawn. */
+  #entitle() {
+    if (this.#isEntitling) return; // thousands may change at once
+    this.#isEntitling = true;
+    queueMicrotask(() => {
+      this.#isEntitling = false;
+      const found = wanting([...this.#store.rows.values()]);
+      const isAway = document.body.dataset.connection === "away";
+      const told = isAway ? "(?) " : found > 0 ? `(${exact(found)}) ` : "";
+      document.title = told + (this.#store.about.agent ?? "federation-agent");
+    });
+  }
+
   /** However much changes, it is drawn once a frame. */
   #draw({ reorder = false } = {}) {
     this.#reorder ||= reorder;
@@ -174,8 +198,6 @@ class Page {
   #drawNow(moments) {
     const rows = this.#store.rows;
     const total = totals(rows.values(), moments.now);
-    const wanting = total.wanting > 0 ? `(${exact(total.wanting)}) ` : "";
-    document.title = wanting + (this.#store.about.agent ?? "federation-agent");
     this.#about.show(this.#store.about);
     if (this.#route.view === "link") this.#drawLink(rows.get(this.#route.id), moments);
     else if (this.#route.view === "topology") this.#drawTopology([...rows.values()], moments.now);
@@ -204,7 +226,7 @@ class Page {
     const isEmpty = this.#isRead && rows.size === 0;
     byId("unready").hidden = !isEmpty || this.#store.about.ready !== false;
     byId("empty").hidden = !isEmpty || this.#store.about.ready === false;
-    byId("figures").hidden = !this.#isRead;
+    byId("figures").hidden = rows.size === 0;
     byId("found").hidden = !this.#isRead;
     byId("no-match").hidden = rows.size === 0 || this.#order.length > 0;
     byId("table").hidden = this.#order.length === 0;

@@ -87,7 +87,7 @@ export class RowView {
     drawSparkline(this.spark, series.rates(now));
     text(this.rate, rate(series.rate(now)));
     text(this.backlog, count(view.backlog));
-    text(this.oldest, view.in_flight > 0 || view.backlog > 0 ? age(view.oldest_unconfirmed_seconds) : "");
+    text(this.oldest, view.oldest_unconfirmed_seconds ? age(view.oldest_unconfirmed_seconds) : "");
     for (const [key, node] of Object.entries(this.figures)) text(node, count(view[key]));
   }
 }

@@ -16,8 +16,8 @@ export const STATES = {
     gravity: 1,
     shape: "M8 1.5 15 14H1ZM8 6v4m0 1.6v.8",
     advice:
-      "The agent tries again by itself. If it lasts, see whether the upstream runs and can be reached from here; " +
-      "Restart tries at once.",
+      "The agent tries again by itself. If it lasts, see whether the broker that the reason names runs and can be " +
+      "reached from here; Restart tries at once.",
   },
   stalled: {
     label: "Stalled",

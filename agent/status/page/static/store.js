@@ -15,8 +15,8 @@ class Row {
     this.id = view.id;
     this.cluster = cluster;
     this.source = cluster ?? view.upstream;
-    this.name = view.exchange ?? view.queue ?? view.name;
-    this.remote = view.upstream_exchange ?? view.upstream_queue ?? "";
+    this.name = named(view.exchange ?? view.queue ?? view.name);
+    this.remote = named(view.upstream_exchange ?? view.upstream_queue ?? "");
     this.since = Date.parse(view.since);
     this.gravity = stateOf(view.status).gravity;
     const words = [view.id, view.kind, view.vhost, this.name, this.remote, view.upstream, this.source, view.policy];
@@ -104,18 +104,23 @@ export class Store extends EventTarget {
   }
 }
 
+/** A name of blanks alone could be neither seen nor followed. */
+const named = (name) => (name !== "" && name.trim() === "" ? JSON.stringify(name) : name);
+
 const keyOf = (view) => `${view.vhost}\n${view.upstream}`;
 
-/** What all links are together: how many in each status, messages a second, what waits. */
+/** How many links somebody has to look at. */
+export const wanting = (rows) => rows.reduce((sum, row) => sum + (needsSomebody(row.view.status) ? 1 : 0), 0);
+
+/** What all links are together: how many in each status, messages a second, what is known to wait. */
 export function totals(rows, now) {
-  const found = { links: 0, byStatus: new Map(), rate: 0, backlog: 0, oldest: 0, wanting: 0 };
+  const found = { links: 0, byStatus: new Map(), rate: 0, backlog: null, oldest: 0 };
   for (const row of rows) {
     found.links += 1;
     found.byStatus.set(row.view.status, (found.byStatus.get(row.view.status) ?? 0) + 1);
     found.rate += row.series.rate(now) ?? 0;
-    found.backlog += row.view.backlog ?? 0;
+    if (row.view.backlog !== null) found.backlog = (found.backlog ?? 0) + row.view.backlog;
     found.oldest = Math.max(found.oldest, row.view.oldest_unconfirmed_seconds ?? 0);
-    if (needsSomebody(row.view.status)) found.wanting += 1;
   }
   return found;
 }

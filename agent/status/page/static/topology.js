@@ -9,6 +9,7 @@ import { GROUPS, STATES, stateOf } from "./states.js";
 const ICON = 16;
 const LABEL_AT = 14;
 const LETTER = 0.58; // of the size of letters, on average
+const BOLD = 1.1;
 
 export class Topology {
   #svg = byId("map");
@@ -130,10 +131,10 @@ function sourceBox(source, at) {
 /** A box with its lines of text; long names end in dots, and are told in full when pointed at. */
 function box({ x, y, width, height }, kind, lines) {
   const middle = y + height / 2 - (lines.length - 1) * 9 + 4;
-  const letters = Math.floor((width - 20) / (letterSize() * LETTER * 1.1)); // the first line is bold
+  const letters = (width - 20) / (letterSize() * LETTER);
   const texts = lines.map((line, at) => {
     const attributes = { x: x + width / 2, y: middle + at * 18, class: at === 0 ? "title" : "note" };
-    return s("text", attributes, shorten(line, letters));
+    return s("text", attributes, shorten(line, Math.floor(at === 0 ? letters / BOLD : letters)));
   });
   const rect = s("rect", { x, y, width, height, rx: 8 });
   return s("g", { class: `box ${kind}` }, s("title", {}, lines[0]), rect, ...texts);
