@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
@@ -42,6 +43,34 @@ def read_text(spark: SparkSession, path: str) -> str:
     return str(row[0]) if row else ""
 
 
+def check_inputs(spark: SparkSession, inputs: Sequence[str]) -> None:
+    """That there is something to read, as far as the first finished file tells."""
+    found = [_has_lines(spark, path) for path in inputs]
+    if not any(found):
+        raise CannotStartError(
+            f"--input {' '.join(inputs)}: no finished file (*.jsonl) is there; give what agents export into, and wait "
+            "until they have finished one (status-export.rotate)"
+        )
+
+
+def _has_lines(spark: SparkSession, path: str) -> bool:
+    try:
+        system = _system(spark, path)
+        places = system.globStatus(_path(spark, path)) or []
+        if not places:
+            raise CannotStartError(f"--input {path}: is not there; give a directory that agents export into")
+        return any(_ends_in_lines(system.listFiles(place.getPath(), True)) for place in places)
+    except Py4JJavaError as error:
+        raise CannotStartError(f"--input {path}: can't be read: {_told(error)}") from error
+
+
+def _ends_in_lines(names: Any) -> bool:
+    while names.hasNext():
+        if names.next().getPath().getName().endswith(".jsonl"):
+            return True
+    return False
+
+
 def check_output(spark: SparkSession, output: str) -> None:
     """Before hours of work that couldn't be kept."""
     probe = f"{output}/_writable"
@@ -49,8 +78,14 @@ def check_output(spark: SparkSession, output: str) -> None:
         write_text(spark, probe, "")
         _system(spark, probe).delete(_path(spark, probe), False)
     except Py4JJavaError as error:
-        said = str(error.java_exception.getMessage()).split("\n")[0]
-        raise CannotStartError(f"--output {output}: can't be written: {said}; give a directory that can") from error
+        raise CannotStartError(
+            f"--output {output}: can't be written: {_told(error)}; give a directory that can"
+        ) from error
+
+
+def _told(error: Py4JJavaError) -> str:
+    exception = error.java_exception
+    return f"{exception.getClass().getSimpleName()}: {exception.getMessage()}".splitlines()[0]
 
 
 def write_text(spark: SparkSession, path: str, text: str) -> None:

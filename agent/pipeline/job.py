@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkRuntimeError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
@@ -144,16 +144,10 @@ def report(options: Options, *, watch: Watch = nullcontext) -> dict[str, Any]:
         raise CannotStartError(java.what_is_wrong()) from error
     spark.sparkContext.setLogLevel("ERROR")
     try:
+        files.check_inputs(spark, options.inputs)
         files.check_output(spark, options.output)
         with watch(spark):
             return run(spark, options)
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            path = error.getMessageParameters() or {}
-            raise CannotStartError(
-                f"{path.get('path', 'an input')} is not there: give a directory of exports"
-            ) from error
-        raise
     finally:
         spark.stop()
 
