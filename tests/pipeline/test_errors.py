@@ -64,7 +64,7 @@ def test_inputs_are_looked_at_first(spark: SparkSession, tmp_path: Path) -> None
 
 def test_the_output_is_tried_first(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(CannotStartError, match="file/out: can't be written: .*; give a directory that can"):
+    with pytest.raises(CannotStartError, match=r"file/out: can't be written: .*; give a directory that can"):
         files.check_output(spark, f"{tmp_path}/file/out")
     files.check_output(spark, f"{tmp_path}/out")
     assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []

@@ -31,7 +31,7 @@ def _objectives(rows: DataFrame) -> tuple[Objective, ...]:
     found = (
         rows.groupBy("objective", "measured_by", "target_percent", "window_days")
         .agg(
-            fn.count_if("consumed_percent is not null").alias("links"),
+            fn.count("consumed_percent").alias("links"),
             fn.count_if(fn.col("consumed_percent") <= 100).alias("met"),
             (100 - 100 * bad_share).alias("attained"),
             bad_share.alias("bad_share"),

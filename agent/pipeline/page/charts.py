@@ -92,8 +92,8 @@ def _key(told: Percentiles, show: Show) -> Markup:
 
 
 def _stroke(part: str) -> Markup:
-    line = element("path", d="M0 4h26", class_="line", data_part=part, stroke_dasharray=_DASHES[part])
-    return element("svg", line, viewBox="0 0 26 8", width=26, height=8, aria_hidden="true")
+    line = element("path", d="M0 4h20", class_="line", data_part=part, stroke_dasharray=_DASHES[part])
+    return element("svg", line, viewBox="0 0 20 8", width=20, height=8, aria_hidden="true")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ _ROW: Final = 40
 _LETTERS: Final = 15
 _KINDS: Final = ((99.9, "up", None), (99.0, "degraded", "7 3"), (0.0, "down", "2 3"))
 _MEANS: Final = {"up": "99.9 % or more", "degraded": "99 % or more", "down": "less"}
-UNKNOWN: Final = "not reached yet"
 
 
 def graph(found: Findings) -> Markup:
@@ -74,9 +73,8 @@ def _arrow(edge: Edge, start: float, end: float, most: int) -> Markup:
     thick = 1.5 + 6 * log10(1 + edge.messages) / max(1.0, log10(1 + most))
     bend = _WIDTH / 2
     path = f"M{_BOX} {start:.1f}C{bend:.0f} {start:.1f} {bend:.0f} {end:.1f} {_WIDTH - _BOX} {end:.1f}"
-    told = (
-        f"{edge.source or UNKNOWN} → {edge.target}: {percent(edge.spent.availability)}, {count(edge.messages)} messages"
-    )
+    ends = f"{edge.source or words.UNREACHED} → {edge.target}"
+    told = f"{ends}: {percent(edge.spent.availability)}, {count(edge.messages)} messages"
     return element(
         "path", element("title", told), d=path, class_="arrow", data_bucket=kind,
         stroke_dasharray=dash, stroke_width=thick,
@@ -92,16 +90,21 @@ def _kind(availability: float | None) -> tuple[str, str | None]:
 def _box(name: str, x: int, y: float) -> Markup:
     return element(
         "g",
-        element("title", name or UNKNOWN),
+        element("title", name or words.UNREACHED),
         element("rect", x=x + 0.5, y=y - _HIGH / 2, width=_BOX - 1, height=_HIGH, rx=5, class_="box"),
-        element("text", shorten(name or UNKNOWN, _LETTERS), x=x + _BOX / 2, y=y + 4, class_="label"),
+        element("text", shorten(name or words.UNREACHED, _LETTERS), x=x + _BOX / 2, y=y + 4, class_="label"),
     )
 
 
 def _table(edges: Sequence[Edge]) -> Markup:
-    return table("From cluster to cluster", ("From → to", "Availability", "Links", "Messages"), map(_row, edges))
+    return table(
+        "From cluster to cluster",
+        ("From → to", "Availability", "Links", "Messages"),
+        map(_row, edges),
+        class_="numbers",
+    )
 
 
 def _row(edge: Edge) -> tuple[Child, ...]:
-    ends = element("span", words.name(edge.source or UNKNOWN, 40), " → ", words.name(edge.target, 40))
+    ends = element("span", words.cluster(edge.source, 40), " → ", words.name(edge.target, 40))
     return ends, percent(edge.spent.availability), count(edge.links), count(edge.messages)

@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.pipeline.findings.model import Heat, HeatRow
 from agent.pipeline.page import words
-from agent.pipeline.page.markup import Markup, element
+from agent.pipeline.page.markup import Markup, element, join
 from agent.pipeline.page.tables import nothing, section
 from agent.pipeline.page.words import Calendar, brief_percent, percent
 
@@ -44,10 +44,13 @@ def _head(period: int, unit: str, calendar: Calendar) -> Markup:
 
 
 def _row(row: HeatRow, heat: Heat) -> Markup:
-    source, target = row.label
-    who = [words.name(source, 28), element("span", " → " if heat.of == "edges" else " from ", words.name(target, 20))]
+    first, second = row.label
+    if heat.of == "edges":
+        who = join(words.cluster(first, 28), " → ", words.name(second, 20))
+    else:
+        who = join(words.name(first, 28), " from ", words.cluster(second, 20))
     cells = [_cell(row.cells.get(period)) for period in heat.periods]
-    return element("tr", element("th", *who, scope="row"), *cells)
+    return element("tr", element("th", who, scope="row"), *cells)
 
 
 def _cell(value: float | None) -> Markup:

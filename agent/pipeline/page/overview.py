@@ -130,7 +130,9 @@ def _worst(links: Sequence[LinkTime]) -> Markup:
     if not worse:
         return section("worst", "Worst links", nothing("No link was less than fully available."))
     heads = ("Link", "Availability", "Down", "Degraded", "Unknown", "Incidents")
-    return section("worst", "Worst links", table("Links with the least availability", heads, map(_row, worse)))
+    return section(
+        "worst", "Worst links", table("Links with the least availability", heads, map(_row, worse), class_="numbers")
+    )
 
 
 def _row(link: LinkTime) -> tuple[Child, ...]:

@@ -12,6 +12,7 @@ from agent.pipeline.page.markup import Markup, element, join
 from agent.pipeline.periods import EPOCH
 
 NOTHING: Final = "\N{EN DASH}"
+UNREACHED: Final = "not reached yet"
 TO: Final = "\N{EN DASH}"
 _UNITS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _LARGE: Final = (("G", 1e9), ("M", 1e6), ("k", 1e3))
@@ -108,6 +109,10 @@ def name(text: str | None, letters: int = _NAME) -> Markup:
     if not text:
         return element("span", "no name" if text is None else "“”", class_="muted")
     return element("bdi", shorten(text, letters), title=text if len(text) > letters else None)
+
+
+def cluster(text: str | None, letters: int = _NAME) -> Markup:
+    return name(text, letters) if text else element("span", UNREACHED)
 
 
 def link(which: Which) -> Markup:
