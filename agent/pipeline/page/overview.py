@@ -48,7 +48,7 @@ def _trend(fleet: Fleet, window: Span) -> Markup:
         return element("p", f"As in the {length} before ({percent(before)}).", class_="trend")
     better = change > 0
     said = (
-        f"{abs(change):.3g} points {'better' if better else 'worse'} than in the {length} before ({percent(before)})."
+        f"{abs(change):.2g} points {'better' if better else 'worse'} than in the {length} before ({percent(before)})."
     )
     return element(
         "p", element("span", "▲ " if better else "▼ ", aria_hidden="true"), said,
