@@ -39,7 +39,7 @@ def make_report(arguments: Sequence[str]) -> None:
     output.say(f"tables, report.html and summary.json are in {options.output}")
 
 
-def _watch() -> Callable[[SparkSession], AbstractContextManager[None]]:
+def _watch() -> Callable[[SparkSession], AbstractContextManager[object]]:
     """People at a terminal see how far it is; programs and logs see nothing of it."""
     if not sys.stderr.isatty():
         return nullcontext

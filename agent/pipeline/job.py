@@ -31,7 +31,7 @@ from agent.pipeline.window import Bounds, bounds
 
 THINNED = "_lines"
 
-Watch = Callable[[SparkSession], AbstractContextManager[None]]
+Watch = Callable[[SparkSession], AbstractContextManager[object]]
 """Lasts as long as the work, and sees how far it is."""
 
 

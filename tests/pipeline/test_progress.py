@@ -31,10 +31,12 @@ def test_the_step_and_its_tasks_are_known_while_it_runs(spark: SparkSession) -> 
 
 def test_a_terminal_sees_it_and_a_program_gets_json_alone(tmp_path: Path) -> None:
     write(tmp_path / "in", line(0, "running"), line(20, "backoff"), *heartbeats(0, 60))
-    asked = ["--input", tmp_path / "in", "--output", tmp_path / "out", "--master", "local[2]", "--format", "json"]
+    asked: list[str | Path] = ["--input", tmp_path / "in", "--output", tmp_path / "out", "--format", "json"]
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm"}
-    with subprocess.Popen([COMMAND, "report", *asked], stdout=subprocess.PIPE, stderr=theirs, env=environment) as run:
+    with subprocess.Popen(
+        [COMMAND, "report", *asked, "--master", "local[2]"], stdout=subprocess.PIPE, stderr=theirs, env=environment
+    ) as run:
         os.close(theirs)
         seen = b"".join(iter(lambda: read(ours), b"")).decode()
         assert run.stdout
