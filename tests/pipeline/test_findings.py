@@ -45,7 +45,7 @@ def fleet() -> Iterator[dict[str, Any]]:
         yield line(MIDNIGHT + 7 * HOUR, "running", **told)
     for at, forwarded in ((1, 0), (MIDNIGHT + 100, 400), (MIDNIGHT + 200, 500)):
         transfer = {"le": BOUNDS, "count": [0, forwarded, forwarded, forwarded], "sum": 1.0}
-        counted = {"forwarded": forwarded, "dropped": forwarded // 100, "backlog": 40}
+        counted: dict[str, Any] = {"forwarded": forwarded, "dropped": forwarded // 100, "backlog": 40}
         yield line(at, "running", link="busy", transfer=transfer, **counted)
 
 
