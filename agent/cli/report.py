@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from agent.cli import output
 from agent.cli.main import UsageError
 from agent.errors import CannotStartError
 from agent.pipeline.options import OptionError, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def make_report(arguments: Sequence[str]) -> None:
@@ -23,8 +29,20 @@ def make_report(arguments: Sequence[str]) -> None:
         raise CannotStartError(
             "report needs Spark, which is not installed: pip install 'federation-agent[report]'"
         ) from error
-    told = report(options)
+    told = report(options, watch=_watch())
+    if options.format == "json":
+        output.say_json(told)
+        return
     lines = told["lines"]
     output.say(f"read {lines['read']} lines: {lines['bad']} bad, {lines['later_schema']} of a later schema")
     output.say(f"{told['links']} links, {told['incidents']} incidents in {told['outages']} outages of many links")
-    output.say(f"tables and summary.json are in {options.output}")
+    output.say(f"tables, report.html and summary.json are in {options.output}")
+
+
+def _watch() -> Callable[[SparkSession], AbstractContextManager[object]]:
+    """People at a terminal see how far it is; programs and logs see nothing of it."""
+    if not sys.stderr.isatty():
+        return nullcontext
+    from agent.cli.progress import shown
+
+    return shown

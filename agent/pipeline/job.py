@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkRuntimeError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from agent.errors import AgentError, CannotStartError
-from agent.pipeline import files, periods, presence, reading, thinning
+from agent.pipeline import files, java, periods, presence, reading, thinning
 from agent.pipeline.availability import availability
 from agent.pipeline.edges import edges
 from agent.pipeline.incidents import grouped, incidents
@@ -21,18 +21,22 @@ from agent.pipeline.intervals import intervals, traits
 from agent.pipeline.objectives import USUAL, Objective, parse_objectives
 from agent.pipeline.options import Options, parse
 from agent.pipeline.periods import day_of, micros, seconds
+from agent.pipeline.publishing import publish
 from agent.pipeline.schema import LINK
 from agent.pipeline.slo import slo
 from agent.pipeline.statements import statements
-from agent.pipeline.summary import summary
+from agent.pipeline.steps import READ, begin
 from agent.pipeline.traffic import cells, traffic
 from agent.pipeline.window import Bounds, bounds
 
 THINNED = "_lines"
 
+Watch = Callable[[SparkSession], AbstractContextManager[object]]
+"""Lasts as long as the work, and sees how far it is."""
+
 
 def session(master: str | None) -> SparkSession:
-    builder = SparkSession.builder.appName("federation-agent report")
+    builder = SparkSession.builder.appName("federation-agent report").config("spark.ui.showConsoleProgress", False)
     spark = (builder if master is None else builder.master(master)).getOrCreate()
     context = spark.sparkContext
     if not context.getConf().contains("spark.sql.shuffle.partitions"):
@@ -42,7 +46,7 @@ def session(master: str | None) -> SparkSession:
 
 
 def run(spark: SparkSession, options: Options) -> dict[str, Any]:
-    """Writes all tables and `summary.json`, and answers what is in it."""
+    """Writes all tables, `report.html` and `summary.json`, and answers what is in the latter."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     promised: Sequence[Objective] = USUAL
     if options.objectives is not None:
@@ -53,12 +57,7 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
     _write_tables(good, options, promised, within)
     whole = _is_whole(options)
     files.write_table(_rejected(lines), "rejected", output=options.output, whole=whole)
-    tables = {
-        name: files.read_table(spark, name, output=options.output) for name in ("availability", "traffic", "incidents")
-    }
-    told = summary(tables, counts, within)
-    files.write_text(spark, f"{options.output}/summary.json", json.dumps(told, indent=2) + "\n")
-    return told
+    return publish(spark, options.output, within, options.zone, counts)
 
 
 def _is_whole(options: Options) -> bool:
@@ -81,6 +80,7 @@ def _thinned(spark: SparkSession, options: Options) -> tuple[DataFrame, Mapping[
         fn.count_if(why == reading.LATER).alias("later_schema"),
     )
     path = f"{options.output}/{THINNED}"
+    begin(spark, READ)
     thinning.thin(lines).write.mode("overwrite").parquet(path)
     return spark.read.parquet(path), counted.get
 
@@ -136,22 +136,18 @@ def main(arguments: Sequence[str]) -> None:
     report(options)
 
 
-def report(options: Options) -> dict[str, Any]:
+def report(options: Options, *, watch: Watch = nullcontext) -> dict[str, Any]:
     """Starts Spark, or joins the one it was submitted to, and tells what stands in the way in words."""
     try:
         spark = session(options.master)
     except PySparkRuntimeError as error:
-        raise CannotStartError("Spark can't start: it needs Java 17 or later, see what it says above") from error
+        raise CannotStartError(java.what_is_wrong()) from error
     spark.sparkContext.setLogLevel("ERROR")
     try:
-        return run(spark, options)
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            path = error.getMessageParameters() or {}
-            raise CannotStartError(
-                f"{path.get('path', 'an input')} is not there: give a directory of exports"
-            ) from error
-        raise
+        files.check_inputs(spark, options.inputs)
+        files.check_output(spark, options.output)
+        with watch(spark):
+            return run(spark, options)
     finally:
         spark.stop()
 

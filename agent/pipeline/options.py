@@ -28,6 +28,7 @@ class Options:
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     merge_gap: timedelta = timedelta(seconds=60)
     objectives: str | None = None
+    format: str = "text"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,6 +49,7 @@ def parse(arguments: Sequence[str]) -> Options:
         given.timezone,
         timedelta(seconds=given.merge_gap),
         given.objectives,
+        given.format,
     )
 
 
@@ -58,13 +60,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--input", nargs="+", action="append", required=True, metavar="DIR", help="Trees that agents export into.")
-    add("--output", required=True, metavar="DIR", help="Where tables and summary.json go.")
+    add("--output", required=True, metavar="DIR", help="Where tables, report.html and summary.json go.")
     add("--master", metavar="URL", help="The Spark to use; local[*] where none is given or set.")
     add("--from", dest="start", type=_moment, metavar="TIME", help="First instant: a date, or RFC 3339.")
     add("--to", dest="end", type=_moment, metavar="TIME", help="First instant no more looked at.")
     add("--timezone", type=_zone, default=ZoneInfo("UTC"), metavar="ZONE", help="Whose days and hours; UTC by default.")
     add("--merge-gap", type=_gap, default=60.0, metavar="SECONDS", help="Outages so close are one; 60 by default.")
     add("--objectives", metavar="FILE", help="What was promised, in YAML; else 99.9 %% of the time in 30 days.")
+    add("--format", choices=("text", "json"), default="text", help="What to print: a few words, or summary.json.")
     return parser
 
 

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from agent.pipeline import literal
 from agent.pipeline.schema import SECOND
 from agent.pipeline.window import Bounds
 
@@ -49,8 +50,8 @@ def _next_hour(moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def table(spark: SparkSession, within: Bounds, zone: ZoneInfo) -> DataFrame:
-    rows = [(period.start, period.end, period.day) for period in hours(within, zone)]
-    return spark.createDataFrame(rows, "hour_start bigint, hour_end bigint, day date")
+    rows = [{"hour_start": period.start, "hour_end": period.end, "day": period.day} for period in hours(within, zone)]
+    return literal.table(spark, rows, "hour_start bigint, hour_end bigint, day date")
 
 
 def cut(spans: DataFrame, hours_of: DataFrame) -> DataFrame:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from agent.pipeline import literal
 from agent.pipeline.availability import percent
 from agent.pipeline.objectives import Objective, ObjectiveKind
 from agent.pipeline.schema import CELL, LINK, SECOND, Bucket
@@ -21,8 +22,17 @@ _OBJECTIVE = "objective string, measured_by string, target double, days bigint, 
 
 def slo(found: DataFrame, passed: DataFrame, objectives: Sequence[Objective], within: Bounds) -> DataFrame:
     """Looks back from the end of the window; nothing of before its start counts."""
-    rows = [(one.name, one.kind.value, float(one.target), one.days, one.within) for one in objectives]
-    wanted = fn.broadcast(found.sparkSession.createDataFrame(rows, _OBJECTIVE))
+    rows = [
+        {
+            "objective": one.name,
+            "measured_by": one.kind.value,
+            "target": float(one.target),
+            "days": one.days,
+            "within": one.within,
+        }
+        for one in objectives
+    ]
+    wanted = fn.broadcast(literal.table(found.sparkSession, rows, _OBJECTIVE))
     spent = _time(found).crossJoin(wanted.where(fn.col("measured_by") == ObjectiveKind.TIME))
     moved = _messages(passed.crossJoin(wanted.where(fn.col("measured_by") == ObjectiveKind.MESSAGES)))
     return _judged(spent.drop("within").unionByName(moved), within)

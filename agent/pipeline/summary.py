@@ -1,66 +1,106 @@
-"""The tables in a few numbers, for programs: `summary.json`."""
+"""The findings in a few numbers, for programs: `summary.json`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import timedelta
-from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as fn
-
-from agent.pipeline.availability import percent
+from agent.pipeline.findings.model import Findings, Fleet, LinkTime, Objective, Outage, Percentiles, Span, Spent, Which
 from agent.pipeline.periods import EPOCH
-from agent.pipeline.schema import LINK, VERSION, Bucket
-from agent.pipeline.window import Bounds
+from agent.pipeline.schema import Bucket
 
-WORST = 10
+VERSION: Final = 2
+"""It grows when a field changes its name or meaning; new fields may come at any time."""
+
+WORST: Final = 10
 
 
-def summary(tables: Mapping[str, DataFrame], lines: Mapping[str, int], within: Bounds) -> dict[str, Any]:
-    days = tables["availability"].where(fn.col("period") == "day")
+def summary(found: Findings) -> dict[str, Any]:
+    fleet, failed, cost = found.fleet, found.failures, found.flow.cost
     return {
         "version": VERSION,
-        "window": {"start": _instant(within.start), "end": _instant(within.end)},
-        "lines": dict(lines),
-        **_rows(days.agg(fn.count_distinct(*LINK).alias("links"), *_buckets()))[0],
-        **_rows(tables["traffic"].agg(fn.coalesce(fn.sum("messages"), fn.lit(0)).alias("messages")))[0],
-        **_rows(
-            tables["incidents"].agg(
-                fn.count("link").alias("incidents"),
-                fn.count_if("open").alias("open_incidents"),
-                fn.count_distinct("outage").alias("outages"),
-            )
-        )[0],
-        "worst_links": _rows(_worst(days)),
+        "window": _span(found.window),
+        "timezone": found.zone,
+        "lines": dict(found.lines),
+        "links": fleet.links,
+        **_time(fleet.spent),
+        "coverage_percent": fleet.spent.coverage,
+        "previous": _previous(fleet, found.window),
+        **asdict(cost),
+        "incidents": failed.incidents,
+        "open_incidents": failed.open,
+        "outages": failed.shared,
+        "waited_messages": failed.waited,
+        "transfer_seconds": _percentiles(found.flow.transfer),
+        "lag_messages": _percentiles(found.flow.lag),
+        "objectives": [_objective(one) for one in found.promises.objectives],
+        "worst_links": [_worst(link) for link in found.worst if _is_worse(link)][:WORST],
+        "worst_outages": [_outage(outage) for outage in found.failures.outages],
     }
 
 
-def _buckets() -> list[Column]:
-    sums = [fn.coalesce(fn.sum(f"{bucket}_seconds"), fn.lit(0)).alias(f"{bucket}_seconds") for bucket in Bucket]
-    return [*sums, _available()]
+def _time(spent: Spent) -> dict[str, Any]:
+    seconds = {f"{bucket}_seconds": round(spent.of(bucket), 6) for bucket in Bucket}
+    return {**seconds, "availability_percent": spent.availability}
 
 
-def _available() -> Column:
-    flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
-    return percent(fn.sum("up_seconds").cast("double"), flowing.cast("double")).alias("availability_percent")
+def _previous(fleet: Fleet, window: Span) -> dict[str, Any] | None:
+    """Of the window of the same length before; none where the tables hold nothing of it."""
+    if fleet.previous is None:
+        return None
+    before = Span(2 * window.start - window.end, window.start)
+    return {"window": _span(before), "links": fleet.previous_links, **_time(fleet.previous)}
 
 
-def _worst(days: DataFrame) -> DataFrame:
-    by_link = days.groupBy(*LINK).agg(
-        fn.first("name").alias("name"), fn.sum("down_seconds").alias("down_seconds"), _available()
-    )
-    return by_link.where(fn.col("availability_percent") < 100).orderBy("availability_percent", *LINK).limit(WORST)
+def _percentiles(told: Percentiles) -> dict[str, float | None]:
+    return asdict(told)
 
 
-def _rows(found: DataFrame) -> list[dict[str, Any]]:
-    """Of aggregates and top lists only: they are small whatever the data."""
-    return [{name: _plain(value) for name, value in row.asDict().items()} for row in found.collect()]
+def _objective(one: Objective) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "measured_by": one.measured_by,
+        "target_percent": one.target,
+        "days": one.days,
+        "links": one.links,
+        "links_met": one.met,
+        "links_burning": one.burning,
+        "attained_percent": one.attained,
+        "consumed_percent": one.consumed,
+    }
 
 
-def _plain(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else value
+def _is_worse(link: LinkTime) -> bool:
+    available = link.spent.availability
+    return available is not None and available < 100.0
+
+
+def _worst(link: LinkTime) -> dict[str, Any]:
+    return {**_which(link.which), **_time(link.spent), "incidents": link.incidents}
+
+
+def _outage(outage: Outage) -> dict[str, Any]:
+    """One that many links share has a scope; else it is told which link failed."""
+    return {
+        "scope": outage.scope,
+        "name": outage.name,
+        "link": _which(outage.which) if outage.scope is None else None,
+        **_span(outage.span),
+        "open": outage.open,
+        "links": outage.links,
+        "down_seconds": outage.down_seconds,
+        "reason": outage.reason,
+        "error": outage.error,
+    }
+
+
+def _which(which: Which) -> dict[str, Any]:
+    return asdict(which)
+
+
+def _span(span: Span) -> dict[str, str]:
+    return {"start": _instant(span.start), "end": _instant(span.end)}
 
 
 def _instant(moment: int) -> str:

@@ -1,0 +1,51 @@
+"""Asks the finished tables everything that the page and `summary.json` tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import SparkSession
+
+from agent.pipeline.findings.asked import Asked
+from agent.pipeline.findings.edges import edges
+from agent.pipeline.findings.failures import failures
+from agent.pipeline.findings.fleet import fleet, worst
+from agent.pipeline.findings.flow import flow
+from agent.pipeline.findings.heat import heat_of_edges, heat_of_links
+from agent.pipeline.findings.model import Findings, Span
+from agent.pipeline.findings.promises import promises
+from agent.pipeline.findings.strips import strips
+from agent.pipeline.window import Bounds
+
+WORST: Final = 40
+SLOTS: Final = 240
+OUTAGES: Final = 20
+INCIDENTS: Final = 100
+EDGES: Final = 24
+PROMISES: Final = 25
+
+
+def gather(spark: SparkSession, output: str, within: Bounds, zone: ZoneInfo, lines: Mapping[str, int]) -> Findings:
+    """However many links there are and however long the window is, so many values and no more."""
+    window = Span(within.start, within.end)
+    asked = Asked(spark, output, within, zone)
+    found = fleet(asked)
+    if not found.links:
+        return Findings(window, str(zone), lines, found)
+    links, pairs = worst(asked, most=WORST), edges(asked, most=EDGES)
+    return Findings(
+        window,
+        str(zone),
+        lines,
+        found,
+        links,
+        failures(asked, outages=OUTAGES, incidents=INCIDENTS),
+        SLOTS,
+        strips(asked, links, slots=SLOTS),
+        (heat_of_edges(asked, pairs.busiest), heat_of_links(asked, links)),
+        flow(asked),
+        pairs,
+        promises(asked, most=PROMISES),
+    )

@@ -1,0 +1,79 @@
+"""Availability by period, of the worst pairs of clusters and the worst links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from agent.pipeline import literal
+from agent.pipeline.findings.asked import LONGEST, Asked, flowing
+from agent.pipeline.findings.model import Edge, Heat, HeatRow, LinkTime
+from agent.pipeline.schema import LINK, SECOND
+
+COLUMNS: Final = 31
+_HOUR: Final = 3600 * SECOND
+_UNITS: Final = {"hour": _HOUR, "day": 24 * _HOUR, "week": 7 * 24 * _HOUR, "month": 30 * 24 * _HOUR}
+
+
+def unit(length: int) -> str:
+    """The finest that makes no more columns than fit."""
+    return next((name for name, one in _UNITS.items() if length < (COLUMNS + 1) * one), "year")
+
+
+def heat_of_edges(asked: Asked, edges: Sequence[Edge]) -> Heat:
+    """Pairs in the order in which they are given."""
+    table, period = _by_period(asked)
+    labels = [fn.substring(name, 1, LONGEST).alias(name) for name in ("upstream_cluster", "cluster")]
+    rows = table.select(*labels, *_counted(period))
+    wanted = [(edge.source, edge.target) for edge in edges]
+    return _heat(asked, rows, ("upstream_cluster", "cluster"), wanted, wanted)
+
+
+def heat_of_links(asked: Asked, links: Sequence[LinkTime]) -> Heat:
+    table, period = _by_period(asked)
+    labels = [(link.which.name, link.which.upstream_cluster or link.which.upstream) for link in links]
+    return _heat(asked, table.select(*LINK, *_counted(period)), LINK, [link.which.key for link in links], labels)
+
+
+def _by_period(asked: Asked) -> tuple[DataFrame, Column]:
+    """Days of the report's zone stand in `date`, so that longer periods begin where the zone's do."""
+    of = unit(asked.within.end - asked.within.start)
+    if of == "hour":
+        return asked.availability("hour"), fn.unix_micros("start")
+    local = fn.date_trunc(of, fn.col("date"))
+    return asked.availability("day"), fn.unix_micros(fn.to_utc_timestamp(local, str(asked.zone)))
+
+
+def _counted(period: Column) -> list[Column]:
+    return [period.alias("period"), *map(fn.col, ("up_seconds", "degraded_seconds", "down_seconds"))]
+
+
+def _heat(
+    asked: Asked,
+    rows: DataFrame,
+    by: Sequence[str],
+    wanted: Sequence[tuple[Any, ...]],
+    labels: Sequence[tuple[str | None, ...]],
+) -> Heat:
+    of, by_unit = ("links" if by == LINK else "edges"), unit(asked.within.end - asked.within.start)
+    if not wanted:
+        return Heat(of, by_unit, (), ())
+    names = [f"wanted_{name}" for name in by]
+    pairs = [dict(zip(names, key, strict=True)) for key in wanted]
+    keys = literal.table(asked.spark, pairs, ", ".join(f"{name} string" for name in names))
+    same = [rows[name].eqNullSafe(keys[f"wanted_{name}"]) for name in by]
+    percent = 100.0 * fn.try_divide(fn.sum("up_seconds").cast("double"), flowing().cast("double"))
+    found = rows.join(fn.broadcast(keys), same, "left_semi").groupBy(*by, "period").agg(percent.alias("percent"))
+    cells: dict[tuple[Any, ...], dict[int, float | None]] = {}
+    for row in found.collect():
+        cells.setdefault(tuple(row[name] for name in by), {})[row["period"]] = row["percent"]
+    periods = sorted({period for of_row in cells.values() for period in of_row})
+    return Heat(
+        of,
+        by_unit,
+        tuple(periods),
+        tuple(HeatRow(label, cells.get(key, {})) for key, label in zip(wanted, labels, strict=True)),
+    )

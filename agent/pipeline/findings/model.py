@@ -1,0 +1,255 @@
+"""What was found, as plain values. Instants are microseconds since 1970, durations seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.pipeline.schema import Bucket
+
+SECOND: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    start: int
+    end: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start) / SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds by bucket."""
+
+    seconds: Mapping[Bucket, float] = field(default_factory=dict)
+
+    def of(self, *buckets: Bucket) -> float:
+        return sum(self.seconds.get(bucket, 0.0) for bucket in buckets)
+
+    @property
+    def availability(self) -> float | None:
+        """Percent of the time in which messages should have flowed; None where there was none."""
+        flowing = self.of(Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
+        return 100.0 * self.of(Bucket.UP) / flowing if flowing else None
+
+    @property
+    def coverage(self) -> float | None:
+        """Percent of the time of which anything is known."""
+        whole = self.of(*Bucket)
+        return 100.0 - 100.0 * self.of(Bucket.UNKNOWN) / whole if whole else None
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """A link; names are cut where they are longer than anybody reads."""
+
+    group: str | None
+    link: str | None
+    kind: str | None = None
+    vhost: str | None = None
+    name: str | None = None
+    upstream: str | None = None
+    upstream_cluster: str | None = None
+    cluster: str | None = None
+
+    @property
+    def key(self) -> tuple[str | None, str | None]:
+        return self.group, self.link
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTime:
+    which: Which
+    spent: Spent
+    incidents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All links together; `previous` is None where the tables hold nothing of the period before."""
+
+    links: int
+    spent: Spent
+    previous: Spent | None
+    previous_links: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    messages: int = 0
+    bytes: int = 0
+    redelivered: int = 0
+    dropped: int = 0
+    quarantined: int = 0
+    returned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Incidents that belong together, or one of its own, which `which` tells."""
+
+    scope: str | None
+    name: str | None
+    which: Which
+    span: Span
+    open: bool
+    links: int
+    down_seconds: float
+    reason: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    which: Which
+    span: Span
+    open: bool
+    down_seconds: float
+    flaps: int
+    status: str | None
+    reason: str | None
+    error: str | None
+    peak_backlog: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Counts of all; of the lists only the gravest, in the order of time. `waited`: peaks of backlogs, summed."""
+
+    incidents: int = 0
+    open: int = 0
+    shared: int = 0
+    outages_in_all: int = 0
+    waited: int = 0
+    outages: tuple[Outage, ...] = ()
+    gravest: tuple[Incident, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What one link was in for a part of the window."""
+
+    number: int
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    which: Which
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeatRow:
+    """Availability by period; a period in which nothing is known is None."""
+
+    label: tuple[str | None, ...]
+    cells: Mapping[int, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Of `edges` or `links`; `periods` are the beginnings of hours, days, weeks, months or years, as `unit` says."""
+
+    of: str
+    unit: str
+    periods: tuple[int, ...]
+    rows: tuple[HeatRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A part of the window, as long as the others."""
+
+    start: int
+    messages: int
+    transfer: Percentiles
+    lag: Percentiles
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """`step`: how long a moment is."""
+
+    step: int = 300 * SECOND
+    cost: Cost = field(default_factory=Cost)
+    transfer: Percentiles = field(default_factory=Percentiles)
+    lag: Percentiles = field(default_factory=Percentiles)
+    moments: tuple[Moment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    source: str | None
+    target: str | None
+    links: int
+    messages: int
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    count: int = 0
+    busiest: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One promise, kept or not by each link; `burning`: links that use up what is allowed too fast now."""
+
+    name: str
+    measured_by: str
+    target: float
+    days: int
+    links: int
+    met: int
+    attained: float | None
+    consumed: float | None
+    burning: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What one link has used of one objective."""
+
+    which: Which
+    objective: str
+    target: float
+    attained: float | None
+    consumed: float | None
+    burns: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    objectives: tuple[Objective, ...] = ()
+    worst: tuple[Promise, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`worst` are the links with the least availability, those with strips first."""
+
+    window: Span
+    zone: str
+    lines: Mapping[str, int]
+    fleet: Fleet
+    worst: tuple[LinkTime, ...] = ()
+    failures: Failures = field(default_factory=Failures)
+    slots: int = 0
+    strips: tuple[Strip, ...] = ()
+    heat: tuple[Heat, ...] = ()
+    flow: Flow = field(default_factory=Flow)
+    edges: Edges = field(default_factory=Edges)
+    promises: Promises = field(default_factory=Promises)

@@ -1,0 +1,46 @@
+"""What some links were in, slot by slot of the window: as many values as are drawn, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import functions as fn
+
+from agent.pipeline import literal
+from agent.pipeline.findings.asked import Asked
+from agent.pipeline.findings.model import LinkTime, Slot, Spent, Strip
+from agent.pipeline.schema import LINK, SECOND, Bucket
+
+
+def strips(asked: Asked, links: Sequence[LinkTime], *, slots: int) -> tuple[Strip, ...]:
+    if not links:
+        return ()
+    within = asked.within
+    length = within.end - within.start
+    drawn = literal.table(
+        asked.spark, [dict(zip(LINK, link.which.key, strict=True)) for link in links], "`group` string, link string"
+    )
+    start = fn.greatest(fn.unix_micros("start"), fn.lit(within.start))
+    end = fn.least(fn.unix_micros("end"), fn.lit(within.end))
+    spans = asked.intervals().select(*LINK, "bucket", start.alias("begin"), end.alias("until"))
+    first, last = (f"({at} - {within.start}) * {slots} div {length}" for at in ("begin", "until - 1"))
+    numbers = fn.expr(f"sequence({first}, {last})")
+    slot_start = within.start + fn.expr(f"slot * {length} div {slots}")
+    slot_end = within.start + fn.expr(f"(slot + 1) * {length} div {slots}")
+    part = fn.least("until", slot_end) - fn.greatest("begin", slot_start)
+    rows = (
+        spans.join(fn.broadcast(drawn), [*LINK], "left_semi")
+        .withColumn("slot", fn.explode(numbers))
+        .groupBy(*LINK, "slot", "bucket")
+        .agg(fn.sum(part).alias("part"))
+        .collect()
+    )
+    found: dict[tuple[str, str], dict[int, dict[Bucket, float]]] = {}
+    for row in rows:
+        of_link = found.setdefault((row["group"], row["link"]), {})
+        of_link.setdefault(row["slot"], {})[Bucket(row["bucket"])] = row["part"] / SECOND
+    return tuple(Strip(link.which, _slots(found.get(link.which.key, {}))) for link in links)  # type: ignore[arg-type]
+
+
+def _slots(found: dict[int, dict[Bucket, float]]) -> tuple[Slot, ...]:
+    return tuple(Slot(number, Spent(seconds)) for number, seconds in sorted(found.items()))

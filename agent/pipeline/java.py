@@ -1,0 +1,42 @@
+"""Why Spark's Java did not start: asked only once it hasn't."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from typing import Final
+
+OLDEST: Final = 17
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_PATIENCE: Final = 10.0
+_REMEDY: Final = f"Spark needs Java {OLDEST} or later: install it, on Debian openjdk-17-jre-headless, or set JAVA_HOME"
+
+
+def what_is_wrong() -> str:
+    """In a sentence with what to do."""
+    java = _path()
+    if java is None:
+        return f"there is no Java; {_REMEDY}"
+    version = _version(java)
+    if version is None:
+        return f"{java} does not run; {_REMEDY}"
+    if version < OLDEST:
+        return f"{java} is Java {version}, which is too old; {_REMEDY}"
+    return f"Spark can't start with {java}, which is Java {version}: see what it says above"
+
+
+def _path() -> str | None:
+    """As Spark looks for it."""
+    home = os.environ.get("JAVA_HOME")
+    return os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118 - it is a name to show
+
+
+def _version(java: str) -> int | None:
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=False)  # noqa: S603 - the Java that Spark would run
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(done.stderr)
+    return int(found[1]) if found and not done.returncode else None

@@ -1,0 +1,156 @@
+"""Lines over time, drawn for a phone's width and set side by side where there is more room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import log10
+from typing import Final
+
+from agent.pipeline.findings.model import Findings, Flow, Percentiles, Span
+from agent.pipeline.page.markup import Markup, element, join
+from agent.pipeline.page.tables import nothing, section
+from agent.pipeline.page.words import NOTHING, Calendar, count, duration
+
+_WIDTH: Final = 360
+_HEIGHT: Final = 160
+_LEFT: Final = 46
+_RIGHT: Final = 8
+_TOP: Final = 8
+_BOTTOM: Final = 20
+_DASHES: Final = {"p50": None, "p95": "6 3", "p99": "1.5 3"}
+
+Point = tuple[int, float | None]
+Show = Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    points: Sequence[Point]
+
+
+def charts(found: Findings, calendar: Calendar) -> Markup:
+    flow = found.flow
+    if not flow.moments:
+        return section("flow", "Messages, transfer times and lag", nothing("No traffic was measured in this time."))
+    minutes = duration(flow.step / 1_000_000)
+    messages = [Line("messages", [(one.start, float(one.messages)) for one in flow.moments])]
+    transfer = _lines([(one.start, one.transfer) for one in flow.moments])
+    lag = _lines([(one.start, one.lag) for one in flow.moments])
+    drawn = (
+        _chart(f"Messages in {minutes}", messages, count, found, calendar),
+        _chart("Transfer time, delivery to confirm", transfer, _short, found, calendar, told=flow.transfer),
+        _chart("Lag, messages waiting at the peak", lag, count, found, calendar, told=flow.lag),
+    )
+    note = (
+        "Transfer times are each link's own percentiles of five minutes, averaged by messages; lag is the peak backlog "
+        f"of each link in five minutes. A point is {minutes}."
+    )
+    return section("flow", "Messages, transfer times and lag", element("div", *drawn, class_="charts"), note=note)
+
+
+def _lines(found: Sequence[tuple[int, Percentiles]]) -> list[Line]:
+    return [Line(part, [(start, getattr(values, part)) for start, values in found]) for part in _DASHES]
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms" if 0 < seconds < 1 else duration(seconds) if seconds else "0"
+
+
+def _chart(
+    title: str,
+    lines: Sequence[Line],
+    show: Show,
+    found: Findings,
+    calendar: Calendar,
+    *,
+    told: Percentiles | None = None,
+) -> Markup:
+    window = found.window
+    scale = _Scale(window, _ceiling(max((value or 0.0 for line in lines for _, value in line.points), default=0.0)))
+    drawing = element(
+        "svg",
+        *(_rule(scale, part, show) for part in (0.0, 0.5, 1.0)),
+        *_times(window, calendar),
+        *(path for line in lines for path in _paths(line, scale, found.flow)),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        role="img",
+        aria_label=title,
+    )
+    return element("figure", element("figcaption", title, _key(told, show) if told else None), drawing)
+
+
+def _key(told: Percentiles, show: Show) -> Markup:
+    """The whole window's percentiles say which line is which."""
+    items = [
+        element("li", _stroke(part), f"{part} ", element("b", NOTHING if value is None else show(value)))
+        for part in _DASHES
+        for value in [getattr(told, part)]
+    ]
+    return element("ul", *items, class_="legend")
+
+
+def _stroke(part: str) -> Markup:
+    line = element("path", d="M0 4h20", class_="line", data_part=part, stroke_dasharray=_DASHES[part])
+    return element("svg", line, viewBox="0 0 20 8", width=20, height=8, aria_hidden="true")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    window: Span
+    top: float
+
+    def x(self, moment: float) -> float:
+        part = (moment - self.window.start) / max(1, self.window.end - self.window.start)
+        return _LEFT + min(1.0, max(0.0, part)) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        return _HEIGHT - _BOTTOM - value / self.top * (_HEIGHT - _BOTTOM - _TOP)
+
+
+def _ceiling(value: float) -> float:
+    """The next of 1, 2, 4, 10, 20, 40 … that is not below."""
+    if value <= 0:
+        return 1.0
+    power: float = 10.0 ** int(log10(value) // 1)
+    return next(factor * power for factor in (1, 2, 4, 10) if factor * power >= value)
+
+
+def _rule(scale: _Scale, part: float, show: Show) -> Markup:
+    y = scale.y(part * scale.top)
+    return join(
+        element("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, class_="rule"),
+        element("text", show(part * scale.top), x=_LEFT - 5, y=y + 4, class_="tick", text_anchor="end"),
+    )
+
+
+def _times(window: Span, calendar: Calendar) -> Iterator[Markup]:
+    for part, anchor in ((0, "start"), (1, "middle"), (2, "end")):
+        moment = window.start + (window.end - window.start) * part // 2
+        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * part / 2
+        yield element("text", calendar.tick(moment, window), x=x, y=_HEIGHT - 5, class_="tick", text_anchor=anchor)
+
+
+def _paths(line: Line, scale: _Scale, flow: Flow) -> Iterator[Markup]:
+    """A gap is where nothing was measured; a point alone is drawn as long as it lasts."""
+    runs: list[list[tuple[int, float]]] = [[]]
+    last = None
+    for start, value in line.points:
+        if value is None or (last is not None and start - last > flow.step):
+            runs.append([])
+        if value is not None:
+            runs[-1].append((start, value))
+        last = start
+    for run in filter(None, runs):
+        yield element(
+            "path", d=_path(run, scale, flow.step), class_="line", data_part=line.name,
+            stroke_dasharray=_DASHES.get(line.name),
+        )  # fmt: skip
+
+
+def _path(run: Sequence[tuple[int, float]], scale: _Scale, step: int) -> str:
+    if len(run) == 1:
+        [(start, value)] = run
+        return f"M{scale.x(start):.1f} {scale.y(value):.1f}H{scale.x(start + step):.1f}"
+    return "M" + "L".join(f"{scale.x(start + step / 2):.1f} {scale.y(value):.1f}" for start, value in run)

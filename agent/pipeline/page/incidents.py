@@ -1,0 +1,34 @@
+"""The gravest incidents of single links, in the order of time."""
+
+from __future__ import annotations
+
+from agent.pipeline.findings.model import Failures, Incident
+from agent.pipeline.page import words
+from agent.pipeline.page.markup import Child, Markup, element
+from agent.pipeline.page.tables import nothing, section, table
+from agent.pipeline.page.words import NOTHING, Calendar, count, duration, plural
+
+_HEADS = ("When", "Link", "Down", "Why", "Waited")
+
+
+def incidents(failures: Failures, calendar: Calendar) -> Markup:
+    if not failures.gravest:
+        return section("incidents", "Incidents", nothing("There were none."))
+    rest = failures.incidents - len(failures.gravest)
+    more = f" {plural(rest, 'shorter incident')} not listed; the table `incidents` has them." if rest else ""
+    told = table("Incidents", _HEADS, (_row(incident, calendar) for incident in failures.gravest), class_="incidents")
+    note = f"Times a link was down because something failed; short times up between them are one incident.{more}"
+    return section("incidents", "Incidents", told, note=note)
+
+
+def _row(incident: Incident, calendar: Calendar) -> tuple[Child, ...]:
+    open_ = element("span", " not over", class_="beside") if incident.open else None
+    flaps = f" in {incident.flaps + 1} parts" if incident.flaps else ""
+    waited = NOTHING if incident.peak_backlog is None else count(incident.peak_backlog)
+    return (
+        element("span", calendar.span(incident.span), open_),
+        element("span", words.link(incident.which)),
+        f"{duration(incident.down_seconds)}{flaps}",
+        element("bdi", words.why(incident.reason, incident.error)),
+        waited,
+    )

@@ -1,0 +1,53 @@
+"""HTML and SVG as text, with the one place at which text from outside is made harmless."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import Final
+
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_VOID: Final = frozenset({"meta", "link", "br", "hr", "col"})
+
+
+class Markup(str):
+    """Text that is HTML already; any other string is text to show."""
+
+    __slots__ = ()
+
+
+Child = str | int | None
+Attribute = str | int | float | bool | None
+
+
+def element(tag: str, *children: Child, **attributes: Attribute) -> Markup:
+    """`class_` and `data_x` become `class` and `data-x`; an attribute that is None or False is left out."""
+    opening = f"<{tag}{''.join(_attribute(name, value) for name, value in attributes.items())}>"
+    return Markup(opening if tag in _VOID else f"{opening}{join(*children)}</{tag}>")
+
+
+def join(*children: Child) -> Markup:
+    return Markup("".join(_child(child) for child in children))
+
+
+def _child(child: Child) -> str:
+    if child is None or isinstance(child, Markup):
+        return child or ""
+    return escape(visible(str(child)), quote=False)
+
+
+def _attribute(name: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    name = name.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{escape(visible(_number(value)), quote=True)}"'
+
+
+def _number(value: str | float) -> str:
+    """As short as a drawing needs it."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def visible(text: str) -> str:
+    """What no document may hold is shown as a replacement."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

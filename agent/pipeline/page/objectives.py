@@ -1,0 +1,58 @@
+"""What was promised, how much of what it allows is used up, and how fast it is being used now."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent.pipeline.findings.model import Objective, Promise, Promises
+from agent.pipeline.page import words
+from agent.pipeline.page.markup import Child, Markup, element
+from agent.pipeline.page.tables import nothing, section, table
+from agent.pipeline.page.words import NOTHING, count, percent
+
+_ALL: Final = ("Objective", "Links that keep it", "All together", "Budget used", "At risk now")
+_EACH: Final = ("Link", "Objective", "Attained", "Budget used", "Burn 1 h / 5 min", "6 h / 30 min", "3 d / 6 h")
+_PAIRS: Final = (("1h", "5m", 14.4), ("6h", "30m", 6.0), ("3d", "6h", 1.0))
+
+
+def objectives(promises: Promises) -> Markup:
+    if not any(one.links for one in promises.objectives):
+        return section("objectives", "Objectives", nothing("There is nothing to judge objectives by."))
+    each = table("Links that used most of their budget", _EACH, map(_promise, promises.worst))
+    note = (
+        "Looking back from the end of the window, at most to its start. A burn of 1 uses the budget up just in time; "
+        "a pair in bold is above what an alarm is due at."
+    )
+    return section(
+        "objectives",
+        "Objectives",
+        table("Objectives", _ALL, map(_objective, promises.objectives)),
+        element("h3", "Links that used most of their budget") if promises.worst else None,
+        each if promises.worst else nothing("No link has used any of its budget."),
+        note=note,
+    )
+
+
+def _objective(one: Objective) -> tuple[Child, ...]:
+    promise = "of the time up" if one.measured_by == "time" else "of messages in time"
+    said = element("span", words.name(one.name), f" ({one.target:g} % {promise}, {one.days} d)")
+    kept = element("b", f"{count(one.met)} of {count(one.links)}")
+    return said, kept, percent(one.attained), _used(one.consumed), count(one.burning)
+
+
+def _promise(one: Promise) -> tuple[Child, ...]:
+    pairs = (_burn(one.burns.get(long), one.burns.get(short), alarm) for long, short, alarm in _PAIRS)
+    target = element("span", words.name(one.objective), f" ({one.target:g} %)")
+    return words.link(one.which), target, percent(one.attained), _used(one.consumed), *pairs
+
+
+def _used(consumed: float | None) -> Markup:
+    if consumed is None:
+        return element("span", NOTHING)
+    over = consumed > 100
+    return element("span", f"{count(consumed)} %", " missed" if over else None, data_bucket="down" if over else None)
+
+
+def _burn(long: float | None, short: float | None, alarm: float) -> Markup:
+    told = " / ".join(NOTHING if value is None else f"{value:.3g}" for value in (long, short))
+    return element("b" if (long or 0) > alarm and (short or 0) > alarm else "span", told)

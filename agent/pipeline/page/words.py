@@ -1,0 +1,128 @@
+"""Numbers, times and links in words that are read at a glance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from agent.pipeline.findings.model import Span, Which
+from agent.pipeline.page.markup import Markup, element, join
+from agent.pipeline.periods import EPOCH
+
+NOTHING: Final = "\N{EN DASH}"
+UNREACHED: Final = "not reached yet"
+TO: Final = "\N{EN DASH}"
+_UNITS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+_LARGE: Final = (("G", 1e9), ("M", 1e6), ("k", 1e3))
+_NAME: Final = 60
+
+
+def duration(seconds: float) -> str:
+    """In the two largest units that matter: `2 h 14 min`."""
+    if seconds < 10:
+        return f"{seconds:.3g} s"
+    left, told = round(seconds), list[tuple[int, str]]()
+    for unit, size in _UNITS:
+        if left >= size or (told and unit == _next_unit(told[0][1])):
+            told.append((left // size, unit))
+            left %= size
+        if len(told) == 2:
+            break
+    return " ".join(f"{number} {unit}" for number, unit in told if number)
+
+
+def _next_unit(unit: str) -> str:
+    names = [name for name, _ in _UNITS]
+    return names[min(names.index(unit) + 1, len(names) - 1)]
+
+
+def percent(value: float | None) -> str:
+    """Never rounded up to 100: what failed for a second did not hold all the time."""
+    if value is None:
+        return NOTHING
+    places = 0 if value in (0.0, 100.0) else 1 if value < 99 else 2 if value < 99.95 else 3
+    return f"{_floor(value, places):.{places}f} %"
+
+
+def brief_percent(value: float | None) -> str:
+    """For narrow places, without the sign."""
+    if value is None:
+        return ""
+    return f"{_floor(value, 1):.1f}" if 99 <= value < 100 else f"{int(value)}"
+
+
+def _floor(value: float, places: int) -> float:
+    shift: int = 10**places
+    return int(value * shift + 1e-6) / shift
+
+
+def count(number: float) -> str:
+    """`12 345`, and beyond that `1.23 M`; the blank does not break."""
+    for unit, size in _LARGE:
+        if number >= size and number >= 100_000:
+            return f"{number / size:.3g}\N{NO-BREAK SPACE}{unit}"
+    return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def plural(number: int, word: str) -> str:
+    return f"{count(number)} {word}{'' if number == 1 else 's'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Instants as the clocks of a zone show them."""
+
+    zone: ZoneInfo
+
+    def at(self, moment: int) -> datetime:
+        return (EPOCH + timedelta(microseconds=moment)).astimezone(self.zone)
+
+    def moment(self, moment: int) -> str:
+        at = self.at(moment)
+        return f"{at.day} {at:%b %H:%M}"
+
+    def whole(self, moment: int) -> str:
+        at = self.at(moment)
+        return f"{at.day} {at:%b %Y %H:%M %Z}"
+
+    def span(self, span: Span) -> str:
+        """`3 Nov 14:02` to `14:31`; the day is told twice only where it is another, seconds where it was short."""
+        start, end = self.at(span.start), self.at(span.end)
+        clock = "%H:%M:%S" if span.seconds < 120 else "%H:%M"
+        until = f"{end:{clock}}" if start.date() == end.date() else f"{end.day} {end:%b} {end:{clock}}"
+        return f"{start.day} {start:%b} {start:{clock}}{TO}{until}"
+
+    def tick(self, moment: int, of: Span) -> str:
+        at = self.at(moment)
+        if of.seconds <= 36 * 3600:
+            return f"{at:%H:%M}"
+        return f"{at.day} {at:%b}" if of.seconds < 300 * 86400 else f"{at:%b %Y}"
+
+
+def shorten(text: str, letters: int = _NAME) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
+def name(text: str | None, letters: int = _NAME) -> Markup:
+    """A name from outside, whatever way it is written in; the whole of it shows when pointed at."""
+    if not text:
+        return element("span", "no name" if text is None else "“”", class_="muted")
+    return element("bdi", shorten(text, letters), title=text if len(text) > letters else None)
+
+
+def cluster(text: str | None, letters: int = _NAME) -> Markup:
+    return name(text, letters) if text else element("span", UNREACHED)
+
+
+def link(which: Which) -> Markup:
+    """`orders from eu-1`, and its vhost where it is not the usual one."""
+    vhost = join(" in ", name(which.vhost)) if which.vhost not in (None, "/") else None
+    beside = element("span", " from ", name(which.upstream_cluster or which.upstream), vhost, class_="beside")
+    return join(element("span", name(which.name), class_="link"), beside)
+
+
+def why(reason: str | None, error: str | None) -> str:
+    """What the agent said of it, or else the reason's own name."""
+    return shorten(error, 160) if error else (reason or "no reason told").replace("_", " ")

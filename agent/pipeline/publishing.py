@@ -1,0 +1,29 @@
+"""What people and programs read of finished tables: `report.html` and `summary.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import SparkSession
+
+from agent.pipeline import files
+from agent.pipeline.findings.gather import gather
+from agent.pipeline.page.document import page
+from agent.pipeline.steps import TELL, begin
+from agent.pipeline.summary import summary
+from agent.pipeline.window import Bounds
+
+
+def publish(
+    spark: SparkSession, output: str, within: Bounds, zone: ZoneInfo, lines: Mapping[str, int]
+) -> dict[str, Any]:
+    """Answers the summary."""
+    begin(spark, TELL)
+    found = gather(spark, output, within, zone, lines)
+    told = summary(found)
+    files.write_text(spark, f"{output}/report.html", page(found))
+    files.write_text(spark, f"{output}/summary.json", json.dumps(told, indent=2) + "\n")
+    return told

@@ -1,0 +1,156 @@
+"""Real brokers and a real agent, faults at known times: the tables tell them within two seconds of the truth."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as fn
+
+from agent.pipeline import files, job, options
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, federated
+from tests.integration.status.asking import get
+from tests.lab.lab import Lab
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)  # a broker stops and starts, and Spark runs
+
+NEAR: Final = 2.0
+A_WHILE: Final = 3.0
+"""Longer than three sample intervals, so that a dead agent is known to be dead."""
+
+
+@dataclass
+class Course:
+    """What was done, and when it was so."""
+
+    cut: tuple[float, float] = (0, 0)
+    paused: tuple[float, float] = (0, 0)
+    dead: tuple[float, float] = (0, 0)
+    stopped: tuple[float, float] = (0, 0)
+    links: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scene:
+    agent: Agent
+    network: Proxy
+    upstream: Node
+    by_proxy: Site
+    direct: Site
+
+    def wait(self, status: str, *sites: Site) -> float:
+        """Until their links are so; answers when that was seen, by the agent's own word."""
+
+        def reached() -> bool:
+            found = {link["vhost"]: link["status"] for link in get(self.agent, "/api/links")}
+            return all(found.get(site.vhost) == status for site in sites)
+
+        eventually(reached, 40, what=f"links are {status}", ignoring=OSError)
+        return time.time()
+
+
+@pytest.fixture
+def scene(agent_of: AgentOf, broker: Node, site_on: SiteOn, lab: Lab, proxy_to: Callable[[Node], Proxy]) -> Scene:
+    """Two links of one agent to one broker, of which one passes a network that can be cut."""
+    upstream = lab.node("doomed").start()
+    network = proxy_to(upstream)
+    by_proxy, direct, there = site_on(broker), site_on(broker), Site(upstream, "/")
+    vhosts = {}
+    for site, port in ((by_proxy, network.port), (direct, upstream.amqp_port)):
+        site.exchange().queue("k")
+        definition = federated(there, **{"reconnect-delay": 1})
+        definition["upstreams"]["origin"]["uri"] = upstream.uri(port=port)
+        vhosts[site.vhost] = definition
+    agent = agent_of(broker)
+    about = {
+        "name": "dc2-a",
+        "http": {"listen": f"127.0.0.1:{agent.port}"},
+        "status-export": {"directory": "status", "sample-interval": 0.5, "rotate": 1},
+    }
+    agent.write(vhosts, agent=about).start()
+    return Scene(agent, network, upstream, by_proxy, direct)
+
+
+def live(scene: Scene) -> Course:
+    """One fault after another, with a while between them."""
+    course, both = Course(), (scene.by_proxy, scene.direct)
+    scene.wait("running", *both)
+    course.links = {link["vhost"]: link["id"] for link in get(scene.agent, "/api/links")}
+    time.sleep(1)
+
+    begun = time.time()
+    scene.network.refuse()
+    scene.network.cut()
+    time.sleep(A_WHILE)
+    scene.network.accept()
+    course.cut = begun, scene.wait("running", scene.by_proxy)
+
+    begun = time.time()
+    link = course.links[scene.direct.vhost]
+    get(scene.agent, f"/api/links/{link}/pause", "POST")
+    time.sleep(A_WHILE)
+    get(scene.agent, f"/api/links/{link}/resume", "POST")
+    course.paused = begun, scene.wait("running", scene.direct)
+    time.sleep(1)
+
+    begun = time.time()
+    scene.agent.kill()
+    time.sleep(A_WHILE)
+    scene.agent.start()
+    course.dead = begun, scene.wait("running", *both)
+    time.sleep(1)
+
+    begun = time.time()
+    scene.upstream.stop()
+    scene.upstream.start()
+    course.stopped = begun, scene.wait("running", *both)
+    time.sleep(1)
+    assert scene.agent.terminate() == 0
+    return course
+
+
+def spans(rows: list[Row]) -> list[tuple[float, float]]:
+    return [(row["begin"] / 1e6, row["until"] / 1e6) for row in rows]
+
+
+def near(told: list[tuple[float, float]], truth: list[tuple[float, float]]) -> bool:
+    moments = zip(chain.from_iterable(told), chain.from_iterable(truth), strict=False)
+    return len(told) == len(truth) and all(abs(one - other) <= NEAR for one, other in moments)
+
+
+def test_the_tables_tell_what_was_done(scene: Scene, spark: SparkSession, tmp_path: Path) -> None:
+    course = live(scene)
+    output = tmp_path / "report"
+    asked = ["--input", str(scene.agent.directory / "status"), "--output", str(output), "--merge-gap", "0.5"]
+    summary = job.run(spark, options.parse(asked))
+    by_proxy, direct = (course.links[site.vhost] for site in (scene.by_proxy, scene.direct))
+
+    def told(table: str, link: str, condition: str = "true") -> list[tuple[float, float]]:
+        rows = files.read_table(spark, table, output=str(output)).where(fn.col("link") == link).where(condition)
+        moments = rows.select(fn.unix_micros("start").alias("begin"), fn.unix_micros("end").alias("until"))
+        return spans(moments.orderBy("begin").collect())
+
+    # Before its first word a link is unknown, and so it is after its agent's last.
+    unknown, paused = "bucket = 'unknown' and seconds > 1.5", "bucket = 'paused'"
+    for link in (by_proxy, direct):
+        assert near(told("intervals", link, unknown), [course.dead]), (told("intervals", link, unknown), course)
+    assert near(told("intervals", direct, paused), [course.paused]), (told("intervals", direct, paused), course)
+    assert told("intervals", by_proxy, paused) == []
+    assert near(told("incidents", by_proxy), [course.cut, course.stopped]), (told("incidents", by_proxy), course)
+    assert near(told("incidents", direct), [course.stopped]), (told("incidents", direct), course)
+
+    assert (summary["links"], summary["incidents"], summary["lines"]["bad"]) == (2, 3, 0)
+    assert json.loads((output / "summary.json").read_text()) == summary
+    assert "connection" in (output / "report.html").read_text()

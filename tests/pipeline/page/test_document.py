@@ -1,0 +1,104 @@
+"""The page as text: what is in it, what must not be, and how large it gets."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from agent.pipeline.findings.gather import INCIDENTS, WORST
+from agent.pipeline.findings.model import Findings, Fleet, Spent
+from agent.pipeline.page.document import page
+from tests.pipeline.page.found import DAY, HOUR, findings
+
+HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\u202egnp.exe", "x" * 400, "", "\x00", "'")
+_VOID = {"meta", "link", "br"}
+
+
+class Outline(HTMLParser):
+    """Every tag is closed where it has to be; collects names, attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def outline(found: Findings) -> Outline:
+    told = Outline(page(found))
+    assert told.open == []
+    return told
+
+
+def test_it_says_how_it_was_and_what_happened() -> None:
+    text = outline(findings()).text
+    assert "18 links, all together" in text
+    assert "0.18 points worse than in the 31 d before (99.70 %)" in text
+    assert "12 links to upstream eu-1 down for 29 min, upstream eu-1: connection refused" in text
+    assert "3 links of agent dc2/dc2-a down" in text
+    assert "not over" in text
+    assert "UTC" in text
+    assert "98 400".replace(" ", "\N{NARROW NO-BREAK SPACE}") in text
+
+
+def test_names_are_text_and_never_markup() -> None:
+    usual, hostile = outline(findings()), outline(findings(names=HOSTILE))
+    assert hostile.tags == usual.tags
+    assert hostile.attributes <= usual.attributes | {"title"}
+    assert HOSTILE[0] in hostile.text
+    assert "script" not in hostile.tags
+    assert not any(name.startswith("on") for name in hostile.attributes)
+
+
+@pytest.mark.parametrize("length", [HOUR // 60, HOUR, DAY, 31 * DAY, 365 * DAY, 3650 * DAY])
+def test_windows_of_any_length(length: int) -> None:
+    text = page(findings(length=length))
+    assert outline(findings(length=length)).text
+    assert len(text) < 1_000_000
+
+
+def test_ten_thousand_links_make_no_larger_page() -> None:
+    found = findings(links=10_000)
+    incident = replace(found.failures.gravest[0], error="x" * 400)
+    found = replace(found, failures=replace(found.failures, gravest=(incident,) * INCIDENTS, incidents=10**6))
+    text = page(found)
+    assert len(text) < 1_000_000
+    assert f"{10_000 - WORST:,} links more".replace(",", "\N{NARROW NO-BREAK SPACE}") in text
+
+
+def test_nothing_to_show() -> None:
+    found = findings(links=0)
+    told = outline(replace(found, fleet=Fleet(0, Spent(), None, 0)))
+    assert "No line in this window tells of a link" in told.text
+    assert "svg" not in told.tags
+
+
+def test_one_link_that_never_failed() -> None:
+    found = findings(links=1)
+    spent = Spent({next(iter(found.worst[0].spent.seconds)): 0.0})
+    link = replace(found.worst[0], spent=spent)
+    text = outline(replace(found, worst=(link,), failures=type(found.failures)(), fleet=Fleet(1, spent, None, 0))).text
+    assert "No link failed in this time" in text
+    assert "No data of the 31 d before" in text
+
+
+def test_a_cluster_not_reached_yet_is_told_as_such() -> None:
+    found = findings(links=3)
+    edge = replace(found.edges.busiest[0], source=None)
+    text = outline(replace(found, edges=replace(found.edges, busiest=(edge,)))).text
+    assert "not reached yet" in text
