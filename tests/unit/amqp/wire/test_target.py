@@ -39,6 +39,7 @@ class Brokers(RuleBasedStateMachine):
         self.outstanding: dict[int, int] = {}  # publish number -> tag
         self.taken: set[int] = set()
         self.not_taken: set[int] = set()
+        self.withholds = False
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
@@ -78,20 +79,34 @@ class Brokers(RuleBasedStateMachine):
         self.link.clock.pass_by(seconds)
         self._run(turn())
 
+    @rule()
+    def withhold(self) -> None:
+        self.link.target.withhold()
+        self.withholds = True
+
+    @rule()
+    def go_on(self) -> None:
+        self.link.target.go_on()
+        self._run(turn())
+        self.withholds = False
+
     @invariant()
     def each_is_settled_once_and_rightly(self) -> None:
+        before = set(self.settled.acknowledged)
         self.settled.hear(self.link)
         assert self.settled.acknowledged <= self.taken
+        assert not self.withholds or self.settled.acknowledged == before
         assert self.settled.returned <= self.not_taken
         assert not self.link.upstream.closed.done()
         assert self.link.target.confirms.in_flight == len(self.outstanding)
 
     @invariant()
     def what_waits_to_be_returned_holds_up_nothing(self) -> None:
-        if not self.outstanding:
+        if not self.outstanding and not self.withholds:
             assert self.settled.acknowledged == self.taken
 
     def teardown(self) -> None:
+        self.go_on()
         for number in tuple(self.outstanding):
             self.taken.add(self.outstanding.pop(number))
             self._run(self.link.answer(methods.BASIC_ACK, delivery_tag=number))
