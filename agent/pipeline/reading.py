@@ -19,11 +19,10 @@ MOST = 2**53
 """No counter gets so far, and sums of them stay within 64 bits."""
 
 
-def read(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
-    """What finished files hold; those still being written end in `.part`."""
+def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """What those files hold."""
     reader = spark.read.schema(INPUT).option("columnNameOfCorruptRecord", BROKEN_LINE)
-    found = reader.option("recursiveFileLookup", True).option("pathGlobFilter", "*.jsonl").json(list(directories))
-    return judged(found, file=fn.col("_metadata.file_path"))
+    return judged(reader.json(list(paths)), file=fn.col("_metadata.file_path"))
 
 
 def judged(lines: DataFrame, *, file: Column) -> DataFrame:

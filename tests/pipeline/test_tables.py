@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from agent.pipeline import files, job, options
+from agent.pipeline import files, options
+from agent.pipeline.run import run
 from agent.pipeline.schema import TABLES
 from tests.pipeline.lines import BOUNDS, START, heartbeats, instant, line, write
 
@@ -85,7 +86,7 @@ def report(spark: SparkSession, directory: Path, promised: Path) -> Report:
     output = directory / "report"
     asked = ["--input", str(directory / "export"), "--output", str(output), "--timezone", "Europe/Berlin"]
     asked += ["--from", instant(0).isoformat(), "--to", instant(END).isoformat(), "--objectives", str(promised)]
-    return Report(output, job.run(spark, options.parse(asked)), spark)
+    return Report(output, run(spark, options.parse(asked)), spark)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from tests.bench.bench import Bench
-from tests.bench.measures import bindings, latency, links, memory, throughput
+from tests.bench.measures import bindings, latency, links, memory, pipeline, throughput
 from tests.bench.table import Measure
 
 Measuring: TypeAlias = Callable[[Bench], list[Measure]]
@@ -23,4 +23,5 @@ MEASURES: Final[Mapping[str, Measuring]] = {
     "links": links.links,
     "latency": latency.latency,
     "slow-downstream": memory.slow_downstream,
+    "pipeline": pipeline.report,
 }
