@@ -6,8 +6,6 @@ lines, spreads evenly however many of them one link has, and every later step mo
 
 from __future__ import annotations
 
-import operator
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -55,7 +53,7 @@ def _edge(before: str, after: str) -> Column:
     first, second = fn.col(before), fn.col(after)
     changed = (first["status"] != second["status"]) | (first["type"] != second["type"])
     disordered = second["seq"] < first["seq"]
-    fell = reduce(operator.or_, (second[counter] < first[counter] for counter in COUNTERS))
+    fell = fn.greatest(*(first[counter] - second[counter] for counter in COUNTERS)) > 0
     silent = fn.coalesce(_silent(before, after), fn.lit(False))
     return fn.coalesce(changed | disordered | fell | silent, fn.lit(True))
 

@@ -84,6 +84,7 @@ def written(output: Path) -> dict[Path, int]:
 def test_bit_by_bit(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
     """Reading follows every part, tables follow the second and the last."""
     output, export = tmp_path / "report", tmp_path / "export"
+    before: dict[Path, int] = {}
     for number, part in enumerate(sliced(random.Random(5))):
         write(export, *part)
         if number in (1, SLICES - 1):
