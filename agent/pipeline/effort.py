@@ -8,30 +8,34 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-MANY: Final = 5_000_000
-"""Thinned lines from which on plans are compiled, and looked at again while they run."""
 PER_TASK: Final = 50_000
+"""Lines, of those that are left. Where one task takes them all, compiling is dearer than interpreting."""
+REPLANNED: Final = 5_000_000
+"""From so many on, a plan is looked at again after each of its stages."""
 
-_PLAIN: Final = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
+_PLANNED_ONCE: Final = {"spark.sql.adaptive.enabled": "false"}
+_INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @contextmanager
 def suited_to(spark: SparkSession, *, rows: int) -> Iterator[None]:
     """Lasts as long as the work on so many rows."""
-    partitions = "spark.sql.shuffle.partitions"
-    needed = max(spark.sparkContext.defaultParallelism, rows // PER_TASK)
-    wanted = {partitions: str(min(int(spark.conf.get(partitions) or needed), needed))}
-    wanted |= _PLAIN if rows < MANY else {}
+    wanted = _settings(spark, rows)
     before = {name: str(spark.conf.get(name)) for name in wanted}
     _set(spark, wanted)
     try:
         yield
     finally:
         _set(spark, before)
+
+
+def _settings(spark: SparkSession, rows: int) -> dict[str, str]:
+    partitions = "spark.sql.shuffle.partitions"
+    needed = max(spark.sparkContext.defaultParallelism, rows // PER_TASK)
+    wanted = {partitions: str(min(int(spark.conf.get(partitions) or needed), needed))}
+    wanted |= _PLANNED_ONCE if rows < REPLANNED else {}
+    wanted |= _INTERPRETED if rows < PER_TASK else {}
+    return wanted
 
 
 def _set(spark: SparkSession, settings: dict[str, str]) -> None:
