@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -18,34 +18,44 @@ _PERIOD: Final = 0.25
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """Asks Spark now and then from a thread of its own, so that the report waits for nothing."""
+    """Gone from the screen when the work is done."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[tasks]}"))
-    over = threading.Event()
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=None, tasks="")
 
-        def follow() -> None:
-            while not over.wait(_PERIOD):
-                step, done, total = _state(spark)
-                told = f"{done} of {total} tasks" if total else ""
-                progress.update(task, description=step, completed=done, total=total or None, tasks=told)
+        def look() -> None:
+            step, done, total = state(spark)
+            told = f"{done} of {total} tasks" if total else ""
+            progress.update(task, description=step, completed=done, total=total or None, tasks=told)
 
-        follower = threading.Thread(target=follow, name="progress", daemon=True)
-        follower.start()
-        try:
+        with watching(look):
             yield
-        finally:
-            over.set()
-            follower.join()
 
 
-def _state(spark: SparkSession) -> tuple[str, int, int]:
+@contextmanager
+def watching(look: Callable[[], None]) -> Iterator[None]:
+    """Looks now and then from a thread of its own, so that the work waits for nothing."""
+    over = threading.Event()
+
+    def follow() -> None:
+        while not over.wait(_PERIOD):
+            look()
+
+    follower = threading.Thread(target=follow, name="progress", daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        over.set()
+        follower.join()
+
+
+def state(spark: SparkSession) -> tuple[str, int, int]:
     """The step that runs, and how many of the tasks of its active stages are done."""
     from agent.pipeline.steps import STEPS
 
     tracker = spark.sparkContext.statusTracker()
     active = set(tracker.getActiveJobsIds())
     step = next((says for name, says in STEPS.items() if active & set(tracker.getJobIdsForGroup(name))), "working")
-    stages = filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds()))
-    tasks = [(stage.numCompletedTasks, stage.numTasks) for stage in stages]
-    return step, sum(done for done, _ in tasks), sum(total for _, total in tasks)
+    stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number))]
+    return step, sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agent.cli import output
 from agent.cli.main import UsageError
 from agent.errors import CannotStartError
-from agent.pipeline.options import OptionError, Options, parse
+from agent.pipeline.options import OptionError, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def make_report(arguments: Sequence[str]) -> None:
         raise CannotStartError(
             "report needs Spark, which is not installed: pip install 'federation-agent[report]'"
         ) from error
-    told = report(options, watch=_watch(options))
+    told = report(options, watch=_watch())
     if options.format == "json":
         output.say_json(told)
         return
@@ -39,9 +39,9 @@ def make_report(arguments: Sequence[str]) -> None:
     output.say(f"tables, report.html and summary.json are in {options.output}")
 
 
-def _watch(options: Options) -> Callable[[SparkSession], AbstractContextManager[None]]:
+def _watch() -> Callable[[SparkSession], AbstractContextManager[object]]:
     """People at a terminal see how far it is; programs and logs see nothing of it."""
-    if options.format == "json" or not sys.stderr.isatty():
+    if not sys.stderr.isatty():
         return nullcontext
     from agent.cli.progress import shown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 

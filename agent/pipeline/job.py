@@ -16,7 +16,7 @@ from agent.pipeline.following import follow
 from agent.pipeline.options import Options, parse
 from agent.pipeline.run import run
 
-Watch = Callable[[SparkSession], AbstractContextManager[None]]
+Watch = Callable[[SparkSession], AbstractContextManager[object]]
 """Lasts as long as the work, and sees how far it is."""
 
 

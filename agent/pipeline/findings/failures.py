@@ -26,8 +26,7 @@ def failures(asked: Asked, *, outages: int, incidents: int) -> Failures:
         fn.count_distinct("outage").alias("shared"),
         fn.count_distinct("of").alias("outages"),
         fn.coalesce(fn.sum("peak_backlog"), fn.lit(0)).alias("waited"),
-    ).first()
-    assert counts is not None
+    ).collect()[0]
     return Failures(
         counts["incidents"],
         counts["open"],

@@ -28,8 +28,8 @@ def step_of(length: int) -> int:
 def flow(asked: Asked) -> Flow:
     step = step_of(asked.within.end - asked.within.start)
     rows = asked.traffic().withColumn("moment", fn.expr(f"unix_micros(start) div {step} * {step}"))
-    every = rows.agg(*(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in _COST), *_percentiles()).first()
-    assert every is not None
+    sums = (fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in _COST)
+    every = rows.agg(*sums, *_percentiles()).collect()[0]
     by_time = rows.groupBy("moment").agg(fn.sum("messages").alias("messages"), *_percentiles()).orderBy("moment")
     moments = (Moment(row["moment"], row["messages"] or 0, _transfer(row), _lag(row)) for row in by_time.collect())
     return Flow(step, Cost(**{name: every[name] for name in _COST}), _transfer(every), _lag(every), tuple(moments))

@@ -67,6 +67,9 @@ def _worst(rows: DataFrame, *, most: int) -> tuple[Promise, ...]:
         .limit(most)
     )
     return tuple(
-        Promise(which_of(row), *(row[name] for name in columns), {name: row[f"burn_{name}"] for name in BURNS})
+        Promise(
+            which_of(row), row["objective"], row["target_percent"], row["attained_percent"], row["consumed_percent"],
+            {name: row[f"burn_{name}"] for name in BURNS},
+        )
         for row in found.collect()
-    )
+    )  # fmt: skip

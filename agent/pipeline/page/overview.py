@@ -43,17 +43,23 @@ def _trend(fleet: Fleet, window: Span) -> Markup:
     length = duration(window.seconds)
     if now is None or before is None:
         return element("p", f"No data of the {length} before, so nothing to compare with.", class_="trend")
-    change = now - before
+    change, held = now - before, _held(fleet, window)
     if abs(change) < _SAME:
-        return element("p", f"As in the {length} before ({percent(before)}).", class_="trend")
+        return element("p", f"As in the {length} before ({percent(before)}).{held}", class_="trend")
     better = change > 0
-    said = (
-        f"{abs(change):.3g} points {'better' if better else 'worse'} than in the {length} before ({percent(before)})."
-    )
+    than = f"{'better' if better else 'worse'} than in the {length} before ({percent(before)})"
+    said = f"{abs(change):.2g} points {than}.{held}"
     return element(
         "p", element("span", "▲ " if better else "▼ ", aria_hidden="true"), said,
         class_="trend", data_bucket=Bucket.UP if better else Bucket.DOWN,
     )  # fmt: skip
+
+
+def _held(fleet: Fleet, window: Span) -> str:
+    """Nothing where the tables have all of the period before."""
+    before = fleet.previous.of(*Bucket) if fleet.previous else 0.0
+    share = before / (fleet.previous_links * window.seconds) if fleet.previous_links else 0.0
+    return "" if share > 0.99 else f" The tables hold {100 * share:.0f} % of it."
 
 
 def _known(found: Findings) -> str:

@@ -23,7 +23,7 @@ def duration(seconds: float) -> str:
     """In the two largest units that matter: `2 h 14 min`."""
     if seconds < 10:
         return f"{seconds:.3g} s"
-    left, told = round(seconds), []
+    left, told = round(seconds), list[tuple[int, str]]()
     for unit, size in _UNITS:
         if left >= size or (told and unit == _next_unit(told[0][1])):
             told.append((left // size, unit))
@@ -54,7 +54,8 @@ def brief_percent(value: float | None) -> str:
 
 
 def _floor(value: float, places: int) -> float:
-    return int(value * 10**places + 1e-6) / 10**places
+    shift: int = 10**places
+    return int(value * shift + 1e-6) / shift
 
 
 def count(number: float) -> str:

@@ -134,7 +134,8 @@ def near(told: list[tuple[float, float]], truth: list[tuple[float, float]]) -> b
 def test_the_tables_tell_what_was_done(scene: Scene, spark: SparkSession, tmp_path: Path) -> None:
     course = live(scene)
     output = tmp_path / "report"
-    summary = run(spark, options.parse(["--input", str(scene.agent.directory / "status"), "--output", str(output)]))
+    asked = ["--input", str(scene.agent.directory / "status"), "--output", str(output), "--merge-gap", "0.5"]
+    summary = run(spark, options.parse(asked))
     by_proxy, direct = (course.links[site.vhost] for site in (scene.by_proxy, scene.direct))
 
     def told(table: str, link: str, condition: str = "true") -> list[tuple[float, float]]:

@@ -56,7 +56,7 @@ def findings(links: int = 18, length: int = 31 * DAY, *, names: tuple[str, ...] 
     those = [which(at, names[at] if at < len(names) else None) for at in range(min(links, 40))]
     worst = tuple(link_time(one, at, window) for at, one in enumerate(those))
     whole = Spent({bucket: sum(link.spent.of(bucket) for link in worst) for bucket in Bucket})
-    before = Spent({Bucket.UP: 1000.0, Bucket.DOWN: 3.0})
+    before = Spent({Bucket.UP: 0.997 * links * window.seconds, Bucket.DOWN: 0.003 * links * window.seconds})
     return Findings(
         window,
         zone,

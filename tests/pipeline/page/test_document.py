@@ -48,7 +48,7 @@ def outline(found: Findings) -> Outline:
 def test_it_says_how_it_was_and_what_happened() -> None:
     text = outline(findings()).text
     assert "18 links, all together" in text
-    assert "worse than in the 31 d before (99.70 %)" in text
+    assert "0.18 points worse than in the 31 d before (99.70 %)" in text
     assert "12 links to upstream eu-1 down for 29 min, upstream eu-1: connection refused" in text
     assert "3 links of agent dc2/dc2-a down" in text
     assert "not over" in text

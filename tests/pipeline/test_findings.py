@@ -1,0 +1,128 @@
+"""What is asked of the finished tables, held against a small fleet whose course is known."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import jsonschema
+import pytest
+from pyspark.sql import SparkSession
+
+from agent.pipeline import job, options
+from agent.pipeline.findings.gather import SLOTS, gather
+from agent.pipeline.findings.model import Findings
+from agent.pipeline.page.document import page
+from agent.pipeline.periods import micros
+from agent.pipeline.schema import Bucket
+from agent.pipeline.summary import summary
+from agent.pipeline.window import Bounds
+from tests.acceptance.command import ROOT
+from tests.pipeline.lines import BOUNDS, heartbeats, instant, line, write
+
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+
+HOUR = 3600
+DAY = 24 * HOUR
+HOSTILE = "<script>alert(1)</script>" + "x" * 65_536
+MIDNIGHT = 12 * HOUR
+UTC = ZoneInfo("UTC")
+
+
+def fleet() -> Iterator[dict[str, Any]]:
+    """From noon for two days: `late` fails for six hours, and after midnight three links of one upstream for one."""
+    yield line(-1, "started", interval=600)
+    yield from heartbeats(599, 2 * DAY + 600, every=600)
+    yield line(0, "running", link="late", name=HOSTILE)
+    yield line(2 * HOUR, "backoff", link="late", name=HOSTILE, error=HOSTILE)
+    yield line(8 * HOUR, "running", link="late", name=HOSTILE)
+    for number in range(3):
+        told: dict[str, Any] = {"link": f"shared-{number}", "upstream_cluster": "far", "error": "refused"}
+        yield line(0, "running", **told)
+        yield line(MIDNIGHT + 6 * HOUR + number, "backoff", backlog=7, reason="upstream_refused", **told)
+        yield line(MIDNIGHT + 7 * HOUR, "running", **told)
+    for at, forwarded in ((1, 0), (MIDNIGHT + 100, 400), (MIDNIGHT + 200, 500)):
+        transfer = {"le": BOUNDS, "count": [0, forwarded, forwarded, forwarded], "sum": 1.0}
+        counted: dict[str, Any] = {"forwarded": forwarded, "dropped": forwarded // 100, "backlog": 40}
+        yield line(at, "running", link="busy", transfer=transfer, **counted)
+
+
+@dataclass(frozen=True)
+class Made:
+    """Tables of two days, and what is found of the day between the midnights, which has half a day before it."""
+
+    output: Path
+    summary: dict[str, Any]
+    found: Findings
+    empty: Findings
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    directory = tmp_path_factory.mktemp("findings")
+    write(directory / "export", *fleet(), "broken")
+    asked = ["--input", str(directory / "export"), "--output", str(directory / "report")]
+    bounds = ["--from", instant(0).isoformat(), "--to", instant(2 * DAY).isoformat()]
+    summary_of_all = job.run(spark, options.parse([*asked, *bounds]))
+
+    def find(start: float, end: float) -> Findings:
+        within = Bounds(micros(instant(start)), micros(instant(end)))
+        return gather(spark, str(directory / "report"), within, UTC, {"read": 1, "bad": 0, "later_schema": 0})
+
+    return Made(directory / "report", summary_of_all, find(MIDNIGHT, MIDNIGHT + DAY), find(-9 * DAY, -8 * DAY))
+
+
+def test_the_summary_is_of_its_window_and_knows_the_one_before(made: Made) -> None:
+    told = summary(made.found)
+    for each in (made.summary, told):
+        jsonschema.validate(json.loads(json.dumps(each)), json.loads((ROOT / "docs/summary.schema.json").read_text()))
+    assert json.loads((made.output / "summary.json").read_text()) == made.summary
+    assert made.summary["previous"] is None
+    assert (made.summary["incidents"], made.summary["down_seconds"]) == (4, 6 * HOUR + 3 * HOUR - 3)
+    assert (told["links"], told["incidents"], told["outages"], told["down_seconds"]) == (5, 3, 1, 3 * HOUR - 3)
+    assert (told["messages"], told["dropped"], told["waited_messages"]) == (500, 5, 21)
+    before = told["previous"]
+    assert (before["links"], before["down_seconds"]) == (5, 6 * HOUR)
+    assert before["window"] == {"start": "2026-03-28T00:00:00.000000Z", "end": "2026-03-29T00:00:00.000000Z"}
+    assert "The tables hold 50 % of it." in page(made.found)
+
+
+def test_what_the_page_shows(made: Made) -> None:
+    found = made.found
+    [outage] = found.failures.outages
+    assert (outage.scope, outage.name, outage.links, outage.error) == ("upstream", "far", 3, "refused")
+    assert outage.span.start == micros(instant(MIDNIGHT + 6 * HOUR))
+    assert [link.which.link for link in found.worst[:3]] == ["shared-0", "shared-1", "shared-2"]
+    [strip] = [strip for strip in found.strips if strip.which.link == "shared-0"]
+    assert len(strip.slots) == SLOTS
+    down = [slot.number for slot in strip.slots if slot.spent.of(Bucket.DOWN)]
+    assert (down[0], down[-1]) == (60, 69)
+    assert sum(slot.spent.of(*Bucket) for slot in strip.slots) == pytest.approx(DAY)
+    edges_map, links_map = found.heat
+    assert (edges_map.unit, len(edges_map.periods)) == ("hour", 24)
+    cells = next(row.cells for row in links_map.rows if row.label == ("x.shared-0", "far"))
+    assert [cells[period] for period in links_map.periods[5:8]] == [100.0, 0.0, 100.0]
+    assert {(edge.source, edge.links, edge.messages) for edge in found.edges.busiest} == {
+        ("there", 2, 500),
+        ("far", 3, 0),
+    }
+    assert found.flow.transfer.p50 == pytest.approx(0.055)
+    assert found.flow.lag.p50 == 7
+    assert found.flow.moments[0].lag.p50 == 40
+    [objective] = found.promises.objectives
+    assert (objective.links, objective.met) == (5, 2)
+
+
+def test_long_and_hostile_names_are_cut_and_harmless(made: Made) -> None:
+    text = (made.output / "report.html").read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert len(text) < 500_000
+    assert len(json.dumps(made.summary)) < 50_000
+
+
+def test_a_window_without_a_line_has_nothing(made: Made) -> None:
+    assert (made.empty.fleet.links, made.empty.worst) == (0, ())
+    assert "No line in this window tells of a link" in page(made.empty)
