@@ -16,6 +16,7 @@ from agent.pipeline.steps import TELL, begin
 from agent.pipeline.summary import summary
 from agent.pipeline.window import Bounds
 
+PAGE: Final = "report.html"
 SUMMARY: Final = "summary.json"
 
 
@@ -26,6 +27,6 @@ def publish(
     begin(spark, TELL)
     found = gather(spark, output, within, zone, lines)
     told = summary(found)
-    files.write_text(spark, f"{output}/report.html", page(found))
+    files.write_text(spark, f"{output}/{PAGE}", page(found))
     files.write_text(spark, f"{output}/{SUMMARY}", json.dumps(told, indent=2) + "\n")
     return told

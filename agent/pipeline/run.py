@@ -15,8 +15,8 @@ from agent.pipeline.effort import suited_to
 from agent.pipeline.objectives import USUAL, Objective, parse_objectives
 from agent.pipeline.options import Options
 from agent.pipeline.periods import micros
-from agent.pipeline.publishing import SUMMARY, publish
-from agent.pipeline.schema import VERSION
+from agent.pipeline.publishing import PAGE, SUMMARY, publish
+from agent.pipeline.schema import TABLES, VERSION
 from agent.pipeline.store import Store
 from agent.pipeline.tables import write_tables
 from agent.pipeline.window import bounds
@@ -31,19 +31,23 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
     promised = parse_objectives(said, source=str(options.objectives)) if said is not None else USUAL
     store = Store(spark, f"{options.output}/{STORE}", options.inputs)
     store.catch_up()
+    made_of = _fingerprint(options, promised)
+    if store.ledger.tables == made_of and _stands(spark, options.output):
+        return dict(json.loads(files.read_text(spark, f"{options.output}/{SUMMARY}")))
+    store.finished(None)
     lines = store.lines()
     rows, first, last = lines.where("why is null").agg(fn.count("ts"), fn.min("ts"), fn.max("ts")).collect()[0]
     within = bounds(first, last, start=_given(options.start), end=_given(options.end))
-    made_of = _fingerprint(options, promised)
-    told = files.read_small(spark, f"{options.output}/{SUMMARY}") if store.ledger.tables == made_of else None
-    if told is not None:
-        return dict(json.loads(told))
-    store.finished(None)
     with suited_to(spark, rows=rows):
         write_tables(lines, options, promised, within)
         summed = publish(spark, options.output, within, options.zone, store.ledger.counts())
     store.finished(made_of)
     return summed
+
+
+def _stands(spark: SparkSession, output: str) -> bool:
+    """Nobody has removed what was made."""
+    return all(files.exists(spark, f"{output}/{name}") for name in (*TABLES, PAGE, SUMMARY))
 
 
 def _fingerprint(options: Options, promised: Sequence[Objective]) -> str:
