@@ -23,7 +23,7 @@ def columns(name: str) -> StructType:
 
 def read_text(spark: SparkSession, path: str) -> str:
     """Small files only: objectives."""
-    row = spark.read.option("wholetext", True).text(path).first()
+    row = spark.read.text(path, wholetext=True).first()
     return str(row[0]) if row else ""
 
 

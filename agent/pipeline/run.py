@@ -33,7 +33,7 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
     store.catch_up()
     made_of = _fingerprint(options, promised)
     if store.ledger.tables == made_of and _stands(spark, options.output):
-        return dict(json.loads(files.read_text(spark, f"{options.output}/{SUMMARY}")))
+        return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
     store.finished(None)
     lines = store.lines()
     rows, first, last = lines.where("why is null").agg(fn.count("ts"), fn.min("ts"), fn.max("ts")).collect()[0]

@@ -92,7 +92,7 @@ def report(spark: SparkSession, directory: Path, promised: Path) -> Report:
 @pytest.fixture(scope="module")
 def promised(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("objectives") / "objectives.yaml"
-    file.write_text("objectives: {up: {target: 99.9}, prompt: {target: 90, within: 0.5}}")
+    file.write_text("objectives:\n  up: {target: 99.9}\n  prompt: {target: 90, within: 0.5}\n")
     return file
 
 
