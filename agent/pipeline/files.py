@@ -1,45 +1,29 @@
-"""Text files on whatever file system Spark is told to use, and tables replaced by date."""
+"""Files on whatever file system Spark is told to use."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
 from agent.errors import CannotStartError
 from agent.pipeline.schema import TABLES
-from agent.pipeline.steps import begin
-
-
-def write_table(table: DataFrame, name: str, *, output: str, whole: bool) -> None:
-    """`whole` replaces all of the table, else its dates that are in these rows."""
-    begin(table.sparkSession, name)
-    columns = [fn.col(f"`{field.name}`").cast(field.dataType) for field in _columns(name)]
-    (
-        table.select(*columns)
-        .repartition("date")
-        .write.option("partitionOverwriteMode", "static" if whole else "dynamic")
-        .partitionBy("date")
-        .mode("overwrite")
-        .parquet(f"{output}/{name}")
-    )
-
-
-def _columns(name: str) -> StructType:
-    return cast("StructType", StructType.fromDDL(TABLES[name]))
 
 
 def read_table(spark: SparkSession, name: str, *, output: str) -> DataFrame:
     return spark.read.schema(TABLES[name]).parquet(f"{output}/{name}")
 
 
+def columns(name: str) -> StructType:
+    return cast("StructType", StructType.fromDDL(TABLES[name]))
+
+
 def read_text(spark: SparkSession, path: str) -> str:
     """Small files only: objectives."""
-    row = spark.read.option("wholetext", True).text(path).first()
+    row = spark.read.text(path, wholetext=True).first()
     return str(row[0]) if row else ""
 
 
@@ -97,8 +81,40 @@ def write_text(spark: SparkSession, path: str, text: str) -> None:
         stream.write(text.encode())
     finally:
         stream.close()
-    system.delete(whole, False)
-    system.rename(part, whole)
+    rename = spark.sparkContext._jvm.org.apache.hadoop.fs.Options.Rename  # type: ignore[union-attr]  # noqa: SLF001 - as below
+    how = spark.sparkContext._gateway.new_array(rename, 1)  # type: ignore[union-attr]  # noqa: SLF001 - as below
+    how[0] = rename.OVERWRITE
+    context = spark.sparkContext._jvm.org.apache.hadoop.fs.FileContext  # type: ignore[union-attr]  # noqa: SLF001 - as below
+    context.getFileContext(whole.toUri(), spark.sparkContext._jsc.hadoopConfiguration()).rename(part, whole, how)  # noqa: SLF001 - as below
+
+
+def read_small(spark: SparkSession, path: str) -> str | None:
+    """None where there is no such file."""
+    system, whole = _system(spark, path), _path(spark, path)
+    if not system.exists(whole):
+        return None
+    stream = system.open(whole)
+    try:
+        return bytes(stream.readAllBytes()).decode()
+    finally:
+        stream.close()
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    return bool(_system(spark, path).exists(_path(spark, path)))
+
+
+def remove(spark: SparkSession, path: str) -> None:
+    _system(spark, path).delete(_path(spark, path), True)
+
+
+def remove_others(spark: SparkSession, directory: str, *, prefix: str, keep: Collection[str]) -> None:
+    """Of what stands in a directory and begins so."""
+    system = _system(spark, directory)
+    for status in system.listStatus(_path(spark, directory)):
+        name = status.getPath().getName()
+        if name.startswith(prefix) and name not in keep:
+            system.delete(status.getPath(), True)
 
 
 def _path(spark: SparkSession, path: str) -> Any:

@@ -18,7 +18,10 @@ class OptionError(AgentError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`start` and `end` bound the window; without them the data's own first and last line do."""
+    """`start` and `end` bound the window; without them the data's own first and last line do.
+
+    `streaming` looks for files again and again, or, where `every` is none, until all that are there have been read.
+    """
 
     inputs: tuple[str, ...]
     output: str
@@ -29,6 +32,22 @@ class Options:
     merge_gap: timedelta = timedelta(seconds=60)
     objectives: str | None = None
     format: str = "text"
+    streaming: bool = False
+    every: timedelta | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """A window that the data bounds is everything there is; any other replaces its own dates."""
+        return self.start is None and self.end is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trigger:
+    every: timedelta | None
+
+
+_AVAILABLE_NOW = "available-now"
+_USUAL_TRIGGER = timedelta(seconds=60)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,6 +59,8 @@ def parse(arguments: Sequence[str]) -> Options:
     given = _parser().parse_args(arguments)
     if given.start and given.end and given.start >= given.end:
         raise OptionError("report: --from has to be before --to")
+    if given.trigger and not given.streaming:
+        raise OptionError("report: --trigger goes with --streaming")
     return Options(
         tuple(directory for group in given.input for directory in group),
         given.output.rstrip("/"),
@@ -50,6 +71,8 @@ def parse(arguments: Sequence[str]) -> Options:
         timedelta(seconds=given.merge_gap),
         given.objectives,
         given.format,
+        given.streaming,
+        _USUAL_TRIGGER if given.trigger is None else given.trigger.every,
     )
 
 
@@ -67,6 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--timezone", type=_zone, default=ZoneInfo("UTC"), metavar="ZONE", help="Whose days and hours; UTC by default.")
     add("--merge-gap", type=_gap, default=60.0, metavar="SECONDS", help="Outages so close are one; 60 by default.")
     add("--objectives", metavar="FILE", help="What was promised, in YAML; else 99.9 %% of the time in 30 days.")
+    add("--streaming", action="store_true", help="Stay, and bring the report up to date as files come.")
+    add("--trigger", type=_trigger, metavar="WHEN", help="Seconds between looks, 60 by default; or available-now.")
     add("--format", choices=("text", "json"), default="text", help="What to print: a few words, or summary.json.")
     return parser
 
@@ -84,6 +109,15 @@ def _zone(text: str) -> ZoneInfo:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no time zone; write Europe/Berlin, say") from error
+
+
+def _trigger(text: str) -> _Trigger:
+    if text == _AVAILABLE_NOW:
+        return _Trigger(None)
+    seconds = _gap(text)
+    if seconds < 1:
+        raise argparse.ArgumentTypeError(f"give seconds from 1, or {_AVAILABLE_NOW}")
+    return _Trigger(timedelta(seconds=seconds))
 
 
 def _gap(text: str) -> float:

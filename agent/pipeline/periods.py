@@ -41,6 +41,12 @@ def hours(within: Bounds, zone: ZoneInfo) -> Iterator[Period]:
         start = after
 
 
+def days(within: Bounds, zone: ZoneInfo) -> tuple[date, date]:
+    """The first and the last that a window touches."""
+    start, last = (EPOCH + timedelta(microseconds=at) for at in (within.start, max(within.start, within.end - 1)))
+    return start.astimezone(zone).date(), last.astimezone(zone).date()
+
+
 def _next_hour(moment: datetime, zone: ZoneInfo) -> datetime:
     """By steps, because a clock that is put forward or back may do so by half an hour."""
     step = moment.replace(minute=moment.minute // 15 * 15, second=0, microsecond=0) + _STEP
@@ -50,7 +56,7 @@ def _next_hour(moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def table(spark: SparkSession, within: Bounds, zone: ZoneInfo) -> DataFrame:
-    rows = [{"hour_start": period.start, "hour_end": period.end, "day": period.day} for period in hours(within, zone)]
+    rows = [{"hour_start": one.start, "hour_end": one.end, "day": one.day} for one in hours(within, zone)]
     return literal.table(spark, rows, "hour_start bigint, hour_end bigint, day date")
 
 

@@ -24,7 +24,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     """
     ordered = Window.partitionBy(*_AGENT).orderBy("ts", "seq")
     told = lines.where(fn.col("type") == EventType.AGENT).withColumns(
-        {"before": fn.lag(fn.struct("ts", "cell", "status", "interval")).over(ordered)}
+        {"before": fn.lag(fn.struct("ts", "status", "interval")).over(ordered)}
     )
     before = fn.col("before")
     patience = MISSED_HEARTBEATS * fn.coalesce(before["interval"], fn.lit(USUAL_INTERVAL))
@@ -33,8 +33,8 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
         | (fn.col("status") == AgentStatus.STARTED)
         | (before["status"] == AgentStatus.STOPPED)
         | fn.col("silent")
-        # Within a cell, heartbeats between these two may have been thinned away.
-        | ((fn.col("cell") != before["cell"]) & (fn.col("ts") - before["ts"] > patience))
+        # Before any other, heartbeats may have been thinned away.
+        | (fn.col("first") & (fn.col("ts") - before["ts"] > patience))
     )
     numbered = told.withColumns(
         {

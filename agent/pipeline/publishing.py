@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import SparkSession
@@ -16,6 +16,9 @@ from agent.pipeline.steps import TELL, begin
 from agent.pipeline.summary import summary
 from agent.pipeline.window import Bounds
 
+PAGE: Final = "report.html"
+SUMMARY: Final = "summary.json"
+
 
 def publish(
     spark: SparkSession, output: str, within: Bounds, zone: ZoneInfo, lines: Mapping[str, int]
@@ -24,6 +27,6 @@ def publish(
     begin(spark, TELL)
     found = gather(spark, output, within, zone, lines)
     told = summary(found)
-    files.write_text(spark, f"{output}/report.html", page(found))
-    files.write_text(spark, f"{output}/summary.json", json.dumps(told, indent=2) + "\n")
+    files.write_text(spark, f"{output}/{PAGE}", page(found))
+    files.write_text(spark, f"{output}/{SUMMARY}", json.dumps(told, indent=2) + "\n")
     return told

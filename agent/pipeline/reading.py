@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -19,28 +17,26 @@ MOST = 2**53
 """No counter gets so far, and sums of them stay within 64 bits."""
 
 
-def read(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
-    """What finished files hold; those still being written end in `.part`."""
+def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """What those files hold."""
     reader = spark.read.schema(INPUT).option("columnNameOfCorruptRecord", BROKEN_LINE)
-    found = reader.option("recursiveFileLookup", True).option("pathGlobFilter", "*.jsonl").json(list(directories))
-    return judged(found, file=fn.col("_metadata.file_path"))
+    return judged(reader.json(list(paths)), file=fn.col("_metadata.file_path"))
 
 
 def judged(lines: DataFrame, *, file: Column) -> DataFrame:
     """Adds `why`: null for a good line, else why it is set aside; and narrows to what the tables are made of."""
-    why = _why()
-    moment = fn.unix_micros("ts")
-    rejected = why.isNotNull()
-    return lines.select(
-        why.alias("why"),
+    rejected = fn.col("why").isNotNull()
+    # Told once and referred to by name: Spark would take what is written out in each column apart in each of them.
+    return lines.withColumns({"why": _why(), "file": file}).select(
+        "why",
         fn.when(rejected, fn.coalesce(fn.col(BROKEN_LINE), _what_is_known())).alias("line"),
-        fn.when(rejected, file).alias("file"),
+        fn.when(rejected, fn.col("file")).alias("file"),
         fn.when(rejected, fn.col("schema")).alias("schema"),
         fn.coalesce("group", "cluster", "agent").alias("group"),
         "agent",
         "link",
         "type",
-        moment.alias("ts"),
+        fn.unix_micros("ts").alias("ts"),
         # A cell holds its end and not its start, as what a counter has gained was gained before it was read.
         fn.expr(f"(unix_micros(ts) - 1) div {CELL}").alias("cell"),
         "seq",
@@ -65,8 +61,13 @@ def _why() -> Column:
         & fn.col("link").isNotNull()
     )
     placed = fn.col("ts").isNotNull() & fn.col("seq").isNotNull() & fn.col("agent").isNotNull()
-    believable = [fn.coalesce(fn.col(name), fn.lit(0)).between(0, MOST) for name in (*COUNTERS, "backlog", "interval")]
-    complete = reduce(operator.and_, believable, (fn.col("schema") == SCHEMA) & placed & (of_agent | of_link))
+    numbers, zero = (*COUNTERS, "backlog"), fn.lit(0)
+    believable = (
+        (fn.least(*numbers, zero) >= 0)
+        & (fn.greatest(*numbers, zero) <= MOST)
+        & fn.coalesce("interval", zero).between(0, MOST)
+    )
+    complete = (fn.col("schema") == SCHEMA) & placed & believable & (of_agent | of_link)
     return (
         fn.when(fn.col("schema") > SCHEMA, LATER)
         .when(fn.col(BROKEN_LINE).isNotNull(), MALFORMED)

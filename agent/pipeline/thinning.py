@@ -6,8 +6,6 @@ lines, spreads evenly however many of them one link has, and every later step mo
 
 from __future__ import annotations
 
-import operator
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -22,7 +20,8 @@ _COMPARED: Final = ("ts", "seq", "status", "type", "backlog", "interval", *COUNT
 
 
 def thin(lines: DataFrame) -> DataFrame:
-    """Adds `cell_backlog`, the highest of an agent, link and cell, and `silent`: before it heartbeats are missing."""
+    """Adds `cell_backlog`, the highest of an agent, link and cell; `silent`: before it heartbeats are missing; `first`:
+    nothing of the cell was before it; and `lines`, with the first: how many there were."""
     rest = [name for name in lines.columns if name not in _COMPARED]
     # One number sorts much faster than five texts, and a struct is copied whole where columns are copied one by one.
     packed = lines.select(
@@ -39,19 +38,22 @@ def thin(lines: DataFrame) -> DataFrame:
             "before": fn.lag("this").over(ordered),
             "after": fn.lead("this").over(ordered),
             "cell_backlog": fn.max("this.backlog").over(cell),
+            "all": fn.count(fn.lit(1)).over(cell),
         }
     )
     kept = neighbours.where(_edge("before", "this") | _edge("this", "after") | _matters_by_itself())
     silent = fn.coalesce(_silent("before", "this"), fn.lit(False)).alias("silent")
-    return kept.select("this.*", "rest.*", "cell_backlog", silent)
+    first = fn.col("before").isNull()
+    counted = fn.when(first, fn.col("all")).otherwise(0)
+    return kept.select("this.*", "rest.*", "cell_backlog", silent, first.alias("first"), counted.alias("lines"))
 
 
 def _edge(before: str, after: str) -> Column:
     """Between two lines something changed, or one of them is not there."""
     first, second = fn.col(before), fn.col(after)
-    changed = first["status"] != second["status"]
+    changed = (first["status"] != second["status"]) | (first["type"] != second["type"])
     disordered = second["seq"] < first["seq"]
-    fell = reduce(operator.or_, (second[counter] < first[counter] for counter in COUNTERS))
+    fell = fn.greatest(*(first[counter] - second[counter] for counter in COUNTERS)) > 0
     silent = fn.coalesce(_silent(before, after), fn.lit(False))
     return fn.coalesce(changed | disordered | fell | silent, fn.lit(True))
 
@@ -62,10 +64,11 @@ def _silent(before: str, after: str) -> Column:
 
 
 def _matters_by_itself() -> Column:
-    """A peak of the backlog while messages don't flow, and whatever an agent says but heartbeats."""
+    """A peak of the backlog while messages don't flow, whatever an agent says but heartbeats, and what is no good."""
     this, none = fn.col("this"), fn.lit(-1)
     backlog = this["backlog"]
     rose = backlog > fn.coalesce(fn.col("before")["backlog"], none)
     falls = backlog >= fn.coalesce(fn.col("after")["backlog"], none)
     of_agent = (this["type"] == EventType.AGENT) & (this["status"] != AgentStatus.HEARTBEAT)
-    return fn.coalesce(rose & falls & (this["status"] != "running"), fn.lit(False)) | of_agent
+    rejected = fn.col("rest.why").isNotNull()
+    return fn.coalesce(rose & falls & (this["status"] != "running"), fn.lit(False)) | of_agent | rejected

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
@@ -29,7 +28,7 @@ def _epochs(lines: DataFrame) -> DataFrame:
     """Numbers the times a link's counters began anew at an agent; `whole`: the epoch's beginning is known to be 0."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
     before = fn.col("before")
-    fell = reduce(operator.or_, (fn.col(counter) < before[counter] for counter in COUNTERS))
+    fell = fn.greatest(*(before[counter] - fn.col(counter) for counter in COUNTERS)) > 0
     # A clock put back mixes lines up; then `seq` falls too, and nothing began anew.
     anew = (fn.col("run") != before["run"]) | (fell & (fn.col("life").isNull() | (fn.col("seq") > before["seq"])))
     return (

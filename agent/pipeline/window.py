@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as fn
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -14,10 +11,7 @@ class Bounds:
     end: int
 
 
-def bounds(lines: DataFrame, *, start: int | None, end: int | None) -> Bounds:
+def bounds(first: int | None, last: int | None, *, start: int | None, end: int | None) -> Bounds:
     """Where an end isn't given, the data's own first or last line is it."""
-    if start is not None and end is not None:
-        return Bounds(start, end)
-    first, last = lines.select(fn.min("ts"), fn.max("ts")).first() or (None, None)
     began = start if start is not None else first or 0
     return Bounds(began, max(began, end if end is not None else last or 0))

@@ -7,13 +7,14 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
+import pyspark
 import pytest
 import yaml
 
@@ -34,7 +35,8 @@ MANIFESTS: Final[list[dict[str, Any]]] = [
     for name in ("report.yaml", "cluster.yaml")
     for manifest in yaml.safe_load_all((FOLDER / "kubernetes" / name).read_text())
 ]
-SCRIPTS: Final = Path(sysconfig.get_path("scripts"))
+SPARK: Final = Path(pyspark.__file__).parent
+ENVIRONMENT: Final = {"SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
 CLUSTER_DEADLINE: Final = 60.0
 
 
@@ -84,20 +86,25 @@ def cluster(lab: Lab, tmp_path: Path) -> Iterator[str]:
             "--cores", "2", "--memory", "1g", "--work-dir", str(tmp_path / "work"), url,
         ],
     }  # fmt: skip
-    environment = os.environ | lab.mark | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    environment = os.environ | lab.mark | ENVIRONMENT
     with ExitStack() as running, log.open("w") as said:
         for name, arguments in classes.items():
             process = running.enter_context(
                 subprocess.Popen(
-                    [SCRIPTS / "spark-class", f"org.apache.spark.deploy.{name}", *arguments],
+                    [SPARK / "bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments],
                     env=environment,
                     stdout=said,
                     stderr=said,
                 )
             )
             running.callback(process.terminate)
-        eventually(lambda: "Registering worker" in log.read_text(), CLUSTER_DEADLINE, what="the worker is registered")
+        eventually(lambda: workers(web) == 1, CLUSTER_DEADLINE, what="the worker is registered", ignoring=OSError)
         yield url
+
+
+def workers(port: int) -> int:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/") as answer:
+        return int(json.load(answer)["aliveworkers"])
 
 
 @pytest.fixture
@@ -125,14 +132,20 @@ def test_a_cluster_takes_the_package_as_a_zip(cluster: str, bare_python: Path, t
         "spark.sql.shuffle.partitions": "2",
         "spark.executor.memory": "512m",
     }
-    command: list[str | Path] = [SCRIPTS / "spark-submit", "--master", cluster]
+    command: list[str | Path] = [SPARK / "bin/spark-submit", "--master", cluster]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     command += ["--py-files", tmp_path / "federation-agent.zip", ROOT / "agent/pipeline/job.py"]
     command += ["--input", tmp_path / "in", "--output", tmp_path / "out"]
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        command, cwd=tmp_path, env=bare | lab.mark, capture_output=True, text=True, timeout=240, check=False
+        command,
+        cwd=tmp_path,
+        env=bare | lab.mark | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads((tmp_path / "out/summary.json").read_text())["incidents"] == 1

@@ -26,12 +26,23 @@ def test_options() -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "every"),
+    [([], timedelta(seconds=60)), (["--trigger", "5"], timedelta(seconds=5)), (["--trigger", "available-now"], None)],
+)
+def test_a_stream(more: list[str], every: timedelta | None) -> None:
+    asked = parse([*NEEDED, "--streaming", *more])
+    assert (asked.streaming, asked.every) == (True, every)
+
+
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         (["--from", "yesterday"], "'yesterday' is no time"),
         (["--timezone", "Berlin"], "'Berlin' is no time zone"),
         (["--merge-gap", "-1"], "give seconds from 0"),
         (["--from", "2026-01-02", "--to", "2026-01-01"], "--from has to be before --to"),
+        (["--trigger", "60"], "--trigger goes with --streaming"),
+        (["--streaming", "--trigger", "0"], "give seconds from 1, or available-now"),
         (["--colour"], "unrecognized arguments: --colour"),
     ],
 )

@@ -11,11 +11,12 @@ import jsonschema
 import pytest
 from pyspark.sql import SparkSession
 
-from agent.pipeline import job, options
+from agent.pipeline import options
 from agent.pipeline.findings.gather import SLOTS, gather
 from agent.pipeline.findings.model import Findings
 from agent.pipeline.page.document import page
 from agent.pipeline.periods import micros
+from agent.pipeline.run import run
 from agent.pipeline.schema import Bucket
 from agent.pipeline.summary import summary
 from agent.pipeline.window import Bounds
@@ -65,7 +66,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     write(directory / "export", *fleet(), "broken")
     asked = ["--input", str(directory / "export"), "--output", str(directory / "report")]
     bounds = ["--from", instant(0).isoformat(), "--to", instant(2 * DAY).isoformat()]
-    summary_of_all = job.run(spark, options.parse([*asked, *bounds]))
+    summary_of_all = run(spark, options.parse([*asked, *bounds]))
 
     def find(start: float, end: float) -> Findings:
         within = Bounds(micros(instant(start)), micros(instant(end)))

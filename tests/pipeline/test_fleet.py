@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
-from agent.pipeline import job, options
+from agent.pipeline import options
 from agent.pipeline.files import read_table
 from agent.pipeline.periods import micros
+from agent.pipeline.run import run
 from tests.pipeline.fleet import SECOND, Fleet, Span
 from tests.pipeline.lines import START, instant
 
@@ -37,7 +38,7 @@ def test_a_fleet_is_told_as_it_was(compiling: SparkSession, tmp_path: Path) -> N
     truth = fleet.write(tmp_path / "export")
     asked = ["--input", str(tmp_path / "export"), "--output", str(tmp_path / "report")]
     asked += ["--from", START.isoformat(), "--to", instant(fleet.end / SECOND).isoformat()]
-    summary = job.run(spark, options.parse(asked))
+    summary = run(spark, options.parse(asked))
     assert summary["lines"] == {"read": truth.lines, "bad": truth.bad, "later_schema": 0}
 
     spans: dict[str, list[Span]] = {}

@@ -133,6 +133,27 @@ CASES = {
         ),
         [(0, END, "running")],
     ),
+    "clocks apart: for a while neither says running": Case(
+        (
+            *alive(),
+            line(0, "running"),
+            line(400, "standby"),
+            *alive(agent="b"),
+            line(0, "standby", agent="b"),
+            line(410, "running", agent="b"),
+        ),
+        [(0, 400, "running"), (400, 410, "standby"), (410, END, "running")],
+    ),
+    "a clock put back": Case(
+        (
+            *alive(),
+            line(0, "running", seq=1),
+            line(500, "backoff", seq=2),
+            line(450, "running", seq=3),
+            line(510, "running", seq=4),
+        ),
+        [(0, 500, "running"), (500, 510, "backoff"), (510, END, "running")],
+    ),
     "appears and vanishes": Case(
         (*alive(), line(200, "starting"), line(201, "running"), line(800, "stopping")),
         [(0, 200, "unknown"), (200, 201, "starting"), (201, 800, "running"), (800, END, "stopping")],
@@ -156,8 +177,8 @@ CASES = {
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Span]]:
     directory = tmp_path_factory.mktemp("export")
-    write(directory, *(one | {"group": case} for case, told in CASES.items() for one in told.lines))
-    lines = thinning.thin(reading.read(spark, [str(directory)])).where("why is null").persist()
+    file = write(directory, *(one | {"group": case} for case, told in CASES.items() for one in told.lines))
+    lines = thinning.thin(reading.read(spark, [str(file)])).where("why is null").persist()
     within = Bounds(micros(START), micros(START) + round(END * 1_000_000))
     placed = presence.placed(lines, presence.lives(lines, within))
     links = traits(lines.where("link is not null"))

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from agent.pipeline import files, job, options
+from agent.pipeline import files, options
+from agent.pipeline.run import run
 from agent.pipeline.schema import TABLES
 from tests.pipeline.lines import BOUNDS, START, heartbeats, instant, line, write
 
@@ -85,13 +86,13 @@ def report(spark: SparkSession, directory: Path, promised: Path) -> Report:
     output = directory / "report"
     asked = ["--input", str(directory / "export"), "--output", str(output), "--timezone", "Europe/Berlin"]
     asked += ["--from", instant(0).isoformat(), "--to", instant(END).isoformat(), "--objectives", str(promised)]
-    return Report(output, job.run(spark, options.parse(asked)), spark)
+    return Report(output, run(spark, options.parse(asked)), spark)
 
 
 @pytest.fixture(scope="module")
 def promised(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("objectives") / "objectives.yaml"
-    file.write_text("objectives: {up: {target: 99.9}, prompt: {target: 90, within: 0.5}}")
+    file.write_text("objectives:\n  up: {target: 99.9}\n  prompt: {target: 90, within: 0.5}\n")
     return file
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from tests.bench.bench import Bench
-from tests.bench.measures import bindings, latency, links, memory, scrapes, throughput
+from tests.bench.measures import bindings, latency, links, memory, pipeline, scrapes, throughput
 from tests.bench.table import Measure
 
 Measuring: TypeAlias = Callable[[Bench], list[Measure]]
@@ -24,4 +24,5 @@ MEASURES: Final[Mapping[str, Measuring]] = {
     "latency": latency.latency,
     "scrapes": scrapes.scrapes,
     "slow-downstream": memory.slow_downstream,
+    "pipeline": pipeline.report,
 }

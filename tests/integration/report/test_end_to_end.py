@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as fn
 
-from agent.pipeline import files, job, options
+from agent.pipeline import files, options
+from agent.pipeline.run import run
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
@@ -134,7 +135,7 @@ def test_the_tables_tell_what_was_done(scene: Scene, spark: SparkSession, tmp_pa
     course = live(scene)
     output = tmp_path / "report"
     asked = ["--input", str(scene.agent.directory / "status"), "--output", str(output), "--merge-gap", "0.5"]
-    summary = job.run(spark, options.parse(asked))
+    summary = run(spark, options.parse(asked))
     by_proxy, direct = (course.links[site.vhost] for site in (scene.by_proxy, scene.direct))
 
     def told(table: str, link: str, condition: str = "true") -> list[tuple[float, float]]:

@@ -1,0 +1,49 @@
+"""The files that agents have finished: those still being written end in `.part`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+_FINISHED: Final = "*.jsonl"
+_WILD: Final = re.compile(r"([\[\]{}*?\\])")
+_LISTING: Final = "path string, modificationTime timestamp, length bigint, content binary"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class InputFile:
+    """One that has changed since is another; `modified` is in microseconds."""
+
+    path: str
+    length: int
+    modified: int
+
+    @property
+    def pattern(self) -> str:
+        """Spark takes paths for patterns."""
+        return _WILD.sub(r"\\\1", self.path)
+
+
+def listed(spark: SparkSession, directories: Sequence[str]) -> frozenset[InputFile]:
+    """Names only: nothing is read of a file whose content isn't asked for."""
+    found = _found(spark.read).load(list(directories))
+    rows = found.select("path", "length", fn.unix_micros("modificationTime")).collect()
+    return frozenset(InputFile(*row) for row in rows)
+
+
+def followed(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
+    """A stream with a row for each file that comes."""
+    # However old a file is when it comes, it is new.
+    reader = _found(spark.readStream).schema(_LISTING).option("maxFileAge", "36500d")
+    streams: list[DataFrame] = [reader.load(directory).select("path") for directory in directories]
+    return reduce(DataFrame.union, streams)
+
+
+def _found(reader: Any) -> Any:
+    return reader.format("binaryFile").option("recursiveFileLookup", True).option("pathGlobFilter", _FINISHED)

@@ -1,0 +1,62 @@
+"""Tables by date: a date is written where its rows are others than those that stand, and removed where it has none."""
+
+from __future__ import annotations
+
+import operator
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from agent.pipeline import files
+from agent.pipeline.steps import begin
+
+_NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def replace(table: DataFrame, name: str, *, output: str, days: tuple[date, date] | None) -> None:
+    """`days` are the first and the last that this run speaks for, none where it speaks for all."""
+    spark = table.sparkSession
+    begin(spark, name)
+    fields = files.columns(name)
+    rows = table.select(*(fn.col(f"`{field.name}`").cast(field.dataType) for field in fields))
+    if days is not None:
+        rows = rows.where(_within(days))
+    if not files.exists(spark, f"{output}/{name}"):
+        _write(rows, f"{output}/{name}")
+        return
+    rows = rows.persist()
+    stands = files.read_table(spark, name, output=output)
+    if days is not None:
+        stands = stands.where(_within(days))
+    before, now = _digests(stands), _digests(rows)
+    differing = [day for day, digest in now.items() if before.get(day) != digest]
+    if differing:
+        _write(rows.where(_is_in(differing)), f"{output}/{name}")
+    for day in before.keys() - now.keys():
+        files.remove(spark, f"{output}/{name}/date={day or _NO_DATE}")
+    rows.unpersist()
+
+
+def _write(rows: DataFrame, path: str) -> None:
+    writer = rows.repartition("date").write.option("partitionOverwriteMode", "dynamic")
+    writer.partitionBy("date").mode("overwrite").parquet(path)
+
+
+def _within(days: tuple[date, date]) -> Column:
+    """Rows without a date belong to every run."""
+    return fn.col("date").isNull() | fn.col("date").between(*map(fn.lit, days))
+
+
+def _digests(rows: DataFrame) -> dict[date | None, tuple[int, int, int]]:
+    """The same for the same rows in any order; nulls count, for a hash passes them over."""
+    values = [fn.col(f"`{name}`") for name in rows.columns]
+    digest = fn.xxhash64(*values, *(value.isNull() for value in values))
+    low = digest.bitwiseAND(fn.lit(0xFFFFFFFF))
+    found = rows.groupBy("date").agg(fn.count(fn.lit(1)), fn.bit_xor(digest), fn.sum(low)).collect()
+    return {day: (count, mixed, sums) for day, count, mixed, sums in found}
+
+
+def _is_in(days: list[date | None]) -> Column:
+    return reduce(operator.or_, (fn.col("date").eqNullSafe(fn.lit(day)) for day in days))

@@ -1,0 +1,60 @@
+"""The report as a whole, once: reads what is new, and makes the tables of all that was ever read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+
+from agent.pipeline import files
+from agent.pipeline.effort import suited_to
+from agent.pipeline.objectives import USUAL, Objective, parse_objectives
+from agent.pipeline.options import Options
+from agent.pipeline.periods import micros
+from agent.pipeline.publishing import PAGE, SUMMARY, publish
+from agent.pipeline.schema import TABLES, VERSION
+from agent.pipeline.store import Store
+from agent.pipeline.tables import write_tables
+from agent.pipeline.window import bounds
+
+STORE: Final = "_lines"
+
+
+def run(spark: SparkSession, options: Options) -> dict[str, Any]:
+    """Brings the tables, `report.html` and `summary.json` up to date, and answers what is in the latter."""
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    said = None if options.objectives is None else files.read_text(spark, options.objectives)
+    promised = parse_objectives(said, source=str(options.objectives)) if said is not None else USUAL
+    store = Store(spark, f"{options.output}/{STORE}", options.inputs)
+    store.catch_up()
+    made_of = _fingerprint(options, promised)
+    if store.ledger.tables == made_of and _stands(spark, options.output):
+        return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
+    store.finished(None)
+    lines = store.lines()
+    rows, first, last = lines.where("why is null").agg(fn.count("ts"), fn.min("ts"), fn.max("ts")).collect()[0]
+    within = bounds(first, last, start=_given(options.start), end=_given(options.end))
+    with suited_to(spark, rows=rows):
+        write_tables(lines, options, promised, within)
+        summed = publish(spark, options.output, within, options.zone, store.ledger.counts())
+    store.finished(made_of)
+    return summed
+
+
+def _stands(spark: SparkSession, output: str) -> bool:
+    """Nobody has removed what was made."""
+    return all(files.exists(spark, f"{output}/{name}") for name in (*TABLES, PAGE, SUMMARY))
+
+
+def _fingerprint(options: Options, promised: Sequence[Objective]) -> str:
+    """Of all but the lines that tables are made of."""
+    asked = (VERSION, options.start, options.end, str(options.zone), options.merge_gap, *promised)
+    return repr(asked)
+
+
+def _given(moment: datetime | None) -> int | None:
+    return None if moment is None else micros(moment)

@@ -1,0 +1,120 @@
+"""The same tables, however lines come: at once, bit by bit, in any order, as a stream, and in spite of a kill."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from agent.pipeline import files, following, options
+from agent.pipeline.run import STORE, run
+from agent.pipeline.schema import TABLES
+from agent.pipeline.store import Store
+from tests.lab.waiting import eventually
+from tests.pipeline.lines import heartbeats, line, write
+
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+
+SLICES = 5
+DAY = 24 * 3600
+
+
+def fleet() -> Iterator[dict[str, Any]]:
+    """Two days with an hour between them in which nobody was there, a takeover, and counters."""
+    for agent, start in (("a", 0), ("b", 20), ("a", DAY)):
+        yield line(start, "started", agent=agent)
+        yield from heartbeats(start + 10, start + 1200, agent=agent)
+    for start in (0, DAY):
+        for number in range(0, 1200, 10):
+            status = "backoff" if 300 <= number < 420 else "running"
+            told: dict[str, Any] = {"forwarded": number * 3, "bytes": number, "backlog": number % 70}
+            yield line(start + number + 1, status, type="sample", **told)
+        yield from (line(start + 2, "running", link="m"), line(start + 333, "paused", link="m"))
+    yield from (line(30, "standby", agent="b"), line(350, "running", agent="b"), line(400, "standby", agent="b"))
+
+
+def sliced(chance: random.Random) -> list[list[dict[str, Any] | str]]:
+    """Some lines come twice, all late, and one part is alone with its day: only some need to be read again."""
+    lines = [*fleet()]
+    first = [one for one in lines if one["ts"] < lines[0]["ts"][:10] + "T23"]
+    second = [one for one in lines if one not in first]
+    chance.shuffle(first)
+    parts: list[list[dict[str, Any] | str]] = [[*first[part::3]] for part in range(3)]
+    return [parts[0], [*second, *second[::7]], parts[1], [*parts[2], "torn {"], [*first[::5], "torn ["]]
+
+
+def asked(directory: Path, output: Path, *more: str) -> options.Options:
+    return options.parse(["--input", str(directory), "--output", str(output), *more])
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("export")
+    for part in sliced(random.Random(5)):
+        write(directory, *part)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("whole")
+    run(spark, asked(export, output))
+    return output
+
+
+def assert_same(spark: SparkSession, one: Path, other: Path) -> None:
+    for name in TABLES:
+        unlike = ["file"] if name == "rejected" else []
+        mine, theirs = (files.read_table(spark, name, output=str(which)).drop(*unlike) for which in (one, other))
+        assert sorted(map(str, mine.collect())) == sorted(map(str, theirs.collect())), name
+    assert json.loads((one / "summary.json").read_text()) == json.loads((other / "summary.json").read_text())
+
+
+def written(output: Path) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in output.rglob("*") if file.is_file() and file.suffix != ".crc"}
+
+
+def test_bit_by_bit(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
+    """Reading follows every part, tables follow the second and the last."""
+    output, export = tmp_path / "report", tmp_path / "export"
+    before: dict[Path, int] = {}
+    for number, part in enumerate(sliced(random.Random(5))):
+        write(export, *part)
+        if number == SLICES - 1:
+            # A day that has no rows any more goes, as one does that never had any.
+            shutil.copytree(output / "availability/date=2026-03-28", output / "availability/date=2020-01-01")
+        if number in (1, SLICES - 1):
+            before = written(output)
+            run(spark, asked(export, output))
+        else:
+            Store(spark, f"{output}/{STORE}", [str(export)]).catch_up()
+    assert_same(spark, output, whole)
+    after = written(output)
+    # What came since the second part is of the first day: what was made of the other one stands as it stood.
+    kept = [file for file in before if "date=2026-03-29" in str(file) and "traffic" in str(file)]
+    assert kept
+    assert all(after.get(file) == before[file] for file in kept)
+    run(spark, asked(export, output))
+    assert written(output) == after
+
+
+def test_a_stream_that_was_killed(spark: SparkSession, export: Path, whole: Path, tmp_path: Path) -> None:
+    output, command = tmp_path / "report", str(Path(sys.executable).with_name("federation-agent"))
+    arguments = ["--input", str(export), "--output", str(output), "--streaming", "--trigger", "available-now"]
+    environment = os.environ | {"PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell"}
+    with subprocess.Popen(
+        [command, "report", *arguments], env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+    ) as killed:
+        eventually((output / "intervals").exists, 300)
+        os.killpg(killed.pid, signal.SIGKILL)
+    assert not (output / "summary.json").exists()
+    following.follow(spark, options.parse(arguments))
+    assert_same(spark, output, whole)
