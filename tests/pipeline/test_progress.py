@@ -24,8 +24,8 @@ def test_the_step_and_its_tasks_are_known_while_it_runs(spark: SparkSession) -> 
     assert progress.state(spark) == ("working", 0, 0)
     seen: list[tuple[str, int, int]] = []
     with progress.watching(lambda: seen.append(progress.state(spark))):
-        spark.range(0, 4, 1, 4).select(fn.expr("java_method('java.lang.Thread', 'sleep', 300L)")).collect()
-    assert (STEPS[READ], 4) in {(step, total) for step, _, total in seen}
+        spark.range(0, 16, 1, 16).select(fn.expr("java_method('java.lang.Thread', 'sleep', 300L)")).collect()
+    assert (STEPS[READ], 16) in {(step, total) for step, _, total in seen}
     assert len({done for _, done, _ in seen}) > 1
 
 
