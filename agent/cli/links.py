@@ -88,7 +88,7 @@ def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vh
             if not as_json:  # each at once, as a long list takes its time
                 output.say(f"{link_id} {action}")
     # Others than those named were there a moment ago, and have gone.
-    missing = [link_id for link_id in ids if link_id not in done]
+    missing = [link_id for link_id in dict.fromkeys(ids) if link_id not in done]
     if as_json:
         output.say_json({"action": action, "links": done, "missing": missing})
     output.complain(*(f"{remote.where}: no link has the id {link_id!r}; `links` lists them" for link_id in missing))

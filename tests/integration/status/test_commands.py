@@ -73,7 +73,7 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
         process.communicate()
     assert (told, process.returncode) == ([b"STATUS", b"running"] * 2, 0)
 
-    unknown = command(agent, "restart", GONE, first["id"])
+    unknown = command(agent, "restart", GONE, first["id"], GONE)
     assert (unknown.status, unknown.out) == (5, f"{first['id']} restart\n")
     assert unknown.errors == [f"agent {url(agent)}: no link has the id '{GONE}'; `links` lists them"]
     partly = command(agent, "restart", GONE, first["id"], "--format", "json")
