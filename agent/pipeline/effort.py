@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-PER_TASK: Final = 50_000
+PER_TASK: Final = 1_000_000
 """Lines, of those that are left. Where one task takes them all, plans are interpreted. Chosen, not measured."""
 REPLANNED: Final = 5_000_000
 """From so many on, a plan is looked at again after each of its stages. Chosen, not measured."""

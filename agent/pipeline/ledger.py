@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from agent.pipeline.inputs import InputFile
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 """Of what is kept between two runs; another one is not read but made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """How many lines were read, were no good, are kept of the good ones; and these' first and last instant."""
+
+    read: int = 0
+    bad: int = 0
+    later_schema: int = 0
+    kept: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    def __add__(self, other: Content) -> Content:
+        instants = [at for at in (self.first, self.last, other.first, other.last) if at is not None]
+        return Content(
+            self.read + other.read,
+            self.bad + other.bad,
+            self.later_schema + other.later_schema,
+            self.kept + other.kept,
+            min(instants, default=None),
+            max(instants, default=None),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +42,7 @@ class Batch:
 
     number: int
     files: frozenset[InputFile]
-    counts: tuple[tuple[str, int], ...]
+    content: Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +73,14 @@ class Ledger:
     def replaced(self, gone: Sequence[Batch], new: Batch) -> Ledger:
         return replace(self, batches=(*(one for one in self.batches if one not in gone), new), tables=None)
 
-    def counts(self) -> dict[str, int]:
-        sums = {"read": 0, "bad": 0, "later_schema": 0}
-        for batch in self.batches:
-            for name, count in batch.counts:
-                sums[name] += count
-        return sums
+    def content(self) -> Content:
+        return sum((batch.content for batch in self.batches), Content())
 
     def text(self) -> str:
         batches = [
             {
                 "number": batch.number,
-                "counts": dict(batch.counts),
+                "content": asdict(batch.content),
                 "files": [[file.path, file.length, file.modified] for file in sorted(batch.files)],
             }
             for batch in self.batches
@@ -76,7 +95,7 @@ def parse_ledger(text: str) -> Ledger:
     if told["layout"] != LAYOUT:
         return Ledger()
     batches = tuple(
-        Batch(one["number"], frozenset(InputFile(*file) for file in one["files"]), tuple(one["counts"].items()))
+        Batch(one["number"], frozenset(InputFile(*file) for file in one["files"]), Content(**one["content"]))
         for one in told["batches"]
     )
     return Ledger(frozenset(told["roots"]), batches, told["tables"])

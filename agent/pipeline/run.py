@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as fn
 
 from agent.pipeline import files
 from agent.pipeline.effort import suited_to
@@ -35,12 +34,12 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
     if store.ledger.tables == made_of and _stands(spark, options.output):
         return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
     store.finished(None)
-    lines = store.lines()
-    rows, first, last = lines.where("why is null").agg(fn.count("ts"), fn.min("ts"), fn.max("ts")).collect()[0]
-    within = bounds(first, last, start=_given(options.start), end=_given(options.end))
-    with suited_to(spark, rows=rows):
-        write_tables(lines, options, promised, within)
-        summed = publish(spark, options.output, within, options.zone, store.ledger.counts())
+    read = store.ledger.content()
+    within = bounds(read.first, read.last, start=_given(options.start), end=_given(options.end))
+    counts = {"read": read.read, "bad": read.bad, "later_schema": read.later_schema}
+    with suited_to(spark, rows=read.kept):
+        write_tables(store.lines(), options, promised, within)
+        summed = publish(spark, options.output, within, options.zone, counts)
     store.finished(made_of)
     return summed
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files, reading, thinning
 from agent.pipeline.inputs import InputFile, listed
-from agent.pipeline.ledger import Batch, Ledger, parse_ledger
+from agent.pipeline.ledger import Batch, Content, Ledger, parse_ledger
 from agent.pipeline.steps import READ, begin
 
 _FOLD = ("group", "agent", "link", "cell")
@@ -63,21 +63,9 @@ class Store:
         while files.exists(self._spark, self._path(number)):
             number += 1
         lines = reading.read(self._spark, [file.pattern for file in sorted(wanted)])
-        thinning.thin(lines).write.parquet(self._path(number))
-        return Batch(number, frozenset(wanted), self._counts(number))
-
-    def _counts(self, number: int) -> tuple[tuple[str, int], ...]:
-        lines = fn.col("lines")
-        row = (
-            self._spark.read.parquet(self._path(number))
-            .agg(
-                fn.sum(lines).alias("read"),
-                fn.sum(fn.when(fn.col("why").isin(reading.MALFORMED, reading.INCOMPLETE), lines)).alias("bad"),
-                fn.sum(fn.when(fn.col("why") == reading.LATER, lines)).alias("later_schema"),
-            )
-            .first()
-        )
-        return tuple((name, count or 0) for name, count in row.asDict().items()) if row else ()
+        told = Observation()
+        thinning.thin(lines).observe(told, *_content()).write.parquet(self._path(number))
+        return Batch(number, frozenset(wanted), Content(**told.get))
 
     def _mixed_with(self, batch: Batch, *, but: Sequence[Batch]) -> list[Batch]:
         """The batches that hold lines of before and after one of this batch, in the same five minutes."""
@@ -109,6 +97,21 @@ class Store:
     @property
     def _ledger_path(self) -> str:
         return f"{self.directory}/ledger.json"
+
+
+def _content() -> list[Column]:
+    def lines(why: Column) -> Column:
+        return fn.coalesce(fn.sum(fn.when(why, fn.col("lines"))), fn.lit(0))
+
+    good = fn.col("why").isNull()
+    return [
+        lines(fn.lit(True)).alias("read"),
+        lines(fn.col("why").isin(reading.MALFORMED, reading.INCOMPLETE)).alias("bad"),
+        lines(fn.col("why") == reading.LATER).alias("later_schema"),
+        fn.count_if(good).alias("kept"),
+        fn.min(fn.when(good, fn.col("ts"))).alias("first"),
+        fn.max(fn.when(good, fn.col("ts"))).alias("last"),
+    ]
 
 
 def _is_there(batch: Batch, present: frozenset[InputFile]) -> bool:

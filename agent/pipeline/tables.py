@@ -17,7 +17,8 @@ from agent.pipeline.objectives import Objective
 from agent.pipeline.options import Options
 from agent.pipeline.periods import day_of, seconds
 from agent.pipeline.replacing import replace
-from agent.pipeline.schema import LINK
+from agent.pipeline.schema import LINK, TRAITS
+from agent.pipeline.side_by_side import side_by_side
 from agent.pipeline.slo import slo
 from agent.pipeline.statements import statements
 from agent.pipeline.traffic import cells, traffic
@@ -27,7 +28,7 @@ from agent.pipeline.window import Bounds
 def write_tables(lines: DataFrame, options: Options, promised: Sequence[Objective], within: Bounds) -> None:
     """Of all lines, also those that are set aside."""
     days = None if options.is_whole else periods.days(within, options.zone)
-    good = lines.where(fn.col("why").isNull())
+    good = lines.where(fn.col("why").isNull()).drop("why", "line", "file", "schema")
     _write_good(good, options, promised, within, days)
     replace(_rejected(lines), "rejected", output=options.output, days=days)
 
@@ -42,7 +43,8 @@ def _write_good(
     spark = lines.sparkSession
     hours = periods.table(spark, within, options.zone).persist()
     links = traits(lines.where(fn.col("link").isNotNull())).persist()
-    placed = presence.placed(lines, presence.lives(lines, within)).persist()
+    # What is known of a link by itself is kept once, and not with each of its lines.
+    placed = presence.placed(lines.drop(*TRAITS), presence.lives(lines, within)).persist()
     found = intervals(statements(placed, within), links, within).persist()
     passed = cells(placed, within).persist()
     failed = incidents(found, within, merge_gap=round(options.merge_gap.total_seconds() * 1_000_000)).persist()
@@ -53,12 +55,19 @@ def _write_good(
     def of_links(table: DataFrame) -> DataFrame:
         return table.join(links, [*LINK], "left")
 
+    def of_time() -> None:
+        down = seconds(fn.col("down"))
+        write("availability", of_links(availability(found, failed, hours, within)))
+        write("incidents", _finished(grouped(failed, links).withColumn("down_seconds", down), options))
+
+    def of_messages() -> None:
+        last_day = day_of(fn.lit(max(within.start, within.end - 1)), options.zone)
+        write("traffic", traffic(passed, links, hours, within))
+        write("slo", of_links(slo(found, passed, promised, within)).withColumn("date", last_day))
+
+    # What both need is there once the first table is.
     write("intervals", _finished(of_links(found), options))
-    write("availability", of_links(availability(found, failed, hours, within)))
-    write("traffic", traffic(passed, links, hours, within))
-    write("incidents", _finished(grouped(failed, links).withColumn("down_seconds", seconds(fn.col("down"))), options))
-    last_day = day_of(fn.lit(max(within.start, within.end - 1)), options.zone)
-    write("slo", of_links(slo(found, passed, promised, within)).withColumn("date", last_day))
+    side_by_side(spark, of_time, of_messages)
     for kept in (failed, passed, found, placed, links, hours):
         kept.unpersist()
     available, moved = (files.read_table(spark, name, output=options.output) for name in ("availability", "traffic"))

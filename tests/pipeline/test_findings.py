@@ -103,7 +103,7 @@ def test_what_the_page_shows(made: Made) -> None:
     assert sum(slot.spent.of(*Bucket) for slot in strip.slots) == pytest.approx(DAY)
     edges_map, links_map = found.heat
     assert (edges_map.unit, len(edges_map.periods)) == ("hour", 24)
-    cells = next(row.cells for row in links_map.rows if row.label == ("x.shared-0", "far"))
+    cells = next(row.cells for row in links_map.rows if row.label == ("x.shared-0", "far", "here"))
     assert [cells[period] for period in links_map.periods[5:8]] == [100.0, 0.0, 100.0]
     assert {(edge.source, edge.links, edge.messages) for edge in found.edges.busiest} == {
         ("there", 2, 500),

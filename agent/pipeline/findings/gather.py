@@ -17,6 +17,7 @@ from agent.pipeline.findings.heat import heat_of_edges, heat_of_links
 from agent.pipeline.findings.model import Findings, Span
 from agent.pipeline.findings.promises import promises
 from agent.pipeline.findings.strips import strips
+from agent.pipeline.side_by_side import side_by_side
 from agent.pipeline.window import Bounds
 
 WORST: Final = 40
@@ -34,18 +35,18 @@ def gather(spark: SparkSession, output: str, within: Bounds, zone: ZoneInfo, lin
     found = fleet(asked)
     if not found.links:
         return Findings(window, str(zone), lines, found)
-    links, pairs = worst(asked, most=WORST), edges(asked, most=EDGES)
-    return Findings(
-        window,
-        str(zone),
-        lines,
-        found,
-        links,
-        failures(asked, outages=OUTAGES, incidents=INCIDENTS),
-        SLOTS,
-        strips(asked, links, slots=SLOTS),
-        (heat_of_edges(asked, pairs.busiest), heat_of_links(asked, links)),
-        flow(asked),
-        pairs,
-        promises(asked, most=PROMISES),
+    links, pairs, failed, flowed, promised = side_by_side(
+        spark,
+        lambda: worst(asked, most=WORST),
+        lambda: edges(asked, most=EDGES),
+        lambda: failures(asked, outages=OUTAGES, incidents=INCIDENTS),
+        lambda: flow(asked),
+        lambda: promises(asked, most=PROMISES),
     )
+    drawn, *heat = side_by_side(
+        spark,
+        lambda: strips(asked, links, slots=SLOTS),
+        lambda: heat_of_edges(asked, pairs.busiest),
+        lambda: heat_of_links(asked, links),
+    )
+    return Findings(window, str(zone), lines, found, links, failed, SLOTS, drawn, tuple(heat), flowed, pairs, promised)

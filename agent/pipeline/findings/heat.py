@@ -34,8 +34,9 @@ def heat_of_edges(asked: Asked, edges: Sequence[Edge]) -> Heat:
 
 def heat_of_links(asked: Asked, links: Sequence[LinkTime]) -> Heat:
     table, period = _by_period(asked)
-    labels = [(link.which.name, link.which.upstream_cluster or link.which.upstream) for link in links]
-    return _heat(asked, table.select(*LINK, *_counted(period)), LINK, [link.which.key for link in links], labels)
+    named = [link.which for link in links]
+    labels = [(which.name, which.upstream_cluster or which.upstream, which.cluster) for which in named]
+    return _heat(asked, table.select(*LINK, *_counted(period)), LINK, [which.key for which in named], labels)
 
 
 def _by_period(asked: Asked) -> tuple[DataFrame, Column]:

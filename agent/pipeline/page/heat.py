@@ -44,11 +44,11 @@ def _head(period: int, unit: str, calendar: Calendar) -> Markup:
 
 
 def _row(row: HeatRow, heat: Heat) -> Markup:
-    first, second = row.label
+    first, second, *more = row.label
     if heat.of == "edges":
         who = join(words.cluster(first, 28), " → ", words.name(second, 20))
     else:
-        who = join(words.name(first, 28), " from ", words.cluster(second, 20))
+        who = join(words.name(first, 28), " from ", words.cluster(second, 20), *(words.toward(one, 20) for one in more))
     cells = [_cell(row.cells.get(period)) for period in heat.periods]
     return element("tr", element("th", who, scope="row"), *cells)
 

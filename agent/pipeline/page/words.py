@@ -117,10 +117,16 @@ def cluster(text: str | None, letters: int = _NAME) -> Markup:
 
 
 def link(which: Which) -> Markup:
-    """`orders from eu-1`, and its vhost where it is not the usual one."""
+    """`orders from eu-1 to here`, and its vhost where it is not the usual one."""
     vhost = join(" in ", name(which.vhost)) if which.vhost not in (None, "/") else None
-    beside = element("span", " from ", name(which.upstream_cluster or which.upstream), vhost, class_="beside")
+    ends = join(" from ", name(which.upstream_cluster or which.upstream), toward(which.cluster))
+    beside = element("span", ends, vhost, class_="beside")
     return join(element("span", name(which.name), class_="link"), beside)
+
+
+def toward(cluster_name: str | None, letters: int = _NAME) -> Markup | None:
+    """Links of many clusters bear the same name."""
+    return join(" to ", name(cluster_name, letters)) if cluster_name else None
 
 
 def why(reason: str | None, error: str | None) -> str:

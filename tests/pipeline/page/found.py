@@ -120,7 +120,8 @@ def heats(those: list[Which], window: Span, chance: random.Random) -> tuple[Heat
         return HeatRow(label, {**cells, periods[0]: None})
 
     edges_rows = tuple(row((name, "dc2"), 0.2) for name in ("eu-1", "us-east", None))
-    links_rows = tuple(row((one.name, one.upstream_cluster), 0.9 / (at + 1)) for at, one in enumerate(those))
+    labels = ((one.name, one.upstream_cluster, one.cluster) for one in those)
+    links_rows = tuple(row(label, 0.9 / (at + 1)) for at, label in enumerate(labels))
     return Heat("edges", by, periods, edges_rows), Heat("links", by, periods, links_rows)
 
 

@@ -56,6 +56,15 @@ def test_it_says_how_it_was_and_what_happened() -> None:
     assert "98 400".replace(" ", "\N{NARROW NO-BREAK SPACE}") in text
 
 
+def test_links_of_one_name_in_two_clusters_are_told_apart() -> None:
+    found = findings(links=2)
+    first, second = found.worst
+    namesake = replace(second, which=replace(first.which, link="0000002a", cluster="dc3"))
+    text = outline(replace(found, worst=(first, namesake), strips=())).text
+    assert text.count("orders.0 from eu-1 to dc2") > 1, "in the table of links, and in the map"
+    assert "orders.0 from eu-1 to dc3" in text
+
+
 def test_names_are_text_and_never_markup() -> None:
     usual, hostile = outline(findings()), outline(findings(names=HOSTILE))
     assert hostile.tags == usual.tags
