@@ -165,7 +165,8 @@ class Building:
         return names.internal_exchange(self._queue, letter)
 
     async def _ensure_exchange(self) -> bool:
-        return await upstream.ensure_exchange(self._up, self._link.remote_name, self._exchange)
+        name, like = self._link.remote_name, self._exchange
+        return await upstream.ensure_exchange(self._up, name, like, spare=self._exchanges.spare)
 
     async def _standing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS
