@@ -15,7 +15,7 @@ from agent.core.fields import Table
 from agent.core.model import Binding, Exchange, Link
 from agent.core.objects import internal_arguments
 from agent.core.plan import link_groups
-from agent.errors import AgentError, BrokerError, TransientError
+from agent.errors import AgentError, BrokerError, PermanentError, TransientError
 from agent.runtime.internal import InternalExchanges
 from agent.runtime.tasks import both
 
@@ -76,6 +76,11 @@ class Building:
     async def prepare(self) -> None:
         """The upstream exchange, the queue, and an internal exchange to bind to."""
         built = self._built
+        if names.are_too_long(self._queue):
+            raise PermanentError(
+                f"{self._up.where}: no broker takes a name as long as that of the internal exchange there, "
+                f"{self._internal(self._letter)!r}: use shorter names for exchange, vhost or cluster"
+            )
         standing, (made, (consumers, built.note)) = await both(
             self._standing_letters(),
             both(self._ensure_exchange(), upstream.ensure_queue(self._up, self._queue, self._link.settings)),

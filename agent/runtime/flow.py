@@ -17,7 +17,7 @@ from agent.amqp.wire.splice import Counts, Rewriter, Source, Target
 from agent.amqp.wire.target import largest_taken
 from agent.core import names, prefetch
 from agent.core.model import AckMode, Link, QueueType
-from agent.errors import BrokerError, TransientError
+from agent.errors import BrokerError, PermanentError, TransientError
 from agent.runtime.building import ServedElsewhereError
 
 SETTLE_PATIENCE: Final = 5.0
@@ -118,13 +118,16 @@ class Flow:
         """What breaks the link when it is done."""
         return [self._cancelled, *(channel.closed for channel in self._channels)]
 
-    def explain(self, end: asyncio.Future[BrokerError]) -> str:
+    def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """Why the link broke, with the side; a connection's end tells that by itself."""
         error = end.result()
         if not isinstance(error, ChannelClosedError):
-            return str(error)
+            return error
         side = self._down if self._into is not None and end is self._into.closed else self._up
-        return f"{side.where}: {one_line(str(error))}"
+        kind = PermanentError if error.code == ACCESS_REFUSED else TransientError
+        told = kind(f"{side.where}: {one_line(str(error))}")
+        told.__cause__ = error
+        return told
 
     async def start(self, rewriter: Rewriter, *, exchange: str) -> None:
         """Channels on both sides, and the consumer."""

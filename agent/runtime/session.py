@@ -71,9 +71,9 @@ class ExchangeSession:
         """What breaks the link when it is done."""
         return [self._control.wire.closed, *(self.flow.ends if self.flow else ())]
 
-    def explain(self, end: asyncio.Future[BrokerError]) -> str:
+    def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """Why the link broke, with the side."""
-        return self.flow.explain(end) if self.flow else str(end.result())
+        return self.flow.explain(end) if self.flow else end.result()
 
     async def prepare(self) -> None:
         await self.building.prepare()
