@@ -244,7 +244,7 @@ class LinkRunner:
         self._upstream_cluster, self._uri = session.upstream_cluster, session.uri
         _, (up, down) = await both(session.prepare(), connecting)
         bindings = self._bindings
-        flow = await session.open(bindings, up=up, down=down, counts=self.counts)
+        flow = await session.open(lambda: self._bindings, up=up, down=down, counts=self.counts)
         self._take_note(self._memory.built.note)
         self._opened_at = self._loop.time()
         tending = self._tending = Tending(session.building, flow, self.counts, bindings)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
@@ -17,8 +15,8 @@ RELEASES = [None, pytest.param(SID, marks=pytest.mark.versions)]
 
 
 @pytest.fixture
-def here(lab: Lab, site_on: SiteOn) -> Iterator[Site]:
-    yield site_on(lab.shared("types", plugins=TYPE_PLUGINS))
+def here(lab: Lab, site_on: SiteOn) -> Site:
+    return site_on(lab.shared("types", plugins=TYPE_PLUGINS))
 
 
 @pytest.mark.parametrize("release", RELEASES)
