@@ -93,7 +93,8 @@ class Flow:
         settings = self._link.settings
         if settings.ack_mode is AckMode.NO_ACK:
             return 0
-        return prefetch.CAREFUL if self._is_careful else settings.prefetch_count or self._path.prefetch
+        size = settings.prefetch_count or self._path.prefetch
+        return min(size, prefetch.CAREFUL) if self._is_careful else size
 
     @property
     def _is_careful(self) -> bool:

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.integration.federation import desk
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.desk import numbered
@@ -95,13 +97,16 @@ def test_a_rebuilding_that_was_cut_short_keeps_the_one_that_serves(agent_of: Age
         there.wait_bound("k", deadline=1)
 
 
-def test_a_renamed_upstream_keeps_its_queue(agent_of: AgentOf, here: Site, there: Site) -> None:
+@pytest.mark.parametrize("user", ["guest", "other"])
+def test_a_renamed_upstream_keeps_its_queue(agent_of: AgentOf, here: Site, there: Site, user: str) -> None:
     """Another link by its id, over the same queue."""
     here.exchange().queue("k")
+    there.node.admin.user(user, "guest", "administrator")
+    there.node.admin.permissions(there.vhost, user)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     renamed = federated(there)
-    renamed["upstreams"] = {"renamed": renamed["upstreams"]["origin"]}
+    renamed["upstreams"] = {"renamed": {"uri": there.node.uri(there.vhost, user, "guest")}}
     with stream(there) as published:
         agent.write({here.vhost: renamed})
         agent.wait_for("running", link(here, "renamed"), deadline=30)

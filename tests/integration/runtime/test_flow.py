@@ -9,7 +9,9 @@ from dataclasses import replace
 from agent.amqp.connect import Connection, connect
 from agent.amqp.stamp import Stamp
 from agent.amqp.wire.splice import Counts
+from agent.core import prefetch
 from agent.core.hops import Site
+from agent.core.model import LinkSettings, QueueType
 from agent.core.uri import parse
 from agent.runtime.flow import Flow, Path
 from tests.integration.amqp.links import PERSISTENT, Publisher, prepare_downstream, take, until
@@ -44,3 +46,12 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
         await until(lambda: not flow.unsettled, what="it is settled")
         await flow.close()
         await flow.leave()
+
+
+async def test_a_link_that_is_careful_takes_no_more_than_it_was_given(broker: Node) -> None:
+    careful = Path(fruitless=prefetch.FRUITLESS)
+    async with await opened(broker) as both:
+        for given, taken in ((None, prefetch.CAREFUL), (1_000, prefetch.CAREFUL), (2, 2)):
+            settings = LinkSettings(queue_type=QueueType.QUORUM, prefetch_count=given)
+            link = replace(LINK, settings=settings)
+            assert Flow(link, "q", up=both, down=both, counts=Counts(), path=careful).prefetch == taken
