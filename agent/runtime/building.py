@@ -12,6 +12,7 @@ from agent.amqp.upstream import Binder
 from agent.core import names
 from agent.core.bindings import Group, Route, difference
 from agent.core.fields import Table
+from agent.core.hops import Site
 from agent.core.model import Binding, Exchange, Link
 from agent.core.objects import internal_arguments
 from agent.core.plan import link_groups
@@ -32,8 +33,12 @@ class ServedElsewhereError(AgentError):
 
 @dataclass
 class Built:
-    """What a link knows to stand upstream; without a letter it doesn't know what is bound."""
+    """What a link knows to stand upstream; without a letter it doesn't know what is bound.
 
+    It holds for one cluster: endpoints that may be used for one another may be several.
+    """
+
+    site: Site | None = None
     letter: str | None = None
     bound: frozenset[Group] = frozenset()
     note: str = ""
@@ -89,8 +94,9 @@ class Building:
             raise ServedElsewhereError(
                 f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
             )
-        if made:
-            built.letter = None  # a new exchange has forgotten what was bound to the old one
+        if made or built.site != self._route.upstream:
+            built.letter = None  # a new exchange has forgotten what was bound to the old one, another never knew
+        built.site = self._route.upstream
         if built.letter in standing and await self._stands_as_wanted(built.letter):
             self._letter = built.letter
         else:
