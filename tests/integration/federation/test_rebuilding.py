@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.integration.federation import desk
 from agent.runtime.tending import ASSERT_ALL
+from tests.integration.federation import desk
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.desk import numbered
 from tests.integration.federation.running import Agent
