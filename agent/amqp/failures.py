@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ssl import SSLError
 
 from agent.amqp.wire.channel import ChannelClosedError
@@ -21,6 +22,7 @@ from agent.network import explain, hung_up
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
 _MAX_TEXT = 300
 _TLS_ALERT = b"\x15\x03"
+_LIMIT = re.compile(r"limit \(\d+\) is reached")
 
 
 def one_line(text: str) -> str:
@@ -79,7 +81,7 @@ def _stranger(begin: bytes) -> str:
 def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) -> BrokerError:
     """A close that answers the opening of a connection."""
     where, user, vhost = terms.where, terms.user, terms.vhost
-    if "limit" in text:
+    if _LIMIT.search(text):
         return TransientError(f"{where}: a limit on connections is reached: {text}")
     if code == ACCESS_REFUSED and "only connect via localhost" in text:
         return PermanentError(f"{where}: user {user!r} may log in from the broker's own host only: use another user")
@@ -105,7 +107,7 @@ def lost(error: BrokerError, *, where: str) -> BrokerError:
         case HeartbeatMissedError():
             return TransientError(f"{where}: heartbeats missed: {error}")
         case EndOfStreamError() if error.__cause__ is not None:
-            return explain(error.__cause__, where=where)
+            return TransientError(str(explain(error.__cause__, where=where)))  # it worked so far, TLS too
         case EndOfStreamError():
             return TransientError(f"{where}: connection lost: {error}")
         case _:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from itertools import cycle
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from agent.amqp.desk import Desk
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, one_line
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call, Method
 from agent.core.bindings import Group
 from agent.core.fields import Table
@@ -21,11 +22,14 @@ from agent.core.objects import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_argume
 from agent.errors import BrokerError, PermanentError, TransientError
 
 COMMAND_INVALID: Final = 503
+BUILT_IN_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
 # Enough to fill a long path, few enough that an error is found soon and the broker's other work goes on.
 IN_FLIGHT: Final = 2_000
 LANES: Final = 32
 PER_LANE: Final = 25
 _DIFFERING = re.compile(r"inequivalent arg '([^']*)'")
+
+Opener = Callable[[], Awaitable[Connection]]
 
 
 async def attempt(connection: Connection, method: Method, answer: Method, **values: Any) -> Call | ChannelClosedError:
@@ -62,8 +66,11 @@ async def stands(connection: Connection, name: str) -> bool:
     return False
 
 
-async def ensure_exchange(connection: Connection, name: str, like: Exchange) -> bool:
-    """The upstream exchange, with the downstream's type and attributes where it is missing; whether it was."""
+async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, spare: Opener) -> bool:
+    """The upstream exchange, with the downstream's type and attributes where it is missing; whether it was.
+
+    An old broker closes the whole connection over a type that it doesn't know: such a one is tried on a `spare` one.
+    """
     if await stands(connection, name):
         return False
     declared = {
@@ -74,12 +81,28 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange) -> 
         "internal": like.internal,
         "arguments": like.arguments,
     }
-    found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **declared)
+    if like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types:
+        found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **declared)
+    else:
+        async with await spare() as spared:
+            found = await _declare_of_type(spared, declared)
     if not isinstance(found, ChannelClosedError):
         return True
     if found.code == PRECONDITION_FAILED and await stands(connection, name):
         return False  # somebody was quicker, with other attributes: those count
     raise refusal(connection, f"declaring the missing exchange {name!r}", found)
+
+
+async def _declare_of_type(connection: Connection, declared: dict[str, Any]) -> Call | ChannelClosedError:
+    try:
+        return await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **declared)
+    except BrokerError as error:
+        if not isinstance(error.__cause__, ConnectionClosedError) or error.__cause__.code != COMMAND_INVALID:
+            raise
+        raise PermanentError(
+            f"{connection.where}: exchange {declared['exchange']!r} is missing, and its type {declared['type']!r} "
+            "is not known there: enable the plugin of that type, or declare the exchange there"
+        ) from error
 
 
 async def ensure_queue(connection: Connection, name: str, settings: LinkSettings) -> tuple[int, str]:

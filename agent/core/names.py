@@ -26,6 +26,11 @@ def internal_exchange(queue: str, letter: str) -> str:
     return f"{queue} {letter}"
 
 
+def are_too_long(queue: str) -> bool:
+    """Whether no broker takes what is named after the queue."""
+    return len(internal_exchange(queue, LETTERS[0]).encode(errors="surrogateescape")) > _SHORT
+
+
 def other_letter(letter: str) -> str:
     return "B" if letter == "A" else "A"
 

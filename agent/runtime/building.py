@@ -12,10 +12,11 @@ from agent.amqp.upstream import Binder
 from agent.core import names
 from agent.core.bindings import Group, Route, difference
 from agent.core.fields import Table
+from agent.core.hops import Site
 from agent.core.model import Binding, Exchange, Link
 from agent.core.objects import internal_arguments
 from agent.core.plan import link_groups
-from agent.errors import AgentError, BrokerError, TransientError
+from agent.errors import AgentError, BrokerError, PermanentError, TransientError
 from agent.runtime.internal import InternalExchanges
 from agent.runtime.tasks import both
 
@@ -32,8 +33,12 @@ class ServedElsewhereError(AgentError):
 
 @dataclass
 class Built:
-    """What a link knows to stand upstream; without a letter it doesn't know what is bound."""
+    """What a link knows to stand upstream; without a letter it doesn't know what is bound.
 
+    It holds for one cluster: endpoints that may be used for one another may be several.
+    """
+
+    site: Site | None = None
     letter: str | None = None
     bound: frozenset[Group] = frozenset()
     note: str = ""
@@ -76,6 +81,11 @@ class Building:
     async def prepare(self) -> None:
         """The upstream exchange, the queue, and an internal exchange to bind to."""
         built = self._built
+        if names.are_too_long(self._queue):
+            raise PermanentError(
+                f"{self._up.where}: no broker takes a name as long as that of the internal exchange there, "
+                f"{self._internal(self._letter)!r}: use shorter names for exchange, vhost or cluster"
+            )
         standing, (made, (consumers, built.note)) = await both(
             self._standing_letters(),
             both(self._ensure_exchange(), upstream.ensure_queue(self._up, self._queue, self._link.settings)),
@@ -84,8 +94,9 @@ class Building:
             raise ServedElsewhereError(
                 f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
             )
-        if made:
-            built.letter = None  # a new exchange has forgotten what was bound to the old one
+        if made or built.site != self._route.upstream:
+            built.letter = None  # a new exchange has forgotten what was bound to the old one, another never knew
+        built.site = self._route.upstream
         if built.letter in standing and await self._stands_as_wanted(built.letter):
             self._letter = built.letter
         else:
@@ -165,7 +176,8 @@ class Building:
         return names.internal_exchange(self._queue, letter)
 
     async def _ensure_exchange(self) -> bool:
-        return await upstream.ensure_exchange(self._up, self._link.remote_name, self._exchange)
+        name, like = self._link.remote_name, self._exchange
+        return await upstream.ensure_exchange(self._up, name, like, spare=self._exchanges.spare)
 
     async def _standing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS

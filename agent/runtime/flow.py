@@ -17,7 +17,7 @@ from agent.amqp.wire.splice import Counts, Rewriter, Source, Target
 from agent.amqp.wire.target import largest_taken
 from agent.core import names, prefetch
 from agent.core.model import AckMode, Link, QueueType
-from agent.errors import BrokerError, TransientError
+from agent.errors import BrokerError, PermanentError, TransientError
 from agent.runtime.building import ServedElsewhereError
 
 SETTLE_PATIENCE: Final = 5.0
@@ -93,7 +93,8 @@ class Flow:
         settings = self._link.settings
         if settings.ack_mode is AckMode.NO_ACK:
             return 0
-        return prefetch.CAREFUL if self._is_careful else settings.prefetch_count or self._path.prefetch
+        size = settings.prefetch_count or self._path.prefetch
+        return min(size, prefetch.CAREFUL) if self._is_careful else size
 
     @property
     def _is_careful(self) -> bool:
@@ -118,13 +119,17 @@ class Flow:
         """What breaks the link when it is done."""
         return [self._cancelled, *(channel.closed for channel in self._channels)]
 
-    def explain(self, end: asyncio.Future[BrokerError]) -> str:
+    def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """Why the link broke, with the side; a connection's end tells that by itself."""
         error = end.result()
         if not isinstance(error, ChannelClosedError):
-            return str(error)
+            return error
         side = self._down if self._into is not None and end is self._into.closed else self._up
-        return f"{side.where}: {one_line(str(error))}"
+        is_refused = error.code == ACCESS_REFUSED and not _is_consumed_by_another(error)
+        kind = PermanentError if is_refused else TransientError
+        told = kind(f"{side.where}: {one_line(str(error))}")
+        told.__cause__ = error
+        return told
 
     async def start(self, rewriter: Rewriter, *, exchange: str) -> None:
         """Channels on both sides, and the consumer."""
@@ -148,7 +153,8 @@ class Flow:
         self._up.wire.divert(out.number, source)
         self._down.wire.fed_by(self._up.wire)
         self._flows = True
-        await self._begun(self._ask_to_consume(out))
+        self._ask_to_consume(out)
+        await self._begun()
 
     def better_prefetch(self, now: float) -> int | None:
         """What the last while tells of the path, where another prefetch would suit it; asked about once a second."""
@@ -176,7 +182,8 @@ class Flow:
         return _Beat(now, self._counts.forwarded + self.unsettled, self._counts.bytes)
 
     async def resize(self, wanted: int) -> None:
-        """A new consumer on the same channel."""
+        """A new consumer on the same channel. A refusal of it ends the channel; nobody waits for it here, since the
+        answer is read with the messages, and while the downstream takes none nothing is read."""
         out, target = self._out, self._target
         if out is None or target is None or not out.is_usable or not self._consumed or not self._consumed.done():
             return
@@ -189,10 +196,9 @@ class Flow:
             out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
             # Another tag: a quorum queue delivers what is unacknowledged once more to a consumer that it knows.
             self._consumers += 1
-            asked_at = self._ask_to_consume(out)
+            self._ask_to_consume(out)
         finally:
             target.go_on()
-        await self._begun(asked_at)
 
     async def _has_come(self, out: Channel) -> bool:
         """Whether all that the consumer may have unacknowledged is here, so that nothing is on its way to it.
@@ -282,8 +288,8 @@ class Flow:
     def _tag(self) -> str:
         return names.consumer_tag(self._link.upstream, self._consumers)
 
-    def _ask_to_consume(self, out: Channel) -> float:
-        """With the prefetch that holds now; it holds for consumers that begin after it was said. Answers when."""
+    def _ask_to_consume(self, out: Channel) -> None:
+        """With the prefetch that holds now; it holds for consumers that begin after it was said."""
         no_ack = self._link.settings.ack_mode is AckMode.NO_ACK
         self._window = self.prefetch
         if not no_ack:
@@ -297,19 +303,21 @@ class Flow:
             no_ack=no_ack,
             exclusive=True,
         )
-        return asked_at
+        self._consumed.add_done_callback(lambda _: self._measure(asked_at))
 
-    async def _begun(self, asked_at: float) -> None:
+    def _measure(self, asked_at: float) -> None:
+        self._round_trip = self._loop.time() - asked_at
+
+    async def _begun(self) -> None:
         assert self._consumed is not None
         try:
             await asyncio.shield(self._consumed)
         except ChannelClosedError as error:
-            if error.code == ACCESS_REFUSED and "exclusive" in str(error):
+            if _is_consumed_by_another(error):
                 raise ServedElsewhereError(
                     f"{self._up.where}: {self._queue!r} is consumed by another", self._queue
                 ) from error
             raise upstream.refusal(self._up, f"consuming from {self._queue!r}", error) from error
-        self._round_trip = self._loop.time() - asked_at
 
     def _learn(self, closed: asyncio.Future[BrokerError]) -> None:
         largest = largest_taken(closed.result())
@@ -320,3 +328,7 @@ class Flow:
     def _tell_cancelled(self, _: str) -> None:
         if not self._cancelled.done():
             self._cancelled.set_result(TransientError(f"{self._up.where}: queue {self._queue!r} was deleted"))
+
+
+def _is_consumed_by_another(error: ChannelClosedError) -> bool:
+    return error.code == ACCESS_REFUSED and "exclusive" in str(error)

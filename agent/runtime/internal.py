@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from agent.amqp.connect import Connection
 from agent.amqp.pool import Shared
 from agent.amqp.upstream import declare_internal
 from agent.core.fields import Table
@@ -70,13 +71,16 @@ class InternalExchanges:
 
     async def _try(self, name: str, native: Table) -> bool:
         """On a connection that may be lost; where none is to be had, the type that every broker knows will do."""
-        await asyncio.wait([self._first])
-        uri = self._control.connection.uri
         try:
-            async with await self._world.trial(self._link, uri) as connection:
+            async with await self.spare() as connection:
                 speaks = await declare_internal(connection, name, native=native)
         except BrokerError:
             return False
         if speaks:
-            self._world.speak_plugin.add(uri)
+            self._world.speak_plugin.add(self._control.connection.uri)
         return speaks
+
+    async def spare(self) -> Connection:
+        """A connection that may be lost, opened when those that the link needs stand."""
+        await asyncio.wait([self._first])
+        return await self._world.trial(self._link, self._control.connection.uri)

@@ -38,7 +38,9 @@ async def _try(link: Link, world: World, deadline: float) -> BrokerError | None:
         async with asyncio.timeout_at(deadline):
             up = await world.control(link)
             try:
-                await _demolish(up.connection, upstream_queue_name(link, up.connection.vhost, world.cluster))
+                queue = upstream_queue_name(link, up.connection.vhost, world.cluster)
+                if not names.are_too_long(queue):  # or nothing was ever built
+                    await _demolish(up.connection, queue)
             finally:
                 await world.pool.release(up)
     except BrokerError as error:

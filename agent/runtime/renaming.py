@@ -38,6 +38,8 @@ async def _sweep(runner: LinkRunner, world: World, former: str) -> None:
         up = await world.control(link)
         try:
             queue = upstream_queue_name(link, up.connection.vhost, former)
+            if names.are_too_long(queue):  # so there is none
+                return
             # From here on everything goes to the new queue alone; what is in the former one is in no other.
             for letter in names.LETTERS:
                 await upstream.delete_exchange(up.connection, names.internal_exchange(queue, letter))

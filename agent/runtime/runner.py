@@ -16,7 +16,7 @@ from agent.amqp.pool import Shared
 from agent.amqp.upstream import count_consumers
 from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
-from agent.core.lifecycle import Effect, Event, LinkState, Side
+from agent.core.lifecycle import Effect, Event, LinkState, Phase, Side
 from agent.core.model import Binding, Link
 from agent.core.uri import AmqpUri
 from agent.errors import AgentError, BrokerError, PermanentError
@@ -172,7 +172,7 @@ class LinkRunner:
             case lifecycle.Open():
                 self._opening = self._begin(self._open(), "open")
             case lifecycle.Close(settle):
-                self._begin(self._close(settle=settle), "close")
+                self._begin(self._close(settle=settle), "close", owes=lifecycle.Closed())
             case lifecycle.Wait(attempt, slow):
                 self._wait(attempt, slow=slow)
             case lifecycle.CancelWait():
@@ -183,7 +183,7 @@ class LinkRunner:
             case lifecycle.ReleaseReading():
                 self._connections.go_on()
             case lifecycle.CleanUp():
-                self._begin(self._clean_up(), "clean up")
+                self._begin(self._clean_up(), "clean up", owes=lifecycle.CleanedUp())
             case lifecycle.Finished():
                 self._finish()
 
@@ -198,19 +198,20 @@ class LinkRunner:
             if task is not asyncio.current_task():
                 task.cancel()
 
-    def _begin(self, work: Coroutine[Any, Any, None], doing: str) -> asyncio.Task[None]:
+    def _begin(self, work: Coroutine[Any, Any, None], doing: str, *, owes: Event | None = None) -> asyncio.Task[None]:
+        """`owes` is what the lifecycle waits for, whatever comes between."""
         task = self._loop.create_task(work, name=f"link {self.link.id}: {doing}")
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(lambda task: self._ended(task, owes))
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None], owes: Event | None) -> None:
         """A task's edge: what nobody foresaw must not leave a link that neither runs nor says why."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("unexpected error", link=self.link.id, task=task.get_name(), exc_info=error)
-            self.send(lifecycle.Failed(f"unexpected error: {type(error).__name__}"))
+            self.send(owes or lifecycle.Failed(f"unexpected error: {type(error).__name__}"))
 
     async def _open(self) -> None:
         try:
@@ -243,7 +244,7 @@ class LinkRunner:
         self._upstream_cluster, self._uri = session.upstream_cluster, session.uri
         _, (up, down) = await both(session.prepare(), connecting)
         bindings = self._bindings
-        flow = await session.open(bindings, up=up, down=down, counts=self.counts)
+        flow = await session.open(lambda: self._bindings, up=up, down=down, counts=self.counts)
         self._take_note(self._memory.built.note)
         self._opened_at = self._loop.time()
         tending = self._tending = Tending(session.building, flow, self.counts, bindings)
@@ -277,9 +278,7 @@ class LinkRunner:
     async def _watch(self, session: ExchangeSession) -> None:
         """Waits for the first end of what the link stands on."""
         done, _ = await asyncio.wait(session.ends, return_when=asyncio.FIRST_COMPLETED)
-        steady = self._loop.time() - self._opened_at > self.link.settings.reconnect_delay
-        end = done.pop()
-        self._broken(end.result(), said=session.explain(end), steady=steady)
+        self._broken(session.explain(done.pop()))
 
     def _blocked(self, reason: str | None) -> None:
         if reason is None:
@@ -295,13 +294,13 @@ class LinkRunner:
         except BrokerError as error:
             self._broken(error)
 
-    def _broken(self, error: BrokerError, *, said: str = "", steady: bool = False) -> None:
+    def _broken(self, error: BrokerError) -> None:
         """What is said of an error of a broker begins with the side that it is on."""
-        text = said or str(error)
+        text, opened = str(error), self.state.phase is Phase.OPEN
         failed = lifecycle.Failed(
             text,
             permanent=isinstance(error, PermanentError),
-            steady=steady,
+            steady=opened and self._loop.time() - self._opened_at > self.link.settings.reconnect_delay,
             side=Side.DOWNSTREAM if text.startswith(DOWNSTREAM) else Side.UPSTREAM,
             trouble=trouble_of(error),
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from agent.amqp.pool import Shared
 from agent.amqp.stamp import Stamp
@@ -19,6 +20,11 @@ from agent.runtime.flow import Flow, Path
 from agent.runtime.internal import InternalExchanges
 from agent.runtime.tasks import both
 from agent.runtime.world import own_uri
+
+LOOK_EVERY: Final = 1.0
+
+Latest = Callable[[], frozenset[Binding]]
+"""What is bound downstream, as it is known now."""
 
 
 @dataclass
@@ -71,20 +77,31 @@ class ExchangeSession:
         """What breaks the link when it is done."""
         return [self._control.wire.closed, *(self.flow.ends if self.flow else ())]
 
-    def explain(self, end: asyncio.Future[BrokerError]) -> str:
+    def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """Why the link broke, with the side."""
-        return self.flow.explain(end) if self.flow else str(end.result())
+        return self.flow.explain(end) if self.flow else end.result()
 
     async def prepare(self) -> None:
         await self.building.prepare()
 
-    async def open(self, bindings: Iterable[Binding], *, up: Shared, down: Shared, counts: Counts) -> Flow:
+    async def open(self, bindings: Latest, *, up: Shared, down: Shared, counts: Counts) -> Flow:
         """What waits in the queue flows while bindings are still made: there may be very many of them."""
         flow = self.flow = Flow(
             self.link, self.queue, up=up.connection, down=down.connection, counts=counts, path=self._path
         )
-        await both(self.building.complete(bindings), flow.start(self._stamp(), exchange=self.link.name))
+        starting = asyncio.ensure_future(flow.start(self._stamp(), exchange=self.link.name))
+        await both(self._bind(bindings, starting), starting)
         return flow
+
+    async def _bind(self, latest: Latest, starting: asyncio.Future[None]) -> None:
+        """Goes on following bindings while the messages' way isn't open: a downstream may be blocked for hours."""
+        bound = latest()
+        await self.building.complete(bound)
+        while not starting.done():
+            await asyncio.wait([starting], timeout=LOOK_EVERY)
+            if latest() is not bound:
+                bound = latest()
+                await self.building.follow(bound)
 
     def _stamp(self) -> Stamp:
         settings = self.link.settings

@@ -305,7 +305,12 @@ def _differs(running: Link, wanted: Link) -> bool:
 
 def _shares_queue(one: Link, other: Link) -> bool:
     same = one.vhost == other.vhost and (one.name, one.remote_name) == (other.name, other.remote_name)
-    return same and bool(set(one.uris) & set(other.uris))
+    return same and bool(_places(one) & _places(other))
+
+
+def _places(link: Link) -> set[tuple[str, int, str]]:
+    """What its addresses lead to, whoever logs in there and however."""
+    return {(uri.connect_host.lower(), uri.connect_port, uri.vhost(link.vhost)) for uri in link.uris}
 
 
 def _essence(link: Link) -> Link:

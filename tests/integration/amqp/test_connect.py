@@ -118,14 +118,16 @@ async def test_a_wrong_password(any_broker: Node) -> None:
     )
 
 
-async def test_a_missing_vhost(any_broker: Node, name: Naming) -> None:
-    missing = name("missing")
+@pytest.mark.parametrize("word", ["missing", "limit is reached"])
+async def test_a_missing_vhost(any_broker: Node, name: Naming, word: str) -> None:
+    missing = name(word)
     message = permanent(await failure(any_broker.uri(missing)))
     assert f"vhost '{missing}' does not exist: create it there" in message
 
 
-async def test_no_permission_in_the_vhost(any_broker: Node, name: Naming) -> None:
-    user = name("user")
+@pytest.mark.parametrize("word", ["user", "limited"])
+async def test_no_permission_in_the_vhost(any_broker: Node, name: Naming, word: str) -> None:
+    user = name(word)
     any_broker.admin.user(user, SENTINEL)
     message = permanent(await failure(any_broker.uri("/", user, SENTINEL)))
     assert f"user '{user}' may not access vhost '/': give it permissions there" in message
@@ -135,6 +137,11 @@ async def test_a_limit_of_connections(any_broker: Node, name: Naming) -> None:
     with any_broker.admin.temporary_vhost(name("vhost")) as vhost:
         any_broker.admin.put("vhost-limits", vhost, "max-connections", body={"value": 0})
         assert "a limit on connections is reached" in transient(await failure(any_broker.uri(vhost)))
+    user = name("user")
+    any_broker.admin.user(user, SENTINEL)
+    any_broker.admin.permissions("/", user)
+    any_broker.admin.put("user-limits", user, "max-connections", body={"value": 0})
+    assert "a limit on connections is reached" in transient(await failure(any_broker.uri("/", user, SENTINEL)))
 
 
 async def test_a_mechanism_that_the_broker_lacks(broker: Node) -> None:

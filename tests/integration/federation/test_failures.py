@@ -1,10 +1,13 @@
 """Agents killed and stopped, connections cut, brokers away: nothing is lost, and what comes twice was in flight."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from agent.core import fields
+from agent.runtime.tending import ASSERT_PARTS
 from tests.integration.federation import desk
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.desk import numbered
@@ -17,6 +20,7 @@ from tests.lab.waiting import eventually
 
 PREFETCH = 500
 MESSAGES = 10_000
+LATE = 2.0  # seconds that a link waits at most before it tries again
 ProxyTo = Callable[[Node | int], Proxy]
 
 
@@ -233,6 +237,11 @@ def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab,
     here.exchange("fed.new").queue("k", name="new", exchange="fed.new")
     agent.wait_for("blocked", ("/", "fed.new", "origin"))
     there.wait_bound("k", exchange="fed.new")
+    here.bind("l", name="new", exchange="fed.new")
+    here.unbind("k", name="new", exchange="fed.new")
+    there.wait_bound("l", exchange="fed.new")
+    here.bind("k", name="new", exchange="fed.new")
+    there.wait_bound("k", "l", exchange="fed.new")
     there.publish(numbered(10), exchange="fed.new")
     here.exchange("fed.old")
     agent.wait_for("blocked", ("/", "fed.old", "origin"))
@@ -270,3 +279,59 @@ def test_links_go_on_without_the_http_api(agent_of: AgentOf, here: Site, there: 
     agent.wait_told("definitions read again")
     assert agent.history(*link(here)) == ["running"]
     assert len(agent.told("definitions not read")) == 1
+
+
+def test_what_may_not_be_published_needs_a_change(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """The broker tells when the first message comes; trying again every few seconds won't help."""
+    here.exchange().queue("k")
+    admin = here.node.admin
+    admin.user(user := f"user of {here.vhost}", "few")
+    admin.permissions("/", user)
+    admin.permissions(here.vhost, user, write="^$")
+    uri = here.node.uri(user=user, password="few")
+    agent = agent_of(here.node, uri=uri).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    there.publish(["m"])
+    agent.wait_for("invalid", link(here))
+    error = agent.links()[link(here)]["error"]
+    assert error.startswith("downstream ")
+    assert f"access to exchange '{X}'" in error
+    admin.permissions(here.vhost, user)
+    [found] = ask(agent, "/api/links")
+    ask(agent, f"/api/links/{found['id']}/restart", "POST")
+    assert here.take(1) == ["m"]
+
+
+def test_a_name_that_no_broker_takes(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """Exchange and both vhosts are part of what stands upstream; a link that never was goes like others."""
+    name = "fed." + "long" * 60
+    here.exchange(name)
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("invalid", (here.vhost, name, "origin"))
+    assert "use shorter names" in agent.links()[here.vhost, name, "origin"]["error"]
+    agent.write({})
+    eventually(lambda: ask(agent, "/api/links") == [], what="the link is gone")
+    assert agent.told("unexpected error") == []
+
+
+def test_the_first_retry_is_at_once_however_many_it_took_before(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    keys = [f"k{number}" for number in range(ASSERT_PARTS)]
+    here.exchange().queue(*keys)
+    proxy = proxy_to(there.node)
+    proxy.refuse()
+    definition = federated(there, **{"reconnect-delay": LATE})
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("backoff", link(here))
+    time.sleep(3 * LATE)
+    proxy.accept()
+    agent.wait_for("running", link(here))
+    time.sleep(1.5 * LATE)
+    [internal] = [name for name in there.links_objects() if name.endswith(" A")]
+    there.delete_exchange(internal)
+    eventually(lambda: agent.history(*link(here)) == ["backoff", "running"] * 2, what="it was noticed and mended")
+    broken, mended = (datetime.fromisoformat(each["timestamp"]) for each in agent.told("link changed")[-2:])
+    assert (mended - broken).total_seconds() < LATE / 2
+    there.wait_bound(*keys)

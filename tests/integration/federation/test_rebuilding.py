@@ -6,12 +6,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from agent.runtime.tending import ASSERT_ALL
 from tests.integration.federation import desk
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.desk import numbered
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
-from tests.integration.federation.test_failures import link
+from tests.integration.federation.test_failures import ProxyTo, link
+from tests.lab.lab import Lab
 from tests.lab.waiting import eventually
 
 PURPOSE = {"x-internal-purpose": "federation"}
@@ -95,15 +99,51 @@ def test_a_rebuilding_that_was_cut_short_keeps_the_one_that_serves(agent_of: Age
         there.wait_bound("k", deadline=1)
 
 
-def test_a_renamed_upstream_keeps_its_queue(agent_of: AgentOf, here: Site, there: Site) -> None:
+@pytest.mark.parametrize("user", ["guest", "other"])
+def test_a_renamed_upstream_keeps_its_queue(agent_of: AgentOf, here: Site, there: Site, user: str) -> None:
     """Another link by its id, over the same queue."""
     here.exchange().queue("k")
+    there.node.admin.user(user, "guest", "administrator")
+    there.node.admin.permissions(there.vhost, user)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     renamed = federated(there)
-    renamed["upstreams"] = {"renamed": renamed["upstreams"]["origin"]}
+    renamed["upstreams"] = {"renamed": {"uri": there.node.uri(there.vhost, user, "guest")}}
     with stream(there) as published:
         agent.write({here.vhost: renamed})
         agent.wait_for("running", link(here, "renamed"), deadline=30)
     came = here.take(len(published))
     assert sorted(set(came)) == published
+
+
+def test_another_broker_of_the_list_has_bindings_of_its_own(
+    agent_of: AgentOf, here: Site, there: Site, lab: Lab, proxy_to: ProxyTo
+) -> None:
+    """What was bound on the one tells nothing of the other, though both know the same names."""
+    here.exchange().queue("k")
+    other = lab.shared("third").admin
+    other.vhost(there.vhost)
+    elsewhere = Site(lab.shared("third"), there.vhost)
+    ways = {site.node.cluster_name: proxy_to(site.node) for site in (there, elsewhere)}
+    definition = federated(there, **{"reconnect-delay": 0.2})
+    definition["upstreams"]["origin"]["uri"] = [there.node.uri(there.vhost, port=way.port) for way in ways.values()]
+
+    def lead_to(site: Site) -> None:
+        for name, way in ways.items():
+            if name != site.node.cluster_name:
+                way.refuse()
+                way.cut()
+        ways[site.node.cluster_name].accept()
+
+    lead_to(there)
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    there.wait_bound("k")
+    lead_to(elsewhere)
+    elsewhere.wait_bound("k")
+    here.bind("l")
+    here.unbind("k")
+    elsewhere.wait_bound("l")
+    lead_to(there)
+    there.wait_bound("l", deadline=ASSERT_ALL + 5)
+    assert agent.terminate() == 0
+    other.delete_vhost(there.vhost)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from ssl import SSLError
+
 import pytest
 
-from agent.amqp.failures import trouble_of
+from agent.amqp.failures import lost, trouble_of
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError
 from agent.core.lifecycle import Trouble
@@ -37,3 +39,13 @@ def test_what_has_to_be_changed_first_was_refused() -> None:
     told = PermanentError("login refused")
     told.__cause__ = ConnectionClosedError(403, "ACCESS_REFUSED")
     assert trouble_of(told) is Trouble.REFUSED
+
+
+def test_what_ends_a_connection_that_stood_passes() -> None:
+    """Also where TLS breaks: certificates and versions were good enough before."""
+    end = EndOfStreamError()
+    end.__cause__ = broken = SSLError(1, "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC] decryption failed")
+    broken.reason = "DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
+    found = lost(end, where="upstream origin h:5671")
+    assert isinstance(found, TransientError)
+    assert str(found) == "upstream origin h:5671: TLS failed: DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
