@@ -16,7 +16,7 @@ from tests.integration.federation.test_failures import link
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
-MANY = 50_000
+MANY = 30_000
 BrokerOn = Callable[..., Node]
 
 
