@@ -1,4 +1,4 @@
-"""Three nodes that are one broker."""
+"""Several nodes that are one broker."""
 
 import secrets
 from collections.abc import Iterable

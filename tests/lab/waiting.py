@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 DEADLINE = 10.0
-INTERVAL = 0.02
+INTERVAL = 0.02  # between two questions at first
+LONGEST_INTERVAL = 0.1  # a long wait asks brokers and logs no thousand times
+GROWTH = 0.05  # of what was waited
 
 T = TypeVar("T")
 
@@ -26,7 +28,7 @@ def eventually(
     ignoring: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> T:
     """Ask until the answer is truthy, then return it; exceptions in `ignoring` count as a no."""
-    end = time.monotonic() + deadline
+    begun = time.monotonic()
     while True:
         last: object
         try:
@@ -34,9 +36,10 @@ def eventually(
                 return last
         except ignoring as error:
             last = error
-        if time.monotonic() > end:
+        waited = time.monotonic() - begun
+        if waited > deadline:
             raise NeverHappenedError(what, deadline, last)
-        time.sleep(INTERVAL)
+        time.sleep(_interval(waited))
 
 
 async def eventually_async(
@@ -47,7 +50,7 @@ async def eventually_async(
     ignoring: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> T:
     """`eventually` for a coroutine function."""
-    end = time.monotonic() + deadline
+    begun = time.monotonic()
     while True:
         last: object
         try:
@@ -55,6 +58,11 @@ async def eventually_async(
                 return last
         except ignoring as error:
             last = error
-        if time.monotonic() > end:
+        waited = time.monotonic() - begun
+        if waited > deadline:
             raise NeverHappenedError(what, deadline, last)
-        await asyncio.sleep(INTERVAL)
+        await asyncio.sleep(_interval(waited))
+
+
+def _interval(waited: float) -> float:
+    return min(max(INTERVAL, waited * GROWTH), LONGEST_INTERVAL)

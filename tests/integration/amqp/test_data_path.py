@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -33,13 +33,13 @@ from tests.integration.amqp.links import (
     until_depth,
 )
 from tests.integration.conftest import TlsBroker
-from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 
 Naming = Callable[[str], str]
 Proxies = Callable[[Node | int], Proxy]
 MIB = 1024 * 1024
+ENOUGH = "2GB"
 
 EVERY_TAG = (
     ("S", Field("S", "text")), ("empty", Field("S", "")), ("b", Field("b", -1)), ("B", Field("B", 255)),
@@ -111,7 +111,28 @@ RELEASES = [
 def two_brokers(request: pytest.FixtureRequest, broker_on: Callable[..., Node]) -> tuple[Node, Node]:
     """An upstream and a downstream, of one release or two."""
     upstream, downstream = request.param
-    return broker_on(upstream, name="second"), broker_on(downstream)
+    return broker_on(upstream, name="second" if upstream == downstream else "broker"), broker_on(downstream)
+
+
+@pytest.fixture
+def memory_of_broker(broker: Node) -> Iterator[Callable[[str], None]]:
+    """`memory_of_broker("1")`: how much it may take, until the test ends."""
+
+    def limit(amount: str) -> None:
+        broker.ctl("set_vm_memory_high_watermark", "absolute", amount)
+
+    yield limit
+    limit(ENOUGH)
+
+
+@pytest.fixture
+def largest_of_broker(broker: Node) -> Iterator[int]:
+    """The largest message that channels opened during the test take."""
+    set_to = "application:set_env(rabbit, max_message_size, {})."
+    before = broker.ctl("eval", "{ok, Size} = application:get_env(rabbit, max_message_size), Size.")
+    broker.ctl("eval", set_to.format(MIB))
+    yield MIB
+    broker.ctl("eval", set_to.format(int(before)))
 
 
 async def test_every_property_and_field_to_the_byte(
@@ -251,10 +272,13 @@ async def test_a_connection_held_for_long_stays_alive_on_both_sides(
 
 
 async def test_a_downstream_out_of_memory_blocks_and_goes_on(
-    lab: Lab, second_broker: Node, connecting: Connecting, name: Naming
+    broker: Node,
+    second_broker: Node,
+    connecting: Connecting,
+    name: Naming,
+    memory_of_broker: Callable[[str], None],
 ) -> None:
-    node = lab.node("alarmed").start()
-    up, down = await connecting(second_broker.uri()), await connecting(f"{node.uri()}?heartbeat=2")
+    up, down = await connecting(second_broker.uri()), await connecting(f"{broker.uri()}?heartbeat=2")
     link = Link(name("blocked"), up, down)
     publisher = await Publisher.at(await connecting(second_broker.uri()), link.name, copy=False)
     await prepare_downstream(down, link.name)
@@ -264,7 +288,7 @@ async def test_a_downstream_out_of_memory_blocks_and_goes_on(
     async with running(link):
         await publisher.publish((PERSISTENT, b"before"))
         await link.forwarded(1)
-        await asyncio.to_thread(node.ctl, "set_vm_memory_high_watermark", "absolute", "1")
+        await asyncio.to_thread(memory_of_broker, "1")
         memory = Memory()
         for _ in range(count):
             await publisher.publish((PERSISTENT, bytes(MIB)))
@@ -275,11 +299,9 @@ async def test_a_downstream_out_of_memory_blocks_and_goes_on(
         assert not down.is_closed
         assert link.counts.forwarded == 1
         assert memory.grown < 40 * MIB
-        await asyncio.to_thread(node.ctl, "set_vm_memory_high_watermark", "absolute", "2GB")
+        await asyncio.to_thread(memory_of_broker, ENOUGH)
         await link.forwarded(1 + count)
         assert told[-1] is None
-    await down.close()
-    node.kill()
 
 
 async def test_a_large_message_cut_in_the_middle_is_published_whole_or_not_at_all(
@@ -343,11 +365,10 @@ async def test_a_small_message_cut_in_the_middle_leaves_the_channel_as_good_as_n
 
 
 async def test_what_the_downstream_is_too_small_for_stops_nothing_else(
-    lab: Lab, second_broker: Node, connecting: Connecting, name: Naming
+    broker: Node, second_broker: Node, connecting: Connecting, name: Naming, largest_of_broker: int
 ) -> None:
     """The broker closes the channel over it, and tells the limit; next time it isn't sent."""
-    small = lab.node("small", conf=[f"max_message_size = {MIB}"]).start()
-    up, down = await connecting(second_broker.uri()), await connecting(small.uri())
+    up, down = await connecting(second_broker.uri()), await connecting(broker.uri())
     link = Link(name("small"), up, down)
     publisher, there = await Publisher.at(up, link.name, copy=False), await prepare_downstream(down, link.name)
     await publisher.publish(*((PERSISTENT, bytes(size)) for size in (10, 2 * MIB, 20, 2 * MIB + 1, 30)))
@@ -358,14 +379,12 @@ async def test_what_the_downstream_is_too_small_for_stops_nothing_else(
     await link.stop()
     assert not down.is_closed
     link.largest = largest_taken(error)
-    assert link.largest == MIB
+    assert link.largest == largest_of_broker
     async with running(link):
         await until(lambda: link.counts.unfit.get("too large", 0) >= 4, what="two go back, and come again")
     await until_depth(up, link.name, 2)
     arrived = await take(there, link.name, await depth(down, link.name))
     assert {len(message.body) for message in arrived} == {10, 20, 30}
-    await down.close()
-    small.kill()
 
 
 async def test_what_the_downstream_refuses_goes_back_and_comes_when_it_is_taken(

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,9 +16,11 @@ import yaml
 
 from tests.lab.lab import Lab
 from tests.lab.node import Node
+from tests.lab.releases import PROJECT
 from tests.lab.waiting import NeverHappenedError, eventually
 
-COMMAND: Final = str(Path(sys.executable).with_name("federation-agent"))
+COMMAND: Final = (str(Path(sys.executable).with_name("federation-agent")),)
+HURRIED: Final = (sys.executable, "-m", "tests.integration.federation.hurried")
 DEADLINE: Final = 20.0
 EXIT_DEADLINE: Final = 20.0
 CHANGED: Final = "link changed"
@@ -77,10 +79,11 @@ class Agent:
         written.replace(self.path)
         return self
 
-    def start(self) -> Agent:
+    def start(self, command: Sequence[str] = COMMAND) -> Agent:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [COMMAND, "run", "-c", self.path],
+                [*command, "run", "-c", self.path],
+                cwd=PROJECT,
                 env={**os.environ, **self.lab.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

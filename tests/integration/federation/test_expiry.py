@@ -20,8 +20,8 @@ def test_metrics_tell_of_both_ends_certificates(agent_of: AgentOf, tls_broker: T
     node = tls_broker.node
     here, there = site_on(node), site_on(node)
     here.exchange().queue("#")
-    node.ctl("add_user", "agent", "unused")
-    node.ctl("set_permissions", "-p", there.vhost, "agent", ".*", ".*", ".*")
+    node.admin.user("agent", "unused")
+    node.admin.permissions(there.vhost, "agent")
     origin = tls_broker.amqps(f"{tls_broker.trust}&{tls_broker.show('agent')}&auth_mechanism=external", login="")
     agent = agent_of(node, uri=tls_broker.amqps(tls_broker.trust))
     agent.write(

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import Site, federated
 from tests.lab.cluster import Cluster
-from tests.lab.lab import Lab
 
 
-def test_a_queue_without_majority_holds_up_nobody_else(agent_of: AgentOf, there: Site, lab: Lab) -> None:
+def test_a_queue_without_majority_holds_up_nobody_else(
+    agent_of: AgentOf, there: Site, site_on: SiteOn, cluster: Cluster
+) -> None:
     """The broker stops reading a connection on which such a queue is published to."""
-    cluster = Cluster.of(lab, size=2).start()
     first, second = cluster.nodes
-    here = Site(first, "/")
+    here = site_on(first)
     for exchange, queue, kind in (("fed.stuck", "stuck", "quorum"), ("fed.well", "well", "classic")):
         here.exchange(exchange)
-        first.admin.queue("/", queue, arguments={"x-queue-type": kind})
+        first.admin.queue(here.vhost, queue, arguments={"x-queue-type": kind})
         here.bind("k", name=queue, exchange=exchange)
-    agent = agent_of(first).write({"/": federated(there)}).start()
+    agent = agent_of(first).write({here.vhost: federated(there)}).start()
     agent.wait_running(2)
     second.kill()
     there.publish(numbered(10_000), exchange="fed.stuck")
@@ -26,10 +26,8 @@ def test_a_queue_without_majority_holds_up_nobody_else(agent_of: AgentOf, there:
     assert here.take(1_000, queue="well") == numbered(1_000)
     [told] = agent.told("link set apart")
     assert told["name"] == "fed.stuck"
-    agent.wait_for("running", ("/", "fed.well", "origin"), ("/", "fed.stuck", "origin"))
+    agent.wait_for("running", (here.vhost, "fed.well", "origin"), (here.vhost, "fed.stuck", "origin"))
     assert agent.told("unexpected error") == []
     second.start()
     assert sorted(set(here.take(10_000, queue="stuck"))) == numbered(10_000)
     assert agent.terminate() == 0
-    for node in cluster.nodes:
-        node.kill()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.desk import numbered
+from tests.integration.federation.running import HURRIED
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_failures import link
 from tests.integration.federation.test_types import TYPE_PLUGINS, check
@@ -42,10 +43,10 @@ def use(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
     assert internal_types(there) == [kind]
     assert agent.terminate() == 0
     there.publish(numbered(500), "l")
-    agent.start()
+    agent.start(HURRIED)  # `test_following` waits as long as a user does
     assert here.take(500) == numbered(500)
     there.delete_exchange()
-    there.wait_bound("l", deadline=30)
+    there.wait_bound("l")
     agent.write({})
     there.wait_clean()
 
@@ -63,7 +64,8 @@ def test_an_upstream_with_the_plugin(agent_of: AgentOf, here: Site, site_on: Sit
 def test_releases_without_plugin(
     agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, down: str | None, up: str | None
 ) -> None:
-    use(agent_of, site_on(broker_on(down)), site_on(broker_on(up, name="second")), "fanout")
+    upstream = broker_on(up, name="second" if up == down else "broker")
+    use(agent_of, site_on(broker_on(down)), site_on(upstream), "fanout")
 
 
 @pytest.mark.versions
@@ -119,7 +121,7 @@ def test_an_upstream_whose_plugin_is_disabled_meanwhile(agent_of: AgentOf, here:
 def test_quorum_queues_upstream(
     agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn, release: str | None
 ) -> None:
-    there = site_on(broker_on(release, name="second"))
+    there = site_on(broker_on(release, name="broker" if release else "second"))
     here.exchange().queue("k")
     agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": "quorum"})}).start()
     agent.wait_for("running", link(here))

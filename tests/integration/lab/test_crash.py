@@ -20,7 +20,7 @@ import os, signal
 from tests.lab.lab import Lab
 lab = Lab()
 release = os.environ.get("RELEASE")
-node = lab.node(release=release).start()
+node = lab.node(release=release, plugins=()).start()
 proxy = lab.proxy(node)
 if os.fork():
     print(lab.directory, node.directory, flush=True)
@@ -78,7 +78,7 @@ def test_killed_tests_leave_nothing(release: str) -> None:
 
 def test_the_ordinary_end_leaves_nothing() -> None:
     with Lab() as lab:
-        node = lab.node().start()
+        node = lab.node(plugins=()).start()
         lab.proxy(node)
         child = subprocess.Popen(["sleep", "600"], env={**os.environ, **lab.mark})
     assert child.wait() == -signal.SIGKILL
@@ -87,8 +87,9 @@ def test_the_ordinary_end_leaves_nothing() -> None:
 
 
 def test_a_node_that_is_killed_takes_its_helpers_along(lab: Lab) -> None:
-    node: Node = lab.node(plugins=()).start()
+    node: Node = lab.node(plugins=())
+    node.launch()
     mark = f"FEDERATION_LAB_NODE={node.name}"
-    assert "beam.smp" in commands(mark)
+    eventually(lambda: {"beam.smp", "erl_child_setup"} <= commands(mark), what="the broker and a helper run")
     node.kill()
     assert not processes.marked(mark)

@@ -41,9 +41,12 @@ def test_the_default_vhost_stays(broker: Node) -> None:
         broker.admin.delete_vhost("/")
 
 
-def test_durable_things_survive_restart_and_kill(lab: Lab) -> None:
-    node = lab.node("restarted", conf=["default_vhost = /"]).start()
+def test_durable_things_survive_restart_and_kill_and_a_plugin_disabled_by_command_stays_so(lab: Lab) -> None:
+    node = lab.node("restarted", conf=["default_vhost = /"], plugins=NATIVE_PLUGINS).start()
     node.admin.queue("/", "kept")
+    node.admin.parameter("federation-upstream", "/", "left-over", {"uri": "amqp://127.0.0.1"})
+    node.run("rabbitmq-plugins", "disable", "rabbitmq_federation_management", "rabbitmq_federation")
+    assert node.admin.get("parameters", "federation-upstream", "/")[0]["name"] == "left-over"
     node.restart()
     assert node.admin.get("queues", "/", "kept")["durable"]
     node.kill()
@@ -51,6 +54,9 @@ def test_durable_things_survive_restart_and_kill(lab: Lab) -> None:
     assert not answers_amqp(node.amqp_port)
     node.start()
     assert node.admin.get("queues", "/", "kept")["durable"]
+    enabled = node.run("rabbitmq-plugins", "list", "--enabled", "--minimal", "--silent").split()
+    assert "rabbitmq_shovel" in enabled
+    assert "rabbitmq_federation" not in enabled
     node.stop()
     assert not node.alive
 
@@ -67,16 +73,3 @@ def test_commands_that_fail_are_told(broker: Node) -> None:
 
 def test_a_line_of_configuration_takes_the_place_of_the_labs_own() -> None:
     assert overridden(["a = 1", "b = 2"], ["b=3", "c = 4"]) == ["a = 1", "b=3", "c = 4"]
-
-
-def test_a_plugin_disabled_by_command_stays_so(lab: Lab) -> None:
-    node = lab.node("disabled", plugins=NATIVE_PLUGINS).start()
-    node.admin.parameter("federation-upstream", "/", "left-over", {"uri": "amqp://127.0.0.1"})
-    node.run("rabbitmq-plugins", "disable", "rabbitmq_federation_management", "rabbitmq_federation")
-    assert node.admin.get("parameters", "federation-upstream", "/")[0]["name"] == "left-over"
-    node.kill()
-    node.start()
-    enabled = node.run("rabbitmq-plugins", "list", "--enabled", "--minimal", "--silent").split()
-    assert "rabbitmq_shovel" in enabled
-    assert "rabbitmq_federation" not in enabled
-    node.kill()

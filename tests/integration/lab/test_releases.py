@@ -1,42 +1,34 @@
 """Brokers of other releases run in a root of their own, and their absence is a failure that says what to do."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
-from tests.lab.node import NATIVE_PLUGINS, Node
+from tests.lab.node import NATIVE_PLUGINS
 from tests.lab.releases import DIRECTORY_VARIABLE, ReleaseMissingError, find
 
 
 @pytest.mark.versions
 @pytest.mark.parametrize(("release", "version"), [("trixie", "4.0."), ("sid", "4.")])
-def test_another_release_serves(broker_on: Callable[..., Node], release: str, version: str) -> None:
-    node = broker_on(release)
+def test_another_release_serves_stops_and_comes_back(lab: Lab, release: str, version: str) -> None:
+    node = lab.node("restarted", release=release, plugins=NATIVE_PLUGINS).start()
     overview = node.admin.get("overview")
     assert overview["rabbitmq_version"].startswith(version)
     assert overview["cluster_name"] == node.cluster_name
     assert node.admin.get("exchanges", "/", "amq.rabbitmq.event")["type"] == "topic"
     assert version in node.ctl("version")
-
-
-@pytest.mark.versions
-@pytest.mark.parametrize("release", ["trixie", "sid"])
-def test_it_stops_and_comes_back(lab: Lab, release: str) -> None:
-    node = lab.node("restarted", release=release, plugins=NATIVE_PLUGINS).start()
     node.admin.queue("/", "kept")
     node.restart()
-    node.kill()
-    node.start()
     assert node.admin.get("queues", "/", "kept")["durable"]
     node.kill()
+    assert not node.alive
 
 
 @pytest.mark.versions
 def test_a_cluster_of_another_release(lab: Lab) -> None:
-    cluster = Cluster.of(lab, release="trixie").start()
+    cluster = Cluster.of(lab, size=2, release="trixie").start()
     assert {node.admin.get("overview")["cluster_name"] for node in cluster.nodes} == {cluster.name}
     for node in cluster.nodes:
         node.kill()

@@ -14,6 +14,7 @@ from tests.lab.waiting import eventually_async
 
 Naming = Callable[[str], str]
 BrokerOn = Callable[..., Node]
+MANY = 10_000
 RELEASES = [None, pytest.param("trixie", marks=pytest.mark.versions), pytest.param("sid", marks=pytest.mark.versions)]
 
 
@@ -144,7 +145,7 @@ async def test_links_of_the_native_plugin(native_broker: Node, name: Naming) -> 
             assert parse_amqp(parameter["value"]["uri"]).user == "guest"
 
 
-async def test_40000_bindings_in_one_answer(broker: Node, vhost: str) -> None:
+async def test_many_bindings_in_one_answer(broker: Node, vhost: str) -> None:
     bindings = [
         {
             "source": "x",
@@ -154,15 +155,15 @@ async def test_40000_bindings_in_one_answer(broker: Node, vhost: str) -> None:
             "routing_key": f"key.{number}",
             "arguments": {},
         }
-        for number in range(40_000)
+        for number in range(MANY)
     ]
     broker.admin.exchange(vhost, "x", durable=False)
     broker.admin.queue(vhost, "q", durable=False)
-    for begin in range(0, len(bindings), 5_000):
+    for begin in range(0, MANY, 5_000):
         broker.admin.post("definitions", body={"bindings": bindings[begin : begin + 5_000]})
     async with ManagementClient([parse(broker.management_uri())]) as client:
         begun = time.monotonic()
         found = await client.bindings(vhost)
         took = time.monotonic() - begun
-    assert len({binding["routing_key"] for binding in found if binding["source"] == "x"}) == 40_000
-    assert took < 10
+    assert len({binding["routing_key"] for binding in found if binding["source"] == "x"}) == MANY
+    assert took < 2.5  # of 40,000 thus 10 s
