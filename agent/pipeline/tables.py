@@ -29,8 +29,11 @@ def write_tables(lines: DataFrame, options: Options, promised: Sequence[Objectiv
     """Of all lines, also those that are set aside."""
     days = None if options.is_whole else periods.days(within, options.zone)
     good = lines.where(fn.col("why").isNull()).drop("why", "line", "file", "schema")
-    _write_good(good, options, promised, within, days)
-    replace(_rejected(lines), "rejected", output=options.output, days=days)
+    side_by_side(
+        lines.sparkSession,
+        lambda: _write_good(good, options, promised, within, days),
+        lambda: replace(_rejected(lines), "rejected", output=options.output, days=days),
+    )
 
 
 def _write_good(
@@ -57,6 +60,7 @@ def _write_good(
 
     def of_time() -> None:
         down = seconds(fn.col("down"))
+        write("intervals", _finished(of_links(found), options))
         write("availability", of_links(availability(found, failed, hours, within)))
         write("incidents", _finished(grouped(failed, links).withColumn("down_seconds", down), options))
 
@@ -65,8 +69,6 @@ def _write_good(
         write("traffic", traffic(passed, links, hours, within))
         write("slo", of_links(slo(found, passed, promised, within)).withColumn("date", last_day))
 
-    # What both need is there once the first table is.
-    write("intervals", _finished(of_links(found), options))
     side_by_side(spark, of_time, of_messages)
     for kept in (failed, passed, found, placed, links, hours):
         kept.unpersist()

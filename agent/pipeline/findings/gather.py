@@ -32,17 +32,17 @@ def gather(spark: SparkSession, output: str, within: Bounds, zone: ZoneInfo, lin
     """However many links there are and however long the window is, so many values and no more."""
     window = Span(within.start, within.end)
     asked = Asked(spark, output, within, zone)
-    found = fleet(asked)
-    if not found.links:
-        return Findings(window, str(zone), lines, found)
-    links, pairs, failed, flowed, promised = side_by_side(
+    found, links, pairs, failed, flowed, promised = side_by_side(
         spark,
+        lambda: fleet(asked),
         lambda: worst(asked, most=WORST),
         lambda: edges(asked, most=EDGES),
         lambda: failures(asked, outages=OUTAGES, incidents=INCIDENTS),
         lambda: flow(asked),
         lambda: promises(asked, most=PROMISES),
     )
+    if not found.links:
+        return Findings(window, str(zone), lines, found)
     drawn, *heat = side_by_side(
         spark,
         lambda: strips(asked, links, slots=SLOTS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,10 @@ from tests.bench.table import Measure, Target
 
 LINES, LINES_QUICK = (1_000_000, 5_000_000, 20_000_000), (1_000_000,)
 AGENTS, EACH = 20, 50
+SETTINGS = (
+    "--master local[2] --driver-memory 2g --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1 "
+    "pyspark-shell"
+)
 
 
 def report(bench: Bench) -> list[Measure]:
@@ -51,7 +56,10 @@ def _skew(lines: int, runs: int) -> Measure:
 def _spark(*arguments: str | Path) -> dict[str, Any]:
     """Each in a process of its own, so that none has been warmed by another."""
     command = [sys.executable, "-m", "tests.bench.spark", *map(str, arguments)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    environment = os.environ | {"PYSPARK_SUBMIT_ARGS": SETTINGS}
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     rate = told["lines"] / told["seconds"]
     print(
