@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files, reading, thinning
+from agent.pipeline.effort import suited_to_reading
 from agent.pipeline.inputs import InputFile, listed
 from agent.pipeline.ledger import Batch, Content, Ledger, parse_ledger
 from agent.pipeline.steps import READ, begin
@@ -62,9 +63,10 @@ class Store:
         number = self.ledger.next_number
         while files.exists(self._spark, self._path(number)):
             number += 1
-        lines = reading.read(self._spark, [file.pattern for file in sorted(wanted)])
         told = Observation()
-        thinning.thin(lines).observe(told, *_content()).write.parquet(self._path(number))
+        with suited_to_reading(self._spark, size=sum(file.length for file in wanted)):
+            lines = reading.read(self._spark, [file.pattern for file in sorted(wanted)])
+            thinning.thin(lines).observe(told, *_content()).write.parquet(self._path(number))
         return Batch(number, frozenset(wanted), Content(**told.get))
 
     def _mixed_with(self, batch: Batch, *, but: Sequence[Batch]) -> list[Batch]:

@@ -65,7 +65,7 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     assert len(command(agent, "restart", "--all").out.splitlines()) == 2
     eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run again")
 
-    watching = [COMMAND, "links", "--watch", "--vhost", here.vhost, "--url", url(agent)]
+    watching = ["env", "--default-signal=INT", COMMAND, "links", "--watch", "--vhost", here.vhost, "--url", url(agent)]
     with subprocess.Popen(watching, env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE) as process:
         assert process.stdout
         told = [process.stdout.readline().split()[0] for _ in range(4)]
