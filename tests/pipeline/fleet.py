@@ -96,8 +96,9 @@ def _texts(agent: str, link: str, told: list[tuple[int, str, str]]) -> Iterator[
     template = json.dumps(line(0, "STATUS", seq=12345, agent=agent, link=link, type="TYPE", ts="MOMENT"))
     for at, kind, status in told:
         moment = instant(at / SECOND).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        text = template.replace("MOMENT", moment, 1).replace("TYPE", kind, 1).replace("STATUS", status, 1)
-        yield text.replace("12345", str(at // 1000), 1)
+        # The number before the moment, whose digits may be the same.
+        text = template.replace("12345", str(at // 1000), 1).replace("MOMENT", moment, 1)
+        yield text.replace("TYPE", kind, 1).replace("STATUS", status, 1)
 
 
 def _write_spoilt(lines: list[str], directory: Path, chance: random.Random, truth: Truth) -> None:

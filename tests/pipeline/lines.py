@@ -26,7 +26,7 @@ def line(
         "schema": 1,
         "type": "agent" if own else "transition",
         "ts": instant(seconds).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        "seq": round(seconds * 1000) + 1,
+        "seq": seq or round(seconds * 1000) + 1,
         "agent": agent,
         "group": "g",
         "cluster": "here",
