@@ -53,7 +53,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
 
 
 def _grouped(own: DataFrame) -> DataFrame:
-    """An agent knows its cluster, and by that its group, only after its start: what it tells later in that run is it."""
+    """An agent knows its cluster, and by that its group, only after its start: it tells it later in that run."""
     run = Window.partitionBy("agent", "told_in").orderBy("ts", "seq")
     later = fn.first("group", ignorenulls=True).over(run.rowsBetween(Window.currentRow, Window.unboundedFollowing))
     return own.withColumn("group", fn.coalesce(later, "agent"))
