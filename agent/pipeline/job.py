@@ -25,7 +25,8 @@ _JAVA: Final = (
     "-XX:Tier4CompileThreshold=225000 -XX:Tier4BackEdgeThreshold=600000"
 )
 """Of a job's minute, half the CPU would be spent on optimizing code that makes plans and runs no more; only code that
-lines go through is worth it. What an operator sets in `spark.driver.extraJavaOptions` comes behind it and wins."""
+lines go through is worth it. What an operator sets in `spark.driver.extraJavaOptions` comes behind it and wins; Java
+takes one garbage collector only, so who chooses another also says `-XX:-UseParallelGC`."""
 
 
 def session(master: str | None) -> SparkSession:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from agent.pipeline.inputs import InputFile
 
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 """Of what is kept between two runs; another one is not read but made anew."""
 
 

@@ -23,7 +23,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     the starts that were seen: 0 is a life whose start was not.
     """
     ordered = Window.partitionBy(*_AGENT).orderBy("ts", "seq")
-    told = lines.where(fn.col("type") == EventType.AGENT).withColumns(
+    told = _grouped(lines.where(fn.col("type") == EventType.AGENT)).withColumns(
         {"before": fn.lag(fn.struct("ts", "status", "interval")).over(ordered)}
     )
     before = fn.col("before")
@@ -52,6 +52,13 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     return _with_ends(found, within)
 
 
+def _grouped(own: DataFrame) -> DataFrame:
+    """An agent knows its cluster, and by that its group, only after its start: it tells it later in that run."""
+    run = Window.partitionBy("agent", "told_in").orderBy("ts", "seq")
+    later = fn.first("group", ignorenulls=True).over(run.rowsBetween(Window.currentRow, Window.unboundedFollowing))
+    return own.withColumn("group", fn.coalesce(later, "agent"))
+
+
 def _with_ends(found: DataFrame, within: Bounds) -> DataFrame:
     after = fn.lead("begin").over(Window.partitionBy(*_AGENT).orderBy("life"))
     deadline = fn.when(fn.col("stopped"), fn.col("heard")).otherwise(
@@ -69,7 +76,7 @@ def _with_ends(found: DataFrame, within: Bounds) -> DataFrame:
 
 def placed(lines: DataFrame, found: DataFrame) -> DataFrame:
     """Lines on links with the life of the agent that wrote them; without one where it tells nothing of itself."""
-    on_links = lines.where(fn.col("type") != EventType.AGENT).drop("interval")
+    on_links = lines.where(fn.col("type") != EventType.AGENT).drop("interval", "told_in")
     inside = (fn.col("ts") >= fn.col("begin")) & (
         (fn.col("ts") < fn.col("until")) | ((fn.col("ts") == fn.col("heard")) & (fn.col("until") == fn.col("heard")))
     )

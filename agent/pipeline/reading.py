@@ -13,6 +13,7 @@ from agent.pipeline.schema import BROKEN_LINE, BUCKETS, CELL, COUNTERS, INPUT, S
 LATER = "later schema"
 MALFORMED = "malformed"
 INCOMPLETE = "incomplete"
+_RUN = r"([^/]*)-[0-9]+\.jsonl$"
 MOST = 2**53
 """No counter gets so far, and sums of them stay within 64 bits."""
 
@@ -32,10 +33,13 @@ def judged(lines: DataFrame, *, file: Column) -> DataFrame:
         fn.when(rejected, fn.coalesce(fn.col(BROKEN_LINE), _what_is_known())).alias("line"),
         fn.when(rejected, fn.col("file")).alias("file"),
         fn.when(rejected, fn.col("schema")).alias("schema"),
-        fn.coalesce("group", "cluster", "agent").alias("group"),
+        # An agent that has just started may not know its group: what it says later tells it, wherever that lies.
+        fn.coalesce("group", "cluster", fn.when(fn.col("type") != EventType.AGENT, fn.col("agent"))).alias("group"),
         "agent",
         "link",
         "type",
+        # All files of one run of an agent are called alike but for their numbers.
+        fn.when(fn.col("type") == EventType.AGENT, fn.regexp_extract("file", _RUN, 1)).alias("told_in"),
         fn.unix_micros("ts").alias("ts"),
         # A cell holds its end and not its start, as what a counter has gained was gained before it was read.
         fn.expr(f"(unix_micros(ts) - 1) div {CELL}").alias("cell"),

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 def side_by_side(spark: SparkSession, *works: Callable[[], Any]) -> list[Any]:
     """What each of them answers; the first error once all have ended."""
-    inheriting = inheritable_thread_target(spark)
     with ThreadPoolExecutor(len(works), thread_name_prefix="report") as threads:
-        begun = [threads.submit(inheriting(work)) for work in works]
+        # Each inherits a copy of its own: what Spark notes of the step of one is not to be seen by the others.
+        begun = [threads.submit(inheritable_thread_target(spark)(work)) for work in works]
     return [one.result() for one in begun]

@@ -37,11 +37,13 @@ class Store:
         new = present - self.ledger.files
         if not new and self.ledger.batches:
             return
-        stale = [batch for batch in self.ledger.stale(present) if _is_there(batch, present)]
-        batch = self._read(new.union(*(batch.files & present for batch in stale)))
-        if mixed := [one for one in self._mixed_with(batch, but=stale) if one.files <= present]:
+        gone = [batch for batch in self.ledger.stale(present) if _is_there(batch, present)]
+        batch = self._read(new.union(*(batch.files & present for batch in gone)))
+        # What was read together may reach around a batch that none of its parts reached into.
+        while mixed := [one for one in self._mixed_with(batch, but=gone) if one.files <= present]:
+            gone += mixed
             batch = self._read(batch.files.union(*(one.files for one in mixed)))
-        self._keep(self.ledger.replaced([*stale, *mixed], batch))
+        self._keep(self.ledger.replaced(gone, batch))
         self._tidy()
 
     def lines(self) -> DataFrame:

@@ -11,13 +11,15 @@ import jsonschema
 import pytest
 from pyspark.sql import SparkSession
 
-from agent.pipeline import options
+from agent.pipeline import literal, options
+from agent.pipeline.findings.asked import Asked
 from agent.pipeline.findings.gather import SLOTS, gather
-from agent.pipeline.findings.model import Findings
+from agent.pipeline.findings.model import Findings, LinkTime, Spent, Which
+from agent.pipeline.findings.strips import strips
 from agent.pipeline.page.document import page
 from agent.pipeline.periods import micros
 from agent.pipeline.run import run
-from agent.pipeline.schema import Bucket
+from agent.pipeline.schema import TABLES, Bucket
 from agent.pipeline.summary import summary
 from agent.pipeline.window import Bounds
 from tests.acceptance.command import ROOT
@@ -128,3 +130,17 @@ def test_long_and_hostile_names_are_cut_and_harmless(made: Made) -> None:
 def test_a_window_without_a_line_has_nothing(made: Made) -> None:
     assert (made.empty.fleet.links, made.empty.worst) == (0, ())
     assert "No line in this window tells of a link" in page(made.empty)
+
+
+def test_what_an_earlier_report_has_told_of_the_same_time_is_not_seen(spark: SparkSession, tmp_path: Path) -> None:
+    def row(start: int, end: int, bucket: Bucket) -> dict[str, Any]:
+        began, ended = instant(start), instant(end)
+        told = {"group": "g", "link": "l", "bucket": bucket, "start": began.isoformat(), "end": ended.isoformat()}
+        return told | {"date": began.date()}
+
+    earlier, own = row(-DAY, DAY, Bucket.UP), [row(0, 1800, Bucket.UP), row(1800, HOUR, Bucket.DOWN)]
+    table = literal.table(spark, [earlier, *own], TABLES["intervals"])
+    table.write.partitionBy("date").parquet(f"{tmp_path}/intervals")
+    within = Bounds(micros(instant(0)), micros(instant(HOUR)))
+    [strip] = strips(Asked(spark, str(tmp_path), within, UTC), [LinkTime(Which("g", "l"), Spent(), 0)], slots=1)
+    assert [slot.spent.seconds for slot in strip.slots] == [{Bucket.UP: 1800, Bucket.DOWN: 1800}]

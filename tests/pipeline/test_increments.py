@@ -122,3 +122,23 @@ def test_a_stream_that_was_killed(spark: SparkSession, export: Path, whole: Path
     assert not (output / "summary.json").exists()
     following.follow(spark, options.parse(arguments))
     assert_same(spark, output, whole)
+
+
+def test_batches_that_reach_around_another_together_are_read_with_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Of link `l`, the second comes before the third before the first; of `m` only the last two overlap."""
+    export, output = tmp_path / "export", tmp_path / "report"
+    store = Store(spark, f"{output}/{STORE}", [str(export)])
+    for parts in (
+        (line(60, "running"), line(70, "backoff")),
+        (line(80, "backoff"), line(90, "running"), line(10, "running", link="m"), line(30, "running", link="m")),
+        (line(10, "running"), line(50, "running"), line(20, "running", link="m"), line(40, "running", link="m")),
+    ):
+        write(export, *parts)
+        store.catch_up()
+    assert len(store.ledger.batches) == 1
+
+
+def test_files_that_hold_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "export")
+    summary = run(spark, asked(tmp_path / "export", tmp_path / "report"))
+    assert (summary["lines"], summary["links"]) == ({"read": 0, "bad": 0, "later_schema": 0}, 0)

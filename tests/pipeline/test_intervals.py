@@ -36,6 +36,12 @@ def samples(start: float, end: float, status: str = "running", *, agent: str = "
         yield line(start + 10 * number, status, type="sample", agent=agent)
 
 
+def again(*lines: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Those of a new run, which numbers them anew."""
+    first = min(one["seq"] for one in lines)
+    return (one | {"seq": one["seq"] - first} for one in lines)
+
+
 OUTAGE = (line(0, "running"), line(100.5, "backoff"), line(160.25, "starting"), line(160.75, "running"))
 OUTAGE_SPANS: list[Span] = [
     (0, 100.5, "running"),
@@ -109,6 +115,21 @@ CASES = {
         ),
         [(0, 400, "running"), (400, 408.5, "unknown"), (408.5, 409, "starting"), (409, END, "running")],
     ),
+    "killed and restarted before it knew its group": Case(
+        (
+            line(0, "started", agent="new", group=None, cluster=None),
+            *heartbeats(10, 400, agent="new"),
+            line(0.5, "running", agent="new"),
+            *samples(5, 395, agent="new"),
+            *again(
+                line(408, "started", agent="new", group=None, cluster=None),
+                *heartbeats(418, END, agent="new"),
+                line(409, "running", agent="new"),
+                *samples(415, END, agent="new"),
+            ),
+        ),
+        [(0, 0.5, "unknown"), (0.5, 400, "running"), (400, 409, "unknown"), (409, END, "running")],
+    ),
     "two replicas": Case((*alive(), *alive(agent="b"), *OUTAGE, line(0, "standby", agent="b")), OUTAGE_SPANS),
     "a takeover": Case(
         (
@@ -174,10 +195,15 @@ CASES = {
 }
 
 
+def grouped(told: dict[str, Any], case: str) -> dict[str, Any]:
+    """One that knows no group is left so."""
+    return told | {"group": case} if told["group"] else told
+
+
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Span]]:
     directory = tmp_path_factory.mktemp("export")
-    file = write(directory, *(one | {"group": case} for case, told in CASES.items() for one in told.lines))
+    file = write(directory, *(grouped(one, case) for case, told in CASES.items() for one in told.lines))
     lines = thinning.thin(reading.read(spark, [str(file)])).where("why is null").persist()
     within = Bounds(micros(START), micros(START) + round(END * 1_000_000))
     placed = presence.placed(lines, presence.lives(lines, within))

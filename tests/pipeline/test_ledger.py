@@ -16,7 +16,7 @@ def test_it_is_read_as_it_was_written() -> None:
 
 
 def test_another_layout_is_made_anew() -> None:
-    assert parse_ledger(LEDGER.text().replace('"layout": 2', '"layout": 0')) == Ledger()
+    assert parse_ledger(LEDGER.text().replace('"layout": 3', '"layout": 0')) == Ledger()
 
 
 def test_a_file_that_was_written_again_makes_its_batch_stale() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark.sql import Window
 from pyspark.sql import functions as fn
 
 from agent.pipeline import literal
@@ -20,17 +21,20 @@ def strips(asked: Asked, links: Sequence[LinkTime], *, slots: int) -> tuple[Stri
     drawn = literal.table(
         asked.spark, [dict(zip(LINK, link.which.key, strict=True)) for link in links], "`group` string, link string"
     )
-    start = fn.greatest(fn.unix_micros("start"), fn.lit(within.start))
-    end = fn.least(fn.unix_micros("end"), fn.lit(within.end))
-    spans = asked.intervals().select(*LINK, "bucket", start.alias("begin"), end.alias("until"))
+    began = fn.unix_micros("start")
+    # Of an earlier report one may reach over those of this one, which were made later and hold.
+    own = fn.min(fn.when(began >= within.start, began)).over(Window.partitionBy(*LINK))
+    start = fn.greatest(began, fn.lit(within.start))
+    end = fn.least(fn.unix_micros("end"), fn.lit(within.end), fn.when(began < within.start, own))
+    spans = asked.intervals().join(fn.broadcast(drawn), [*LINK], "left_semi")
+    spans = spans.select(*LINK, "bucket", start.alias("begin"), end.alias("until")).where("begin < until")
     first, last = (f"({at} - {within.start}) * {slots} div {length}" for at in ("begin", "until - 1"))
     numbers = fn.expr(f"sequence({first}, {last})")
     slot_start = within.start + fn.expr(f"slot * {length} div {slots}")
     slot_end = within.start + fn.expr(f"(slot + 1) * {length} div {slots}")
     part = fn.least("until", slot_end) - fn.greatest("begin", slot_start)
     rows = (
-        spans.join(fn.broadcast(drawn), [*LINK], "left_semi")
-        .withColumn("slot", fn.explode(numbers))
+        spans.withColumn("slot", fn.explode(numbers))
         .groupBy(*LINK, "slot", "bucket")
         .agg(fn.sum(part).alias("part"))
         .collect()

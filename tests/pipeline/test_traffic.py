@@ -1,0 +1,29 @@
+"""What counters gained, by lines of a hand."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from agent.pipeline import presence, reading, thinning
+from agent.pipeline.periods import micros
+from agent.pipeline.traffic import cells
+from agent.pipeline.window import Bounds
+from tests.pipeline.lines import START, heartbeats, line, write
+
+
+def test_counts_begin_anew_with_an_agent_that_did_not_know_its_group_yet(spark: SparkSession, tmp_path: Path) -> None:
+    lines = (
+        line(0, "started", group=None, cluster=None),
+        *heartbeats(10, 90),
+        line(5, "running", type="sample", forwarded=1000),
+        line(100, "stopped"),
+        line(105, "started", seq=1, group=None, cluster=None),
+        line(106, "running", seq=2),
+        line(110, "running", seq=3, type="sample", forwarded=10),
+        line(115, "heartbeat", seq=4),
+    )
+    file = write(tmp_path, *lines)
+    within = Bounds(micros(START), micros(START) + 200_000_000)
+    thinned = thinning.thin(reading.read(spark, [str(file)]))
+    found = cells(presence.placed(thinned, presence.lives(thinned, within)), within)
+    assert [row["forwarded"] for row in found.collect()] == [1010]
