@@ -1,4 +1,4 @@
-"""Why Spark's Java did not start: asked only once it hasn't."""
+"""How Spark's Java is started, and why it did not start: asked only once it hasn't."""
 
 from __future__ import annotations
 
@@ -6,12 +6,33 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Final
 
 OLDEST: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _PATIENCE: Final = 10.0
+_SAID: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+_LAZY: Final = (
+    "-XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 -XX:Tier4CompileThreshold=225000 "
+    "-XX:Tier4BackEdgeThreshold=600000"
+)
+"""Of a job's minute, half the CPU would be spent on optimizing code that makes plans and runs no more; only code that
+lines go through is worth it."""
 _REMEDY: Final = f"Spark needs Java {OLDEST} or later: install it, on Debian openjdk-17-jre-headless, or set JAVA_HOME"
+
+
+def options() -> str:
+    """What comes before an operator's own options; Java does not start with two garbage collectors."""
+    return _LAZY if _a_collector_is_chosen() else f"-XX:+UseParallelGC {_LAZY}"
+
+
+def _a_collector_is_chosen() -> bool:
+    home, configured = os.environ.get("SPARK_HOME"), os.environ.get("SPARK_CONF_DIR")
+    directories = [configured] if configured else [f"{home}/conf"] if home else []
+    defaults = (Path(directory, "spark-defaults.conf") for directory in directories)
+    said = [os.environ.get(name, "") for name in _SAID] + [file.read_text() for file in defaults if file.is_file()]
+    return any("GC" in text for text in said)
 
 
 def what_is_wrong() -> str:

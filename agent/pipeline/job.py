@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final
+from typing import Any
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -20,18 +20,9 @@ Watch = Callable[[SparkSession], AbstractContextManager[object]]
 """Lasts as long as the work, and sees how far it is."""
 
 
-_JAVA: Final = (
-    "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 "
-    "-XX:Tier4CompileThreshold=225000 -XX:Tier4BackEdgeThreshold=600000"
-)
-"""Of a job's minute, half the CPU would be spent on optimizing code that makes plans and runs no more; only code that
-lines go through is worth it. What an operator sets in `spark.driver.extraJavaOptions` comes behind it and wins; Java
-takes one garbage collector only, so who chooses another also says `-XX:-UseParallelGC`."""
-
-
 def session(master: str | None) -> SparkSession:
     builder = SparkSession.builder.appName("federation-agent report").config("spark.ui.showConsoleProgress", False)
-    builder = builder.config("spark.driver.defaultJavaOptions", _JAVA)
+    builder = builder.config("spark.driver.defaultJavaOptions", java.options())
     spark = (builder if master is None else builder.master(master)).getOrCreate()
     context = spark.sparkContext
     if not context.getConf().contains("spark.sql.shuffle.partitions"):
