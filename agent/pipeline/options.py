@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -57,7 +57,8 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(arguments: Sequence[str]) -> Options:
     given = _parser().parse_args(arguments)
-    if given.start and given.end and given.start >= given.end:
+    start, end = (_placed(moment, given.timezone) for moment in (given.start, given.end))
+    if start and end and start >= end:
         raise OptionError("report: --from has to be before --to")
     if given.trigger and not given.streaming:
         raise OptionError("report: --trigger goes with --streaming")
@@ -65,8 +66,8 @@ def parse(arguments: Sequence[str]) -> Options:
         tuple(directory for group in given.input for directory in group),
         given.output.rstrip("/"),
         given.master,
-        given.start,
-        given.end,
+        start,
+        end,
         given.timezone,
         timedelta(seconds=given.merge_gap),
         given.objectives,
@@ -85,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--input", nargs="+", action="append", required=True, metavar="DIR", help="Trees that agents export into.")
     add("--output", required=True, metavar="DIR", help="Where tables, report.html and summary.json go.")
     add("--master", metavar="URL", help="The Spark to use; local[*] where none is given or set.")
-    add("--from", dest="start", type=_moment, metavar="TIME", help="First instant: a date, or RFC 3339.")
+    add("--from", dest="start", type=_moment, metavar="TIME", help="First instant: a date of the zone, or RFC 3339.")
     add("--to", dest="end", type=_moment, metavar="TIME", help="First instant no more looked at.")
     add("--timezone", type=_zone, default=ZoneInfo("UTC"), metavar="ZONE", help="Whose days and hours; UTC by default.")
     add("--merge-gap", type=_gap, default=60.0, metavar="SECONDS", help="Outages so close are one; 60 by default.")
@@ -98,10 +99,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _moment(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2026-01-31 or 2026-01-31T12:00:00Z") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _placed(moment: datetime | None, zone: ZoneInfo) -> datetime | None:
+    """Without an offset it is one of the zone's clock: a date's tables are replaced whole."""
+    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=zone)
 
 
 def _zone(text: str) -> ZoneInfo:

@@ -21,7 +21,7 @@ NEEDED = ["--input", "a", "b", "--input", "c", "--output", "out/"]
 def test_options() -> None:
     asked = parse([*NEEDED, "--from", "2026-01-01", "--to", "2026-01-02T03:00:00+03:00", "--timezone", "Asia/Kolkata"])
     assert (asked.inputs, asked.output) == (("a", "b", "c"), "out")
-    assert (asked.start, asked.end) == (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+    assert (asked.start, asked.end) == (datetime(2025, 12, 31, 18, 30, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
     assert (asked.zone, asked.merge_gap) == (ZoneInfo("Asia/Kolkata"), timedelta(seconds=60))
 
 
