@@ -100,8 +100,10 @@ def test_the_plugin_lets_go_and_comes_back(
 
     node.run("rabbitmq-plugins", "enable", *PLUGINS)
     there.publish(bodies := numbered(1_000))
-    agent.signal(signal.SIGHUP)  # it would look by itself within half a minute
-    agent.wait_for("standby", link(here))
+    # The listener goes for a moment with the extension that comes to it.
+    eventually(lambda: node.admin.get("overview"), what="the HTTP API answers", ignoring=Exception)
+    agent.signal(signal.SIGHUP)
+    agent.wait_for("standby", link(here), deadline=45)  # without the signal it looks within half a minute
     there.publish(more := numbered(1_000, start=1_000))
     wait_native(here)
     assert here.take(2_000) == bodies + more
