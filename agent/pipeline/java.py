@@ -13,6 +13,7 @@ OLDEST: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _PATIENCE: Final = 10.0
 _SAID: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+_COLLECTOR: Final = re.compile(r"-XX:\+Use\w*GC")
 _LAZY: Final = (
     "-XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 -XX:Tier4CompileThreshold=225000 "
     "-XX:Tier4BackEdgeThreshold=600000"
@@ -31,8 +32,9 @@ def _a_collector_is_chosen() -> bool:
     home, configured = os.environ.get("SPARK_HOME"), os.environ.get("SPARK_CONF_DIR")
     directories = [configured] if configured else [f"{home}/conf"] if home else []
     defaults = (Path(directory, "spark-defaults.conf") for directory in directories)
-    said = [os.environ.get(name, "") for name in _SAID] + [file.read_text() for file in defaults if file.is_file()]
-    return any("GC" in text for text in said)
+    said = [os.environ.get(name, "") for name in _SAID]
+    said += [file.read_text(errors="replace") for file in defaults if file.is_file()]
+    return any(_COLLECTOR.search(text) for text in said)
 
 
 def what_is_wrong() -> str:

@@ -39,7 +39,7 @@ def test_so_is_one_of_the_defaults_file(name: str, tmp_path: Path, monkeypatch: 
     directory.mkdir(exist_ok=True)
     monkeypatch.setenv(name, str(tmp_path))
     file = directory / "spark-defaults.conf"
-    file.write_text("spark.driver.memory 2g\n")
+    file.write_bytes(b"spark.driver.memory 2g\nspark.app.name GCS \xff\n")
     assert PARALLEL in java.options()
     file.write_text(f"spark.driver.extraJavaOptions {OTHER}\n")
     assert PARALLEL not in java.options()
