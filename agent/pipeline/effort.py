@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+
+Keep = Callable[[DataFrame], DataFrame]
 
 PER_TASK: Final = 200_000
 """Lines, of those that are left: a gigabyte holds what a task sorts of them."""
@@ -20,24 +22,44 @@ READ_PER_TASK: Final = 256 * 2**20
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PLANNED_ONCE: Final = {"spark.sql.adaptive.enabled": "false"}
+_FILES_ASKED_FOR_AT_ONCE: Final = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "128"}
+"""Of fewer, asking takes less time than making tasks of it."""
 _WITHOUT_COMPILER: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @contextmanager
-def suited_to(spark: SparkSession, *, rows: int) -> Iterator[None]:
-    """Lasts as long as the work on so many rows."""
+def suited_to(spark: SparkSession, *, rows: int) -> Iterator[Keep]:
+    """Lasts as long as the work on so many rows, and tells how to keep what several things are made of."""
     needed = max(spark.sparkContext.defaultParallelism, rows // PER_TASK)
     wanted = {_PARTITIONS: str(min(_partitions(spark) or needed, needed))}
     wanted |= _PLANNED_ONCE if rows < REPLANNED else {}
     wanted |= _WITHOUT_COMPILER if rows < INTERPRETED else {}
-    with _set(spark, wanted):
-        yield
+    alone = str(spark.sparkContext.master).startswith("local")
+    with _set(spark, wanted), _kept(short_of_plans=alone and rows < INTERPRETED) as keep:
+        yield keep
+
+
+@contextmanager
+def _kept(*, short_of_plans: bool) -> Iterator[Keep]:
+    """Where planning is most of the work, what was kept isn't planned again; it can't be made again either, so that is
+    for Spark in one process, which loses nothing but everything."""
+    if short_of_plans:
+        yield lambda table: table.localCheckpoint(eager=False)
+        return
+    with ExitStack() as kept:
+
+        def persist(table: DataFrame) -> DataFrame:
+            kept.callback(table.unpersist)
+            return table.persist()
+
+        yield persist
 
 
 @contextmanager
 def suited_to_reading(spark: SparkSession, *, size: int) -> Iterator[None]:
     """Lasts as long as so many bytes of lines are sorted, however many more there are than cores."""
-    with _set(spark, {_PARTITIONS: str(max(_partitions(spark), size // READ_PER_TASK))}):
+    wanted = {_PARTITIONS: str(max(_partitions(spark), size // READ_PER_TASK)), **_FILES_ASKED_FOR_AT_ONCE}
+    with _set(spark, wanted):
         yield
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
@@ -108,12 +108,13 @@ def remove(spark: SparkSession, path: str) -> None:
     _system(spark, path).delete(_path(spark, path), True)
 
 
-def remove_others(spark: SparkSession, directory: str, *, prefix: str, keep: Collection[str]) -> None:
-    """Of what stands in a directory and begins so."""
+def remove_others(spark: SparkSession, directory: str, *, keep: Callable[[str], bool]) -> None:
+    """Of what stands in a directory, if it is there."""
     system = _system(spark, directory)
+    if not system.exists(_path(spark, directory)):
+        return
     for status in system.listStatus(_path(spark, directory)):
-        name = status.getPath().getName()
-        if name.startswith(prefix) and name not in keep:
+        if not keep(status.getPath().getName()):
             system.delete(status.getPath(), True)
 
 

@@ -19,11 +19,18 @@ _FAILED = ("backoff", "invalid")
 def incidents(found: DataFrame, within: Bounds, *, merge_gap: int) -> DataFrame:
     """Times down with at most `merge_gap` between them are one; a start that works at once is none."""
     by_time = Window.partitionBy(*LINK).orderBy("start")
-    gap = fn.col("start") - fn.lag("end").over(by_time)
+    down, flowed = fn.col("bucket") == Bucket.DOWN, fn.col("bucket").isin(Bucket.UP.value, Bucket.DEGRADED.value)
     failed = fn.col("status").isin(*_FAILED)
+    before = by_time.rowsBetween(Window.unboundedPreceding, -1)
     merged = (
-        found.where(fn.col("bucket") == Bucket.DOWN)
-        .withColumn("gap", gap)
+        found.withColumns(
+            {
+                "ended": fn.last(fn.when(down, fn.col("end")), ignorenulls=True).over(before),
+                "flowed": fn.last(fn.when(flowed, fn.col("end")), ignorenulls=True).over(before),
+            }
+        )
+        .where(down)
+        .withColumn("gap", fn.col("start") - fn.col("ended"))
         .withColumn("number", fn.sum(fn.coalesce(fn.col("gap") > merge_gap, fn.lit(True)).cast("int")).over(by_time))
         .groupBy(*LINK, "number")
         .agg(
@@ -31,7 +38,7 @@ def incidents(found: DataFrame, within: Bounds, *, merge_gap: int) -> DataFrame:
             fn.max("end").alias("end"),
             fn.sum(fn.col("end") - fn.col("start")).alias("down"),
             # Attempts follow each other with nothing between them; a flap is a link that was up for a moment.
-            fn.count_if((fn.col("gap") > 0) & (fn.col("gap") <= merge_gap)).alias("flaps"),
+            fn.count_if((fn.col("flowed") > fn.col("ended")) & (fn.col("gap") <= merge_gap)).alias("flaps"),
             fn.min_by(fn.struct("status", "reason", "error", "agent"), fn.struct(~failed, "start")).alias("told"),
             fn.max("backlog").alias("peak_backlog"),
             fn.max(failed).alias("failed"),

@@ -16,10 +16,10 @@ _SAID: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", 
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w*GC")
 _LAZY: Final = (
     "-XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 -XX:Tier4CompileThreshold=225000 "
-    "-XX:Tier4BackEdgeThreshold=600000"
+    "-XX:Tier4BackEdgeThreshold=600000 -XX:FreqInlineSize=100 -XX:InlineSmallCode=800"
 )
 """Of a job's minute, half the CPU would be spent on optimizing code that makes plans and runs no more; only code that
-lines go through is worth it."""
+lines go through is worth it, and not so much of it at once."""
 _REMEDY: Final = f"Spark needs Java {OLDEST} or later: install it, on Debian openjdk-17-jre-headless, or set JAVA_HOME"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,6 +45,15 @@ def days(within: Bounds, zone: ZoneInfo) -> tuple[date, date]:
     """The first and the last that a window touches."""
     start, last = (EPOCH + timedelta(microseconds=at) for at in (within.start, max(within.start, within.end - 1)))
     return start.astimezone(zone).date(), last.astimezone(zone).date()
+
+
+def start_of_day(moment: int, zone: ZoneInfo) -> int:
+    """The first instant of the zone's date that holds this one; a clock that is put forward at midnight skips it."""
+    day = (EPOCH + timedelta(microseconds=moment)).astimezone(zone).date()
+    midnight = datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
+    while midnight.astimezone(zone).date() < day:
+        midnight += _STEP
+    return micros(midnight)
 
 
 def _next_hour(moment: datetime, zone: ZoneInfo) -> datetime:

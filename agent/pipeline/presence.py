@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
@@ -10,8 +12,10 @@ from agent.pipeline.schema import SECOND
 from agent.pipeline.thinning import MISSED_HEARTBEATS
 from agent.pipeline.window import Bounds
 
-USUAL_INTERVAL = 10 * SECOND
+USUAL_INTERVAL: Final = 10 * SECOND
 """Of agents that never told theirs."""
+NAMELESS: Final = 24 * 3600 * SECOND
+"""An agent that doesn't reach its cluster for longer is not known to belong to it until it does."""
 
 _AGENT = ("group", "agent")
 
@@ -23,7 +27,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     the starts that were seen: 0 is a life whose start was not.
     """
     ordered = Window.partitionBy(*_AGENT).orderBy("ts", "seq")
-    told = _grouped(lines.where(fn.col("type") == EventType.AGENT)).withColumns(
+    told = grouped(lines.where(fn.col("type") == EventType.AGENT), into="group").withColumns(
         {"before": fn.lag(fn.struct("ts", "status", "interval")).over(ordered)}
     )
     before = fn.col("before")
@@ -52,11 +56,11 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     return _with_ends(found, within)
 
 
-def _grouped(own: DataFrame) -> DataFrame:
+def grouped(own: DataFrame, *, into: str) -> DataFrame:
     """An agent knows its cluster, and by that its group, only after its start: it tells it later in that run."""
-    run = Window.partitionBy("agent", "told_in").orderBy("ts", "seq")
-    later = fn.first("group", ignorenulls=True).over(run.rowsBetween(Window.currentRow, Window.unboundedFollowing))
-    return own.withColumn("group", fn.coalesce(later, "agent"))
+    run = Window.partitionBy("agent", "told_in").orderBy("ts").rangeBetween(Window.currentRow, NAMELESS)
+    later = fn.first("group", ignorenulls=True).over(run)
+    return own.withColumn(into, fn.coalesce("group", later, "agent"))
 
 
 def _with_ends(found: DataFrame, within: Bounds) -> DataFrame:

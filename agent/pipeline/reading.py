@@ -13,9 +13,13 @@ from agent.pipeline.schema import BROKEN_LINE, BUCKETS, CELL, COUNTERS, INPUT, S
 LATER = "later schema"
 MALFORMED = "malformed"
 INCOMPLETE = "incomplete"
+UNTIMELY = "impossible time"
+BAD = (MALFORMED, INCOMPLETE, UNTIMELY)
 _RUN = r"([^/]*)-[0-9]+\.jsonl$"
 MOST = 2**53
 """No counter gets so far, and sums of them stay within 64 bits."""
+OLDEST = "2020-01-01"
+"""No agent was there before: a clock that was never set would make a window of half a century."""
 
 
 def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -76,6 +80,10 @@ def _why() -> Column:
         fn.when(fn.col("schema") > SCHEMA, LATER)
         .when(fn.col(BROKEN_LINE).isNotNull(), MALFORMED)
         .when(~fn.coalesce(complete, fn.lit(False)), INCOMPLETE)
+        .when(
+            (fn.col("ts") < fn.lit(OLDEST)) | (fn.col("ts") > fn.current_timestamp() + fn.expr("interval 1 day")),
+            UNTIMELY,
+        )
     )
 
 

@@ -10,26 +10,24 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files
+from agent.pipeline.dates import Dates
 from agent.pipeline.steps import begin
 
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 
 
-def replace(table: DataFrame, name: str, *, output: str, days: tuple[date, date] | None) -> None:
-    """`days` are the first and the last that this run speaks for, none where it speaks for all."""
+def replace(table: DataFrame, name: str, *, output: str, dates: Dates) -> None:
+    """`dates` are those that this run speaks for."""
     spark = table.sparkSession
     begin(spark, name)
     fields = files.columns(name)
     rows = table.select(*(fn.col(f"`{field.name}`").cast(field.dataType) for field in fields))
-    if days is not None:
-        rows = rows.where(_within(days))
+    rows = rows.where(dates.hold(fn.col("date")))
     if not files.exists(spark, f"{output}/{name}"):
         _write(rows, f"{output}/{name}")
         return
     rows = rows.persist()
-    stands = files.read_table(spark, name, output=output)
-    if days is not None:
-        stands = stands.where(_within(days))
+    stands = files.read_table(spark, name, output=output).where(dates.hold(fn.col("date")))
     before, now = _digests(stands), _digests(rows)
     differing = [day for day, digest in now.items() if before.get(day) != digest]
     if differing:
@@ -42,11 +40,6 @@ def replace(table: DataFrame, name: str, *, output: str, days: tuple[date, date]
 def _write(rows: DataFrame, path: str) -> None:
     writer = rows.repartition("date").write.option("partitionOverwriteMode", "dynamic")
     writer.partitionBy("date").mode("overwrite").parquet(path)
-
-
-def _within(days: tuple[date, date]) -> Column:
-    """Rows without a date belong to every run."""
-    return fn.col("date").isNull() | fn.col("date").between(*map(fn.lit, days))
 
 
 def _digests(rows: DataFrame) -> dict[date | None, tuple[int, int, int]]:

@@ -9,8 +9,11 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from agent.pipeline import files
+from agent.pipeline import files, periods
+from agent.pipeline.dates import Dates
 from agent.pipeline.effort import suited_to
+from agent.pipeline.extent import extent
+from agent.pipeline.ledger import Standing
 from agent.pipeline.objectives import USUAL, Objective, parse_objectives
 from agent.pipeline.options import Options
 from agent.pipeline.periods import micros
@@ -30,17 +33,21 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
     promised = parse_objectives(said, source=str(options.objectives)) if said is not None else USUAL
     store = Store(spark, f"{options.output}/{STORE}", options.inputs)
     store.catch_up()
-    made_of = _fingerprint(options, promised)
-    if store.ledger.tables == made_of and _stands(spark, options.output):
-        return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
-    store.finished(None)
-    read = store.ledger.content()
+    read, made_of = store.ledger.content(), _fingerprint(options, promised)
     within = bounds(read.first, read.last, start=_given(options.start), end=_given(options.end))
+    if not _stands(spark, options.output):
+        store.stand(None)
+    if store.ledger.has(made_of):
+        return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
+    asked = Dates() if options.is_whole else Dates(*periods.days(within, options.zone))
+    of = extent(store.ledger, made_of, within, zone=options.zone, asked=asked)
+    store.stand(Standing(made_of, within.start, within.end, touched=of.since, whole=False))
     counts = {"read": read.read, "bad": read.bad, "later_schema": read.later_schema}
-    with suited_to(spark, rows=read.kept):
-        write_tables(store.lines(), options, promised, within)
+    with suited_to(spark, rows=store.ledger.lines_since(of.since)) as keep:
+        write_tables(store, options, promised, of, keep)
         summed = publish(spark, options.output, within, options.zone, counts)
-    store.finished(made_of)
+        store.stand(Standing(made_of, within.start, within.end))
+        store.settle()
     return summed
 
 

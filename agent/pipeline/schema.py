@@ -68,7 +68,8 @@ TABLES: Final[dict[str, str]] = {
     "date date",
     "traffic": f"{_WHICH}, start timestamp, messages bigint, bytes bigint, rate double, redelivered bigint, "
     "dropped bigint, quarantined bigint, returned bigint, transfer_p50_seconds double, transfer_p95_seconds double, "
-    "transfer_p99_seconds double, peak_backlog bigint, date date",
+    "transfer_p99_seconds double, transfer_le array<double>, transfer_counts array<bigint>, peak_backlog bigint, "
+    "date date",
     "incidents": f"{_WHICH}, start timestamp, `end` timestamp, `open` boolean, seconds decimal(18,6), "
     "down_seconds decimal(18,6), flaps bigint, status string, reason string, error string, agent string, "
     "peak_backlog bigint, outage string, outage_scope string, outage_name string, outage_links bigint, date date",

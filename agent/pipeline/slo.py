@@ -20,8 +20,8 @@ BURNS = {"1h": _HOUR, "5m": _HOUR // 12, "6h": 6 * _HOUR, "30m": _HOUR // 2, "3d
 _OBJECTIVE = "objective string, measured_by string, target double, days bigint, within double"
 
 
-def slo(found: DataFrame, passed: DataFrame, objectives: Sequence[Objective], within: Bounds) -> DataFrame:
-    """Looks back from the end of the window; nothing of before its start counts."""
+def slo(found: DataFrame, passed: DataFrame, promised: Sequence[Objective], within: Bounds) -> DataFrame:
+    """From the finished table `traffic`. Looks back from the end of the window; nothing of before its start counts."""
     rows = [
         {
             "objective": one.name,
@@ -30,12 +30,14 @@ def slo(found: DataFrame, passed: DataFrame, objectives: Sequence[Objective], wi
             "days": one.days,
             "within": one.within,
         }
-        for one in objectives
+        for one in promised
     ]
     wanted = fn.broadcast(literal.table(found.sparkSession, rows, _OBJECTIVE))
-    spent = _time(found).crossJoin(wanted.where(fn.col("measured_by") == ObjectiveKind.TIME))
-    moved = _messages(passed.crossJoin(wanted.where(fn.col("measured_by") == ObjectiveKind.MESSAGES)))
-    return _judged(spent.drop("within").unionByName(moved), within)
+    spent = _time(found).crossJoin(wanted.where(fn.col("measured_by") == ObjectiveKind.TIME)).drop("within")
+    if any(one.kind is ObjectiveKind.MESSAGES for one in promised):
+        of_messages = wanted.where(fn.col("measured_by") == ObjectiveKind.MESSAGES)
+        spent = spent.unionByName(_messages(_inside(passed, within).crossJoin(of_messages)))
+    return _judged(spent, within)
 
 
 def _time(found: DataFrame) -> DataFrame:
@@ -46,17 +48,22 @@ def _time(found: DataFrame) -> DataFrame:
     return known.select(*LINK, "start", "end", amount.alias("amount"), bad.alias("bad"))
 
 
+def _inside(passed: DataFrame, within: Bounds) -> DataFrame:
+    """Also five minutes that the window cuts."""
+    start = fn.unix_micros("start")
+    measured = passed.where(fn.col("transfer_counts").isNotNull())
+    return measured.where((start > within.start - CELL) & (start < within.end)).withColumn("start", start)
+
+
 def _messages(passed: DataFrame) -> DataFrame:
     """Of the bounds that were measured, the nearest not above `within` decides."""
-    every = fn.element_at("counts", -1)
-    fast = fn.coalesce(
-        fn.element_at("counts", fn.expr("nullif(size(filter(le, bound -> bound <= within)), 0)")), fn.lit(0)
-    )
-    start = fn.col("cell") * CELL
-    return passed.where(fn.col("counts").isNotNull()).select(
+    every = fn.element_at("transfer_counts", -1)
+    near = fn.expr("nullif(size(filter(transfer_le, bound -> bound <= within)), 0)")
+    fast = fn.coalesce(fn.element_at("transfer_counts", near), fn.lit(0))
+    return passed.select(
         *LINK,
-        start.alias("start"),
-        (start + CELL).alias("end"),
+        "start",
+        (fn.col("start") + CELL).alias("end"),
         every.alias("amount"),
         (every - fast).alias("bad"),
         "objective",

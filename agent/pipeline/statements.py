@@ -17,12 +17,12 @@ _SPEAKER = ("group", "link", "agent")
 def statements(lines: DataFrame, within: Bounds) -> DataFrame:
     """One row for each stretch of time in which an agent says the same of a link."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
-    sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(Window.partitionBy(*_SPEAKER))
+    sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
     followed = lines.withColumns(
         {"next_ts": fn.lead("ts").over(ordered), "next_life": fn.lead("life").over(ordered), "sampled": sampled}
     ).withColumn("believed", _believed_until(within))
     # A link that was sampled and is no more has gone, though its agent lives.
-    silent = fn.col("sampled") & (fn.col("believed") - fn.col("ts") > _patience())
+    silent = fn.col("sampled") & ~fn.col("unbroken") & (fn.col("believed") - fn.col("ts") > _patience())
     told = followed.withColumn("believed", fn.when(silent, fn.col("ts")).otherwise(fn.col("believed")))
     return _joined(told)
 
@@ -32,7 +32,7 @@ def _believed_until(within: Bounds) -> Column:
     same_life = fn.col("next_life") == fn.col("life")
     by_agent = fn.when(same_life, following).otherwise(fn.greatest(ts, fn.col("last")))
     end = fn.coalesce(following, fn.greatest(ts, fn.lit(within.end)))
-    by_itself = fn.when(end - ts <= _patience(), end).otherwise(ts)
+    by_itself = fn.when(fn.col("unbroken") | (end - ts <= _patience()), end).otherwise(ts)
     return fn.when(fn.col("life").isNull(), by_itself).otherwise(by_agent)
 
 

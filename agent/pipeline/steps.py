@@ -10,10 +10,12 @@ from agent.pipeline.schema import TABLES
 
 READ: Final = "read"
 TELL: Final = "tell"
+SETTLE: Final = "settle"
 STEPS: Final = {
     READ: "reading the lines",
     **{name: f"making {name}" for name in TABLES},
     TELL: "writing the report",
+    SETTLE: "keeping what later reports need",
 }
 
 

@@ -2,38 +2,48 @@
 
 Thinning looks at neighbours. So batches stand beside each other only where, of each agent, link and five minutes, the
 times of one don't reach into those of another. Where they would, the files of both are read again together.
+
+Of days that are settled, a few lines stand for all of them where nothing is asked of these days themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.types import LongType, StructField, StructType
 
 from agent.pipeline import files, reading, thinning
 from agent.pipeline.effort import suited_to_reading
 from agent.pipeline.inputs import InputFile, listed
-from agent.pipeline.ledger import Batch, Content, Ledger, parse_ledger
-from agent.pipeline.steps import READ, begin
+from agent.pipeline.ledger import DAY, Batch, Content, Ledger, Standing, parse_ledger
+from agent.pipeline.schema import CELL
+from agent.pipeline.settling import settled
+from agent.pipeline.steps import READ, SETTLE, begin
+from agent.pipeline.window import bounds
 
-_FOLD = ("group", "agent", "link", "cell")
+_FOLD: Final = ("group", "agent", "link", "cell")
+_OF_REJECTED: Final = ("why", "line", "file", "schema")
+_BATCH: Final = "batch="
+_DAY: Final = StructField("day", LongType())
 
 
 class Store:
     """Nothing counts but what the ledger names: whatever else a run has left behind when it was killed is removed."""
 
     def __init__(self, spark: SparkSession, directory: str, roots: Sequence[str]) -> None:
-        self._spark = spark
+        self.spark = spark
         self.directory = directory
         self._roots = roots
         self.ledger = self._opened()
 
     def catch_up(self) -> None:
         """Reads the files that are new."""
-        begin(self._spark, READ)
-        present = listed(self._spark, self._roots)
+        begin(self.spark, READ)
+        present = listed(self.spark, self._roots)
         new = present - self.ledger.files
         if not new and self.ledger.batches:
             return
@@ -46,28 +56,58 @@ class Store:
         self._keep(self.ledger.replaced(gone, batch))
         self._tidy()
 
-    def lines(self) -> DataFrame:
-        return self._of(self.ledger.batches)
+    def lines(self, since: int) -> DataFrame:
+        """The good ones: all from that moment on, and of what was before as many as that takes."""
+        known = self.ledger.settled_before(since)
+        good = self._of(self.ledger.batches_from(known)).where(fn.col("why").isNull()).drop(*_OF_REJECTED, "batch")
+        return good if not known else self._few(known, like=good).unionByName(good.where(fn.col("cell") >= known * DAY))
 
-    def finished(self, made_of: str | None) -> None:
-        self._keep(replace(self.ledger, tables=made_of))
+    def rejected(self) -> DataFrame:
+        return self._of(self.ledger.batches).where(fn.col("why").isNotNull())
+
+    def stand(self, tables: Standing | None) -> None:
+        self._keep(replace(self.ledger, standing=tables))
+
+    def doubt(self, *, since: int) -> None:
+        """Should this run be killed, the next one makes the tables from that moment on."""
+        stands = self.ledger.standing
+        self.stand(stands and replace(stands, touched=since))
+
+    def settle(self) -> None:
+        """For the runs to come."""
+        since, until = self.ledger.settled, self.ledger.to_settle()
+        if until <= since:
+            return
+        begin(self.spark, SETTLE)
+        # What a run was writing when it was killed, or what has come to be unsettled.
+        files.remove_others(self.spark, self._settled, keep=lambda name: _day_of(name) < since)
+        read = self.ledger.content()
+        few = settled(self.lines(since * DAY * CELL), bounds(read.first, read.last, start=None, end=None))
+        new = few.where(fn.col("day").between(since, until - 1)).repartition("day")
+        new.write.partitionBy("day").mode("append").parquet(self._settled)
+        self._keep(replace(self.ledger, settled=until, settled_lines=self._few(until, like=few.drop("day")).count()))
+
+    def _few(self, before: int, *, like: DataFrame) -> DataFrame:
+        """Those of settled days."""
+        found = self.spark.read.schema(StructType([*like.schema, _DAY])).parquet(self._settled)
+        return found.where(fn.col("day") < before).drop("day")
 
     def _opened(self) -> Ledger:
-        text = files.read_small(self._spark, self._ledger_path)
+        text = files.read_small(self.spark, self._ledger_path)
         found = parse_ledger(text) if text else Ledger()
         if not found.covers(self._roots):
-            files.remove(self._spark, self.directory)
+            files.remove(self.spark, self.directory)
             found = Ledger()
         return replace(found, roots=frozenset(self._roots))
 
     def _read(self, wanted: Collection[InputFile]) -> Batch:
         """Under a number that no batch has, so that nothing changes until the ledger says so."""
         number = self.ledger.next_number
-        while files.exists(self._spark, self._path(number)):
+        while files.exists(self.spark, self._path(number)):
             number += 1
         told = Observation()
-        with suited_to_reading(self._spark, size=sum(file.length for file in wanted)):
-            lines = reading.read(self._spark, [file.pattern for file in sorted(wanted)])
+        with suited_to_reading(self.spark, size=sum(file.length for file in wanted)):
+            lines = reading.read(self.spark, [file.pattern for file in sorted(wanted)])
             thinning.thin(lines).observe(told, *_content()).write.parquet(self._path(number))
         return Batch(number, frozenset(wanted), Content(**told.get))
 
@@ -84,19 +124,23 @@ class Store:
         return [one for one in others if one.number in found]
 
     def _of(self, batches: Sequence[Batch]) -> DataFrame:
-        read = self._spark.read.option("basePath", self.directory)
+        read = self.spark.read.option("basePath", self.directory)
         return read.parquet(*(self._path(batch.number) for batch in batches))
 
     def _keep(self, ledger: Ledger) -> None:
-        files.write_text(self._spark, self._ledger_path, ledger.text())
+        files.write_text(self.spark, self._ledger_path, ledger.text())
         self.ledger = ledger
 
     def _tidy(self) -> None:
-        kept = {f"batch={batch.number}" for batch in self.ledger.batches}
-        files.remove_others(self._spark, self.directory, prefix="batch=", keep=kept)
+        kept = {f"{_BATCH}{batch.number}" for batch in self.ledger.batches}
+        files.remove_others(self.spark, self.directory, keep=lambda name: name in kept or not name.startswith(_BATCH))
 
     def _path(self, number: int) -> str:
-        return f"{self.directory}/batch={number}"
+        return f"{self.directory}/{_BATCH}{number}"
+
+    @property
+    def _settled(self) -> str:
+        return f"{self.directory}/settled"
 
     @property
     def _ledger_path(self) -> str:
@@ -110,12 +154,18 @@ def _content() -> list[Column]:
     good = fn.col("why").isNull()
     return [
         lines(fn.lit(True)).alias("read"),
-        lines(fn.col("why").isin(reading.MALFORMED, reading.INCOMPLETE)).alias("bad"),
+        lines(fn.col("why").isin(*reading.BAD)).alias("bad"),
         lines(fn.col("why") == reading.LATER).alias("later_schema"),
         fn.count_if(good).alias("kept"),
         fn.min(fn.when(good, fn.col("ts"))).alias("first"),
         fn.max(fn.when(good, fn.col("ts"))).alias("last"),
+        fn.max("interval").alias("interval"),
     ]
+
+
+def _day_of(name: str) -> int:
+    """Of what isn't called after one it is none."""
+    return int(name.removeprefix("day=")) if name.startswith("day=") else -1
 
 
 def _is_there(batch: Batch, present: frozenset[InputFile]) -> bool:

@@ -3,77 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline import files, periods, presence
 from agent.pipeline.availability import availability
+from agent.pipeline.dates import Dates
 from agent.pipeline.edges import edges
+from agent.pipeline.effort import Keep
+from agent.pipeline.extent import Extent, news
 from agent.pipeline.incidents import grouped, incidents
 from agent.pipeline.intervals import intervals, traits
 from agent.pipeline.objectives import Objective
 from agent.pipeline.options import Options
 from agent.pipeline.periods import day_of, seconds
 from agent.pipeline.replacing import replace
-from agent.pipeline.schema import LINK, TRAITS
+from agent.pipeline.schema import LINK, SECOND, TRAITS
 from agent.pipeline.side_by_side import side_by_side
 from agent.pipeline.slo import slo
 from agent.pipeline.statements import statements
+from agent.pipeline.store import Store
 from agent.pipeline.traffic import cells, traffic
 from agent.pipeline.window import Bounds
 
 
-def write_tables(lines: DataFrame, options: Options, promised: Sequence[Objective], within: Bounds) -> None:
-    """Of all lines, also those that are set aside."""
-    days = None if options.is_whole else periods.days(within, options.zone)
-    good = lines.where(fn.col("why").isNull()).drop("why", "line", "file", "schema")
+def write_tables(store: Store, options: Options, promised: Sequence[Objective], of: Extent, keep: Keep) -> None:
+    """All lines are told of, also those that are set aside."""
     side_by_side(
-        lines.sparkSession,
-        lambda: _write_good(good, options, promised, within, days),
-        lambda: replace(_rejected(lines), "rejected", output=options.output, days=days),
+        store.spark,
+        lambda: _write_good(store, options, promised, of, keep),
+        lambda: replace(_rejected(store.rejected()), "rejected", output=options.output, dates=of.asked),
     )
 
 
-def _write_good(
-    lines: DataFrame,
-    options: Options,
-    promised: Sequence[Objective],
-    within: Bounds,
-    days: tuple[date, date] | None,
-) -> None:
-    spark = lines.sparkSession
-    hours = periods.table(spark, within, options.zone).persist()
-    links = traits(lines.where(fn.col("link").isNotNull())).persist()
+def _write_good(store: Store, options: Options, promised: Sequence[Objective], of: Extent, keep: Keep) -> None:
+    spark, within, lines = store.spark, of.within, store.lines(of.since)
+    hours = keep(periods.table(spark, within, options.zone))
+    links = keep(traits(lines.where(fn.col("link").isNotNull())))
     # What is known of a link by itself is kept once, and not with each of its lines.
-    placed = presence.placed(lines.drop(*TRAITS), presence.lives(lines, within)).persist()
-    found = intervals(statements(placed, within), links, within).persist()
-    passed = cells(placed, within).persist()
-    failed = incidents(found, within, merge_gap=round(options.merge_gap.total_seconds() * 1_000_000)).persist()
+    placed = keep(presence.placed(lines.drop(*TRAITS), presence.lives(lines, within)))
+    found = keep(intervals(statements(placed, within), links, within))
+    gap = round(options.merge_gap.total_seconds() * SECOND)
+    failed = keep(incidents(found, within, merge_gap=gap))
+    changed = None if of.is_all else news(links, of, output=options.output)
 
-    def write(name: str, table: DataFrame) -> None:
-        replace(table, name, output=options.output, days=days)
+    def write(name: str, table: DataFrame, dates: Dates = of.asked) -> None:
+        replace(table, name, output=options.output, dates=dates)
+
+    def stands_as(name: str) -> DataFrame:
+        return files.read_table(spark, name, output=options.output)
 
     def of_links(table: DataFrame) -> DataFrame:
         return table.join(links, [*LINK], "left")
 
-    def of_time() -> None:
+    def of_time() -> Dates:
         down = seconds(fn.col("down"))
         write("intervals", _finished(of_links(found), options))
-        write("availability", of_links(availability(found, failed, hours, within)))
         write("incidents", _finished(grouped(failed, links).withColumn("down_seconds", down), options))
+        # A day tells of the incidents that began on it, also of those that went on for longer.
+        begun = failed.where(fn.col("end") >= of.since - gap).select(fn.col("start").alias("at"))
+        dates = of.asked if changed is None or changed.any else of.dates(besides=begun)
+        in_these = hours.where(dates.hold(fn.col("day")))
+        write("availability", of_links(availability(found, failed, in_these, within)), dates)
+        return dates
 
     def of_messages() -> None:
+        made, dates = Bounds(of.since, within.end), of.dates()
+        passed = traffic(cells(placed, made), links, hours, made)
+        if changed is not None and changed.renamed:
+            store.doubt(since=within.start)
+            stands = of.earlier(stands_as("traffic")).drop(*TRAITS)
+            passed, dates = passed.unionByName(of_links(stands)), of.asked
+        write("traffic", passed, dates)
         last_day = day_of(fn.lit(max(within.start, within.end - 1)), options.zone)
-        write("traffic", traffic(passed, links, hours, within))
-        write("slo", of_links(slo(found, passed, promised, within)).withColumn("date", last_day))
+        judged = slo(found, stands_as("traffic"), promised, within)
+        write("slo", of_links(judged).withColumn("date", last_day))
 
-    side_by_side(spark, of_time, of_messages)
-    for kept in (failed, passed, found, placed, links, hours):
-        kept.unpersist()
-    available, moved = (files.read_table(spark, name, output=options.output) for name in ("availability", "traffic"))
-    write("edges", edges(available, moved))
+    dates, _ = side_by_side(spark, of_time, of_messages)
+    available, moved = (stands_as(name).where(dates.hold(fn.col("date"))) for name in ("availability", "traffic"))
+    write("edges", edges(available, moved), dates)
 
 
 def _finished(spans: DataFrame, options: Options) -> DataFrame:
@@ -91,4 +100,4 @@ def _finished(spans: DataFrame, options: Options) -> DataFrame:
 def _rejected(lines: DataFrame) -> DataFrame:
     """With the day of its directory; lines outside of any have none."""
     day = fn.try_to_date(fn.regexp_extract("file", r"date=(\d{4}-\d{2}-\d{2})/", 1))
-    return lines.where(fn.col("why").isNotNull()).select("why", "schema", "file", "line", day.alias("date"))
+    return lines.select("why", "schema", "file", "line", day.alias("date"))

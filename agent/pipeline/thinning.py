@@ -16,19 +16,20 @@ from agent.pipeline.schema import COUNTERS
 
 MISSED_HEARTBEATS: Final = 3
 
-_COMPARED: Final = ("ts", "seq", "status", "type", "backlog", "interval", *COUNTERS)
+COMPARED: Final = ("ts", "seq", "status", "type", "told_in", "backlog", "interval", *COUNTERS)
 
 
 def thin(lines: DataFrame) -> DataFrame:
     """Adds `cell_backlog`, the highest of an agent, link and cell; `silent`: before it heartbeats are missing; `first`:
-    nothing of the cell was before it; and `lines`, with the first: how many there were."""
-    rest = [name for name in lines.columns if name not in _COMPARED]
+    nothing of the cell was before it; `lines`, with the first: how many there were; and `unbroken`, which is told of
+    days that are settled."""
+    rest = [name for name in lines.columns if name not in COMPARED]
     # One number sorts much faster than five texts, and a struct is copied whole where columns are copied one by one.
     packed = lines.select(
         fn.xxhash64("group", "agent", "link", "cell", "line").alias("key"),
         "ts",
         "seq",
-        fn.struct(*_COMPARED).alias("this"),
+        fn.struct(*COMPARED).alias("this"),
         fn.struct(*rest).alias("rest"),
     )
     ordered = Window.partitionBy("key").orderBy("ts", "seq")
@@ -41,21 +42,33 @@ def thin(lines: DataFrame) -> DataFrame:
             "all": fn.count(fn.lit(1)).over(cell),
         }
     )
-    kept = neighbours.where(_edge("before", "this") | _edge("this", "after") | _matters_by_itself())
+    kept = neighbours.where(
+        edge("before", "this") | edge("this", "after") | matters_by_itself() | fn.col("rest.why").isNotNull()
+    )
     silent = fn.coalesce(_silent("before", "this"), fn.lit(False)).alias("silent")
     first = fn.col("before").isNull()
     counted = fn.when(first, fn.col("all")).otherwise(0)
-    return kept.select("this.*", "rest.*", "cell_backlog", silent, first.alias("first"), counted.alias("lines"))
+    return kept.select(
+        "this.*",
+        "rest.*",
+        "cell_backlog",
+        silent,
+        first.alias("first"),
+        counted.alias("lines"),
+        fn.lit(False).alias("unbroken"),
+    )
 
 
-def _edge(before: str, after: str) -> Column:
+def edge(before: str, after: str) -> Column:
     """Between two lines something changed, or one of them is not there."""
     first, second = fn.col(before), fn.col(after)
     changed = (first["status"] != second["status"]) | (first["type"] != second["type"])
+    # Null on a link's lines.
+    another_run = (first["told_in"] != second["told_in"]) | (first["interval"] != second["interval"])
     disordered = second["seq"] < first["seq"]
     fell = fn.greatest(*(first[counter] - second[counter] for counter in COUNTERS)) > 0
     silent = fn.coalesce(_silent(before, after), fn.lit(False))
-    return fn.coalesce(changed | disordered | fell | silent, fn.lit(True))
+    return fn.coalesce(changed | disordered | fell | silent, fn.lit(True)) | fn.coalesce(another_run, fn.lit(False))
 
 
 def _silent(before: str, after: str) -> Column:
@@ -63,12 +76,11 @@ def _silent(before: str, after: str) -> Column:
     return fn.col(after)["ts"] - fn.col(before)["ts"] > MISSED_HEARTBEATS * fn.col(before)["interval"]
 
 
-def _matters_by_itself() -> Column:
-    """A peak of the backlog while messages don't flow, whatever an agent says but heartbeats, and what is no good."""
+def matters_by_itself() -> Column:
+    """A peak of the backlog while messages don't flow, and whatever an agent says but heartbeats."""
     this, none = fn.col("this"), fn.lit(-1)
     backlog = this["backlog"]
     rose = backlog > fn.coalesce(fn.col("before")["backlog"], none)
     falls = backlog >= fn.coalesce(fn.col("after")["backlog"], none)
     of_agent = (this["type"] == EventType.AGENT) & (this["status"] != AgentStatus.HEARTBEAT)
-    rejected = fn.col("rest.why").isNotNull()
-    return fn.coalesce(rose & falls & (this["status"] != "running"), fn.lit(False)) | of_agent | rejected
+    return fn.coalesce(rose & falls & (this["status"] != "running"), fn.lit(False)) | of_agent

@@ -29,10 +29,11 @@ def _epochs(lines: DataFrame) -> DataFrame:
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
     before = fn.col("before")
     fell = fn.greatest(*(before[counter] - fn.col(counter) for counter in COUNTERS)) > 0
-    # A clock put back mixes lines up; then `seq` falls too, and nothing began anew.
-    anew = (fn.col("run") != before["run"]) | (fell & (fn.col("life").isNull() | (fn.col("seq") > before["seq"])))
+    # A clock put back mixes lines of one life up; then `seq` falls too, and nothing began anew.
+    goes_on = fn.coalesce(fn.col("life") == before["life"], fn.lit(False))
+    anew = (fn.col("run") != before["run"]) | (fell & ~(goes_on & (fn.col("seq") <= before["seq"])))
     return (
-        lines.withColumn("before", fn.lag(fn.struct("run", "seq", *COUNTERS)).over(ordered))
+        lines.withColumn("before", fn.lag(fn.struct("run", "life", "seq", *COUNTERS)).over(ordered))
         .withColumn("epoch", fn.sum(fn.coalesce(anew, fn.lit(False)).cast("int")).over(ordered))
         .withColumn("whole", (fn.col("epoch") > 0) | (fn.coalesce("run", fn.lit(0)) > 0))
         .drop("before")
@@ -59,9 +60,9 @@ def _inside(within: Bounds) -> Column:
 def _transfers(epochs: DataFrame, within: Bounds) -> DataFrame:
     """How many transfers took no longer than each bound, by cell; the last number is how many in all."""
     by_time = Window.partitionBy(*_SPEAKER, "epoch").orderBy("cell")
-    measured = epochs.where(fn.size("transfer.count") == fn.size("transfer.le") + 1)
     ends = (
-        measured.groupBy(*_SPEAKER, "epoch", "cell")
+        epochs.where(measured())
+        .groupBy(*_SPEAKER, "epoch", "cell")
         .agg(
             fn.max("ts").alias("ts"),
             fn.max("whole").alias("whole"),
@@ -92,6 +93,11 @@ def _transfers(epochs: DataFrame, within: Bounds) -> DataFrame:
     )
 
 
+def measured() -> Column:
+    """A line tells how long transfers took."""
+    return fn.coalesce(fn.size("transfer.count") == fn.size("transfer.le") + 1, fn.lit(False))
+
+
 def traffic(found: DataFrame, links: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     start = fn.col("cell") * CELL
     covered = fn.least(start + CELL, fn.lit(within.end)) - fn.greatest(start, fn.lit(within.start))
@@ -110,6 +116,8 @@ def traffic(found: DataFrame, links: DataFrame, hours: DataFrame, within: Bounds
         "quarantined",
         "returned",
         *(quantile(part).alias(f"transfer_p{round(part * 100)}_seconds") for part in (0.5, 0.95, 0.99)),
+        fn.col("le").alias("transfer_le"),
+        fn.col("counts").alias("transfer_counts"),
         fn.col("backlog").alias("peak_backlog"),
         fn.col("day").alias("date"),
     )

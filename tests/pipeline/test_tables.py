@@ -47,6 +47,10 @@ def fleet() -> Iterator[dict[str, Any]]:
     yield from (line(0, "running", link="open"), line(END - 100, "backoff", link="open", **FAILED))
     yield from (line(0, "running", link="paused"), line(1000, "paused", link="paused"))
     yield line(1600, "running", link="paused")
+    yield line(0, "running", link="held")
+    for at, status in ((100, "backoff"), (120, "paused"), (140, "backoff"), (150, "running"), (170, "backoff")):
+        yield line(at, status, link="held")
+    yield line(180, "running", link="held")
     yield from (line(0, "starting", link="fresh"), line(0.5, "running", link="fresh"))
     for number in range(3):
         yield from outage(f"shared-{number}", 5000 + 10 * number, 5600, upstream_cluster="far")
@@ -78,6 +82,8 @@ BAD = [
     "not JSON",
     json.dumps(line(5, "asleep")),
     json.dumps(line(5, "running", forwarded=-1)),
+    json.dumps(line(5, "running", ts="1970-01-01T00:00:10.000000Z")),
+    json.dumps(line(5, "running", ts="2999-01-01T00:00:10.000000Z")),
     json.dumps(line(5, "running", schema=2, novelty={"x": 1})),
 ]
 
@@ -120,7 +126,7 @@ def test_buckets_sum_to_the_window(made: Report) -> None:
     intervals = files.read_table(made.spark, "intervals", output=str(made.output))
     sums = intervals.groupBy("link").sum("seconds").collect()
     assert {row[1] for row in sums} == {END}
-    assert len(sums) == made.summary["links"] == 9
+    assert len(sums) == made.summary["links"] == 10
 
 
 def test_incidents(made: Report) -> None:
@@ -134,6 +140,7 @@ def test_incidents(made: Report) -> None:
     } == {
         ("flaps", 100): (50, 20, 1, False),
         ("flaps", 400): (10, 10, 0, False),
+        ("held", 100): (80, 40, 1, False),
         ("night", 12.5 * HOUR): (HOUR, HOUR, 0, False),
         ("open", END - 100): (100, 100, 0, True),
         ("shared-0", 5000): (600, 600, 0, False),
@@ -152,7 +159,7 @@ def test_incidents(made: Report) -> None:
         ("upstream", "far", 3)
     }
     assert len({row["outage"] for row in shared}) == 1
-    assert [row["outage"] for row in found.values() if row not in shared] == [None] * 4
+    assert [row["outage"] for row in found.values() if row not in shared] == [None] * 5
 
 
 def test_pauses_are_kept_apart(made: Report) -> None:
@@ -187,16 +194,16 @@ def test_objectives(made: Report) -> None:
 def test_edges(made: Report) -> None:
     first = files.read_table(made.spark, "edges", output=str(made.output)).where("date = '2026-03-28'").collect()
     assert {(row["upstream_cluster"], row["cluster"], row["links"], row["messages"]) for row in first} == {
-        ("there", "here", 6, 67),
+        ("there", "here", 7, 67),
         ("far", "here", 3, 0),
     }
     assert {row["upstream_cluster"]: row["worst_link"] for row in first}["far"] == "shared-0"
 
 
 def test_bad_lines_are_counted_and_kept(made: Report) -> None:
-    assert made.summary["lines"] == {"read": len([*fleet()]) + len(BAD), "bad": 4, "later_schema": 1}
+    assert made.summary["lines"] == {"read": len([*fleet()]) + len(BAD), "bad": 6, "later_schema": 1}
     assert sorted(row["why"] for row in made.rows("rejected")) == [
-        "incomplete", "incomplete", "later schema", "malformed", "malformed",
+        "impossible time", "impossible time", "incomplete", "incomplete", "later schema", "malformed", "malformed",
     ]  # fmt: skip
     assert {BAD[0], BAD[1]} <= {row["line"] for row in made.rows("rejected")}
 

@@ -22,8 +22,23 @@ def test_counts_begin_anew_with_an_agent_that_did_not_know_its_group_yet(spark: 
         line(110, "running", seq=3, type="sample", forwarded=10),
         line(115, "heartbeat", seq=4),
     )
-    file = write(tmp_path, *lines)
+    assert forwarded(spark, write(tmp_path, *lines)) == [1010]
+
+
+def test_counts_begin_anew_with_a_life_whose_start_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    """Numbers fall too, as they do where a clock is put back; but that happens within one life."""
+    lines = (
+        *heartbeats(0, 90),
+        line(5, "running", type="sample", forwarded=1000),
+        line(90, "running", type="sample", forwarded=1500),
+        *(one | {"seq": number} for number, one in enumerate(heartbeats(150, 190))),
+        line(150.5, "running", seq=3, type="sample", forwarded=10),
+    )
+    assert forwarded(spark, write(tmp_path, *lines)) == [510]
+
+
+def forwarded(spark: SparkSession, file: Path) -> list[int]:
     within = Bounds(micros(START), micros(START) + 200_000_000)
     thinned = thinning.thin(reading.read(spark, [str(file)]))
     found = cells(presence.placed(thinned, presence.lives(thinned, within)), within)
-    assert [row["forwarded"] for row in found.collect()] == [1010]
+    return [row["forwarded"] for row in found.collect()]

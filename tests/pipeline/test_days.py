@@ -1,0 +1,128 @@
+"""Days that come one after the other, and late: what stands after each is what making everything anew gives."""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from agent.pipeline import options
+from agent.pipeline.run import STORE, run
+from agent.pipeline.store import Store
+from tests.pipeline.lines import BOUNDS, line, write
+from tests.pipeline.test_increments import assert_same
+
+pytestmark = pytest.mark.timeout(1200)  # Spark on a busy machine
+
+HOUR = 3600
+DAY = 24 * HOUR
+DAYS = 4
+EVERY = 250
+STATUSES = ("running", "running", "backoff", "starting", "blocked", "paused", "standby")
+SEED = int(os.environ.get("FEDERATION_AGENT_SEED", "3"))
+OBJECTIVES = "objectives: {up: {target: 99.0, days: 2}, prompt: {target: 95, days: 3, within: 0.1}}"
+
+Line = dict[str, Any]
+
+
+class Speaker:
+    """An agent's word on one link, with counters that begin anew with it."""
+
+    def __init__(self, chance: random.Random, agent: str, link: str) -> None:
+        self._chance, self._agent, self._link = chance, agent, link
+        self._status, self._forwarded = "starting", 0
+        self._counts = [0] * (len(BOUNDS) + 1)
+
+    def begins_anew(self) -> None:
+        self._forwarded, self._counts = 0, [0] * (len(BOUNDS) + 1)
+
+    def lines(self, at: float, seq: int) -> Iterator[Line]:
+        if self._chance.random() < 0.01:
+            self._status = self._chance.choice(STATUSES)
+            yield self._line(at - self._chance.uniform(1, EVERY / 2), "transition", seq)
+        if self._chance.random() > 0.02:
+            yield self._line(at, "sample", seq + 1)
+
+    def _line(self, at: float, kind: str, seq: int) -> Line:
+        if self._status == "running":
+            gained = sorted(self._chance.randrange(50) for _ in self._counts)
+            self._counts = [now + more for now, more in zip(self._counts, gained, strict=True)]
+            self._forwarded += gained[-1]
+        told: Line = {"type": kind, "forwarded": self._forwarded, "backlog": self._chance.randrange(9)}
+        told["transfer"] = {"le": BOUNDS, "count": self._counts, "sum": 1.0} if kind == "sample" else None
+        uri = "amqp://second" if self._link == "l1" and at > 3 * DAY else "amqp://first"
+        return line(at, self._status, agent=self._agent, link=self._link, seq=seq, uri=uri, **told)
+
+
+def fleet(chance: random.Random) -> Iterator[tuple[str, Line]]:
+    """Lines with the run of the agent that wrote them. Two replicas; one link is born late, another one dies."""
+    for agent in ("a", "b"):
+        speakers = [Speaker(chance, agent, f"l{number}") for number in range(4)]
+        number, seq, away = 0, 0, 0.0
+        for step in range(DAYS * DAY // EVERY):
+            at = step * EVERY + (17 if agent == "b" else 0)
+            if step == 0 or (at > away and chance.random() < 0.003):
+                number, seq = number + 1, 1
+                away = at + chance.choice([0, 0, 5 * HOUR, 30 * HOUR])
+                for speaker in speakers:
+                    speaker.begins_anew()
+                yield (
+                    f"{agent}-{number}",
+                    line(at + 1, "started", agent=agent, seq=1, group=None, cluster=None, interval=EVERY),
+                )
+            if at + 2 < away:
+                continue
+            seq += 10
+            yield f"{agent}-{number}", line(at + 2, "heartbeat", agent=agent, seq=seq, group="g", interval=EVERY)
+            for place, speaker in enumerate(speakers):
+                born, dead = (2.6 * DAY if place == 2 else 0), (1.5 * DAY if place == 3 else DAYS * DAY)
+                if born <= at < dead:
+                    for one in speaker.lines(at + 3 + place, seq + 1):
+                        yield f"{agent}-{number}", one
+
+
+def written(directory: Path, lines: list[tuple[str, Line]], part: int) -> None:
+    """A file for each run, as agents name them."""
+    runs: dict[str, list[Line]] = {}
+    for name, one in lines:
+        runs.setdefault(name, []).append(one)
+    for name, ones in runs.items():
+        write(directory / "scratch", *ones).rename(_file(directory, f"{name}-{part}.jsonl"))
+
+
+def _file(directory: Path, name: str) -> Path:
+    folder = directory / "in"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
+def asked(export: Path, output: Path) -> options.Options:
+    rules = output.parent / "objectives.yaml"
+    rules.write_text(OBJECTIVES)
+    zone = ["--timezone", "Europe/Berlin", "--objectives", str(rules)]
+    return options.parse(["--input", str(export / "in"), "--output", str(output), *zone])
+
+
+def test_day_by_day(spark: SparkSession, tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    every = [*fleet(chance)]
+    very_late = chance.sample([one for one in every if one[1]["ts"] < "2026-03-30T12"], 5)
+    late = chance.sample([one for one in every if "2026-03-30T12" < one[1]["ts"] < "2026-03-31T01"], 30)
+    on_time = [one for one in every if one not in very_late and one not in late]
+    parts = [
+        [one for one in on_time if one[1]["ts"] < "2026-03-31T01"],
+        [*late, *(one for one in on_time if one[1]["ts"] >= "2026-03-31T01")],
+        very_late,
+    ]
+    export, output = tmp_path / "export", tmp_path / "report"
+    for number, part in enumerate(parts):
+        written(export, part, number)
+        run(spark, asked(export, output))
+        if number:
+            run(spark, asked(export, tmp_path / f"whole-{number}"))
+            assert_same(spark, output, tmp_path / f"whole-{number}")
+    ledger = Store(spark, f"{output}/{STORE}", [str(export / "in")]).ledger
+    assert 0 < ledger.settled_lines < ledger.content().kept / 4
