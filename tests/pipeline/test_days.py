@@ -21,6 +21,7 @@ HOUR = 3600
 DAY = 24 * HOUR
 DAYS = 4
 EVERY = 250
+BREAK = "2026-03-31T01"
 STATUSES = ("running", "running", "backoff", "starting", "blocked", "paused", "standby")
 SEED = int(os.environ.get("FEDERATION_AGENT_SEED", "3"))
 OBJECTIVES = "objectives: {up: {target: 99.0, days: 2}, prompt: {target: 95, days: 3, within: 0.1}}"
@@ -106,23 +107,18 @@ def asked(export: Path, output: Path) -> options.Options:
     return options.parse(["--input", str(export / "in"), "--output", str(output), *zone])
 
 
-def test_day_by_day(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_comes_later_is_added_as_if_all_had_been_there(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(SEED)
     every = [*fleet(chance)]
-    very_late = chance.sample([one for one in every if one[1]["ts"] < "2026-03-30T12"], 5)
-    late = chance.sample([one for one in every if "2026-03-30T12" < one[1]["ts"] < "2026-03-31T01"], 30)
-    on_time = [one for one in every if one not in very_late and one not in late]
-    parts = [
-        [one for one in on_time if one[1]["ts"] < "2026-03-31T01"],
-        [*late, *(one for one in on_time if one[1]["ts"] >= "2026-03-31T01")],
-        very_late,
-    ]
-    export, output = tmp_path / "export", tmp_path / "report"
-    for number, part in enumerate(parts):
-        written(export, part, number)
-        run(spark, asked(export, output))
-        if number:
-            run(spark, asked(export, tmp_path / f"whole-{number}"))
-            assert_same(spark, output, tmp_path / f"whole-{number}")
-    ledger = Store(spark, f"{output}/{STORE}", [str(export / "in")]).ledger
-    assert 0 < ledger.settled_lines < ledger.content().kept / 4
+    late = chance.sample([one for one in every if "2026-03-30T12" < one[1]["ts"] < BREAK], 30)
+    export, output, whole = (tmp_path / name for name in ("export", "report", "whole"))
+    written(export, [one for one in every if one[1]["ts"] < BREAK and one not in late], 0)
+    run(spark, asked(export, output))
+    first = Store(spark, f"{output}/{STORE}", [str(export / "in")]).ledger
+    written(export, [*late, *(one for one in every if one[1]["ts"] >= BREAK)], 1)
+    run(spark, asked(export, output))
+    second = Store(spark, f"{output}/{STORE}", [str(export / "in")]).ledger
+    assert 0 < first.settled < second.settled
+    assert 0 < second.settled_lines < second.content().kept / 4
+    run(spark, asked(export, whole))
+    assert_same(spark, output, whole)

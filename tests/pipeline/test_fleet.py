@@ -17,7 +17,7 @@ from tests.pipeline.lines import START, instant
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
-LINES = int(os.environ.get("FEDERATION_AGENT_FLEET_LINES", "200000"))
+LINES = int(os.environ.get("FEDERATION_AGENT_FLEET_LINES", "1000000"))
 
 
 @pytest.fixture
