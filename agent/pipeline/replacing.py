@@ -14,6 +14,8 @@ from agent.pipeline.dates import Dates
 from agent.pipeline.steps import begin
 
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+_HALF_WRITTEN = ".spark-staging-"
+"""What Spark writes into before dates are replaced, and leaves behind where it is killed."""
 
 
 def replace(table: DataFrame, name: str, *, output: str, dates: Dates) -> None:
@@ -26,6 +28,7 @@ def replace(table: DataFrame, name: str, *, output: str, dates: Dates) -> None:
     if not files.exists(spark, f"{output}/{name}"):
         _write(rows, f"{output}/{name}")
         return
+    files.remove_others(spark, f"{output}/{name}", keep=lambda entry: not entry.startswith(_HALF_WRITTEN))
     rows = rows.persist()
     stands = files.read_table(spark, name, output=output).where(dates.hold(fn.col("date")))
     before, now = _digests(stands), _digests(rows)

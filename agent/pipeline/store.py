@@ -80,7 +80,7 @@ class Store:
             return
         begin(self.spark, SETTLE)
         # What a run was writing when it was killed, or what has come to be unsettled.
-        files.remove_others(self.spark, self._settled, keep=lambda name: _day_of(name) < since)
+        files.remove_others(self.spark, self._settled, keep=lambda name: _is_before(since, name))
         read = self.ledger.content()
         few = settled(self.lines(since * DAY * CELL), bounds(read.first, read.last, start=None, end=None))
         new = few.where(fn.col("day").between(since, until - 1)).repartition("day")
@@ -163,9 +163,8 @@ def _content() -> list[Column]:
     ]
 
 
-def _day_of(name: str) -> int:
-    """Of what isn't called after one it is none."""
-    return int(name.removeprefix("day=")) if name.startswith("day=") else -1
+def _is_before(day: int, name: str) -> bool:
+    return name.startswith("day=") and int(name.removeprefix("day=")) < day
 
 
 def _is_there(batch: Batch, present: frozenset[InputFile]) -> bool:
