@@ -51,14 +51,14 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Whether links have appeared, and whether what is told of earlier ones is something else now."""
+    """Whether links have come or gone, and whether what is told of the others is something else now."""
 
-    appeared: bool
+    other: bool
     renamed: bool
 
     @property
     def any(self) -> bool:
-        return self.appeared or self.renamed
+        return self.other or self.renamed
 
 
 def extent(ledger: Ledger, made_of: str, within: Bounds, *, zone: ZoneInfo, asked: Dates) -> Extent:
@@ -71,7 +71,7 @@ def extent(ledger: Ledger, made_of: str, within: Bounds, *, zone: ZoneInfo, aske
 def news(links: DataFrame, of: Extent, *, output: str) -> News:
     """Every link has a row on the last day."""
     if of.before is None:
-        return News(appeared=True, renamed=True)
+        return News(other=True, renamed=True)
     last = periods.days(Bounds(of.before.start, of.before.end), of.zone)[1]
     table = files.read_table(links.sparkSession, "availability", output=output)
     known = table.where((fn.col("date") == fn.lit(last)) & (fn.col("period") == "day"))
@@ -79,4 +79,5 @@ def news(links: DataFrame, of: Extent, *, output: str) -> News:
     now = links.select(*LINK, fn.struct(*TRAITS).alias("now")).join(told, [*LINK], "left")
     appeared, renamed = fn.col("then").isNull(), fn.col("then") != fn.col("now")
     row = now.agg(fn.count_if(appeared), fn.count_if(renamed)).collect()[0]
-    return News(bool(row[0]), bool(row[1]))
+    gone = told.join(links, [*LINK], "left_anti").limit(1).count()
+    return News(bool(row[0] or gone), bool(row[1]))

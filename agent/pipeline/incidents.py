@@ -16,13 +16,13 @@ MANY = 3
 _FAILED = ("backoff", "invalid")
 
 
-def incidents(found: DataFrame, within: Bounds, *, merge_gap: int) -> DataFrame:
-    """Times down with at most `merge_gap` between them are one; a start that works at once is none."""
+def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
+    """Times down with at most `merge_gap` between them are one; `failed` are those that are incidents."""
     by_time = Window.partitionBy(*LINK).orderBy("start")
     down, flowed = fn.col("bucket") == Bucket.DOWN, fn.col("bucket").isin(Bucket.UP.value, Bucket.DEGRADED.value)
     failed = fn.col("status").isin(*_FAILED)
     before = by_time.rowsBetween(Window.unboundedPreceding, -1)
-    merged = (
+    return (
         found.withColumns(
             {
                 "ended": fn.last(fn.when(down, fn.col("end")), ignorenulls=True).over(before),
@@ -44,7 +44,11 @@ def incidents(found: DataFrame, within: Bounds, *, merge_gap: int) -> DataFrame:
             fn.max(failed).alias("failed"),
         )
     )
-    return merged.where("failed").select(
+
+
+def incidents(down: DataFrame, within: Bounds) -> DataFrame:
+    """A start that works at once is none."""
+    return down.where("failed").select(
         *LINK, "start", "end", (fn.col("end") >= within.end).alias("open"), "down", "flaps", "told.*", "peak_backlog"
     )
 

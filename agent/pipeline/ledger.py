@@ -53,6 +53,13 @@ class Batch:
     files: frozenset[InputFile]
     content: Content
 
+    def meets(self, other: Batch) -> bool:
+        """Both may hold lines of the same five minutes."""
+        mine, theirs = self.content, other.content
+        if mine.first is None or mine.last is None or theirs.first is None or theirs.last is None:
+            return False
+        return mine.first < theirs.last + CELL and theirs.first < mine.last + CELL
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -104,7 +111,9 @@ class Ledger:
         kept = [one for one in self.batches if one not in gone]
         first = sum((one.content for one in gone), new.content).first
         changed = replace(self, batches=(*kept, new), standing=self.standing and self.standing.touched_from(first))
-        return changed if first is None else replace(changed, settled=min(self.settled, _day(first - changed.reach)))
+        last = changed.content().last
+        reached = [0 if last is None else _day(last)] + ([] if first is None else [_day(first - changed.reach)])
+        return replace(changed, settled=min(self.settled, *reached))
 
     def settled_before(self, moment: int) -> int:
         """The first day all of whose lines are needed, where the tables are made from that moment on."""
@@ -121,8 +130,9 @@ class Ledger:
 
     @property
     def reach(self) -> int:
-        """How long before a line what it says may change things, in microseconds."""
-        return max(NAMELESS, MISSED_HEARTBEATS * (self.content().interval or 0))
+        """How long before a line what it says may change things, in microseconds: that the agent belonged to its group
+        already, so that it lived on since a heartbeat before, and was to be believed until then."""
+        return NAMELESS + 2 * max(CELL, MISSED_HEARTBEATS * (self.content().interval or 0))
 
     def has(self, made_of: str) -> bool:
         """Tables of this stand, and there is nothing new."""
@@ -135,7 +145,7 @@ class Ledger:
         if stands is None or stands.made_of != made_of or stands.start != within.start:
             return within.start
         moment = stands.end if stands.touched is None else stands.touched
-        return max(within.start, moment - self.reach)
+        return max(within.start, min(moment, within.end) - self.reach)
 
     def content(self) -> Content:
         return sum((batch.content for batch in self.batches), Content())

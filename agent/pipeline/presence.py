@@ -37,6 +37,8 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
         | (fn.col("status") == AgentStatus.STARTED)
         | (before["status"] == AgentStatus.STOPPED)
         | fn.col("silent")
+        # Its start was lost.
+        | fn.coalesce(fn.col("interval") != before["interval"], fn.lit(False))
         # Before any other, heartbeats may have been thinned away.
         | (fn.col("first") & (fn.col("ts") - before["ts"] > patience))
     )

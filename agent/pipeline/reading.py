@@ -18,6 +18,8 @@ BAD = (MALFORMED, INCOMPLETE, UNTIMELY)
 _RUN = r"([^/]*)-[0-9]+\.jsonl$"
 MOST = 2**53
 """No counter gets so far, and sums of them stay within 64 bits."""
+SELDOM = 24 * 3600
+"""Seconds; who heartbeats less often than daily can't be told from who is gone."""
 OLDEST = "2020-01-01"
 """No agent was there before: a clock that was never set would make a window of half a century."""
 
@@ -73,7 +75,7 @@ def _why() -> Column:
     believable = (
         (fn.least(*numbers, zero) >= 0)
         & (fn.greatest(*numbers, zero) <= MOST)
-        & fn.coalesce("interval", zero).between(0, MOST)
+        & fn.coalesce("interval", zero).between(0, SELDOM)
     )
     complete = (fn.col("schema") == SCHEMA) & placed & believable & (of_agent | of_link)
     return (

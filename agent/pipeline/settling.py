@@ -15,11 +15,11 @@ from agent.core.export_event import EventType
 from agent.pipeline import presence
 from agent.pipeline.ledger import DAY
 from agent.pipeline.schema import CELL, TRAITS
-from agent.pipeline.thinning import COMPARED, MISSED_HEARTBEATS, edge, matters_by_itself
+from agent.pipeline.thinning import COMPARED, MISSED_HEARTBEATS, differs, matters_by_itself
 from agent.pipeline.traffic import measured
 from agent.pipeline.window import Bounds
 
-_ALSO: Final = ("silent", "first", "life", "traits", "measured")
+_ALSO: Final = ("silent", "first", "life", "named", "traits", "measured")
 _OF_AGENT: Final = ("interval", "told_in")
 
 
@@ -33,7 +33,9 @@ def settled(lines: DataFrame, within: Bounds) -> DataFrame:
 
 def _few(told: DataFrame, names: list[str]) -> DataFrame:
     rest = [name for name in names if name not in (*COMPARED, *_ALSO, "unbroken")]
-    packed = told.withColumns({"traits": fn.xxhash64(*TRAITS), "measured": measured()}).select(
+    packed = told.withColumns(
+        {"traits": fn.xxhash64(*TRAITS), "measured": measured(), "named": fn.col("group")}
+    ).select(
         fn.expr(f"cell div {DAY}").alias("day"),
         "speaker",
         fn.struct(*COMPARED, *_ALSO).alias("this"),
@@ -57,11 +59,12 @@ def _edge(before: str, after: str) -> Column:
     first, second = fn.col(before), fn.col(after)
     another = (
         ~first["life"].eqNullSafe(second["life"])
+        | ~first["named"].eqNullSafe(second["named"])
         | (first["traits"] != second["traits"])
         | (first["measured"] != second["measured"])
     )
     late = (first["type"] != EventType.AGENT) & (second["ts"] - first["ts"] > CELL)
-    return edge(before, after) | fn.coalesce(another | late | _silent(before, after), fn.lit(False))
+    return differs(before, after) | fn.coalesce(another | late | _silent(before, after), fn.lit(False))
 
 
 def _silent(before: str, after: str) -> Column:

@@ -96,6 +96,8 @@ class Store:
         text = files.read_small(self.spark, self._ledger_path)
         found = parse_ledger(text) if text else Ledger()
         if not found.covers(self._roots):
+            # What it names last of all: should this be cut short, nothing counts.
+            files.remove(self.spark, self._ledger_path)
             files.remove(self.spark, self.directory)
             found = Ledger()
         return replace(found, roots=frozenset(self._roots))
@@ -113,10 +115,12 @@ class Store:
 
     def _mixed_with(self, batch: Batch, *, but: Sequence[Batch]) -> list[Batch]:
         """The batches that hold lines of before and after one of this batch, in the same five minutes."""
-        others = [one for one in self.ledger.batches if one not in but]
+        others = [one for one in self.ledger.batches if one not in but and one.meets(batch)]
         if not others:
             return []
-        mine, theirs = _extents(self._of([batch])), _extents(self._of(others))
+        first, last = batch.content.first, batch.content.last
+        near = fn.col("ts").between(fn.lit(first) - CELL, fn.lit(last) + CELL)
+        mine, theirs = _extents(self._of([batch])), _extents(self._of(others).where(near))
         same = [mine[name].eqNullSafe(theirs[name]) for name in _FOLD]
         apart = (mine["until"] < theirs["since"]) | (mine["since"] > theirs["until"])
         rows = mine.join(theirs, [*same, ~apart]).select(theirs["batch"]).distinct().collect()

@@ -13,7 +13,7 @@ from agent.pipeline.dates import Dates
 from agent.pipeline.edges import edges
 from agent.pipeline.effort import Keep
 from agent.pipeline.extent import Extent, news
-from agent.pipeline.incidents import grouped, incidents
+from agent.pipeline.incidents import grouped, incidents, outages
 from agent.pipeline.intervals import intervals, traits
 from agent.pipeline.objectives import Objective
 from agent.pipeline.options import Options
@@ -45,7 +45,8 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
     placed = keep(presence.placed(lines.drop(*TRAITS), presence.lives(lines, within)))
     found = keep(intervals(statements(placed, within), links, within))
     gap = round(options.merge_gap.total_seconds() * SECOND)
-    failed = keep(incidents(found, within, merge_gap=gap))
+    down = keep(outages(found, merge_gap=gap))
+    failed = incidents(down, within)
     changed = None if of.is_all else news(links, of, output=options.output)
 
     def write(name: str, table: DataFrame, dates: Dates = of.asked) -> None:
@@ -58,11 +59,12 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
         return table.join(links, [*LINK], "left")
 
     def of_time() -> Dates:
-        down = seconds(fn.col("down"))
         write("intervals", _finished(of_links(found), options))
-        write("incidents", _finished(grouped(failed, links).withColumn("down_seconds", down), options))
-        # A day tells of the incidents that began on it, also of those that went on for longer.
-        begun = failed.where(fn.col("end") >= of.since - gap).select(fn.col("start").alias("at"))
+        write(
+            "incidents", _finished(grouped(failed, links).withColumn("down_seconds", seconds(fn.col("down"))), options)
+        )
+        # A day tells of the incidents that began on it, also where they went on for longer, or are none any more.
+        begun = down.where(fn.col("end") >= of.since - gap).select(fn.col("start").alias("at"))
         dates = of.asked if changed is None or changed.any else of.dates(besides=begun)
         in_these = hours.where(dates.hold(fn.col("day")))
         write("availability", of_links(availability(found, failed, in_these, within)), dates)

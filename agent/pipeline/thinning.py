@@ -43,7 +43,7 @@ def thin(lines: DataFrame) -> DataFrame:
         }
     )
     kept = neighbours.where(
-        edge("before", "this") | edge("this", "after") | matters_by_itself() | fn.col("rest.why").isNotNull()
+        _edge("before", "this") | _edge("this", "after") | matters_by_itself() | fn.col("rest.why").isNotNull()
     )
     silent = fn.coalesce(_silent("before", "this"), fn.lit(False)).alias("silent")
     first = fn.col("before").isNull()
@@ -59,16 +59,20 @@ def thin(lines: DataFrame) -> DataFrame:
     )
 
 
-def edge(before: str, after: str) -> Column:
-    """Between two lines something changed, or one of them is not there."""
+def _edge(before: str, after: str) -> Column:
+    """Between two lines something changed or is missing, or one of them is not there."""
+    return differs(before, after) | fn.coalesce(_silent(before, after), fn.lit(False))
+
+
+def differs(before: str, after: str) -> Column:
+    """What two lines say, or one of them is not there."""
     first, second = fn.col(before), fn.col(after)
     changed = (first["status"] != second["status"]) | (first["type"] != second["type"])
     # Null on a link's lines.
     another_run = (first["told_in"] != second["told_in"]) | (first["interval"] != second["interval"])
     disordered = second["seq"] < first["seq"]
     fell = fn.greatest(*(first[counter] - second[counter] for counter in COUNTERS)) > 0
-    silent = fn.coalesce(_silent(before, after), fn.lit(False))
-    return fn.coalesce(changed | disordered | fell | silent, fn.lit(True)) | fn.coalesce(another_run, fn.lit(False))
+    return fn.coalesce(changed | disordered | fell, fn.lit(True)) | fn.coalesce(another_run, fn.lit(False))
 
 
 def _silent(before: str, after: str) -> Column:

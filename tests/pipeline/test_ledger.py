@@ -9,6 +9,7 @@ from agent.pipeline.window import Bounds
 
 A_DAY = DAY * CELL
 HOUR = A_DAY // 24
+REACH = A_DAY + 2 * CELL
 START, END = 100 * A_DAY, 104 * A_DAY + HOUR
 ONE, TWO, THREE, FOUR = (InputFile(f"file:/in/{name}.jsonl", 10, 1000) for name in "abcd")
 FIRST = Batch(1, frozenset({ONE, TWO}), Content(5, 1, 0, 3, START, END - HOUR))
@@ -45,6 +46,18 @@ def test_a_batch_takes_the_place_of_others() -> None:
     assert replaced.content() == LEDGER.content() == Content(7, 1, 1, 4, START, END)
 
 
+def test_batches_meet_in_the_same_five_minutes() -> None:
+    def of(first: int | None, last: int | None) -> Batch:
+        return Batch(9, frozenset(), Content(1, 0, 0, 1, first, last))
+
+    assert FIRST.meets(SECOND)
+    assert FIRST.meets(of(START - HOUR, START - 1))
+    assert of(START - HOUR, START - 1).meets(FIRST)
+    assert not FIRST.meets(of(START - HOUR, START - CELL))
+    assert not SECOND.meets(of(END + CELL, END + HOUR))
+    assert not FIRST.meets(of(None, None))
+
+
 def test_a_tree_may_be_added_but_not_left_out() -> None:
     assert LEDGER.covers(["/in", "/more"])
     assert not LEDGER.covers(["/more"])
@@ -60,13 +73,13 @@ def test_tables_stand_until_there_is_something_new_or_else_is_asked_for() -> Non
 
 
 def test_new_lines_reach_back_a_day() -> None:
-    assert with_lines(END + HOUR, END + 2 * HOUR).touched("of this", WINDOW) == END - A_DAY
-    assert with_lines(END - 2 * A_DAY, END + HOUR).touched("of this", WINDOW) == END - 3 * A_DAY
+    assert with_lines(END + HOUR, END + 2 * HOUR).touched("of this", WINDOW) == END - REACH
+    assert with_lines(END - 2 * A_DAY, END + HOUR).touched("of this", WINDOW) == END - 2 * A_DAY - REACH
     assert with_lines(START, START).touched("of this", WINDOW) == START
 
 
 def test_agents_that_seldom_speak_reach_further() -> None:
-    assert with_lines(END, END, 12 * HOUR).touched("of this", WINDOW) == END - 36 * HOUR
+    assert with_lines(END, END, 12 * HOUR).touched("of this", WINDOW) == END - 96 * HOUR
 
 
 def test_other_tables_and_windows_are_made_whole() -> None:
@@ -77,7 +90,7 @@ def test_other_tables_and_windows_are_made_whole() -> None:
 
 def test_a_run_that_was_killed_is_taken_up_where_it_began() -> None:
     cut_off = replace(LEDGER, standing=replace(STANDING, touched=END - 2 * A_DAY, whole=False))
-    assert cut_off.touched("of this", WINDOW) == END - 3 * A_DAY
+    assert cut_off.touched("of this", WINDOW) == END - 2 * A_DAY - REACH
 
 
 def test_lines_of_days_that_are_settled_are_not_needed() -> None:
@@ -96,6 +109,16 @@ def test_what_has_been_over_for_a_day_may_be_settled() -> None:
     assert Ledger().to_settle() == 0
     short = Ledger(batches=(replace(FIRST, content=Content(1, 0, 0, 1, END - HOUR, END)),))
     assert short.to_settle() == 0
+
+
+def test_lines_that_are_gone_leave_the_end_that_they_had_made() -> None:
+    """A file that was written again, with less in it."""
+    far = Batch(3, frozenset({FOUR}), Content(1, 0, 0, 1, END + 9 * A_DAY, END + 9 * A_DAY))
+    made = replace(LEDGER.replaced([], far), settled=112, standing=replace(STANDING, end=END + 9 * A_DAY))
+    gone = made.replaced([far], replace(far, content=Content(1, 1)))
+    assert gone.settled == 104
+    assert gone.batches_from(gone.settled_before(END))
+    assert gone.touched("of this", WINDOW) == END - REACH
 
 
 def test_late_lines_unsettle() -> None:

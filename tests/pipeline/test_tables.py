@@ -82,6 +82,7 @@ BAD = [
     "not JSON",
     json.dumps(line(5, "asleep")),
     json.dumps(line(5, "running", forwarded=-1)),
+    json.dumps(line(5, "heartbeat", interval=9e15)),
     json.dumps(line(5, "running", ts="1970-01-01T00:00:10.000000Z")),
     json.dumps(line(5, "running", ts="2999-01-01T00:00:10.000000Z")),
     json.dumps(line(5, "running", schema=2, novelty={"x": 1})),
@@ -201,9 +202,10 @@ def test_edges(made: Report) -> None:
 
 
 def test_bad_lines_are_counted_and_kept(made: Report) -> None:
-    assert made.summary["lines"] == {"read": len([*fleet()]) + len(BAD), "bad": 6, "later_schema": 1}
+    assert made.summary["lines"] == {"read": len([*fleet()]) + len(BAD), "bad": 7, "later_schema": 1}
     assert sorted(row["why"] for row in made.rows("rejected")) == [
-        "impossible time", "impossible time", "incomplete", "incomplete", "later schema", "malformed", "malformed",
+        "impossible time", "impossible time", "incomplete", "incomplete", "incomplete", "later schema", "malformed",
+        "malformed",
     ]  # fmt: skip
     assert {BAD[0], BAD[1]} <= {row["line"] for row in made.rows("rejected")}
 
