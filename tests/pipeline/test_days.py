@@ -1,5 +1,6 @@
 """Days that come one after the other, and late: what stands after each is what making everything anew gives."""
 
+import json
 import os
 import random
 from collections.abc import Iterator
@@ -122,3 +123,23 @@ def test_what_comes_later_is_added_as_if_all_had_been_there(spark: SparkSession,
     assert 0 < second.settled_lines < second.content().kept / 4
     run(spark, asked(export, whole))
     assert_same(spark, output, whole)
+
+
+def test_what_is_taken_back_is_gone_from_earlier_days_too(spark: SparkSession, tmp_path: Path) -> None:
+    """A file that is written again without a link, and without what made a slow start an outage days before."""
+    beats = (line(at, "heartbeat", interval=HOUR) for at in range(0, 4 * DAY, HOUR))
+    write(
+        tmp_path / "in", *beats, line(1, "running"), line(9, "starting"), line(14, "running"), line(4 * DAY, "running")
+    )
+    spoken = [line(3 * DAY, "backoff"), line(3 * DAY + 60, "running"), line(3 * DAY + 90, "running", link="x")]
+    told = write(tmp_path / "in", *spoken)
+    outputs = [str(tmp_path / name) for name in ("report", "whole")]
+    reports = [
+        options.parse(["--input", str(tmp_path / "in"), "--output", output, "--merge-gap", "300000"])
+        for output in outputs
+    ]
+    assert run(spark, reports[0])["links"] == 2
+    told.write_text(json.dumps(line(3 * DAY, "running")) + "\n")
+    assert run(spark, reports[0])["links"] == 1
+    run(spark, reports[1])
+    assert_same(spark, Path(outputs[0]), Path(outputs[1]))
