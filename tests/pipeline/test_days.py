@@ -131,13 +131,14 @@ def test_what_is_taken_back_is_gone_from_earlier_days_too(spark: SparkSession, t
     write(
         tmp_path / "in", *beats, line(1, "running"), line(9, "starting"), line(14, "running"), line(4 * DAY, "running")
     )
-    spoken = [line(3 * DAY, "backoff"), line(3 * DAY + 60, "running"), line(3 * DAY + 90, "running", link="x")]
-    told = write(tmp_path / "in", *spoken)
     outputs = [str(tmp_path / name) for name in ("report", "whole")]
     reports = [
         options.parse(["--input", str(tmp_path / "in"), "--output", output, "--merge-gap", "300000"])
         for output in outputs
     ]
+    run(spark, reports[0])
+    spoken = [line(3 * DAY, "backoff"), line(3 * DAY + 60, "running"), line(3 * DAY + 90, "running", link="x")]
+    told = write(tmp_path / "in", *spoken)
     assert run(spark, reports[0])["links"] == 2
     told.write_text(json.dumps(line(3 * DAY, "running")) + "\n")
     assert run(spark, reports[0])["links"] == 1
