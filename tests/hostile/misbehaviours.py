@@ -1,0 +1,85 @@
+"""The table of misbehaviours: by name, what a broker does that no broker should."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.methods import Call
+from tests.hostile.peer import Behaviour, Peer
+
+
+async def empty_bodies(peer: Peer) -> None:
+    """Endless body frames that hold nothing."""
+
+    async def flood(peer: Peer, channel: int, call: Call) -> None:
+        await peer.answer(channel, call)
+        header = frames.BASIC_HEADER.pack(frames.BASIC, 0, 10) + b"\0\0"
+        delivery = methods.BASIC_DELIVER.encode(
+            consumer_tag=call["consumer_tag"], delivery_tag=1, exchange="x", routing_key="k"
+        )
+        await peer.send(frames.frame(frames.METHOD, channel, delivery) + frames.frame(frames.HEADER, channel, header))
+        while True:
+            await peer.send(frames.frame(frames.BODY, channel, b"") * 5_000)
+
+    await peer.log_in()
+    await peer.serve({methods.BASIC_CONSUME: flood})
+
+
+async def channel_0_methods(peer: Peer) -> None:
+    """Endless methods on channel 0 that nobody asked for."""
+    await peer.log_in()
+    unasked = frames.frame(frames.METHOD, 0, methods.CONNECTION_TUNE.encode())
+    while True:
+        await peer.send(unasked * 5_000)
+
+
+async def flow_frames(peer: Peer) -> None:
+    """Endless channel.flow on a channel that stands."""
+
+    async def flood(peer: Peer, channel: int, call: Call) -> None:
+        await peer.answer(channel, call)
+        flow = frames.frame(frames.METHOD, channel, methods.CHANNEL_FLOW.encode(active=True))
+        while True:
+            await peer.send(flow * 5_000)
+
+    await peer.log_in()
+    await peer.serve({methods.CHANNEL_OPEN: flood})
+
+
+async def large_start(peer: Peer) -> None:
+    """One connection.start of nearly 8 MiB, before login."""
+    entry = b"\x01k" + b"t\x01"
+    table = entry * (2_000_000)
+    payload = methods.CONNECTION_START.encode(minor=9)[:6] + len(table).to_bytes(4, "big") + table + b"\0" * 8
+    await peer.send(frames.frame(frames.METHOD, 0, payload))
+    await peer.serve()
+
+
+async def closes_behind_open(peer: Peer) -> None:
+    """Lets in and hangs up at once."""
+    await peer.log_in()
+
+
+async def answers_no_declare(peer: Peer) -> None:
+    """Heartbeats go on, and a queue.declare is never answered."""
+
+    async def silence(peer: Peer, channel: int, call: Call) -> None:
+        pass
+
+    await peer.log_in()
+    await peer.serve({methods.QUEUE_DECLARE: silence})
+
+
+MISBEHAVIOURS: Final[Mapping[str, Behaviour]] = {
+    found.__name__: found
+    for found in (
+        empty_bodies,
+        channel_0_methods,
+        flow_frames,
+        large_start,
+        closes_behind_open,
+        answers_no_declare,
+    )
+}

@@ -1,0 +1,98 @@
+"""One agent with a good link and a hostile neighbour, and what the good one and the agent have to go on doing."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.bench.process import memory_mib
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, X, federated
+from tests.lab.waiting import eventually
+
+ANSWERED_WITHIN: Final = 1.0  # seconds, for any HTTP request
+MEMORY: Final = 150.0  # MiB more than before, at most
+STOPPED_WITHIN: Final = 20.0
+GOOD: Final = "good.q"
+
+
+@dataclass
+class Scene:
+    """A downstream vhost with the good link, and another whose upstream is hostile."""
+
+    agent: Agent
+    here: Site  # the good link's downstream
+    there: Site  # and its upstream
+    victim: Site  # the vhost of the downstream whose upstream is hostile
+    _published: int = 0
+    _memory: float = field(default=0.0, init=False)
+
+    def start(self, hostile_uri: str, *, neighbour: dict[str, Any] | None = None, **sections: Any) -> None:
+        """The good link runs first, then the hostile one is configured beside it."""
+        self.there.exchange()
+        self.here.exchange().queue("#", name=GOOD)
+        self.victim.exchange().queue("#")
+        good = {self.here.vhost: federated(self.there)}
+        self.agent.write(good, **sections).start()
+        self.agent.wait_for("running", self.good_link)
+        self._memory = memory_mib(self.agent.pid)
+        bad = {
+            "upstreams": {"hostile": {"uri": hostile_uri, "reconnect-delay": 1} | (neighbour or {})},
+            "policies": federated(self.there)["policies"],
+        }
+        self.agent.write(good | {self.victim.vhost: bad}, **sections)
+        eventually(self.hostile_status, what="the hostile link is there", ignoring=OSError)
+
+    @property
+    def good_link(self) -> tuple[str, str, str]:
+        return self.here.vhost, X, "origin"
+
+    @property
+    def hostile_link(self) -> tuple[str, str, str]:
+        return self.victim.vhost, X, "hostile"
+
+    def hostile_status(self) -> dict[str, Any]:
+        """The hostile link as the API shows it; empty before it is there."""
+        return next((each for each in get(self.agent, "/api/links") if each["vhost"] == self.victim.vhost), {})
+
+    def endure(self, seconds: float) -> float:
+        """All that while good messages flow and HTTP answers in time; the most memory that was taken, in MiB."""
+        before = len(self.agent.history(*self.good_link))
+        end, most, slowest = time.monotonic() + seconds, 0.0, 0.0
+        while time.monotonic() < end:
+            slowest = max(slowest, self.answered_after())
+            self.flow()
+            most = max(most, memory_mib(self.agent.pid) - self._memory)
+        assert slowest < ANSWERED_WITHIN, f"HTTP took {slowest:.2f} s"
+        assert most < MEMORY, f"{most:.0f} MiB more"
+        assert self.agent.history(*self.good_link)[before:] == [], "the good link was disturbed"
+        return most
+
+    def flow(self, count: int = 20) -> None:
+        """So many messages come through the good link, each once and in order."""
+        bodies = [f"{number:06}" for number in range(self._published, self._published + count)]
+        self._published += count
+        self.there.publish(bodies)
+        assert self.here.take(count, queue=GOOD, deadline=5.0) == bodies
+
+    def answered_after(self) -> float:
+        begun = time.monotonic()
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.agent.port}/livez", timeout=30) as answer:
+            answer.read()
+        return time.monotonic() - begun
+
+    def stop(self) -> None:
+        begun = time.monotonic()
+        assert self.agent.terminate() == 0
+        assert time.monotonic() - begun < STOPPED_WITHIN
+
+
+@contextmanager
+def stopped_at_the_end(scene: Scene) -> Iterator[Scene]:
+    """SIGTERM ends the agent in time while the neighbour still misbehaves."""
+    yield scene
+    scene.stop()
