@@ -12,6 +12,7 @@ from typing import Any, Final
 from tests.bench.process import memory_mib
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
+from tests.integration.status.asking import get
 from tests.lab.waiting import eventually
 
 ANSWERED_WITHIN: Final = 1.0  # seconds, for any HTTP request
