@@ -3,44 +3,15 @@
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from pathlib import PurePosixPath
-from typing import Final
 
 import pytest
-from xdist.remote import Producer  # type: ignore[import-untyped]
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS, NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
 
-TOGETHER: Final = (
-    ("tests/pipeline",),
-    ("tests/integration/page",),
-    (
-        "tests/integration/amqp",
-        "tests/integration/management",
-        "tests/integration/runtime",
-        "tests/integration/federation/test_expiry.py",
-    ),
-    ("tests/integration/federation/test_prefetch.py", "tests/integration/federation/test_releases.py"),
-    ("tests/integration/federation/test_fairness.py", "tests/integration/lab/test_cluster.py"),
-)
-"""One worker runs all of a row: another Spark, Chromium or set of rarely used brokers would cost more than it gains."""
-
-
-class _ByRow(LoadScopeScheduling):  # type: ignore[misc]
-    """Each worker takes whole files, or rows of them: what their tests share is made once."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = PurePosixPath(nodeid.partition("::")[0])
-        return next((row[0] for row in TOGETHER if any(file.is_relative_to(each) for each in row)), str(file))
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Not by marks: the names that xdist 3.8 gives marked tests don't reach its scheduler under pytest 9.2."""
-    return _ByRow(config, log)
+pytest_plugins = ["tests.scheduling"]
 
 
 @pytest.fixture(scope="session")
