@@ -102,4 +102,4 @@ def test_portions_shrink_for_what_is_slow_and_grow_again() -> None:
     budget.renew()
     assert not any(budget.is_spent() for _ in range(8))
     assert budget.portion == LARGEST_PORTION
-    assert any(budget.is_spent() for _ in range(2))
+    assert any(budget.is_spent() for _ in range(3))
