@@ -67,6 +67,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self._turn: asyncio.Handle | None = None  # the next one, where this one has read anything
         self._is_behind = False  # has read all that it may in this turn
         self._is_blocked = False
+        # Brokers hold up who publishes, and only that: where nothing is published, an alarm is no reason for silence.
+        self.answers_while_blocked = False
         self._looked_at = self._can_answer_since = loop.time()
         self._looking: asyncio.TimerHandle | None = None
         self._full_since = 0.0
@@ -323,7 +325,7 @@ class WireConnection(asyncio.BufferedProtocol):
     def _look_at_questions(self) -> None:
         """Ends channels whose questions got no answer in time, but for the time in which none could have come.
 
-        A blocked broker reads no question, and no answer is read while reading is held. Where this is called late,
+        A blocked broker may read no question, and no answer is read while reading is held. Where this is called late,
         nothing was read for as long.
         """
         patience, now = self._terms.patience, self._loop.time()
@@ -332,7 +334,7 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         is_late = now - self._looked_at > 2 * patience / LOOKS
         self._looked_at = now
-        if self._holders or self._is_blocked or is_late:
+        if self._holders or is_late or (self._is_blocked and not self.answers_while_blocked):
             self._can_answer_since = now
         for channel in tuple(self._channels.values()):
             channel.look_at_questions(patience=patience, since=self._can_answer_since)

@@ -88,6 +88,19 @@ def test_nothing_is_overdue_while_no_answer_can_come(why: str) -> None:
     in_virtual_time(scenario())
 
 
+def test_an_alarm_is_no_excuse_where_nothing_is_published() -> None:
+    async def scenario() -> None:
+        connection, _ = await opened()
+        connection.answers_while_blocked = True
+        channel = ready(connection)
+        question = ask(channel)
+        feed(connection, frames.frame(frames.METHOD, 0, methods.CONNECTION_BLOCKED.encode(reason="alarm")))
+        await asyncio.sleep(PATIENCE + 3 * LOOK)
+        assert isinstance(question.exception(), TransientError)
+
+    in_virtual_time(scenario())
+
+
 def test_a_channel_whose_closing_is_not_answered_costs_no_more_than_its_number() -> None:
     async def scenario() -> None:
         connection, wire = await opened()
