@@ -13,7 +13,9 @@ from typing import Self
 from agent.amqp.failures import lost, opening_failed
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import CLOSE_PATIENCE, MOST_CHANNELS, WireConnection
-from agent.amqp.wire.login import DEFAULT_MECHANISMS, Terms
+from agent.amqp.wire.ends import one_line
+from agent.amqp.wire.login import DEFAULT_MECHANISMS, PATIENCE, Terms
+from agent.amqp.wire.tables import MAX_SHORT
 from agent.core import fields
 from agent.core.fields import Field, Table
 from agent.core.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
@@ -22,6 +24,9 @@ from agent.network import explain, server_name, tls_context
 
 PRODUCT = "federation-agent"
 _TLS_SHUTDOWN = 5.0
+LEAST_PATIENCE = 5.0  # seconds for an answer: a broker has other work, too
+_TRUE = fields.boolean(True)
+_MOST_CAPABILITIES = 100
 BLOCKED_PATIENCE = 1.0  # a broker that reads nothing answers no goodbye either
 
 
@@ -57,10 +62,10 @@ class Server:
     def read(cls, properties: Table) -> Server:
         able = fields.get(properties, "capabilities") or fields.table(())
         return cls(
-            product=_text(fields.get(properties, "product")) or "",
-            version=_text(fields.get(properties, "version")) or "",
-            cluster_name=_text(fields.get(properties, "cluster_name")),
-            capabilities=frozenset(name for name, value in able.value if value == fields.boolean(True))
+            product=one_line(_text(fields.get(properties, "product")) or ""),
+            version=one_line(_text(fields.get(properties, "version")) or ""),
+            cluster_name=_name(_text(fields.get(properties, "cluster_name"))),
+            capabilities=frozenset(name for name, value in able.value[:_MOST_CAPABILITIES] if value == _TRUE)
             if able.tag == "F"
             else frozenset(),
         )
@@ -68,6 +73,11 @@ class Server:
 
 def _text(field: Field | None) -> str | None:
     return field.value if field is not None and field.tag == "S" else None
+
+
+def _name(text: str | None) -> str | None:
+    """A cluster's name goes into every message's headers, so one that is longer than any name counts as none."""
+    return None if text is None or len(text.encode("utf-8", "surrogateescape")) > MAX_SHORT else text
 
 
 class Connection:
@@ -149,6 +159,8 @@ async def connect(
         async with asyncio.timeout(seconds):
             wire = await _open_socket(uri, terms)
             await wire.open({"product": PRODUCT, "version": version(PRODUCT), "connection_name": name})
+            if (end := _end_of(wire)) is not None:  # it let us in and hung up right behind that
+                raise end
     except TimeoutError as error:
         if wire is None:
             raise explain(error, where=terms.where, seconds=seconds) from error
@@ -207,6 +219,7 @@ def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:
         heartbeat=DEFAULT_HEARTBEAT if uri.heartbeat is None else uri.heartbeat,
         channel_max=uri.channel_max,
         frame_max=uri.frame_max,
+        patience=max(uri.connection_timeout / 1000, LEAST_PATIENCE) if uri.connection_timeout else PATIENCE,
     )
 
 

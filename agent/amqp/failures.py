@@ -11,6 +11,7 @@ from agent.amqp.wire.ends import (
     EndOfStreamError,
     HeartbeatMissedError,
     NotAmqpError,
+    one_line,
 )
 from agent.amqp.wire.login import Terms
 from agent.core.lifecycle import Trouble
@@ -19,15 +20,21 @@ from agent.core.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.network import explain, hung_up
 
+__all__ = [
+    "ACCESS_REFUSED",
+    "NOT_ALLOWED",
+    "NOT_FOUND",
+    "PRECONDITION_FAILED",
+    "RESOURCE_LOCKED",
+    "lost",
+    "one_line",
+    "opening_failed",
+    "trouble_of",
+]
+
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
-_MAX_TEXT = 300
 _TLS_ALERT = b"\x15\x03"
 _LIMIT = re.compile(r"limit \(\d+\) is reached")
-
-
-def one_line(text: str) -> str:
-    """A broker's own words, as a message may quote them."""
-    return " ".join(text.split())[:_MAX_TEXT]
 
 
 def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None, tls: Tls | None) -> BrokerError:

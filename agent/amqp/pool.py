@@ -36,7 +36,7 @@ class _Group:
     """Connections that lead to one place, and how opening the next one goes."""
 
     open: list[Shared] = field(default_factory=list)
-    opening: asyncio.Task[None] | None = None
+    opening: asyncio.Task[Shared] | None = None
     waiting: int = 0
     failure: BrokerError | None = None
     failed_at: float = 0.0
@@ -62,7 +62,9 @@ class Pool:
                 if group.opening is None:
                     group.opening = asyncio.create_task(self._open(group, opener))
                     group.opening.add_done_callback(_retrieve)
-                await asyncio.shield(group.opening)
+                opened = await asyncio.shield(group.opening)
+                if opened.connection.is_closed:  # nobody had a chance to use it, and the next would end the same way
+                    raise self._failed(group, opened.connection.wire.closed.result())
             shared.users += 1
             return shared
         finally:
@@ -70,21 +72,29 @@ class Pool:
             if not group.waiting:
                 self._clear(group)
 
-    async def _open(self, group: _Group, opener: Opener) -> None:
+    async def _open(self, group: _Group, opener: Opener) -> Shared:
         loop = asyncio.get_running_loop()
         try:
             if group.failure is not None and loop.time() - group.failed_at < REST:
                 raise group.failure.with_traceback(None)
             connection = await opener()
-            group.open.append(Shared(connection, Desk(connection)))
-            group.failure = None
         except BrokerError as error:
-            if error is not group.failure:
-                group.failure, group.failed_at = error, loop.time()
+            self._failed(group, error)
             raise
+        else:
+            opened = Shared(connection, Desk(connection))
+            group.open.append(opened)
+            group.failure = None
+            return opened
         finally:
             if group.opening is asyncio.current_task():
                 group.opening = None
+
+    def _failed(self, group: _Group, error: BrokerError) -> BrokerError:
+        """Remembers it for those who come soon after."""
+        if error is not group.failure:
+            group.failure, group.failed_at = error, asyncio.get_running_loop().time()
+        return error
 
     def _clear(self, group: _Group) -> None:
         """Nobody waits any more: what was opened for those who gave up isn't needed."""
@@ -121,7 +131,7 @@ class Pool:
         return max(1, min(self._per_connection, shared.connection.channel_max // CHANNELS_PER_LINK))
 
 
-def _retrieve(opening: asyncio.Task[None]) -> None:
+def _retrieve(opening: asyncio.Task[Shared]) -> None:
     """Where nobody waits any more, nobody has to know."""
     if not opening.cancelled():
         opening.exception()

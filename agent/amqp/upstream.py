@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.desk import Desk
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, one_line
 from agent.amqp.wire import methods
-from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call, Method
 from agent.core.bindings import Group
@@ -190,6 +191,14 @@ async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:
     await demand(connection, doing, methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
 
 
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """A group whose binding fits into no frame; why in an operator's words."""
+
+    group: Group
+    why: str
+
+
 class Binder:
     """Binds and unbinds groups, many in flight.
 
@@ -202,8 +211,9 @@ class Binder:
         self._source = source
         self._destination = destination
 
-    async def bind(self, groups: Collection[Group]) -> None:
-        await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
+    async def bind(self, groups: Collection[Group]) -> list[TooLarge]:
+        """Answers those that were left out: sent all the same, one of them would end the connection of many links."""
+        return await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
 
     async def unbind(self, groups: Collection[Group]) -> None:
         await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
@@ -223,12 +233,12 @@ class Binder:
         messages: int = answer["messages"]
         return messages
 
-    async def _each(self, method: Method, answer: Method, groups: Collection[Group]) -> None:
+    async def _each(self, method: Method, answer: Method, groups: Collection[Group]) -> list[TooLarge]:
         if not groups:
-            return
+            return []
         lanes = self._lanes(len(groups))
         try:
-            await self._ask_all(lanes, method, answer, groups)
+            return await self._ask_all(lanes, method, answer, groups)
         finally:
             for lane in lanes:
                 lane.leave()
@@ -239,16 +249,23 @@ class Binder:
         wanted = max(1, min(count // PER_LANE, LANES, wire.free_channels // LANES))
         return [wire.begin_channel() for _ in range(wanted)]
 
-    async def _ask_all(self, lanes: list[Channel], method: Method, answer: Method, groups: Collection[Group]) -> None:
+    async def _ask_all(
+        self, lanes: list[Channel], method: Method, answer: Method, groups: Collection[Group]
+    ) -> list[TooLarge]:
         asked: list[tuple[Group, asyncio.Future[Call]]] = []
+        too_large: list[TooLarge] = []
         for lane, group in zip(cycle(lanes), groups, strict=False):
             if not lane.is_usable:
                 await self._settle(asked, method)  # one of these tells why
             elif len(asked) >= IN_FLIGHT:
                 await self._settle(asked[: IN_FLIGHT // 2], method)
                 del asked[: IN_FLIGHT // 2]
-            asked.append((group, self._ask(lane, method, answer, group)))
+            try:
+                asked.append((group, self._ask(lane, method, answer, group)))
+            except MethodTooLargeError as error:
+                too_large.append(TooLarge(group, str(error)))
         await self._settle(asked, method)
+        return too_large
 
     def _ask(self, lane: Channel, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
         return lane.ask_soon(

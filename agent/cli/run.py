@@ -10,11 +10,13 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import structlog
 import uvloop
 
 from agent.amqp.events import DEFINITION_EVENTS
+from agent.cli.deadline import SECONDS, StopDeadline
 from agent.cli.logs import configure_logging
 from agent.core.settings import LogFormat, LogLevel, LogSettings
 from agent.definitions.load import load_configuration
@@ -25,6 +27,8 @@ from agent.status.board import Board
 from agent.status.export.exporter import Exporter
 from agent.status.http import HttpServer
 
+END_PATIENCE: Final = 2.0
+
 log = structlog.get_logger()
 
 
@@ -33,7 +37,8 @@ def run_agent(path: Path, *, log_format: str | None, log_level: str | None) -> N
 
 
 async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> None:
-    told = _told_to_stop()
+    deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends all the same", seconds=SECONDS))
+    told = _told_to_stop(deadline)
     board = Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
     supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
     settings = supervisor.configuration.settings.agent
@@ -61,18 +66,25 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
     log.info("stopping")
     for task in (watching, looking):
         task.cancel()
-    await asyncio.wait((watching, looking))  # and whatever became of them, what is in flight is settled
+    # Whatever becomes of them, what is in flight is settled.
+    await asyncio.wait((watching, looking), timeout=END_PATIENCE)
     await supervisor.stop()
     if exporter is not None:
         await exporter.stop()
     await server.stop()
     log.info("stopped")
+    deadline.settled()
 
 
-def _told_to_stop() -> asyncio.Event:
+def _told_to_stop(deadline: StopDeadline) -> asyncio.Event:
     """Listens from now on: what comes while the agent starts counts as well."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        told.set()
+        deadline.start()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop)
     return told

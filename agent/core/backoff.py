@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 FIRST_STEP = 0.1
+LEAST_UPPER = 0.5
+LEAST_STEADY = 1.0
 SLOW_RETRY = 60.0
 
 
 def delay(attempt: int, upper: float, chance: float) -> float:
-    """Attempt 1 at once, then doubling up to `upper`; `chance` in [0, 1) keeps links from returning in step."""
+    """Attempt 1 at once, then doubling up to `upper`; `chance` in [0, 1) keeps links from returning in step.
+
+    An `upper` of next to nothing would make hundreds of logins a second, so it counts as `LEAST_UPPER`.
+    """
     if attempt <= 1:
         return 0.0
-    ceiling = min(upper, FIRST_STEP * 2.0 ** min(attempt - 2, 62))
+    ceiling = min(max(upper, LEAST_UPPER), FIRST_STEP * 2.0 ** min(attempt - 2, 62))
     return ceiling * (0.5 + 0.5 * chance)
 
 
 def slow_delay(upper: float, chance: float) -> float:
     """For what only a change of configuration mends: seldom, but not never."""
     return max(SLOW_RETRY, upper) * (0.75 + 0.5 * chance)
+
+
+def is_steady(ran: float, upper: float) -> bool:
+    """Whether something ran for long enough to be tried again at once when it ends."""
+    return ran > max(upper, LEAST_STEADY)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp import upstream
+from agent.amqp.failures import one_line
 from agent.amqp.pool import Shared
-from agent.amqp.upstream import Binder
+from agent.amqp.upstream import Binder, TooLarge
 from agent.core import names
 from agent.core.bindings import Group, Route, difference
 from agent.core.fields import Table
@@ -42,6 +43,20 @@ class Built:
     letter: str | None = None
     bound: frozenset[Group] = frozenset()
     note: str = ""
+    left_out: tuple[TooLarge, ...] = ()
+
+    @property
+    def notes(self) -> str:
+        """What an operator should know of what was built; empty where all is as defined."""
+        return "; ".join(note for note in (self.note, _of_left_out(self.left_out)) if note)
+
+
+def _of_left_out(left_out: tuple[TooLarge, ...]) -> str:
+    if not left_out:
+        return ""
+    first, others = left_out[0], len(left_out) - 1
+    more = f", nor can {others} more" if others else ""
+    return f"the binding with key {one_line(first.group.routing_key)!r} can't be made upstream{more}: {first.why}"
 
 
 class Building:
@@ -77,6 +92,11 @@ class Building:
     def bound(self) -> int:
         """How many groups stand."""
         return len(self._built.bound)
+
+    @property
+    def left_out(self) -> int:
+        """How many groups can't be bound there."""
+        return len(self._built.left_out)
 
     async def prepare(self) -> None:
         """The upstream exchange, the queue, and an internal exchange to bind to."""
@@ -131,9 +151,9 @@ class Building:
         wanted = link_groups(self._link, self._exchange, self._route, bindings, self._letter)
         change = difference(bound=built.bound, wanted=wanted)
         built.letter = None  # until it is through, nobody knows what is bound
-        await binder.bind(change.bind)
+        built.left_out = tuple(await binder.bind(change.bind))
         await binder.unbind(change.unbind)
-        built.letter, built.bound = self._letter, wanted
+        built.letter, built.bound = self._letter, wanted - {each.group for each in built.left_out}
 
     async def assert_bindings(self, parts: int, between: Callable[[], Awaitable[None]]) -> None:
         """Binds again one part of what should be bound: an upstream exchange that was made anew has forgotten it.

@@ -73,7 +73,8 @@ class Fairness:
             self._soundings[local] = now, local.connection.wire.begin_channel()
             return
         since, channel = self._soundings[local]
-        if channel.opened.done():
+        is_answered = channel.opened.done() and channel.opened.exception() is None
+        if is_answered:
             channel.leave()
             del self._soundings[local]
         elif now - since >= self._patience:

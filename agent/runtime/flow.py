@@ -14,6 +14,7 @@ from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call
 from agent.amqp.wire.returns import LONGEST, SPARINGLY
 from agent.amqp.wire.splice import Counts, Rewriter, Source, Target
+from agent.amqp.wire.tables import CodecError
 from agent.amqp.wire.target import largest_taken
 from agent.core import names, prefetch
 from agent.core.model import AckMode, Link, QueueType
@@ -39,6 +40,8 @@ class Deaf:
         payload = bytes(buffer[at + 7 : after - 1])
         if kind == frames.METHOD and not methods.decode(payload).method.content:
             self._channel.received(kind, payload)
+        elif kind == frames.BODY and not payload:
+            raise CodecError("a body frame without a body")
         return after
 
 

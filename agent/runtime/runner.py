@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from agent.amqp.failures import trouble_of
+from agent.amqp.failures import one_line, trouble_of
 from agent.amqp.pool import Shared
 from agent.amqp.upstream import count_consumers
 from agent.amqp.wire.splice import Counts
@@ -118,7 +118,8 @@ class LinkRunner:
         if session is not None and tending is not None:
             self._judge(tending.beat(now, is_blocked=bool(self.state.blocked)))
             dropped = sum(counts.dropped.values())
-            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, tending.backlog, session.building.bound)
+            built = session.building.bound, self.note
+            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, tending.backlog, *built)
         moved = seen != self._seen or self.in_flight > 0
         self._seen = seen
         return moved
@@ -241,16 +242,20 @@ class LinkRunner:
             memory=self._memory,
             internal=InternalExchanges(self._world, link, control, first=connecting),
         )
-        self._upstream_cluster, self._uri = session.upstream_cluster, session.uri
+        cluster = session.upstream_cluster
+        self._upstream_cluster, self._uri = None if cluster is None else one_line(cluster), session.uri
         _, (up, down) = await both(session.prepare(), connecting)
         bindings = self._bindings
         flow = await session.open(lambda: self._bindings, up=up, down=down, counts=self.counts)
-        self._take_note(self._memory.built.note)
+        self._note_built()
         self._opened_at = self._loop.time()
-        tending = self._tending = Tending(session.building, flow, self.counts, bindings)
+        tending = self._tending = Tending(session.building, flow, self.counts, bindings, on_followed=self._note_built)
         tending.rebind(self._bindings)  # they may have changed meanwhile
         self.send(lifecycle.Opened())
         self._of_session = [self._begin(self._watch(session), "watch"), self._begin(self._tend(tending), "tend")]
+
+    def _note_built(self) -> None:
+        self._take_note(self._memory.built.notes)
 
     def _take_note(self, note: str) -> None:
         """Something an operator should know of a link that works nevertheless."""
@@ -300,7 +305,8 @@ class LinkRunner:
         failed = lifecycle.Failed(
             text,
             permanent=isinstance(error, PermanentError),
-            steady=opened and self._loop.time() - self._opened_at > self.link.settings.reconnect_delay,
+            steady=opened
+            and backoff.is_steady(self._loop.time() - self._opened_at, self.link.settings.reconnect_delay),
             side=Side.DOWNSTREAM if text.startswith(DOWNSTREAM) else Side.UPSTREAM,
             trouble=trouble_of(error),
         )

@@ -33,6 +33,7 @@ from agent.runtime.world import World
 from agent.status.board import Board
 
 STOP_PATIENCE: Final = 15.0
+END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
 REFUSED: Final = "definitions refused, the last good ones stay in force"
 PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
@@ -283,7 +284,7 @@ class Supervisor:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=END_PATIENCE)
         if self._pulse is not None:
             self._pulse.cancel()
         runners = [*self._runners.values(), *self._leaving]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Final
 
 from agent.amqp.wire.splice import Counts
@@ -19,8 +20,17 @@ ASSERT_PARTS: Final = 10  # at most
 class Tending:
     """Of one session that is open; `run` does what `beat` and `rebind` find to do, one thing after another."""
 
-    def __init__(self, building: Building, flow: Flow, counts: Counts, bindings: frozenset[Binding]) -> None:
-        """`bindings` are those that it was opened with."""
+    def __init__(
+        self,
+        building: Building,
+        flow: Flow,
+        counts: Counts,
+        bindings: frozenset[Binding],
+        *,
+        on_followed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`bindings` are those that it was opened with; `on_followed` is called after others were brought in step."""
+        self._on_followed = on_followed
         self._building = building
         self._flow = flow
         self._counts = counts
@@ -43,8 +53,9 @@ class Tending:
 
     @property
     def _movement(self) -> tuple[int | None, ...]:
-        counts, bound = self._counts, self._building.bound
-        return counts.forwarded, counts.bytes, counts.returned, sum(counts.dropped.values()), bound, self._lag.ready
+        counts, building = self._counts, self._building
+        dropped, bindings = sum(counts.dropped.values()), (building.bound, building.left_out)
+        return counts.forwarded, counts.bytes, counts.returned, dropped, *bindings, self._lag.ready
 
     @property
     def backlog(self) -> int | None:
@@ -98,6 +109,7 @@ class Tending:
             return
         await self._building.follow(self._bindings)
         self._counts.binding_sync.observe(self._loop.time() - since)
+        self._on_followed()
 
     async def _look(self) -> None:
         ready = await self._building.depth()

@@ -85,12 +85,14 @@ class World:
         return tuple(in_vhost(uri, link.vhost) for uri in self.downstream)
 
     async def _connect(self, link: Link, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
-        return await connect_any(
+        connection = await connect_any(
             uris,
             where=f"upstream {link.upstream}",
             name=name or names.connection(link.upstream, link.policy),
             default_vhost=link.vhost,
         )
+        connection.wire.answers_while_blocked = True
+        return connection
 
 
 def _shown(side: Side, connections: Iterable[Connection]) -> Iterator[tuple[Side, bytes]]:

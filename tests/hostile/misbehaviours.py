@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -72,6 +73,66 @@ async def answers_no_declare(peer: Peer) -> None:
     await peer.serve({methods.QUEUE_DECLARE: silence})
 
 
+async def bodies_byte_by_byte(peer: Peer) -> None:
+    """Endless messages whose bodies come a byte a frame."""
+
+    async def flood(peer: Peer, channel: int, call: Call) -> None:
+        await peer.answer(channel, call)
+        header = frames.BASIC_HEADER.pack(frames.BASIC, 0, 2**20) + b"\0\0"
+        delivery = methods.BASIC_DELIVER.encode(
+            consumer_tag=call["consumer_tag"], delivery_tag=1, exchange="x", routing_key="k"
+        )
+        await peer.send(frames.frame(frames.METHOD, channel, delivery) + frames.frame(frames.HEADER, channel, header))
+        while True:
+            await peer.send(frames.frame(frames.BODY, channel, b"x") * 5_000)
+
+    await peer.log_in()
+    await peer.serve({methods.BASIC_CONSUME: flood})
+
+
+async def heartbeats(peer: Peer) -> None:
+    """Endless heartbeats."""
+    await peer.log_in()
+    while True:
+        await peer.send(frames.HEARTBEAT_FRAME * 5_000)
+
+
+async def settlements(peer: Peer) -> None:
+    """Endless basic.ack on the channel that messages come by."""
+
+    async def flood(peer: Peer, channel: int, call: Call) -> None:
+        await peer.answer(channel, call)
+        ack = frames.frame(frames.METHOD, channel, methods.BASIC_ACK.encode(delivery_tag=1))
+        while True:
+            await peer.send(ack * 5_000)
+
+    await peer.log_in()
+    await peer.serve({methods.BASIC_CONSUME: flood})
+
+
+async def unasked_content(peer: Peer) -> None:
+    """A message of 500 MB on a channel where nobody consumes."""
+
+    async def flood(peer: Peer, channel: int, call: Call) -> None:
+        await peer.answer(channel, call)
+        delivery = methods.BASIC_DELIVER.encode(consumer_tag="t", delivery_tag=1, exchange="x", routing_key="k")
+        header = frames.BASIC_HEADER.pack(frames.BASIC, 0, 500_000_000) + b"\0\0"
+        await peer.send(frames.frame(frames.METHOD, channel, delivery) + frames.frame(frames.HEADER, channel, header))
+        while True:
+            await peer.send(frames.frame(frames.BODY, channel, bytes(120_000)))
+
+    await peer.log_in()
+    await peer.serve({methods.CHANNEL_OPEN: flood})
+
+
+async def reads_nothing(peer: Peer) -> None:
+    """Lets in, keeps the connection alive, and reads nothing more."""
+    await peer.log_in()
+    while True:
+        await peer.send(frames.HEARTBEAT_FRAME)
+        await asyncio.sleep(1)
+
+
 MISBEHAVIOURS: Final[Mapping[str, Behaviour]] = {
     found.__name__: found
     for found in (
@@ -81,5 +142,10 @@ MISBEHAVIOURS: Final[Mapping[str, Behaviour]] = {
         large_start,
         closes_behind_open,
         answers_no_declare,
+        bodies_byte_by_byte,
+        heartbeats,
+        settlements,
+        unasked_content,
+        reads_nothing,
     )
 }

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from agent.amqp.wire import frames, methods
+from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.properties import Properties
+from agent.amqp.wire.questions import Questions
 from agent.amqp.wire.tables import CodecError
-from agent.errors import BrokerError
+from agent.errors import BrokerError, PermanentError, TransientError
 
 REPLY_SUCCESS: Final = 200
 CLOSE_PATIENCE: Final = 5.0
 MAX_BODY: Final = 512 * 1024 * 1024  # no broker takes more
+MOST_FLOWS: Final = 10  # in a second; RabbitMQ sends none at all, and who sends them does so when a queue is full
 
 
 class ChannelClosedError(BrokerError):
@@ -25,6 +27,18 @@ class ChannelClosedError(BrokerError):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+class MethodTooLargeError(PermanentError):
+    """A method that fits into no frame that was agreed on; sent all the same it would cost the whole connection."""
+
+    def __init__(self, where: str, method: Method, size: int, limit: int) -> None:
+        super().__init__(
+            f"{where}: {method.name} takes {size} bytes, and the broker takes frames of {limit} at most: "
+            "use smaller arguments, or a larger frame_max there and in the URI"
+        )
+        self.size = size
+        self.limit = limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +55,12 @@ class Writer(Protocol):
 
     frame_max: int
 
+    @property
+    def where(self) -> str: ...
+
     def write(self, data: bytes) -> None: ...
+
+    def answer(self, data: bytes) -> None: ...
 
     def write_soon(self, data: bytes) -> None: ...
 
@@ -61,13 +80,17 @@ class Channel:
         self.on_message: Callable[[Message], None] | None = None
         self.on_cancel: Callable[[str], None] | None = None
         self.on_settled: Callable[[Call], None] | None = None
-        self.closed: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[BrokerError] = loop.create_future()
         # The broker has the beginning of a message. Anything but its rest would cost the whole connection, so where
         # there is no rest the channel is left as it is, for good: that publishes nothing and disturbs nobody.
         self.is_midway = False
         self._is_closing = False
         self._writer = writer
-        self._asked: deque[tuple[Method, asyncio.Future[Call]]] = deque()
+        self._loop = loop
+        self._questions = Questions(loop)
+        self._flows = 0
+        self._flows_since = 0.0
         self._content: Call | None = None
         self._properties = Properties(0, ())
         self._body = bytearray()
@@ -89,8 +112,11 @@ class Channel:
             self._abandon(ChannelClosedError(REPLY_SUCCESS, "left in the middle of a message"))
         if self.closed.done():
             raise self.closed.result()
+        frame = frames.frame(frames.METHOD, self.number, method.encode(**values))
+        if len(frame) > self._writer.frame_max:
+            raise MethodTooLargeError(self._writer.where, method, len(frame), self._writer.frame_max)
         self._is_closing = self._is_closing or method is methods.CHANNEL_CLOSE
-        write(frames.frame(frames.METHOD, self.number, method.encode(**values)))
+        write(frame)
 
     def ask(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
         """Asks at once; await the answer whenever it suits."""
@@ -103,14 +129,12 @@ class Channel:
     def _ask(
         self, write: Callable[[bytes], None], method: Method, answer: Method, values: dict[str, Any]
     ) -> asyncio.Future[Call]:
-        future: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
         if self.is_midway:
-            self._asked.append((answer, future))
+            future = self._questions.add(method, answer, values)
             self._abandon(ChannelClosedError(REPLY_SUCCESS, "left in the middle of a message"))
             return future
         self._say(write, method, values)
-        self._asked.append((answer, future))
-        return future
+        return self._questions.add(method, answer, values)
 
     def publish(
         self, exchange: str, routing_key: str, properties: bytes, body: bytes, *, mandatory: bool = False
@@ -148,10 +172,25 @@ class Channel:
             raise CodecError("content without a method before it")
         elif kind == frames.HEADER:
             self._begin_body(payload)
+        elif not payload:
+            raise CodecError("a body frame without a body")
         else:
             self._body += payload
             self._missing -= len(payload)
             self._end_body()
+
+    def look_at_questions(self, *, patience: float, since: float) -> None:
+        """Ends the channel over a question that got no answer, though the broker could have answered it `since`.
+
+        The number is given up: an answer may still come, and must not be taken for that to another question.
+        """
+        question = self._questions.overdue(patience=patience, since=since)
+        if question is None:
+            return
+        if not self._is_closing and not self.is_midway:
+            closing = {"code": REPLY_SUCCESS, "text": "no answer", "class_id": 0, "method_id": 0}
+            self._say(self._writer.write, methods.CHANNEL_CLOSE, closing)
+        self._abandon(TransientError(f"{self._writer.where}: no answer to {question} within {patience:g} s"))
 
     def end(self, error: BrokerError) -> None:
         """Nothing more comes; the oldest question is told why, the others that the channel is gone."""
@@ -170,21 +209,17 @@ class Channel:
 
     def _end(self, error: BrokerError) -> None:
         self.closed.set_result(error)
-        while self._asked:
-            _, future = self._asked.popleft()
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # asked side by side, some answers may never be awaited
+        self._questions.end(error)
 
     def _called(self, call: Call) -> None:
         match call.method:
             case methods.CHANNEL_CLOSE if self.is_midway:
-                self._abandon(ChannelClosedError(call["code"], call["text"]))
+                self._abandon(ChannelClosedError(call["code"], one_line(call["text"])))
             case methods.CHANNEL_CLOSE:
-                self._writer.write(frames.frame(frames.METHOD, self.number, methods.CHANNEL_CLOSE_OK.encode()))
-                self.end(ChannelClosedError(call["code"], call["text"]))
+                self._writer.answer(frames.frame(frames.METHOD, self.number, methods.CHANNEL_CLOSE_OK.encode()))
+                self.end(ChannelClosedError(call["code"], one_line(call["text"])))
             case methods.CHANNEL_FLOW:
-                self.send(methods.CHANNEL_FLOW_OK, active=call["active"])
+                self._flow(active=call["active"])
             case methods.BASIC_ACK | methods.BASIC_NACK:
                 if self.on_settled is not None:
                     self.on_settled(call)
@@ -192,21 +227,26 @@ class Channel:
                 if self.on_cancel is not None:
                     self.on_cancel(call["consumer_tag"])
             case method if method.content:
+                if self.on_message is None and not self._questions.awaits(method):
+                    raise CodecError(f"{method.name}, and nobody consumes here")
                 self._content = call
             case _:
                 self._answered(call)
 
+    def _flow(self, *, active: bool) -> None:
+        now = self._loop.time()
+        if now - self._flows_since >= 1:
+            self._flows, self._flows_since = 0, now
+        self._flows += 1
+        if self._flows > MOST_FLOWS:
+            raise CodecError(f"over {MOST_FLOWS} channel.flow in a second")
+        if not self._is_closing and not self.is_midway:
+            answer = methods.CHANNEL_FLOW_OK.encode(active=active)
+            self._writer.answer(frames.frame(frames.METHOD, self.number, answer))
+
     def _answered(self, call: Call) -> None:
-        """Answers of one kind keep their order; a queue answers basic.consume by itself, later than the channel."""
-        wanted = methods.BASIC_GET_OK if call.method is methods.BASIC_GET_EMPTY else call.method
-        for question in self._asked:
-            expected, future = question
-            if expected is wanted:
-                self._asked.remove(question)
-                if not future.done():
-                    future.set_result(call)
-                return
-        raise CodecError(f"{call.method.name} answers nothing that was asked")
+        if not self._questions.answer(call):
+            raise CodecError(f"{call.method.name} answers nothing that was asked")
 
     def _begin_body(self, payload: bytes) -> None:
         if len(payload) < frames.BASIC_HEADER.size:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
 from agent.amqp.wire import frames, methods
+from agent.amqp.wire.budget import Budget
 from agent.amqp.wire.channel import Channel
-from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, NotAmqpError
+from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, NotAmqpError, one_line
 from agent.amqp.wire.login import Terms, client_properties, lower
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
@@ -21,6 +23,10 @@ from agent.errors import AgentError, BrokerError, TransientError
 BUFFER: Final = 256 * 1024
 CLOSE_PATIENCE: Final = 5.0
 MOST_CHANNELS: Final = 65_535
+LOOKS: Final = 10  # at open questions, in the time that a broker has for an answer
+MOST_UNREAD_ANSWERS: Final = 1_000
+_HANDSHAKE: Final = 3  # methods that the broker sends before the vhost is open
+_KINDS: Final = frozenset({frames.METHOD, frames.HEADER, frames.BODY, frames.HEARTBEAT})
 
 
 class Taker(Protocol):
@@ -30,9 +36,12 @@ class Taker(Protocol):
 
 
 class WireConnection(asyncio.BufferedProtocol):
-    """Reads into one buffer and hands frames out; nothing is copied on the way in."""
+    """Reads into one buffer and hands frames out; nothing is copied on the way in.
 
-    def __init__(self, terms: Terms) -> None:
+    A peer that sends without end is read a turn's `Budget` at a time: the rest waits in the buffer and in the socket.
+    """
+
+    def __init__(self, terms: Terms, *, clock: Callable[[], float] = time.perf_counter) -> None:
         loop = asyncio.get_running_loop()
         self.server_properties: Table = ()
         self.frame_max = 0
@@ -48,11 +57,23 @@ class WireConnection(asyncio.BufferedProtocol):
         self._abandoned: set[int] = set()
         self._last_number = 0
         self._inbox: asyncio.Queue[Call] = asyncio.Queue()
+        self._is_asking = True  # on channel 0: in the handshake, and for the end
         self._buffer = bytearray(BUFFER)
         self._filled = 0
         self._heard = self._said = loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._greeted = False
+        self._budget = Budget(clock)
+        self._turn: asyncio.Handle | None = None  # the next one, where this one has read anything
+        self._is_behind = False  # has read all that it may in this turn
+        self._is_blocked = False
+        # Brokers hold up who publishes, and only that: where nothing is published, an alarm is no reason for silence.
+        self.answers_while_blocked = False
+        self._looked_at = self._can_answer_since = loop.time()
+        self._looking: asyncio.TimerHandle | None = None
+        self._full_since = 0.0
+        self._unread_answers = 0
+        self._fed = 0  # how many links write what is read here somewhere else
         self._takers: dict[int, Taker] = {}
         self._holders: set[object] = set()
         self._batch: list[bytes] = []
@@ -61,6 +82,11 @@ class WireConnection(asyncio.BufferedProtocol):
         self.is_open = False
         self.mechanism: Mechanism | None = None
         self.explain: Callable[[BrokerError], BrokerError] = lambda error: error
+
+    @property
+    def where(self) -> str:
+        """The side and the endpoint, as they lead errors."""
+        return self._terms.where
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -76,6 +102,8 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
         # Some transports ask once more after the end, and none may be given an empty one.
+        if self._filled == len(self._buffer):
+            self._resize(self._filled + BUFFER)
         return memoryview(self._buffer)[0 if self.closed.done() else self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -83,6 +111,9 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         self._heard = self._loop.time()
         self._filled += nbytes
+        self._read()
+
+    def _read(self) -> None:
         try:
             self._read_frames()
         except BrokerError as error:
@@ -103,13 +134,19 @@ class WireConnection(asyncio.BufferedProtocol):
             self._gone.set_result(None)
 
     def pause_writing(self) -> None:
-        """The broker takes less than comes: whoever feeds us stops reading, so that nothing piles up here."""
-        self._is_full = True
+        """The broker takes less than comes: whoever feeds us stops reading, so that nothing piles up here.
+
+        Where messages come from, what is written are acknowledgements: of more messages there would be more of them.
+        """
+        self._is_full, self._full_since = True, self._loop.time()
+        if self._fed:
+            self.hold_reading(self)
         for feeder in self._feeders:
             feeder.hold_reading(self)
 
     def resume_writing(self) -> None:
-        self._is_full = False
+        self._is_full, self._unread_answers = False, 0
+        self.release_reading(self)
         for feeder in self._feeders:
             feeder.release_reading(self)
 
@@ -124,6 +161,13 @@ class WireConnection(asyncio.BufferedProtocol):
             data = b"".join(self._batch)
             self._batch.clear()
         self._transport.write(data)
+
+    def answer(self, data: bytes) -> None:
+        """Writes what the peer asked for; not without end for one that asks and doesn't read."""
+        self._unread_answers += self._is_full
+        if self._unread_answers > MOST_UNREAD_ANSWERS:
+            raise CodecError("the peer reads none of the answers that it asks for")
+        self.write(data)
 
     def write_soon(self, data: bytes) -> None:
         """Writes with everything else that this turn of the loop brings: fewer and larger sends."""
@@ -162,28 +206,40 @@ class WireConnection(asyncio.BufferedProtocol):
     def fed_by(self, feeder: WireConnection) -> None:
         """What is read there is written here."""
         self._feeders[feeder] += 1
+        feeder._fed += 1
         if self._is_full:
             feeder.hold_reading(self)
 
     def starved_by(self, feeder: WireConnection) -> None:
         """One of those that read there and wrote here has ended."""
         self._feeders[feeder] -= 1
+        feeder._fed -= 1
         if self._feeders[feeder] <= 0:
             del self._feeders[feeder]
             feeder.release_reading(self)
 
     def hold_reading(self, holder: object) -> None:
         """Takes nothing more off the socket until every holder has let go."""
-        if not self._holders and self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
         self._holders.add(holder)
+        self._pause_reading()
 
     def release_reading(self, holder: object) -> None:
         if holder not in self._holders:
             return
         self._holders.remove(holder)
-        if not self._holders and self._transport is not None and not self._transport.is_closing():
-            self._heard = self._loop.time()
+        if not self._holders:
+            self._heard = self._can_answer_since = self._loop.time()
+            if self._is_behind:
+                self._schedule_turn()
+            else:
+                self._resume_reading()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     async def open(self, properties: Mapping[str, str]) -> None:
@@ -201,7 +257,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self._tune(await self._expect(methods.CONNECTION_TUNE))
         self._say(methods.CONNECTION_OPEN, vhost=self._terms.vhost)
         await self._expect(methods.CONNECTION_OPEN_OK)
-        self.is_open = True
+        self.is_open, self._is_asking = True, False
+        self._look_at_questions()
 
     def begin_channel(self) -> Channel:
         """A channel whose opening the broker has yet to answer."""
@@ -217,6 +274,7 @@ class WireConnection(asyncio.BufferedProtocol):
             channel.end(error)
         for holder in tuple(self._holders):  # nobody is there to be spared, and the answer has to be read
             self.release_reading(holder)
+        self._is_asking = True
         try:
             self._say(methods.CONNECTION_CLOSE, code=200, text="closed by the agent", class_id=0, method_id=0)
             async with asyncio.timeout(patience):
@@ -264,6 +322,25 @@ class WireConnection(asyncio.BufferedProtocol):
             self.write(frames.HEARTBEAT_FRAME)
         self._timer = self._loop.call_later(self.heartbeat / 2, self._beat)
 
+    def _look_at_questions(self) -> None:
+        """Ends channels whose questions got no answer in time, but for the time in which none could have come.
+
+        A blocked broker may read no question, and no answer is read while reading is held. Where this is called late,
+        nothing was read for as long.
+        """
+        patience, now = self._terms.patience, self._loop.time()
+        if self._is_full and self._fed and now - self._full_since >= patience:
+            self._end(TransientError(f"the broker has read nothing for {patience:g} s"))
+            return
+        is_late = now - self._looked_at > 2 * patience / LOOKS
+        self._looked_at = now
+        if self._holders or is_late or (self._is_blocked and not self.answers_while_blocked):
+            self._can_answer_since = now
+        for channel in tuple(self._channels.values()):
+            channel.look_at_questions(patience=patience, since=self._can_answer_since)
+        if not self.closed.done():
+            self._looking = self._loop.call_later(patience / LOOKS, self._look_at_questions)
+
     def _say(self, method: Method, **values: Any) -> None:
         self.write(frames.frame(frames.METHOD, 0, method.encode(**values)))
 
@@ -279,28 +356,54 @@ class WireConnection(asyncio.BufferedProtocol):
         finally:
             getting.cancel()
         if call.method is not method:
-            raise TransientError(f"broken AMQP: {call.method.name} came where {method.name} was due")
+            error = TransientError(f"broken AMQP: {call.method.name} came where {method.name} was due")
+            self._end(error)
+            raise error
         return call
 
     def _read_frames(self) -> None:
-        buffer, at, end = self._buffer, 0, self._filled
+        buffer, at, end, budget, awaited = self._buffer, 0, self._filled, self._budget, 0
         if not self._greeted:
             self._check_greeting()
+        self._schedule_turn()
+        budget.start()
         while end - at >= frames.OVERHEAD:
             kind, channel, size = frames.PREFIX.unpack_from(buffer, at)
             after = at + frames.OVERHEAD + size
             if after > end:
-                self._make_room(size)
+                if size > self._largest(kind):
+                    raise CodecError(f"a frame of {size} bytes")
+                awaited = after - at
                 break
             if buffer[after - 1] != frames.END:
                 raise CodecError("a frame doesn't end where it says")
             taker = self._takers.get(channel)
             if taker is not None:
-                at = taker.take(buffer, at, end)
-                continue
-            self._dispatch(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
-            at = after
+                at = taker.take(buffer, at, min(end, max(after, at + budget.portion)))
+            else:
+                self._dispatch(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
+                at = after
+            if budget.is_spent():
+                self._is_behind = True
+                self._pause_reading()
+                break
         self._keep(at)
+        self._make_room(awaited)
+
+    def _schedule_turn(self) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        """What the last turn left goes first; only then is more read."""
+        self._turn = None
+        self._budget.renew()
+        if not self._is_behind or self._holders or self.closed.done():
+            return
+        self._is_behind = False
+        self._read()
+        if not self._is_behind and not self._holders and not self.closed.done():
+            self._resume_reading()
 
     def _check_greeting(self) -> None:
         begin = bytes(self._buffer[: min(self._filled, 16)])
@@ -308,15 +411,24 @@ class WireConnection(asyncio.BufferedProtocol):
             raise NotAmqpError(begin)
         self._greeted = True
 
-    def _make_room(self, size: int) -> None:
-        # Brokers cut bodies to the frames that were agreed on, but not headers.
-        if size > frames.LARGEST:
-            raise CodecError(f"a frame of {size} bytes")
-        if size + frames.OVERHEAD > len(self._buffer):
-            # A new one: the transport may still hold a view of the old one, which then can't grow.
-            larger = bytearray(size + frames.OVERHEAD + BUFFER)
-            larger[: self._filled] = self._buffer[: self._filled]
-            self._buffer = larger
+    def _make_room(self, awaited: int) -> None:
+        """For the frame that is awaited; a large buffer goes when its frame has gone."""
+        if awaited > len(self._buffer):
+            self._resize(awaited + BUFFER)
+        elif len(self._buffer) > BUFFER > self._filled and awaited <= BUFFER:
+            self._resize(BUFFER)
+
+    def _largest(self, kind: int) -> int:
+        """Brokers cut bodies to the frames that were agreed on, but not headers. Nothing large comes before that."""
+        if kind == frames.HEADER and self.is_open:
+            return frames.LARGEST
+        return max(self.frame_max, methods.LARGEST) if kind == frames.BODY and self.is_open else methods.LARGEST
+
+    def _resize(self, size: int) -> None:
+        # A new one: the transport may still hold a view of the old one, which then can't grow.
+        resized = bytearray(size)
+        resized[: self._filled] = self._buffer[: self._filled]
+        self._buffer = resized
 
     def _keep(self, at: int) -> None:
         """What is left of the buffer moves to its start."""
@@ -328,19 +440,33 @@ class WireConnection(asyncio.BufferedProtocol):
     def _dispatch(self, kind: int, number: int, payload: bytes) -> None:
         if kind == frames.HEARTBEAT:
             return
+        if kind not in _KINDS:
+            raise CodecError(f"a frame of the unknown kind {kind}")
+        if number and not self.is_open:
+            raise CodecError("a frame of a channel before the connection is open")
         if number:
             channel = self._channels.get(number)
             if channel is not None:  # what was on its way to a channel that is closed is nobody's
                 channel.received(kind, payload)
             return
-        call = methods.decode(payload)
+        if kind != frames.METHOD:
+            raise CodecError("content on channel 0")
+        if not self.closed.done():
+            self._called(methods.decode(payload))
+
+    def _called(self, call: Call) -> None:
+        """A method of the connection itself."""
         match call.method:
             case methods.CONNECTION_CLOSE:
                 self._say(methods.CONNECTION_CLOSE_OK)
-                self._end(ConnectionClosedError(call["code"], call["text"]), gently=True)
+                self._end(ConnectionClosedError(call["code"], one_line(call["text"])), gently=True)
             case methods.CONNECTION_BLOCKED | methods.CONNECTION_UNBLOCKED:
+                self._is_blocked = call.method is methods.CONNECTION_BLOCKED
+                self._can_answer_since = self._loop.time()
                 if self.on_blocked is not None:
-                    self.on_blocked(call.values.get("reason"))
+                    self.on_blocked(one_line(call["reason"]) if self._is_blocked else None)
+            case _ if not self._is_asking or self._inbox.qsize() >= _HANDSHAKE:
+                raise CodecError(f"{call.method.name}, which nothing asked for")
             case _:
                 self._inbox.put_nowait(call)
 
@@ -350,8 +476,9 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         error = self.explain(error)
         self.closed.set_result(error)
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._looking, self._turn):
+            if timer is not None:
+                timer.cancel()
         if self._transport is None:
             self._gone.set_result(None)
         elif gently:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from agent.errors import BrokerError
+
+_LONGEST_TEXT: Final = 300
+
+
+def one_line(text: str) -> str:
+    """A peer's own words as messages, logs and the API may quote them: bounded, and of visible characters."""
+    text = " ".join(text[: 4 * _LONGEST_TEXT].split())[:_LONGEST_TEXT]
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 class ConnectionClosedError(BrokerError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp.wire import frames
+from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.tables import encode_table
 from agent.core import fields
 from agent.core.fields import Table
@@ -14,6 +15,7 @@ from agent.core.secret import Secret
 from agent.core.uri import Mechanism
 from agent.errors import PermanentError, TransientError
 
+PATIENCE: Final = 30.0
 DEFAULT_MECHANISMS = (Mechanism.PLAIN, Mechanism.AMQPLAIN)
 CAPABILITIES: Final = (
     "publisher_confirms",
@@ -37,11 +39,12 @@ class Terms:
     heartbeat: int
     channel_max: int | None = None
     frame_max: int | None = None
+    patience: float = PATIENCE  # seconds in which the broker has to answer a question
 
     def agree_on_frame_max(self, theirs: int) -> int:
         """With no limit of anybody's, one frame could take all memory."""
         if 0 < theirs < frames.SMALLEST:
-            raise TransientError(f"broken AMQP: frames of {theirs} bytes")
+            raise TransientError(f"{self.where}: broken AMQP: frames of {theirs} bytes")
         return min(lower(self.frame_max, theirs) or frames.LARGEST, frames.LARGEST)
 
     def choose(self, offered: str) -> Mechanism:
@@ -51,7 +54,7 @@ class Terms:
                 return mechanism
         ours = ", ".join(mechanism.value.upper() for mechanism in self.mechanisms)
         raise PermanentError(
-            f"{self.where}: no common way to log in: the broker offers {', '.join(theirs)}; "
+            f"{self.where}: no common way to log in: the broker offers {one_line(', '.join(theirs))}; "
             f"auth_mechanism allows {ours}"
         )
 

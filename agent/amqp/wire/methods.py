@@ -12,6 +12,9 @@ from agent.amqp.wire.tables import CodecError, decode_table, encode_table, long_
 _NUMBERS: Final = {"octet": struct.Struct(">B"), "short": struct.Struct(">H"), "long": struct.Struct(">I")}
 _LONGLONG: Final = struct.Struct(">Q")
 _IDS: Final = struct.Struct(">HH")
+# Of all that brokers send, only connection.start holds a table: less than 1 KiB with RabbitMQ's own server properties,
+# and an operator may add some. AMQP itself asks nobody to take more than 4096 bytes before limits are agreed on.
+LARGEST: Final = 64 * 1024
 _NUMBERS_AND_LONGLONG: Final = {**_NUMBERS, "longlong": _LONGLONG}
 
 
@@ -51,6 +54,8 @@ class Call:
 
 
 def decode(payload: bytes) -> Call:
+    if len(payload) > LARGEST:
+        raise CodecError(f"a method of {len(payload)} bytes")
     try:
         method = BY_IDS[_IDS.unpack_from(payload)]
         return Call(method, _decode_arguments(method, payload))

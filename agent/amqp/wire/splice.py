@@ -38,6 +38,9 @@ _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _HEADER: Final = struct.Struct(">BHIIQH")  # a header frame up to its property flags
 _DELIVERY: Final = struct.Struct(">BHIIB")  # a delivery up to the length of its consumer's tag
 _TAG_FLAG_LENGTH: Final = struct.Struct(">QBB")  # the next, up to the length of its exchange's name
+# Brokers cut a body into frames as large as was agreed on, but for the last. What is cut smaller than the smallest of
+# all limits takes far more work and memory here than it took to send.
+_SHORTEST_PART: Final = frames.SMALLEST - frames.OVERHEAD
 _SHORTEST: Final = 26  # bytes of a delivery whose names are all empty
 _FLAGS: Final = struct.Struct(">H")
 _TO_FLAGS: Final = 19  # from a header frame's start
@@ -316,6 +319,8 @@ class Source:
         self._missing -= size
         if self._missing < 0:
             raise CodecError("a body is longer than its header says")
+        if size < _SHORTEST_PART and self._missing:
+            raise CodecError(f"a body frame of {size} bytes that isn't its message's last")
         if self._skips:
             return
         number, room = self._target_number, self._room

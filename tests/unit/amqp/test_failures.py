@@ -4,9 +4,11 @@ from ssl import SSLError
 
 import pytest
 
-from agent.amqp.failures import lost, trouble_of
+from agent.amqp.connect import Server
+from agent.amqp.failures import lost, one_line, trouble_of
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError
+from agent.core import fields
 from agent.core.lifecycle import Trouble
 from agent.errors import BrokerError, PermanentError, TransientError
 
@@ -49,3 +51,17 @@ def test_what_ends_a_connection_that_stood_passes() -> None:
     found = lost(end, where="upstream origin h:5671")
     assert isinstance(found, TransientError)
     assert str(found) == "upstream origin h:5671: TLS failed: DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
+
+
+def test_a_peers_words_are_one_bounded_line_of_visible_characters() -> None:
+    assert one_line("a\r\nb\x1b[31m\u202ec\udcff  d") == "a b\ufffd[31m\ufffdc\ufffd d"
+    assert len(one_line("x" * 10_000)) == len(one_line(" x" * 10_000)) == 300
+
+
+def test_what_a_server_tells_of_itself_is_bounded() -> None:
+    able = fields.table(tuple((f"c{number}", fields.boolean(True)) for number in range(1_000)))
+    texts = (("product", "p" * 5_000), ("version", "1\n2"), ("cluster_name", "c" * 256))
+    server = Server.read((*((name, fields.text(value)) for name, value in texts), ("capabilities", able)))
+    assert (len(server.product), server.version, server.cluster_name) == (300, "1 2", None)
+    assert len(server.capabilities) == 100
+    assert Server.read((("cluster_name", fields.text("c" * 255)),)).cluster_name == "c" * 255

@@ -13,7 +13,7 @@ from agent.core.suggest import did_you_mean
 from tests.unit.core import strategies
 
 
-@given(st.integers(1, 10_000), st.floats(0.1, 3600), st.floats(0, 1, exclude_max=True))
+@given(st.integers(1, 10_000), st.floats(0.5, 3600), st.floats(0, 1, exclude_max=True))
 def test_backoff_starts_at_once_and_never_passes_its_bound(attempt: int, upper: float, chance: float) -> None:
     wait = backoff.delay(attempt, upper, chance)
     assert 0 <= wait <= upper
@@ -24,6 +24,14 @@ def test_backoff_starts_at_once_and_never_passes_its_bound(attempt: int, upper: 
 def test_backoff_doubles_and_spreads() -> None:
     assert [backoff.delay(n, 5, 1) for n in range(2, 9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5]
     assert backoff.delay(9, 5, 0) == 2.5
+
+
+def test_next_to_no_delay_is_no_login_after_another() -> None:
+    assert [backoff.delay(n, 0, 1) for n in range(1, 7)] == [0, 0.1, 0.2, 0.4, 0.5, 0.5]
+    assert backoff.delay(100, 0, 0) == 0.25
+    assert not backoff.is_steady(0.9, 0)
+    assert backoff.is_steady(1.1, 0)
+    assert not backoff.is_steady(4.9, 5)
 
 
 def test_ids_stay_distinct_where_digests_collide() -> None:

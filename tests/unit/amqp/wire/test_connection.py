@@ -79,7 +79,7 @@ def test_garbage_ends_a_connection_at_worst(upstream: bytes, downstream: bytes, 
 def test_garbage_ends_a_handshake_at_worst(said: bytes, sizes: list[int], steps: int) -> None:
     async def scenario() -> None:
         link = await Link.made()
-        connection, wire = WireConnection(link.upstream._terms), Wire()
+        connection, wire = WireConnection(link.upstream._terms, clock=lambda: 0.0), Wire()
         connection.connection_made(wire)
         greeting = (
             methods.CONNECTION_START.encode(mechanisms="PLAIN"),
@@ -128,11 +128,31 @@ def test_garbage_ends_a_handshake_at_worst(said: bytes, sizes: list[int], steps:
             "a body of 1099511627776 bytes",
         ),
         (frames.frame(1, 2, methods.QUEUE_DECLARE_OK.encode()), "answers nothing that was asked"),
+        (
+            frames.frame(1, 1, Sent(1).deliver)
+            + frames.frame(2, 1, frames.BASIC_HEADER.pack(60, 0, 10) + b"\0\0")
+            + frames.frame(3, 1, b""),
+            "a body frame of 0 bytes that isn't its message's last",
+        ),
+        (
+            frames.frame(1, 2, methods.BASIC_DELIVER.encode())
+            + frames.frame(2, 2, frames.BASIC_HEADER.pack(60, 0, 10) + b"\0\0")
+            + frames.frame(3, 2, b""),
+            "a body frame without a body",
+        ),
+        (frames.frame(1, 2, methods.CHANNEL_FLOW.encode(active=True)) * 11, "over 10 channel.flow in a second"),
+        (frames.frame(1, 0, methods.CONNECTION_TUNE.encode()), "connection.tune, which nothing asked for"),
+        (frames.frame(2, 0, bytes(14)), "content on channel 0"),
+        (frames.frame(7, 0, b""), "unknown kind 7"),
+        (frames.PREFIX.pack(3, 2, 131_073) + b".", "a frame of 131073 bytes"),
+        (frames.PREFIX.pack(1, 2, 70_000) + b".", "a frame of 70000 bytes"),
+        (frames.frame(1, 2, methods.QUEUE_DECLARE_OK.encode() + bytes(70_000)), "a method of"),
     ],
 )
 async def test_broken_amqp_is_told_with_the_reason(said: bytes, why: str) -> None:
     link = await Link.made()
     other = ready(link.upstream)
+    other.on_message = lambda _: None
     feed(link.upstream, said)
     error = link.upstream.closed.result()
     assert isinstance(error, TransientError)

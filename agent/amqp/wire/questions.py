@@ -1,0 +1,81 @@
+"""What was asked on a channel and isn't answered yet, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.amqp.wire import methods
+from agent.amqp.wire.ends import one_line
+from agent.amqp.wire.methods import Call, Method
+from agent.errors import BrokerError
+
+_NAMES: Final = ("queue", "exchange", "source", "consumer_tag")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    method: Method
+    answer: Method
+    values: Mapping[str, Any]
+    future: asyncio.Future[Call]
+    asked_at: float
+
+    def __str__(self) -> str:
+        """The method, and what it is about."""
+        name = next((self.values[each] for each in _NAMES if self.values.get(each)), None)
+        return self.method.name if name is None else f"{self.method.name} {one_line(name)!r}"
+
+
+class Questions:
+    """In the order in which they were asked; times are the loop's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._open: deque[Question] = deque()
+        self._answered_at = 0.0
+
+    def add(self, method: Method, answer: Method, values: Mapping[str, Any]) -> asyncio.Future[Call]:
+        future: asyncio.Future[Call] = self._loop.create_future()
+        self._open.append(Question(method, answer, values, future, self._loop.time()))
+        return future
+
+    def answer(self, call: Call) -> bool:
+        """Whether it answers any of them.
+
+        Answers of one kind keep their order; a queue answers basic.consume by itself, later than the channel.
+        """
+        wanted = methods.BASIC_GET_OK if call.method is methods.BASIC_GET_EMPTY else call.method
+        for question in self._open:
+            if question.answer is wanted:
+                self._open.remove(question)
+                self._answered_at = self._loop.time()
+                if not question.future.done():
+                    question.future.set_result(call)
+                return True
+        return False
+
+    def awaits(self, answer: Method) -> bool:
+        return any(question.answer is answer for question in self._open)
+
+    def overdue(self, *, patience: float, since: float) -> Question | None:
+        """The oldest, if for so long no question was answered, and the broker could have answered it `since`.
+
+        Each answer renews the patience: thousands may be in flight to a broker that works through them one by one.
+        """
+        if not self._open:
+            return None
+        oldest = self._open[0]
+        waited = self._loop.time() - max(oldest.asked_at, self._answered_at, since)
+        return oldest if waited >= patience else None
+
+    def end(self, error: BrokerError) -> None:
+        """No answer comes any more."""
+        while self._open:
+            future = self._open.popleft().future
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # asked side by side, some answers may never be awaited

@@ -1,0 +1,47 @@
+"""The process ends in time once it was told to stop, whatever hangs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+SECONDS: Final = 25.0  # less than the 30 s that Kubernetes waits before it kills
+FOR_THREADS: Final = 2.0
+_FOR_LOG: Final = 1.0
+CLEAN: Final = 0
+NOT_STOPPED: Final = 1
+
+
+class StopDeadline:
+    """Counts from `start` on.
+
+    The interpreter waits for every thread of its pool, and a thread that reads from a disk, or a pipe, that gives
+    nothing can't be ended. So this one ends the process, with `NOT_STOPPED` unless all that matters was settled.
+    """
+
+    def __init__(self, report: Callable[[], None], *, seconds: float = SECONDS) -> None:
+        """`report` is called before a process ends that didn't stop in time."""
+        self._report = report
+        self._seconds = seconds
+        self._settled = threading.Event()
+        self._watch: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._watch is None:
+            self._watch = threading.Thread(target=self._run, name="stop deadline", daemon=True)
+            self._watch.start()
+
+    def settled(self) -> None:
+        """Only threads may be left, and nobody waits for what they do."""
+        self._settled.set()
+
+    def _run(self) -> None:
+        if self._settled.wait(self._seconds):
+            threading.Event().wait(FOR_THREADS)
+            os._exit(CLEAN)
+        reporting = threading.Thread(target=self._report, daemon=True)
+        reporting.start()  # apart, since whoever reads the log may hang, too
+        reporting.join(_FOR_LOG)
+        os._exit(NOT_STOPPED)

@@ -1,0 +1,105 @@
+"""What one peer sends is worked through a turn of the loop at a time, and nothing of it is lost or overtaken."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.budget import LARGEST_PORTION, SMALLEST_PORTION, TURN, Budget
+from agent.amqp.wire.connection import BUFFER
+from agent.errors import TransientError
+from tests.unit.amqp.wire.link import Link, Sent, feed, opened, ready, turn
+
+
+class Ticking:
+    """Each look at the clock is `step` later than the last one."""
+
+    def __init__(self, step: float) -> None:
+        self.step = step
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def acks(channel: int, count: int) -> bytes:
+    return b"".join(
+        frames.frame(frames.METHOD, channel, methods.BASIC_ACK.encode(delivery_tag=tag)) for tag in range(1, count + 1)
+    )
+
+
+async def test_a_flood_is_read_a_turn_at_a_time_in_order() -> None:
+    connection, wire = await opened(clock=Ticking(TURN / 10))
+    channel, settled = ready(connection), list[int]()
+    await turn()
+    channel.on_settled = lambda call: settled.append(call["delivery_tag"])
+    feed(connection, acks(channel.number, 100))
+    seen = [len(settled)]
+    while len(settled) < 100:
+        assert not wire.reads
+        await asyncio.sleep(0)
+        seen.append(len(settled))
+    assert settled == list(range(1, 101))
+    assert all(0 < after - before <= 10 for before, after in pairwise(seen))
+    await turn()
+    assert wire.reads
+
+
+async def test_what_was_put_off_waits_while_reading_is_held() -> None:
+    connection, wire = await opened(clock=Ticking(2 * TURN))
+    channel, settled = ready(connection), list[int]()
+    await turn()
+    channel.on_settled = lambda call: settled.append(call["delivery_tag"])
+    feed(connection, acks(channel.number, 10))
+    connection.hold_reading("full")
+    await turn()
+    assert len(settled) == 1
+    connection.release_reading("full")
+    assert not wire.reads
+    for _ in range(15):
+        await asyncio.sleep(0)
+    assert len(settled) == 10
+    assert wire.reads
+
+
+async def test_a_connection_that_is_behind_can_be_closed() -> None:
+    connection, wire = await opened(clock=Ticking(2 * TURN))
+    channel = ready(connection)
+    await turn()
+    feed(connection, acks(channel.number, 100))
+    closing = asyncio.create_task(connection.close(TransientError("closed by the agent"), patience=0))
+    await turn()
+    connection.connection_lost(None)
+    await closing
+    assert wire.is_closed
+
+
+async def test_a_large_buffer_goes_with_its_frame() -> None:
+    link = await Link.made()
+    raw = b"\x01kS" + (1_000_000).to_bytes(4, "big") + bytes(1_000_000)
+    header = b"\x20\0" + len(raw).to_bytes(4, "big") + raw
+    data = frames.frame(1, link.out.number, Sent(1).deliver) + frames.content(link.out.number, header, b"x", 4096)
+    feed(link.upstream, data[:500_000])
+    assert len(link.upstream.get_buffer(-1)) > BUFFER
+    feed(link.upstream, data[500_000:])
+    assert len(link.upstream.get_buffer(-1)) == BUFFER
+    assert link.counts.unfit
+
+
+def test_portions_shrink_for_what_is_slow_and_grow_again() -> None:
+    clock = Ticking(0)
+    budget = Budget(clock)
+    budget.start()
+    clock.step = 4 * TURN
+    assert budget.is_spent()
+    assert budget.portion == LARGEST_PORTION // 4
+    clock.step = 1_000 * TURN
+    assert budget.is_spent()
+    assert budget.portion == SMALLEST_PORTION
+    clock.step = TURN / 10
+    budget.renew()
+    assert not any(budget.is_spent() for _ in range(8))
+    assert budget.portion == LARGEST_PORTION
+    assert any(budget.is_spent() for _ in range(3))
