@@ -20,6 +20,7 @@ from agent.errors import BrokerError, PermanentError, TransientError
 from agent.network import explain, hung_up
 
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
+_OVER_WHAT_WAS_READ = frozenset({501, 502, 503, 504, 505, 540, 541})
 _MAX_TEXT = 300
 _TLS_ALERT = b"\x15\x03"
 _LIMIT = re.compile(r"limit \(\d+\) is reached")
@@ -68,6 +69,18 @@ def trouble_of(error: BrokerError) -> Trouble:
                 return Trouble.UNREACHABLE
         cause = cause.__cause__
     return Trouble.OTHER
+
+
+def blames_message(error: BrokerError) -> bool:
+    """Whether a broker closed the connection over what it read there: a message may have been what it couldn't read.
+
+    Brokers from 3.10 to 4.3 close with 541 over headers that they can't parse, with 505 over a content header of
+    another class. When a broker itself shuts down, that is 320.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ConnectionClosedError):
+        cause = cause.__cause__
+    return cause is not None and cause.code in _OVER_WHAT_WAS_READ
 
 
 def _stranger(begin: bytes) -> str:

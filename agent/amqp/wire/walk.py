@@ -49,8 +49,8 @@ class Names:
 
     def __init__(self, *names: str) -> None:
         self._encoded = tuple(short_string(name) for name in names)
-        names = b"|".join(map(re.escape, self._encoded))
-        run = b"(?:(?!%s)%s(?:%s|[SxAF]%s))*+" % (names, _NAME, _SCALAR, _SIZED_VALUE)
+        searched = b"|".join(map(re.escape, self._encoded))
+        run = b"(?:(?!%s)%s(?:%s|[SxAF]%s))*+" % (searched, _NAME, _SCALAR, _SIZED_VALUE)
         self._run = re.compile(run, re.DOTALL)
 
     def find(self, data: bytes, at: int, end: int) -> Entry | None:
