@@ -16,6 +16,7 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.returns import LONGEST, SHORTEST, SPARINGLY
 from agent.amqp.wire.target import largest_taken
+from agent.amqp.wire.unfit import LONGEST_UNFIT
 from agent.core import fields
 from agent.core.hops import RECEIVED_FROM, received_entry
 from agent.core.model import AckMode
@@ -110,7 +111,7 @@ class Brokers(RuleBasedStateMachine):
         for number in tuple(self.outstanding):
             self.taken.add(self.outstanding.pop(number))
             self._run(self.link.answer(methods.BASIC_ACK, delivery_tag=number))
-        self.link.clock.pass_by(2 * LONGEST)
+        self.link.clock.pass_by(2 * LONGEST_UNFIT)
         self._run(turn())
         self.settled.hear(self.link)
         assert not self.settled.unsettled
