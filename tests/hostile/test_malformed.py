@@ -10,10 +10,8 @@ import pytest
 from tests.hostile.backlog import Backlog, Message, table
 from tests.hostile.peer import HostileBroker
 from tests.hostile.scene import GOOD, Scene
-from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import POLICY, X, federated
 from tests.integration.status.asking import get
-from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -31,18 +29,11 @@ UNREADABLE_HEADERS: Final = tuple(
     ids=["properties that don't add up", "headers that can't be read"],
 )
 def test_malformed_messages_are_held_and_hurt_no_link_that_shares_their_connection(
-    agent_of: AgentOf,
-    site_on: SiteOn,
-    broker: Node,
-    second_broker: Node,
-    malformed: Sequence[Message],
-    reconnects: int,
+    scene: Scene, malformed: Sequence[Message], reconnects: int
 ) -> None:
     backlog = Backlog([*HARMLESS[:10], *malformed, *HARMLESS[10:]])
     fine = {place for place, message in enumerate(backlog.messages) if message.body != b"bad"}
-    here = site_on(broker)
     with HostileBroker(backlog) as hostile:
-        scene = Scene(agent_of(broker), here, site_on(second_broker), here)
         begin_sharing(scene, hostile.uri)
         eventually(lambda: backlog.acknowledged == fine, what="all but the malformed ones come through")
         for _ in range(2):
