@@ -4,7 +4,7 @@ from ssl import SSLError
 
 import pytest
 
-from agent.amqp.failures import lost, trouble_of
+from agent.amqp.failures import blames_message, lost, trouble_of
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError
 from agent.core.lifecycle import Trouble
@@ -49,3 +49,21 @@ def test_what_ends_a_connection_that_stood_passes() -> None:
     found = lost(end, where="upstream origin h:5671")
     assert isinstance(found, TransientError)
     assert str(found) == "upstream origin h:5671: TLS failed: DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
+
+
+@pytest.mark.parametrize(
+    ("cause", "blames"),
+    [
+        (ConnectionClosedError(541, "INTERNAL_ERROR"), True),
+        (ConnectionClosedError(505, "UNEXPECTED_FRAME"), True),
+        (ConnectionClosedError(501, "FRAME_ERROR"), True),
+        (ConnectionClosedError(320, "CONNECTION_FORCED"), False),
+        (ChannelClosedError(541, "of a channel"), False),
+        (EndOfStreamError(), False),
+    ],
+)  # fmt: skip
+def test_a_message_is_blamed_for_what_a_broker_closes_over_what_it_read(cause: BrokerError, blames: bool) -> None:
+    told = TransientError("downstream b:5672: the broker closed the connection")
+    told.__cause__ = cause
+    assert blames_message(told) is blames
+    assert blames_message(cause) is blames
