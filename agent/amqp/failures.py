@@ -72,15 +72,20 @@ def trouble_of(error: BrokerError) -> Trouble:
 
 
 def blames_message(error: BrokerError) -> bool:
-    """Whether a broker closed the connection over what it read there: a message may have been what it couldn't read.
+    """Whether a broker closed a connection, or the channel, over what it read there: a message may be the cause.
 
-    Brokers from 3.10 to 4.3 close with 541 over headers that they can't parse, with 505 over a content header of
-    another class. When a broker itself shuts down, that is 320.
+    Brokers from 3.10 to 4.3 close the connection with 541 over headers that they can't parse, with 505 over a content
+    header of another class, and the channel with 406 over properties that they don't accept. When a broker itself shuts
+    down, that is 320.
     """
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ConnectionClosedError):
+    while cause is not None:
+        if isinstance(cause, ConnectionClosedError):
+            return cause.code in _OVER_WHAT_WAS_READ
+        if isinstance(cause, ChannelClosedError):
+            return cause.code == PRECONDITION_FAILED
         cause = cause.__cause__
-    return cause is not None and cause.code in _OVER_WHAT_WAS_READ
+    return False
 
 
 def _stranger(begin: bytes) -> str:

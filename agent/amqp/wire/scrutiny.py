@@ -8,7 +8,7 @@ from typing import Final
 
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError
-from agent.amqp.wire.unfit import CLOSES_CONNECTION, UNREADABLE
+from agent.amqp.wire.unfit import CLOSES, UNREADABLE
 from agent.amqp.wire.walk import Names, check_table
 from agent.core.suspicion import Suspicion
 
@@ -40,7 +40,7 @@ class Scrutiny:
         digest = _digest(publish, read, size)
         if self._suspicion.is_culprit(digest, now):
             self._suspicion.caught(now)
-            return CLOSES_CONNECTION
+            return CLOSES
         if len(self._passed) >= _MOST_ON_THE_WAY:
             self._passed = {tag: self._passed[tag] for tag in self._unconfirmed() if tag in self._passed}
         if len(self._passed) < _MOST_ON_THE_WAY:  # of so many none is alone, and nothing will be known

@@ -10,7 +10,7 @@ from agent.amqp.wire.returns import Later, Returns
 TOO_LARGE: Final = "too large"
 TOO_MANY_HEADERS: Final = "headers too large"
 UNREADABLE: Final = "unreadable"
-CLOSES_CONNECTION: Final = "closes the connection"
+CLOSES: Final = "closes the connection or channel"
 LONGEST_UNFIT: Final = 60.0
 COMES_BACK_WITHIN: Final = 5.0  # what was given back is counted as waiting for so long
 
@@ -18,7 +18,7 @@ _NOUNS: Final = {
     TOO_LARGE: "larger than it takes",
     TOO_MANY_HEADERS: "with headers larger than a frame there",
     UNREADABLE: "with properties that nobody can read",
-    CLOSES_CONNECTION: "over which it closes the connection",
+    CLOSES: "over which it closes the connection or channel",
 }
 
 

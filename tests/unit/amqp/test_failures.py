@@ -58,7 +58,8 @@ def test_what_ends_a_connection_that_stood_passes() -> None:
         (ConnectionClosedError(505, "UNEXPECTED_FRAME"), True),
         (ConnectionClosedError(501, "FRAME_ERROR"), True),
         (ConnectionClosedError(320, "CONNECTION_FORCED"), False),
-        (ChannelClosedError(541, "of a channel"), False),
+        (ChannelClosedError(406, "PRECONDITION_FAILED - invalid expiration 'abc'"), True),
+        (ChannelClosedError(404, "NOT_FOUND - no exchange 'x'"), False),
         (EndOfStreamError(), False),
     ],
 )  # fmt: skip
