@@ -26,6 +26,7 @@ __all__ = [
     "NOT_FOUND",
     "PRECONDITION_FAILED",
     "RESOURCE_LOCKED",
+    "blames_message",
     "lost",
     "one_line",
     "opening_failed",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
+_OVER_WHAT_WAS_READ = frozenset({501, 502, 503, 504, 505, 540, 541})
 _TLS_ALERT = b"\x15\x03"
 _LIMIT = re.compile(r"limit \(\d+\) is reached")
 
@@ -75,6 +77,23 @@ def trouble_of(error: BrokerError) -> Trouble:
                 return Trouble.UNREACHABLE
         cause = cause.__cause__
     return Trouble.OTHER
+
+
+def blames_message(error: BrokerError) -> bool:
+    """Whether a broker closed a connection, or the channel, over what it read there: a message may be the cause.
+
+    Brokers from 3.10 to 4.3 close the connection with 541 over headers that they can't parse, with 505 over a content
+    header of another class, and the channel with 406 over properties that they don't accept. When a broker itself shuts
+    down, that is 320.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionClosedError):
+            return cause.code in _OVER_WHAT_WAS_READ
+        if isinstance(cause, ChannelClosedError):
+            return cause.code == PRECONDITION_FAILED
+        cause = cause.__cause__
+    return False
 
 
 def _stranger(begin: bytes) -> str:

@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 
+class NeverPublishedError(ValueError):
+    """A confirm of a number that was never published: nothing is known of what the broker took."""
+
+
 class Confirms:
     """One link's deliveries from arrival to settlement; each is settled exactly once."""
 
@@ -41,6 +45,11 @@ class Confirms:
     def in_flight(self) -> int:
         """Published and neither confirmed nor refused."""
         return len(self._tags)
+
+    @property
+    def unconfirmed(self) -> Collection[int]:
+        """The deliveries that are in flight."""
+        return self._tags.values()
 
     @property
     def held(self) -> int:
@@ -89,7 +98,7 @@ class Confirms:
         self._settle(tag, acknowledged=False)
 
     def confirmed(self, number: int, *, multiple: bool) -> int:
-        """The downstream took these; answers how many."""
+        """The downstream took these; answers how many. NeverPublishedError where it names what it can't have."""
         tags = self._take(number, multiple=multiple)
         for tag in tags:
             self._settle(tag, acknowledged=True)
@@ -111,14 +120,18 @@ class Confirms:
         return singly, self._acknowledged
 
     def _take(self, number: int, *, multiple: bool) -> list[int]:
-        """Removes what a confirm names; a number that is settled or was never given is no news."""
+        """Removes what a confirm names; a number that is settled is no news.
+
+        0 isn't taken for all so far: that would be what is written here, and not what has arrived there.
+        """
+        if not 0 < number < self._next_number:
+            raise NeverPublishedError(f"a confirm of publish {number}, of {self._next_number - 1} so far")
         if not multiple:
             tag = self._tags.pop(number, None)
             return [] if tag is None else [tag]
-        last = min(number, self._next_number - 1) if number else self._next_number - 1
         pop = self._tags.pop
-        tags = [tag for n in range(self._oldest, last + 1) if (tag := pop(n, None)) is not None]
-        self._oldest = max(self._oldest, last + 1)
+        tags = [tag for n in range(self._oldest, number + 1) if (tag := pop(n, None)) is not None]
+        self._oldest = max(self._oldest, number + 1)
         return tags
 
     def _settle(self, tag: int, *, acknowledged: bool) -> None:

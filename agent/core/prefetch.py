@@ -10,6 +10,7 @@ from typing import Final
 START: Final = 1_000
 NEAR: Final = 4_000  # fewer leave queue and channel waiting for each other, even where the path is short
 MOST: Final = 16_000  # delivery tags of a channel that a broker keeps track of one by one
+LARGEST: Final = 65_535  # what AMQP has bytes for
 LEAST: Final = 8
 FRUITLESS: Final = 3  # so many sessions in a row that brought messages and confirmed none
 # After these a broker may drop what came back too often, so little comes and goes; but what the downstream refuses must
@@ -32,3 +33,14 @@ def sized(current: int, *, unsettled: int, rate: float, round_trip: float, avera
     is_full = unsettled + on_the_wire >= _NEARLY * current
     wanted = min(current * _STEP, limit) if is_full and current < max(NEAR, 4 * on_the_wire) else current
     return wanted if wanted >= current * 2 else current
+
+
+def room_for(held: int, room: int, *, flowing: int) -> int:
+    """How many places of the prefetch to keep for `held` messages that go nowhere, where `room` are kept now.
+
+    In geometric steps, too, and never fewer than before: what is held is given back now and then, and comes again.
+    Where messages go one by one (`flowing` 1), exactly as many as are held, so that there is one on the way.
+    """
+    if flowing == 1:
+        return max(room, min(held, MOST))
+    return min(room + max(held, flowing), MOST) if held - room >= flowing / 2 else room

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from agent.amqp import upstream
 from agent.amqp.connect import Connection
-from agent.amqp.failures import ACCESS_REFUSED, one_line
+from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call
 from agent.amqp.wire.returns import LONGEST, SPARINGLY
+from agent.amqp.wire.scrutiny import Scrutiny
 from agent.amqp.wire.splice import Counts, Rewriter, Source, Target
 from agent.amqp.wire.tables import CodecError
 from agent.amqp.wire.target import largest_taken
 from agent.core import names, prefetch
 from agent.core.model import AckMode, Link, QueueType
+from agent.core.suspicion import Suspicion, Watch
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.runtime.building import ServedElsewhereError
 
@@ -53,6 +55,7 @@ class Path:
     largest: int | None = None  # what the downstream takes of a body, as it said when it refused one
     largest_until: float = 0.0  # it may be configured to take more meanwhile
     fruitless: int = 0  # sessions in a row that brought messages and confirmed none
+    suspicion: Suspicion = field(default_factory=Suspicion)
 
 
 @dataclass(slots=True)
@@ -84,6 +87,9 @@ class Flow:
         self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
         self._consumers = 1
         self._window = 0  # the prefetch of the consumer that is
+        self._for_unfit = 0  # of it, so many for messages that are held and get nowhere
+        self._watch = path.suspicion.watch(self._loop.time())
+        self._scrutiny: Scrutiny | None = None
         self._round_trip = 0.0
         self._beat = self._count(self._loop.time())
         self._forwarded_before = counts.forwarded
@@ -93,11 +99,31 @@ class Flow:
     @property
     def prefetch(self) -> int:
         """How many messages the broker may send ahead; none is counted where nothing is acknowledged."""
-        settings = self._link.settings
-        if settings.ack_mode is AckMode.NO_ACK:
+        if self._link.settings.ack_mode is AckMode.NO_ACK:
             return 0
-        size = settings.prefetch_count or self._path.prefetch
+        return min(self._flowing + self._for_unfit, prefetch.LARGEST)
+
+    @property
+    def _flowing(self) -> int:
+        """How many of them may be on the way."""
+        if self._is_single:
+            return 1
+        size = self._link.settings.prefetch_count or self._path.prefetch
         return min(size, prefetch.CAREFUL) if self._is_careful else size
+
+    @property
+    def _is_single(self) -> bool:
+        return self._path.suspicion.watch(self._loop.time()) is Watch.ONE_BY_ONE
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether it was begun under suspicion."""
+        return self._watch is not Watch.OFF
+
+    @property
+    def trouble(self) -> str:
+        """What an operator should know of messages that don't go through; empty where all do."""
+        return self._target.trouble if self._target else ""
 
     @property
     def _is_careful(self) -> bool:
@@ -151,7 +177,12 @@ class Flow:
             longest_return=SPARINGLY if self._is_dear else LONGEST,
         )
         into.closed.add_done_callback(self._learn)
-        source = self._source = Source(out, target, rewriter, exchange=exchange, mandatory=True)
+        if self._watch is not Watch.OFF:
+            self._scrutiny = Scrutiny(path.suspicion, self._loop.time, lambda: target.confirms.unconfirmed)
+            self._for_unfit = path.suspicion.culprits(self._loop.time())
+        source = self._source = Source(
+            out, target, rewriter, exchange=exchange, mandatory=True, scrutiny=self._scrutiny
+        )
         self._down.wire.divert(into.number, target)
         self._up.wire.divert(out.number, source)
         self._down.wire.fed_by(self._up.wire)
@@ -165,21 +196,41 @@ class Flow:
         messages, octets = self._beat.messages - before.messages, self._beat.bytes - before.bytes
         if self._is_careful and self._counts.forwarded != self._forwarded_before:
             self._path.fruitless = 0
-        if messages <= 0 or settings.ack_mode is AckMode.NO_ACK:
+        if settings.ack_mode is AckMode.NO_ACK:
+            return None
+        if self._make_room():
+            return self.prefetch
+        if messages <= 0:
             return None
         if self._window != self.prefetch:
             return self.prefetch
-        if settings.prefetch_count or self._is_careful:
+        if settings.prefetch_count or self._is_careful or self._is_single:
             return None
+        flowing = self._window - self._for_unfit
         wanted = prefetch.sized(
-            self._window,
-            unsettled=self.unsettled,
+            flowing,
+            unsettled=self.unsettled - self._held_unfit,
             rate=messages / max(now - before.at, 0.001),
             round_trip=self._round_trip,
             average_size=octets / messages,
         )
         # Less can't be had without disorder, see `_has_come`; reading is held where too much comes.
-        return None if wanted == self._window or (self._is_counted and wanted < self._window) else wanted
+        if wanted == flowing or (self._is_counted and wanted < flowing):
+            return None
+        return wanted + self._for_unfit
+
+    @property
+    def _held_unfit(self) -> int:
+        return self._target.held_unfit if self._target else 0
+
+    def _make_room(self) -> bool:
+        """Whether a larger prefetch is due, since what is held and can't be published fills the one that is.
+
+        Where a consumer can only be changed while all of its prefetch is here, that is when nothing else moves.
+        """
+        self._for_unfit = prefetch.room_for(self._held_unfit, self._for_unfit, flowing=self._flowing)
+        is_due = self._window < self.prefetch and self._for_unfit > 0
+        return is_due and (not self._is_counted or self.unsettled >= self._window)
 
     def _count(self, now: float) -> _Beat:
         return _Beat(now, self._counts.forwarded + self.unsettled, self._counts.bytes)
@@ -195,7 +246,7 @@ class Flow:
             if not await self._has_come(out):
                 return
             if wanted != self.prefetch:
-                self._path.prefetch = wanted
+                self._path.prefetch = wanted - self._for_unfit
             out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
             # Another tag: a quorum queue delivers what is unacknowledged once more to a consumer that it knows.
             self._consumers += 1
@@ -323,10 +374,22 @@ class Flow:
             raise upstream.refusal(self._up, f"consuming from {self._queue!r}", error) from error
 
     def _learn(self, closed: asyncio.Future[BrokerError]) -> None:
-        largest = largest_taken(closed.result())
+        """From the end of the downstream channel."""
+        error = closed.result()
+        largest = largest_taken(error)
         if largest is not None:
             self._path.largest = largest
             self._path.largest_until = self._loop.time() + LARGEST_IS_KNOWN
+        elif blames_message(error) and self._may_have_caused_it:
+            on_the_way = self._scrutiny.on_the_way if self._scrutiny else ()
+            self._path.suspicion.broke(self._loop.time(), self._watch, on_the_way)
+
+    @property
+    def _may_have_caused_it(self) -> bool:
+        """Whether the broker may have been reading a message of this link when it closed the connection."""
+        if self._link.settings.ack_mode is not AckMode.ON_CONFIRM:
+            return self._counts.forwarded != self._forwarded_before
+        return self.in_flight > 0 or (self._into is not None and self._into.is_midway)
 
     def _tell_cancelled(self, _: str) -> None:
         if not self._cancelled.done():

@@ -18,6 +18,7 @@ from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
 from agent.core.lifecycle import Effect, Event, LinkState, Phase, Side
 from agent.core.model import Binding, Link
+from agent.core.suspicion import Watch
 from agent.core.uri import AmqpUri
 from agent.errors import AgentError, BrokerError, PermanentError
 from agent.runtime.building import ServedElsewhereError
@@ -73,6 +74,7 @@ class LinkRunner:
         self._upstream_cluster: str | None = None  # as it was told last
         self._uri: AmqpUri | None = None
         self._seen: tuple[object, ...] = ()
+        self._is_troubled = False
 
     def gauges(self) -> Gauges:
         """What the board shows of this moment."""
@@ -84,7 +86,7 @@ class LinkRunner:
             prefetch=self._flow.prefetch if self._flow else 0,
             upstream_cluster=self._upstream_cluster,
             uri=self._uri,
-            note=self.note,
+            note="; ".join(filter(None, (self.note, self._trouble))),
         )
 
     @property
@@ -95,6 +97,10 @@ class LinkRunner:
     @property
     def _flow(self) -> Flow | None:
         return self._session.flow if self._session else None
+
+    @property
+    def _trouble(self) -> str:
+        return self._flow.trouble if self._flow else ""
 
     @property
     def in_flight(self) -> int:
@@ -117,9 +123,11 @@ class LinkRunner:
         seen: tuple[object, ...] = ()
         if session is not None and tending is not None:
             self._judge(tending.beat(now, is_blocked=bool(self.state.blocked)))
-            dropped = sum(counts.dropped.values())
-            built = session.building.bound, self.note
-            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, tending.backlog, *built)
+            self._tell_trouble()
+            self._share_again(now)
+            dropped, trouble = sum(counts.dropped.values()), self._trouble
+            bound, backlog = session.building.bound, tending.backlog
+            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, self.note, trouble)
         moved = seen != self._seen or self.in_flight > 0
         self._seen = seen
         return moved
@@ -127,9 +135,33 @@ class LinkRunner:
     def _judge(self, waited: float) -> None:
         is_stalled = self.state.stalled is not None
         if waited >= self._world.stall_after and not is_stalled:
-            self.send(lifecycle.Stalled(f"messages wait, and the downstream has confirmed none for {waited:.0f} s"))
+            self.send(lifecycle.Stalled(self._why_stalled(waited)))
         elif waited < self._world.stall_after and is_stalled:
             self.send(lifecycle.Progressed())
+
+    def _why_stalled(self, waited: float) -> str:
+        """The downstream owes nothing where nothing is on the way to it."""
+        trouble = self._trouble
+        if trouble and not self.in_flight:
+            return trouble
+        late = f"messages wait, and the downstream has confirmed none for {waited:.0f} s"
+        return f"{late}; {trouble}" if trouble else late
+
+    def _tell_trouble(self) -> None:
+        """Once, when messages begin not to go through; how many there are is shown, and not logged each time."""
+        trouble = self._trouble
+        if trouble and not self._is_troubled:
+            link = self.link
+            log.warning("messages held", link=link.id, vhost=link.vhost, name=link.name, reason=trouble)
+        self._is_troubled = bool(trouble)
+
+    def _share_again(self, now: float) -> None:
+        """A link that was suspected for long enough gets its place among the others again."""
+        flow = self._flow
+        is_over = self._memory.path.suspicion.watch(now) is Watch.OFF
+        if flow is not None and flow.is_watched and is_over and self.state.phase is Phase.OPEN:
+            log.info("link shares connections again", link=self.link.id, vhost=self.link.vhost, name=self.link.name)
+            self.send(lifecycle.Restart())
 
     def send(self, event: Event) -> None:
         before = self.state
@@ -232,7 +264,8 @@ class LinkRunner:
         if link.exchange is None:
             raise PermanentError(f"links of kind {link.kind} can't be run yet")
         control = await self._connections.ask(link)
-        apart = self._loop.time() < self._apart_until
+        now = self._loop.time()
+        apart = now < self._apart_until or self._memory.path.suspicion.watch(now) is not Watch.OFF
         connecting = self._loop.create_task(self._connections.flow(link, control.connection.uri, apart=apart))
         session = self._session = ExchangeSession(
             link,

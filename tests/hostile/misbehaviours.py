@@ -133,6 +133,49 @@ async def reads_nothing(peer: Peer) -> None:
         await asyncio.sleep(1)
 
 
+def _received_from(tag: bytes, inside: bytes) -> bytes:
+    """Properties with an `x-received-from` of so many bytes."""
+    entries = b"\x0fx-received-from" + tag + len(inside).to_bytes(4, "big") + inside
+    return b"\x20\0" + len(entries).to_bytes(4, "big") + entries
+
+
+async def large_hop_tables(peer: Peer) -> None:
+    """Messages whose `x-received-from` is a table of 50,000 entries."""
+
+    async def deliver(peer: Peer, channel: int, call: Call) -> None:
+        await peer.answer(channel, call)
+        for tag in range(1, 61):
+            await peer.deliver(channel, tag, properties=_received_from(b"F", b"\0V" * 50_000))
+
+    await peer.log_in()
+    await peer.serve({methods.BASIC_CONSUME: deliver})
+
+
+async def different_hop_arrays(peer: Peer) -> None:
+    """Messages whose `x-received-from` is an array of 120 KB, each another one."""
+
+    async def deliver(peer: Peer, channel: int, call: Call) -> None:
+        await peer.answer(channel, call)
+        for tag in range(1, 1_001):
+            hop = b"S" + (120_000).to_bytes(4, "big") + b"%06d" % tag * 20_000
+            await peer.deliver(channel, tag, properties=_received_from(b"A", hop))
+
+    await peer.log_in()
+    await peer.serve({methods.BASIC_CONSUME: deliver})
+
+
+async def skipped_delivery_tags(peer: Peer) -> None:
+    """Every second delivery tag is left out."""
+
+    async def deliver(peer: Peer, channel: int, call: Call) -> None:
+        await peer.answer(channel, call)
+        for tag in range(1, 200, 2):
+            await peer.deliver(channel, tag)
+
+    await peer.log_in()
+    await peer.serve({methods.BASIC_CONSUME: deliver})
+
+
 MISBEHAVIOURS: Final[Mapping[str, Behaviour]] = {
     found.__name__: found
     for found in (
@@ -147,5 +190,8 @@ MISBEHAVIOURS: Final[Mapping[str, Behaviour]] = {
         settlements,
         unasked_content,
         reads_nothing,
+        large_hop_tables,
+        different_hop_arrays,
+        skipped_delivery_tags,
     )
 }

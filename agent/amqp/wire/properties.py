@@ -13,6 +13,7 @@ CONTENT_TYPE: Final = 0x8000
 CONTENT_ENCODING: Final = 0x4000
 HEADERS: Final = 0x2000
 USER_ID: Final = 0x0010
+TAIL_MASK: Final = 0x07FF  # of the flags behind that of the headers, without the two that mean nothing
 _SHORT: Final = -1
 _TABLE: Final = -2
 # From the highest flag down; a positive number is a fixed width.
@@ -32,8 +33,33 @@ _SHAPES: Final = (
     (0x0008, _SHORT),  # app-id
     (0x0004, _SHORT),  # cluster-id
 )
+_BEHIND_HEADERS: Final = tuple((flag, shape) for flag, shape in _SHAPES if flag < HEADERS)
 _FLAGS: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")
+
+
+def _tail(flags: int) -> tuple[tuple[int, ...], int]:
+    skips, fixed = [], 0
+    for flag, shape in _BEHIND_HEADERS:
+        if flags & flag and shape == _SHORT:
+            skips.append(fixed)
+            fixed = 0
+        elif flags & flag:
+            fixed += shape
+    return tuple(skips), fixed
+
+
+TAILS: Final = tuple(_tail(flags << 2) for flags in range(TAIL_MASK + 1))
+"""What follows the headers table, by `flags >> 2 & TAIL_MASK`: the bytes before each short string, and behind all."""
+
+
+def end_of(data: bytes | bytearray, at: int, flags: int) -> int:
+    """Where the properties end whose headers table ends at `at`; IndexError where they lead out of `data`."""
+    skips, fixed = TAILS[flags >> 2 & TAIL_MASK]
+    for skip in skips:
+        at += skip
+        at += 1 + data[at]
+    return at + fixed
 
 
 @dataclass(frozen=True, slots=True)

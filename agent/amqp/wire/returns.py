@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Self
+from typing import Final
 
 SHORTEST: Final = 0.1
 LONGEST: Final = 5.0
@@ -29,11 +29,6 @@ class Returns:
         self._shortest = self._delay = shortest
         self._longest = longest
         self._tags: list[int] = []
-
-    @classmethod
-    def slowly(cls, later: Later, give_back: Callable[[list[int]], None], *, longest: float = LONGEST) -> Self:
-        """For what is known to come back unchanged."""
-        return cls(later, give_back, shortest=longest, longest=longest)
 
     def add(self, tags: Iterable[int]) -> None:
         waits = bool(self._tags)

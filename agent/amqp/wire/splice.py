@@ -8,7 +8,8 @@ A message is published when all of it is here, so that a connection that dies mi
 what is larger than `WHOLE` goes on as it comes; see `Channel.is_midway` for what happens to that.
 
 What can't be published at all (too large for the downstream, headers that don't fit into one of its frames or that
-nobody can read) is not sent, since it would break the link each time it comes: see `Target.unfit`.
+nobody can read) is not sent, since it would break the link each time it comes: see `Target.unfit`. That the lengths of
+the properties add up is checked of every message; what is in its headers table, where a `Scrutiny` is given.
 """
 
 from __future__ import annotations
@@ -17,18 +18,25 @@ import struct
 from typing import Final, Protocol
 
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.channel import Channel
-from agent.amqp.wire.properties import CONTENT_ENCODING, CONTENT_TYPE, HEADERS, USER_ID, Properties
+from agent.amqp.wire.channel import MAX_BODY, Channel
+from agent.amqp.wire.properties import (
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    HEADERS,
+    TAIL_MASK,
+    TAILS,
+    USER_ID,
+    Properties,
+    end_of,
+)
+from agent.amqp.wire.scrutiny import Scrutiny
 from agent.amqp.wire.tables import CodecError
 from agent.amqp.wire.target import Counts, Outlet, Target
+from agent.amqp.wire.unfit import TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
 
 __all__ = ["WHOLE", "Counts", "Outlet", "Rewriter", "Source", "Target"]
 
 WHOLE: Final = 1024 * 1024
-TOO_LARGE: Final = "too large"
-TOO_MANY_HEADERS: Final = "headers too large"
-UNREADABLE: Final = "unreadable"
-
 _DELIVER: Final = 60 << 16 | 60
 _PREFIX: Final = frames.PREFIX
 _CHANNEL: Final = frames.CHANNEL
@@ -45,7 +53,10 @@ _SHORTEST: Final = 26  # bytes of a delivery whose names are all empty
 _FLAGS: Final = struct.Struct(">H")
 _TO_FLAGS: Final = 19  # from a header frame's start
 _TO_PROPERTIES: Final = 21
-_MAX_KEYS: Final = 10_000
+_IDS: Final = frames.BASIC << 16  # of a content header: the class, and a weight that has to be 0
+_MOST_JUDGED: Final = 256 * 1024  # of headers with ours among them; longer ones would hold up other links
+_MOST_PUBLISHES: Final = 256 * 1024
+_OF_AN_ENTRY: Final = 250  # bytes that Python takes for an entry besides what is in it
 
 
 class Rewriter(Protocol):
@@ -69,7 +80,17 @@ class Rewriter(Protocol):
 class Source:
     """The upstream channel's frames, and what becomes of them downstream."""
 
-    def __init__(self, channel: Channel, target: Target, rewriter: Rewriter, *, exchange: str, mandatory: bool) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        target: Target,
+        rewriter: Rewriter,
+        *,
+        exchange: str,
+        mandatory: bool,
+        scrutiny: Scrutiny | None = None,
+    ) -> None:
+        """With `scrutiny`, messages are looked at one by one, and those are unfit that it objects to."""
         target.fed_by(channel)
         entries = (rewriter.entry(redelivered=False), rewriter.entry(redelivered=True))
         self._channel = channel
@@ -81,11 +102,13 @@ class Source:
         self._tables = tuple(_U32.pack(len(entry)) + entry for entry in entries)
         self._mark = rewriter.mark
         self._unusual = 0 if rewriter.trusts_user_id else USER_ID
-        self._exchange = exchange
-        self._mandatory = mandatory
+        payload = methods.BASIC_PUBLISH.encode(exchange=exchange, mandatory=mandatory)
+        self._around_key = payload[:-2], payload[-1:]  # between them is the length of an empty key
         self._publishes: dict[bytes, bytes] = {}
+        self._publishes_bytes = 0
+        self._scrutiny = scrutiny
         self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
-        self._largest = 2**64 if target.largest is None else target.largest
+        self._largest = MAX_BODY if target.largest is None else target.largest
         self._at_once = min(self._room, self._largest)
         # The message that is being read
         self._tag = 0
@@ -103,6 +126,11 @@ class Source:
         self._bytes = 0
         self._redeliveries = 0
         self._has_dropped = False
+
+    @property
+    def kept(self) -> int:
+        """About how many bytes of memory the publishes take that are kept."""
+        return self._publishes_bytes
 
     @property
     def last_tag(self) -> int:
@@ -125,7 +153,7 @@ class Source:
                 if size < 4 or _U32.unpack_from(buffer, at + 7)[0] != _DELIVER:
                     self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
                 elif is_open:
-                    passed = self._quickly(buffer, at, end)
+                    passed = at if self._scrutiny else self._quickly(buffer, at, end)
                     if passed > at:
                         at = passed
                         continue
@@ -137,7 +165,7 @@ class Source:
             self._flush()
         return at
 
-    def _quickly(self, buffer: bytearray, at: int, end: int) -> int:  # noqa: C901, PLR0915 - calls cost, see below
+    def _quickly(self, buffer: bytearray, at: int, end: int) -> int:  # noqa: C901, PLR0912, PLR0915 - calls cost, see below
         """Passes on what is all here, in one body frame each, and ordinary; answers where the first other one begins.
 
         This is where the time goes; with a call for each part and its attributes it takes a sixth more.
@@ -145,65 +173,82 @@ class Source:
         if self._awaits_header or self._missing:
             return at
         number, target_number, publishes = self._number, self._target_number, self._publishes
+        tails, tail_mask = TAILS, TAIL_MASK
         mark, unusual, room, at_once = self._mark, self._unusual, self._room, self._at_once
         view = memoryview(buffer)  # written out before the buffer is read into again
         out, tags, last, size_of_all, redeliveries = self._out, self._tags, self._tag, 0, 0
-        while at + _SHORTEST <= end:
-            kind, channel, size, method, length = _DELIVERY.unpack_from(buffer, at)
-            header = at + _OVERHEAD + size
-            if method != _DELIVER or kind != frames.METHOD or channel != number or header + _TO_PROPERTIES > end:
-                break
-            where = at + 12 + length
-            tag, redelivered, length = _TAG_FLAG_LENGTH.unpack_from(buffer, where)
-            where += 10 + length
-            key = bytes(buffer[where : header - 1])
-            if tag <= last or buffer[where] != len(key) - 1 or buffer[header - 1] != frames.END:
-                break
-            kind, channel, size, _, body_size, flags = _HEADER.unpack_from(buffer, header)
-            body = header + _OVERHEAD + size
-            if body + _OVERHEAD > end or kind != frames.HEADER or channel != number or buffer[body - 1] != frames.END:
-                break
-            kind, channel, length = _PREFIX.unpack_from(buffer, body)
-            after: int = body + _OVERHEAD + length
-            if (
-                after > end
-                or kind != frames.BODY
-                or channel != number
-                or length != body_size
-                or flags & unusual
-                or not 0 < body_size <= at_once
-                or buffer[after - 1] != frames.END
-            ):
-                break
-            where = header + _TO_PROPERTIES
-            if flags & CONTENT_TYPE:
-                where += 1 + buffer[where]
-            if flags & CONTENT_ENCODING:
-                where += 1 + buffer[where]
-            redelivered &= 1
-            if flags & HEADERS:
-                entry = self._entries[redelivered]
-                (length,) = _U32.unpack_from(buffer, where)
-                where += 4
-                size += len(entry)
-                if size > room or where + length >= body or buffer.find(mark, where, where + length) >= 0:
+        try:
+            while at + _SHORTEST <= end:
+                kind, channel, size, method, length = _DELIVERY.unpack_from(buffer, at)
+                header = at + _OVERHEAD + size
+                if method != _DELIVER or kind != frames.METHOD or channel != number or header + _TO_PROPERTIES > end:
                     break
-                _U32.pack_into(buffer, where - 4, length + len(entry))
-            else:
-                entry = self._tables[redelivered]
-                size += len(entry)
-                if size > room or where >= body:
+                where = at + 12 + length
+                tag, redelivered, length = _TAG_FLAG_LENGTH.unpack_from(buffer, where)
+                where += 10 + length
+                key = bytes(buffer[where : header - 1])
+                if tag != last + 1 or buffer[where] != len(key) - 1 or buffer[header - 1] != frames.END:
                     break
-                _FLAGS.pack_into(buffer, header + _TO_FLAGS, flags | HEADERS)
-            # In place: these bytes are consumed, and one slice is cheaper than three.
-            _PREFIX.pack_into(buffer, header, frames.HEADER, target_number, size)
-            _CHANNEL.pack_into(buffer, body + 1, target_number)
-            out += (publishes.get(key) or self._publish_for(key), view[header:where], entry, view[where:after])
-            tags.append(tag)
-            last = tag
-            size_of_all += body_size
-            redeliveries += redelivered
-            at = after
+                kind, channel, size, ids, body_size, flags = _HEADER.unpack_from(buffer, header)
+                body = header + _OVERHEAD + size
+                if (
+                    body + _OVERHEAD > end
+                    or kind != frames.HEADER
+                    or channel != number
+                    or buffer[body - 1] != frames.END
+                ):
+                    break
+                kind, channel, length = _PREFIX.unpack_from(buffer, body)
+                after: int = body + _OVERHEAD + length
+                if (
+                    after > end
+                    or kind != frames.BODY
+                    or channel != number
+                    or ids != _IDS
+                    or length != body_size
+                    or flags & unusual
+                    or not 0 < body_size <= at_once
+                    or buffer[after - 1] != frames.END
+                ):
+                    break
+                where = header + _TO_PROPERTIES
+                if flags & CONTENT_TYPE:
+                    where += 1 + buffer[where]
+                if flags & CONTENT_ENCODING:
+                    where += 1 + buffer[where]
+                redelivered &= 1
+                if flags & HEADERS:
+                    entry = self._entries[redelivered]
+                    (length,) = _U32.unpack_from(buffer, where)
+                    where += 4
+                    past = where + length
+                    if past >= body or buffer.find(mark, where, past) >= 0:
+                        break
+                else:
+                    entry = self._tables[redelivered]
+                    past = where
+                size += len(entry)
+                skips, fixed = tails[flags >> 2 & tail_mask]
+                for skip in skips:
+                    past += skip
+                    past += 1 + buffer[past]
+                if past + fixed != body - 1 or size > room:
+                    break
+                if flags & HEADERS:
+                    _U32.pack_into(buffer, where - 4, length + len(entry))
+                else:
+                    _FLAGS.pack_into(buffer, header + _TO_FLAGS, flags | HEADERS)
+                # In place: these bytes are consumed, and one slice is cheaper than three.
+                _PREFIX.pack_into(buffer, header, frames.HEADER, target_number, size)
+                _CHANNEL.pack_into(buffer, body + 1, target_number)
+                out += (publishes.get(key) or self._publish_for(key), view[header:where], entry, view[where:after])
+                tags.append(tag)
+                last = tag
+                size_of_all += body_size
+                redeliveries += redelivered
+                at = after
+        except (IndexError, struct.error):
+            pass  # properties that lead out of the buffer; nothing was changed for that message yet
         self._tag = last
         self._bytes += size_of_all
         self._redeliveries += redeliveries
@@ -216,8 +261,10 @@ class Source:
         tag, flags = _TAG_AND_FLAG.unpack_from(buffer, where)
         where += 9
         where += 1 + buffer[where]
-        if where + buffer[where] != after - 2 or tag <= self._tag:
+        if where + buffer[where] != after - 2:
             raise CodecError("a delivery that makes no sense")
+        if tag != self._tag + 1:  # what is acknowledged is counted from one tag to the next
+            raise CodecError(f"delivery tag {tag} came where {self._tag + 1} was due")
         key = bytes(buffer[where : after - 1])
         self._tag, self._redelivered = tag, flags & 1
         self._publish = self._publishes.get(key) or self._publish_for(key)
@@ -225,37 +272,37 @@ class Source:
 
     def _publish_for(self, key: bytes) -> bytes:
         """The whole publish frame for a routing key (with its length in front); kept, since keys repeat."""
-        if len(self._publishes) >= _MAX_KEYS:
-            self._publishes.clear()
-        payload = methods.BASIC_PUBLISH.encode(exchange=self._exchange, mandatory=self._mandatory)
-        head, flags = payload[:-2], payload[-1:]  # between them stands the empty key
+        head, flags = self._around_key
         made = frames.frame(frames.METHOD, self._target_number, head + key + flags)
+        size = len(key) + len(made) + _OF_AN_ENTRY
+        if self._publishes_bytes + size > _MOST_PUBLISHES:
+            self._publishes.clear()
+            self._publishes_bytes = 0
         self._publishes[key] = made
+        self._publishes_bytes += size
         return made
 
     def _splice(self, buffer: bytearray, at: int, after: int, *, flags: int) -> bool:
         """Writes the publish and the header with the entry put in; not if it has to be judged."""
         where = at + _TO_PROPERTIES
-        if flags & CONTENT_TYPE:
-            where += 1 + buffer[where]
-        if flags & CONTENT_ENCODING:
-            where += 1 + buffer[where]
-        if where >= after:
+        try:
+            if flags & CONTENT_TYPE:
+                where += 1 + buffer[where]
+            if flags & CONTENT_ENCODING:
+                where += 1 + buffer[where]
+            length = 4 + _U32.unpack_from(buffer, where)[0] if flags & HEADERS else 0
+            if end_of(buffer, where + length, flags) != after - 1:
+                return False
+        except (IndexError, struct.error):
             return False
-        size = after - at - _OVERHEAD
+        entry = (self._entries if flags & HEADERS else self._tables)[self._redelivered]
+        size = after - at - _OVERHEAD + len(entry)
+        if size > self._room or buffer.find(self._mark, where, where + length) >= 0:
+            return False
         if flags & HEADERS:
-            (length,) = _U32.unpack_from(buffer, where)
-            entry = self._entries[self._redelivered]
-            size += len(entry)
+            _U32.pack_into(buffer, where, length - 4 + len(entry))
             where += 4
-            if size > self._room or where + length >= after or buffer.find(self._mark, where, where + length) >= 0:
-                return False
-            _U32.pack_into(buffer, where - 4, length + len(entry))
         else:
-            entry = self._tables[self._redelivered]
-            size += len(entry)
-            if size > self._room:
-                return False
             _FLAGS.pack_into(buffer, at + _TO_FLAGS, flags | HEADERS)
         # In place: these bytes are consumed, and one slice is cheaper than three.
         _PREFIX.pack_into(buffer, at, frames.HEADER, self._target_number, size)
@@ -275,17 +322,28 @@ class Source:
     def _header(self, buffer: bytearray, at: int, after: int) -> None:
         if after - at < _TO_PROPERTIES + 1:
             raise CodecError("a content header is cut off")
-        *_, self._size, flags = _HEADER.unpack_from(buffer, at)
+        *_, ids, self._size, flags = _HEADER.unpack_from(buffer, at)
         self._missing = self._size
         self._awaits_header = False
         self._begun = len(self._out)
         if self._size > self._largest:
-            self._refuse(TOO_LARGE)
+            self._refuse(TOO_LARGE, self._size)
+        elif ids != _IDS:
+            self._refuse(UNREADABLE)
+        elif self._scrutiny is not None and (objection := self._object(self._scrutiny, buffer, at, after)):
+            self._refuse(objection)
         elif flags & self._unusual or not self._splice(buffer, at, after, flags=flags):
             self._rewrite(bytes(buffer[at + 7 : after - 1]))
 
+    def _object(self, scrutiny: Scrutiny, buffer: bytearray, at: int, after: int) -> str:
+        properties = bytes(buffer[at + _TO_FLAGS : after - 1])
+        return scrutiny.objection(self._tag, self._publish, properties, self._size)
+
     def _rewrite(self, payload: bytes) -> None:
         """The long way: whatever may be in a header."""
+        if len(payload) > _MOST_JUDGED and self._mark in payload:
+            self._refuse(TOO_MANY_HEADERS, len(payload))
+            return
         try:
             found = self._properties(Properties.read(payload[12:]))
         except CodecError:
@@ -297,7 +355,7 @@ class Source:
             return
         payload = payload[:12] + found.write()
         if len(payload) > self._room:
-            self._refuse(TOO_MANY_HEADERS)
+            self._refuse(TOO_MANY_HEADERS, len(payload))
         else:
             self._out += (self._publish, frames.frame(frames.HEADER, self._target_number, payload))
 
@@ -310,9 +368,9 @@ class Source:
         found = self._rewriter.rewrite(raw, redelivered=bool(self._redelivered))
         return found if isinstance(found, str) else properties.with_raw_headers(found)
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, size: int = 0) -> None:
         self._skips = True
-        self._target.unfit(self._tag, reason)
+        self._target.unfit(self._tag, reason, size)
 
     def _body(self, buffer: bytearray, at: int, after: int) -> None:
         size = after - at - _OVERHEAD

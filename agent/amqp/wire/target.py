@@ -14,6 +14,7 @@ from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.returns import LONGEST, Later, Returns
 from agent.amqp.wire.tables import CodecError
+from agent.amqp.wire.unfit import TOO_LARGE, TOO_MANY_HEADERS, Unfit
 from agent.core.confirms import Confirms
 from agent.core.histogram import Histogram
 from agent.core.model import AckMode
@@ -27,6 +28,7 @@ _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _SETTLE_FRAME: Final = struct.Struct(">BHIHHQBB")
 _SETTLE_SIZE: Final = 13
 _REQUEUE: Final = 2
+MOST_UNSETTLED: Final = 4 * 65_535  # consumers follow one another, and none has a larger prefetch than that
 TRANSFER_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0)
 BINDING_SYNC_BOUNDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 _LARGER: Final = re.compile(r"larger than (?:configured )?max size (\d{1,15})")
@@ -100,7 +102,7 @@ class Target:
         self._settle = settle
         self._clock = clock or loop.time
         self._refused = Returns(later, self._give_back, longest=longest_return)
-        self._unfit = Returns.slowly(later, self._give_back, longest=longest_return)
+        self._unfit = Unfit(later, self._give_back, self._clock, pause=longest_return)
         self._batches: deque[tuple[int, float]] = deque()  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
         self._withholds = False
@@ -131,6 +133,7 @@ class Target:
         counts.redelivered += redelivered
         if self._ack_mode is AckMode.ON_CONFIRM:
             self._batches.append((self.confirms.published(tags), self._clock()))
+            self._limit_unsettled()
             return
         counts.forwarded += len(tags)
         self._done(tags)
@@ -140,17 +143,42 @@ class Target:
         self._counts.dropped[reason] = self._counts.dropped.get(reason, 0) + 1
         self._done([tag])
 
-    def unfit(self, tag: int, reason: str) -> None:
+    def unfit(self, tag: int, reason: str, size: int) -> None:
         """The downstream could never take this. Where nothing is acknowledged, nothing can be returned: it is lost."""
         self._counts.unfit[reason] = self._counts.unfit.get(reason, 0) + 1
         if self._ack_mode is not AckMode.NO_ACK:
             self.confirms.hold(tag)
-            self._unfit.add([tag])
+            self._unfit.add(tag, reason, size)
+            self._limit_unsettled()
+
+    def _limit_unsettled(self) -> None:
+        """What is known of each delivery takes memory, and a broker sends no more than it was allowed to."""
+        if self.confirms.in_flight + self.confirms.held > MOST_UNSETTLED:
+            raise CodecError("more deliveries than the prefetch allows")
+
+    @property
+    def held_unfit(self) -> int:
+        """How many deliveries are held that can't be published."""
+        return self._unfit.count
+
+    @property
+    def trouble(self) -> str:
+        """What an operator should know of messages that don't go through; empty where all do."""
+        limits = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
+        told = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unfit.describe(limits)]
+        if refused := self.confirms.held - self._unfit.count:
+            told.append(f"{refused} refused by the downstream (basic.nack: is a queue there full?) and tried again")
+        return "; ".join(filter(None, told))
+
+    def _lost(self) -> str:
+        """Where nothing is acknowledged."""
+        lost = sum(self._counts.unfit.values())
+        return f"{lost} lost, since they can't be published downstream and ack-mode is no-ack" if lost else ""
 
     def take(self, buffer: bytearray, at: int, end: int) -> int:
         """Consumes whole frames of the downstream channel: confirms quickly, everything else by the channel."""
         prefix = frames.PREFIX.unpack_from
-        confirmed = 0
+        confirmed, counts = 0, self._ack_mode is AckMode.ON_CONFIRM
         while end - at >= frames.OVERHEAD:
             kind, of_channel, size = prefix(buffer, at)
             after = at + frames.OVERHEAD + size
@@ -161,7 +189,9 @@ class Target:
             ids = _U32.unpack_from(buffer, at + 7)[0] if kind == frames.METHOD and size >= 4 else 0
             if ids in {_ACK, _NACK} and size == _SETTLE_SIZE:
                 tag, flags = _TAG_AND_FLAG.unpack_from(buffer, at + 11)
-                if ids == _ACK:
+                if not counts:
+                    pass  # nothing waits for it
+                elif ids == _ACK:
                     confirmed += self.confirms.confirmed(tag, multiple=bool(flags & 1))
                 else:
                     self._refuse(tag, multiple=bool(flags & 1))

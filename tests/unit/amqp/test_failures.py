@@ -5,7 +5,7 @@ from ssl import SSLError
 import pytest
 
 from agent.amqp.connect import Server
-from agent.amqp.failures import lost, one_line, trouble_of
+from agent.amqp.failures import blames_message, lost, one_line, trouble_of
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError
 from agent.core import fields
@@ -65,3 +65,22 @@ def test_what_a_server_tells_of_itself_is_bounded() -> None:
     assert (len(server.product), server.version, server.cluster_name) == (300, "1 2", None)
     assert len(server.capabilities) == 100
     assert Server.read((("cluster_name", fields.text("c" * 255)),)).cluster_name == "c" * 255
+
+
+@pytest.mark.parametrize(
+    ("cause", "blames"),
+    [
+        (ConnectionClosedError(541, "INTERNAL_ERROR"), True),
+        (ConnectionClosedError(505, "UNEXPECTED_FRAME"), True),
+        (ConnectionClosedError(501, "FRAME_ERROR"), True),
+        (ConnectionClosedError(320, "CONNECTION_FORCED"), False),
+        (ChannelClosedError(406, "PRECONDITION_FAILED - invalid expiration 'abc'"), True),
+        (ChannelClosedError(404, "NOT_FOUND - no exchange 'x'"), False),
+        (EndOfStreamError(), False),
+    ],
+)  # fmt: skip
+def test_a_message_is_blamed_for_what_a_broker_closes_over_what_it_read(cause: BrokerError, blames: bool) -> None:
+    told = TransientError("downstream b:5672: the broker closed the connection")
+    told.__cause__ = cause
+    assert blames_message(told) is blames
+    assert blames_message(cause) is blames

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.core.confirms import Confirms
+from agent.core.confirms import Confirms, NeverPublishedError
 
 
 class Broker(RuleBasedStateMachine):
@@ -85,10 +86,21 @@ class Broker(RuleBasedStateMachine):
         assert sorted(self.confirms.refused(number, multiple=multiple)) == tags
         self.held.update(tags)
 
-    @rule(number=st.integers(0, 50), multiple=st.booleans())
-    def answers_again_are_no_news(self, number: int, multiple: bool) -> None:
-        if not multiple and number not in self.outstanding:
+    @precondition(lambda self: self.confirms._next_number > 1)
+    @rule(data=st.data())
+    def answers_again_are_no_news(self, data: st.DataObject) -> None:
+        number = data.draw(st.integers(1, self.confirms._next_number - 1))
+        if number not in self.outstanding:
             assert self.confirms.confirmed(number, multiple=False) == 0
+
+    @rule(data=st.data(), multiple=st.booleans(), taken=st.booleans())
+    def answers_to_nothing_that_was_published_are_refused(
+        self, data: st.DataObject, multiple: bool, taken: bool
+    ) -> None:
+        """0 too: it would name what is written here and may not have arrived there."""
+        number = data.draw(st.just(0) | st.integers(self.confirms._next_number, 2**64 - 1))
+        with pytest.raises(NeverPublishedError):
+            (self.confirms.confirmed if taken else self.confirms.refused)(number, multiple=multiple)
 
     @rule()
     def acknowledge(self) -> None:
@@ -136,11 +148,13 @@ class Broker(RuleBasedStateMachine):
 TestBroker = Broker.TestCase
 
 
-def test_a_confirm_of_everything_so_far_may_be_numbered_zero() -> None:
+def test_a_confirm_numbered_zero_acknowledges_nothing_that_may_be_on_the_way() -> None:
     confirms = Confirms()
     confirms.published([1, 2, 3])
-    assert confirms.confirmed(0, multiple=True) == 3
-    assert confirms.acknowledge() == ([], 3)
+    with pytest.raises(NeverPublishedError, match="a confirm of publish 0, of 3 so far"):
+        confirms.confirmed(0, multiple=True)
+    assert confirms.acknowledge() == ([], None)
+    assert confirms.in_flight == 3
 
 
 def test_acknowledgements_are_merged() -> None:

@@ -53,3 +53,14 @@ def test_what_is_not_used_does_not_grow() -> None:
 def test_large_messages_shrink_it() -> None:
     assert prefetch.sized(START, unsettled=START, rate=10, round_trip=0.1, average_size=1024 * 1024) == 32
     assert prefetch.sized(START, unsettled=START, rate=10, round_trip=0.1, average_size=1024**3) == LEAST
+
+
+@given(st.integers(1, 65_535), st.integers(0, 3 * MOST))
+def test_what_is_held_leaves_room_for_others_in_few_steps(flowing: int, held: int) -> None:
+    """As an upstream does that has any number of messages which are held, and fills what is let in."""
+    room, steps = 0, 0
+    while (wanted := prefetch.room_for(min(held, flowing + room), room, flowing=flowing)) != room:
+        assert room < wanted <= MOST
+        room, steps = wanted, steps + 1
+    assert room == MOST or flowing + room - held > flowing / 2 - 1
+    assert steps <= (held if flowing == 1 else 20)

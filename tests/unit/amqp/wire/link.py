@@ -18,12 +18,14 @@ from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.returns import LONGEST
+from agent.amqp.wire.scrutiny import Scrutiny
 from agent.amqp.wire.splice import Counts, Source, Target
 from agent.amqp.wire.tables import encode_table
 from agent.core.fields import Field
 from agent.core.hops import Site
 from agent.core.model import AckMode
 from agent.core.secret import Secret
+from agent.core.suspicion import Suspicion
 from agent.core.uri import Mechanism
 
 HERE, THERE = Site("here", "v"), Site("there", "w")
@@ -144,6 +146,7 @@ class Link:
     out: Channel
     into: Channel
     target: Target
+    source: Source
     counts: Counts
     clock: Clock
 
@@ -158,6 +161,7 @@ class Link:
         channels: tuple[int, int] = (0, 1),
         largest: int | None = None,
         longest_return: float = LONGEST,
+        suspicion: Suspicion | None = None,
     ) -> Link:
         upstream, up = await opened(frame_max[0])
         downstream, down = await opened(frame_max[1])
@@ -177,12 +181,13 @@ class Link:
         stamp = Stamp(
             URI, EXCHANGE, upstream=THERE, downstream=HERE, max_hops=max_hops, trust_user_id=trust_user_id
         )  # fmt: skip
-        source = Source(out, target, stamp, exchange=EXCHANGE, mandatory=True)
+        scrutiny = None if suspicion is None else Scrutiny(suspicion, clock, lambda: target.confirms.unconfirmed)
+        source = Source(out, target, stamp, exchange=EXCHANGE, mandatory=True, scrutiny=scrutiny)
         upstream.divert(out.number, source)
         downstream.divert(into.number, target)
         downstream.fed_by(upstream)
         up.taken(), down.taken()
-        return cls(upstream, downstream, up, down, out, into, target, counts, clock)
+        return cls(upstream, downstream, up, down, out, into, target, source, counts, clock)
 
     def delivery(self, message: Sent) -> bytes:
         number = self.out.number

@@ -113,7 +113,7 @@ def test_garbage_ends_a_handshake_at_worst(said: bytes, sizes: list[int], steps:
             frames.frame(1, 1, Sent(1).deliver) + frames.content(1, b"\0\0", b"", 9) + frames.frame(3, 1, b"b"),
             "nothing",
         ),
-        (frames.frame(1, 1, Sent(0).deliver), "makes no sense"),
+        (frames.frame(1, 1, Sent(0).deliver), "delivery tag 0 came where 1 was due"),
         (frames.frame(1, 1, Sent(1).deliver[:-1]), "makes no sense"),
         (
             frames.frame(1, 1, Sent(1).deliver)

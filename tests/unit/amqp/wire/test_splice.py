@@ -264,6 +264,96 @@ async def test_properties_that_are_cut_off_go_back(flags: int) -> None:
     assert link.counts.unfit == {"unreadable": 1}
 
 
+BEHIND = Properties(0x10C4, ((0x1000, b"\2"), (0x80, b"\2id"), (0x40, bytes(8)), (0x04, b"\1c"))).write()
+
+
+@pytest.mark.parametrize("body", [b"", b"b", bytes(5000)])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        BEHIND[:-1],
+        BEHIND + b"\0",
+        BEHIND[:3] + b"\xff" + BEHIND[4:],
+        b"\x10\0\2z",
+        b"\0\0z",
+        b"\x20\0\0\0\0\x02",
+        b"\x20\0\xff\xff\xff\xff",
+        b"\x20\0\0\0\0\0z",
+        b"\xa0\0\xff\0\0\0\0",
+    ],
+)
+async def test_properties_that_do_not_add_up_are_not_published(properties: bytes, body: bytes) -> None:
+    link = await Link.made()
+    whole = link.delivery(Sent(1, body=body))
+    bad = link.delivery(Sent(2, body=body)).replace(
+        b"\2\0\1\0\0\0\x0e", b"\2\0\1" + (12 + len(properties)).to_bytes(4, "big")
+    )
+    flags = bad.index(frames.BASIC_HEADER.pack(60, 0, len(body))) + 12
+    feed(link.upstream, whole + bad[:flags] + properties + bad[flags + 2 :] + link.delivery(Sent(3, body=body)))
+    await turn()
+    assert [got.body for got in link.published()] == [body, body]
+    assert link.counts.unfit == {"unreadable": 1}
+    assert not link.upstream.closed.done()
+
+
+@pytest.mark.parametrize("body", [b"", b"b", bytes(5000)])
+@pytest.mark.parametrize(("class_id", "weight"), [(61, 0), (60, 1), (0, 0)])
+async def test_a_header_of_another_class_is_not_published(class_id: int, weight: int, body: bytes) -> None:
+    link = await Link.made()
+    fine, other = (frames.BASIC_HEADER.pack(ids, by, len(body)) for ids, by in ((60, 0), (class_id, weight)))
+    messages = [link.delivery(Sent(tag, body=body)) for tag in (1, 2, 3)]
+    feed(link.upstream, messages[0] + messages[1].replace(fine, other) + messages[2])
+    await turn()
+    assert [got.body for got in link.published()] == [body, body]
+    assert link.counts.unfit == {"unreadable": 1}
+
+
+async def test_properties_that_lead_out_of_the_buffer() -> None:
+    """The frame is the last that fits, so that what its lengths promise isn't even there to be looked at."""
+    link = await Link.made()
+    room = len(link.upstream.get_buffer(-1))
+    empty = link.delivery(Sent(1, properties=Properties(0x8000, ((0x8000, b"\xff"),)), body=b"b"))
+    filler = frames.HEARTBEAT_FRAME * ((room - len(empty)) // len(frames.HEARTBEAT_FRAME))
+    feed(link.upstream, filler + empty)
+    await turn()
+    assert link.counts.unfit == {"unreadable": 1}
+    assert not link.upstream.closed.done()
+
+
+async def test_a_body_that_no_broker_takes_is_not_begun() -> None:
+    link = await Link.made()
+    header = frames.frame(frames.HEADER, link.out.number, frames.BASIC_HEADER.pack(60, 0, 2**40) + b"\0\0")
+    feed(link.upstream, frames.frame(frames.METHOD, link.out.number, Sent(1).deliver) + header)
+    feed(link.upstream, frames.frame(frames.BODY, link.out.number, bytes(100_000)) * 20)
+    await turn()
+    assert link.published() == []
+    assert link.counts.unfit == {"too large": 1}
+
+
+@pytest.mark.parametrize("body", [b"", b"b"])
+async def test_a_gap_in_delivery_tags_ends_the_connection(body: bytes) -> None:
+    """Acknowledgements wait for each tag: for one that never comes, forever."""
+    link = await Link.made()
+    await link.deliver(Sent(1, body=body), Sent(3, body=body))
+    assert "delivery tag 3 came where 2 was due" in str(link.upstream.closed.result())
+
+
+async def test_publishes_are_kept_for_keys_that_repeat_but_not_without_end() -> None:
+    link = await Link.made()
+    for tag in range(1, 3_001):
+        await link.deliver(Sent(tag, key=f"{tag:0255}", body=b"b"))
+        assert 0 < link.source.kept <= 256 * 1024
+    assert [got.key for got in link.published()] == [f"{tag:0255}" for tag in range(1, 3_001)]
+
+
+async def test_a_header_that_is_too_long_to_be_judged_goes_back() -> None:
+    link = await Link.made(frame_max=(0, 0))
+    way = fields.array(fields.text("x" * 300_000))
+    await link.deliver(Sent(1, properties=with_table((RECEIVED_FROM, way))), Sent(2))
+    assert len(link.published()) == 1
+    assert link.counts.unfit == {"headers too large": 1}
+
+
 async def test_flags_that_mean_nothing_pass() -> None:
     """3.10 lets them in and gives them out again."""
     link = await Link.made()

@@ -15,7 +15,8 @@ from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.returns import LONGEST, SHORTEST, SPARINGLY
-from agent.amqp.wire.target import largest_taken
+from agent.amqp.wire.target import MOST_UNSETTLED, largest_taken
+from agent.amqp.wire.unfit import LONGEST_UNFIT
 from agent.core import fields
 from agent.core.hops import RECEIVED_FROM, received_entry
 from agent.core.model import AckMode
@@ -110,7 +111,7 @@ class Brokers(RuleBasedStateMachine):
         for number in tuple(self.outstanding):
             self.taken.add(self.outstanding.pop(number))
             self._run(self.link.answer(methods.BASIC_ACK, delivery_tag=number))
-        self.link.clock.pass_by(2 * LONGEST)
+        self.link.clock.pass_by(2 * LONGEST_UNFIT)
         self._run(turn())
         self.settled.hear(self.link)
         assert not self.settled.unsettled
@@ -291,3 +292,62 @@ def test_a_broker_tells_what_it_takes_when_it_refuses_more() -> None:
     said = "PRECONDITION_FAILED - message size 2000000 is larger than configured max size 1048576"
     assert largest_taken(ChannelClosedError(406, said)) == 1048576
     assert largest_taken(TransientError("the connection was lost")) is None
+
+
+@pytest.mark.parametrize("method", [methods.BASIC_ACK, methods.BASIC_NACK])
+@pytest.mark.parametrize(("number", "multiple"), [(0, True), (3, False), (3, True)])
+async def test_a_confirm_of_what_was_never_published_acknowledges_nothing(
+    method: methods.Method, number: int, *, multiple: bool
+) -> None:
+    link = await Link.made()
+    await link.deliver(Sent(1), Sent(2))
+    await link.answer(method, delivery_tag=number, multiple=multiple)
+    assert str(link.downstream.closed.result()).startswith(f"broken AMQP: a confirm of publish {number}, of 2 so far")
+    assert link.settled() == []
+
+
+@pytest.mark.parametrize("ack_mode", [AckMode.ON_PUBLISH, AckMode.NO_ACK])
+async def test_confirms_that_nothing_waits_for_are_no_news(ack_mode: AckMode) -> None:
+    link = await Link.made(ack_mode=ack_mode)
+    await link.deliver(Sent(1), Sent(2))
+    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    await link.answer(methods.BASIC_ACK, delivery_tag=2, multiple=True)
+    assert not link.downstream.closed.done()
+    assert (link.counts.forwarded, link.counts.refused) == (2, 0)
+
+
+async def test_what_can_not_be_published_is_reported_with_its_size_until_it_fits() -> None:
+    link = await Link.made(largest=1000)
+    assert link.target.trouble == ""
+    await link.deliver(Sent(1, body=bytes(1001)), Sent(2, body=bytes(5000)), Sent(3, properties=UNFIT), Sent(4))
+    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    report = (
+        "3 messages can't be published downstream: 2 larger than it takes (up to 5000 bytes, where 1000 fit), "
+        "1 with properties that nobody can read"
+    )
+    refused = "; 1 refused by the downstream (basic.nack: is a queue there full?) and tried again"
+    assert link.target.trouble == report + refused
+    link.clock.pass_by(LONGEST)
+    assert (link.target.held_unfit, link.target.trouble) == (0, report), "they are on their way back, and come again"
+    link.clock.pass_by(2 * LONGEST)
+    assert link.target.trouble == ""
+
+
+async def test_what_can_not_be_published_comes_again_less_and_less_often() -> None:
+    link = await Link.made(largest=10)
+    waited: list[float] = []
+    for tag in range(1, 7):
+        await link.deliver(Sent(tag, body=bytes(11)))
+        began = link.clock.now
+        while not link.settled():
+            link.clock.pass_by(1.0)
+            await turn()
+        waited.append(link.clock.now - began)
+    assert waited == [5, 10, 20, 40, LONGEST_UNFIT, LONGEST_UNFIT]
+
+
+async def test_an_upstream_that_minds_no_prefetch_is_left() -> None:
+    link = await Link.made()
+    link.target.confirms.published(range(1, MOST_UNSETTLED + 1))
+    await link.deliver(Sent(1, properties=UNFIT))
+    assert "more deliveries than the prefetch allows" in str(link.upstream.closed.result())

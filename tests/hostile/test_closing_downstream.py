@@ -1,0 +1,76 @@
+"""A downstream that closes the connection over messages in which nothing is wrong that anybody else could see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+import pytest
+
+from agent.amqp.wire import frames, methods
+from tests.hostile.peer import HostileBroker, Peer
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.sites import X
+from tests.integration.status.asking import get
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+POISON: Final = b"p"
+INTERNAL_ERROR: Final = 541
+
+
+@dataclass
+class Fragile:
+    """Confirms every message, but closes the connection over those whose body is one byte."""
+
+    taken: Counter[bytes] = field(default_factory=Counter)
+    closed: int = 0
+
+    async def __call__(self, peer: Peer) -> None:
+        await peer.log_in()
+        published: Counter[int] = Counter()
+        while True:
+            kind, channel, payload = await peer.read()
+            if kind == frames.METHOD and (call := methods.decode(payload)).method is not methods.BASIC_PUBLISH:
+                await peer.answer(channel, call)
+            elif kind == frames.BODY:
+                if payload == POISON:
+                    self.closed += 1
+                    await peer.say(0, methods.CONNECTION_CLOSE, code=INTERNAL_ERROR, text="INTERNAL_ERROR")
+                    await peer.expect(methods.CONNECTION_CLOSE_OK)
+                    return
+                self.taken[payload] += 1
+                published[channel] += 1
+                await peer.say(channel, methods.BASIC_ACK, delivery_tag=published[channel])
+
+
+def test_the_message_that_closes_the_connection_is_found_and_the_others_come_through(
+    agent_of: AgentOf, site_on: SiteOn, broker: Node
+) -> None:
+    there = site_on(broker).exchange()
+    fragile = Fragile()
+    with HostileBroker(fragile) as hostile:
+        agent = agent_of(there.node, management=False, uri=hostile.uri)
+        agent.write(
+            upstreams={"origin": {"uri": there.uri, "reconnect-delay": 0.5}},
+            exchanges={X: {"type": "topic", "upstream-set": "all"}},
+            bindings={X: [{"key": "#"}]},
+        ).start()
+        agent.wait_for("running", ("/", X, "origin"))
+        bodies = [f"message {number}" for number in range(60)]
+        there.publish([*bodies[:20], "p", *bodies[20:40], "p", *bodies[40:]])
+        expected = {body.encode() for body in bodies}
+        eventually(lambda: expected <= fragile.taken.keys(), 60, what="all that is harmless comes through")
+        assert fragile.closed <= 4
+        [link] = get(agent, "/api/links")
+        assert link["error"] == (
+            "2 messages can't be published downstream: 2 over which it closes the connection or channel"
+        )
+        closed = fragile.closed
+        there.publish(["after"])
+        eventually(lambda: fragile.taken[b"after"] == 1, what="what comes later flows on")
+        assert fragile.closed == closed
+        assert agent.terminate() == 0

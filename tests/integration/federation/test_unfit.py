@@ -1,0 +1,51 @@
+"""Messages that the downstream can't take: what follows them flows on, and the link reports what waits and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core import fields
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.desk import numbered
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.test_api import ask
+from tests.integration.federation.test_failures import link
+from tests.lab.waiting import eventually
+
+FRAME = 131_072
+UNFIT = 12
+LARGE = (("x", fields.text("x" * (FRAME - 100))),)  # fills a frame; with the entry of the link it is too large
+
+
+def only(agent: Agent) -> dict[str, Any]:
+    [found] = ask(agent, "/api/links")
+    return dict(found)
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_more_of_them_than_the_prefetch_stop_nothing(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
+    here.exchange().queue("k")
+    definition = federated(there, **{"prefetch-count": 5, "queue-type": kind})
+    listen = {"http": {"listen": ""}, "stall-after": 2}
+    agent = agent_of(here.node)
+    listen["http"] = {"listen": f"127.0.0.1:{agent.port}"}
+    agent.write({here.vhost: definition}, agent=listen).start()
+    agent.wait_for("running", link(here))
+    there.publish(numbered(UNFIT), headers=LARGE)
+    there.publish(numbered(200))
+    assert here.take(200) == numbered(200)
+
+    report = (
+        f"{UNFIT} messages can't be published downstream: {UNFIT} with headers larger than a frame there (up to 131"
+    )
+    eventually(lambda: only(agent)["status"] == "stalled", what="nothing else waits")
+    shown = only(agent)
+    assert shown["error"].startswith(report) and shown["error"].endswith(f" bytes, where {FRAME} fit)")
+    assert shown["prefetch"] > UNFIT
+    there.publish(numbered(5, start=200))
+    assert here.take(5) == numbered(5, start=200)
+    assert agent.history(*link(here)).count("backoff") == 0
+    assert agent.terminate() == 0
