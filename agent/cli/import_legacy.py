@@ -24,4 +24,4 @@ def print_imported(path: Path, *, as_json: bool) -> None:
         tree = yaml.compose(written.encode(), str(path))
         output.say_json({"file": str(path), "yaml": written, "configuration": tree.plain()})
     else:
-        output.say(written.rstrip("\n"))
+        output.say(output.Ready(written.rstrip("\n")))
