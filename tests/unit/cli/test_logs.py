@@ -88,10 +88,7 @@ def test_nothing_moves_a_terminal(format_: LogFormat) -> None:
     hostile = "\x1b[2Jevil\u202e\n"
     structlog.get_logger().info(hostile, error=hostile, names=[hostile], **{hostile: 1})
     logging.getLogger("asyncio").error("%s", hostile)
-    try:
-        raise ValueError(hostile)
-    except ValueError as error:
-        structlog.get_logger().error("unexpected error", exc_info=error)
+    structlog.get_logger().error("unexpected error", exc_info=ValueError(hostile))
     text = stream.getvalue()
     assert text.count("evil") >= 6
     assert not set("\x1b\u202e") & set(text)
