@@ -8,8 +8,8 @@ from agent.cli import output
 from agent.definitions import yaml
 from agent.definitions.findings import file_problem
 from agent.definitions.legacy import import_legacy
-from agent.definitions.read_file import UnreadableError, read_file
 from agent.errors import ConfigurationError
+from agent.read_file import UnreadableError, read_file
 
 MAX_BYTES = 512 * 1024  # no configuration of those days comes near, and more takes seconds
 

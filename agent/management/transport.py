@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import errno
 import json
@@ -104,7 +103,7 @@ class Transport:
         if url.tls is None:
             return True
         if url not in self._contexts:
-            self._contexts[url] = await asyncio.to_thread(tls_context, url.tls, where=where)
+            self._contexts[url] = await tls_context(url.tls, where=where)
         return self._contexts[url]
 
     def _read(self, where: str, user: str, *, status: int, content_type: str, body: bytes, needs: str) -> Any:
