@@ -6,7 +6,9 @@ import errno
 import os
 import socket
 import ssl
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,9 +120,10 @@ async def test_files_that_can_not_be_read(tmp_path: Path) -> None:
 async def test_a_pipe_is_no_certificate(tmp_path: Path, key: str) -> None:
     made = Authority.create(tmp_path).client("client")
     os.mkfifo(tmp_path / "pipe")
-    files = {"certfile": str(made.certfile), "keyfile": str(made.keyfile)} | {key: str(tmp_path / "pipe")}
+    named: dict[str, Any] = {key: str(tmp_path / "pipe")}
+    tls = replace(Tls(certfile=str(made.certfile), keyfile=str(made.keyfile)), **named)
     with pytest.raises(PermanentError, match=rf"^x: {key} .*/pipe can't be used: this is a pipe or device, not a file"):
-        await tls_context(Tls(**files), where="x")
+        await tls_context(tls, where="x")
 
 
 async def test_a_file_that_is_too_large(tmp_path: Path) -> None:
@@ -129,11 +132,15 @@ async def test_a_file_that_is_too_large(tmp_path: Path) -> None:
         await tls_context(Tls(cacertfile=str(tmp_path / "large.pem")), where="x")
 
 
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 async def test_what_openssl_reads_is_not_left_open(tmp_path: Path) -> None:
     authority = Authority.create(tmp_path)
     made = authority.client("client")
     tls = Tls(cacertfile=str(authority.cacertfile), certfile=str(made.certfile), keyfile=str(made.keyfile))
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_files()
     context = await tls_context(tls, where="x")
     assert [each["subject"] for each in context.get_ca_certs()] == [((("commonName", "ca"),),)]
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_files() == before

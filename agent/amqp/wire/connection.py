@@ -141,6 +141,9 @@ class WireConnection(asyncio.BufferedProtocol):
         """From now on the channel's frames go to `taker` as they lie in the buffer."""
         self._takers[number] = taker
 
+    def redacted(self, text: str) -> str:
+        return self._terms.redacted(text)
+
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)
         self._takers.pop(number, None)
@@ -337,10 +340,11 @@ class WireConnection(asyncio.BufferedProtocol):
         match call.method:
             case methods.CONNECTION_CLOSE:
                 self._say(methods.CONNECTION_CLOSE_OK)
-                self._end(ConnectionClosedError(call["code"], call["text"]), gently=True)
+                self._end(ConnectionClosedError(call["code"], self.redacted(call["text"])), gently=True)
             case methods.CONNECTION_BLOCKED | methods.CONNECTION_UNBLOCKED:
                 if self.on_blocked is not None:
-                    self.on_blocked(call.values.get("reason"))
+                    reason = call.values.get("reason")
+                    self.on_blocked(None if reason is None else self.redacted(reason))
             case _:
                 self._inbox.put_nowait(call)
 
