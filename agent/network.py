@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
 
 from agent.core.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
+from agent.read_file import HangingError, UnreadableError, read_in_time
 
 NO_SNI = "disable"
+MAX_FILE: Final = 1024 * 1024  # of certificates: a system's own bundle is a quarter of it
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _CLIENT_CERTIFICATE_WANTED = "ALERT_CERTIFICATE_REQUIRED"
 _CLIENT_CERTIFICATE_REFUSED = ("ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE_")
 
 
-def tls_context(tls: Tls, *, where: str) -> ssl.SSLContext:
-    """Reads the certificates (so it blocks); RabbitMQ's `depth` has no counterpart in Python and is left out."""
-    context = _trusting(tls, where)
-    if tls.certfile is not None:
-        try:
-            # Given a function, OpenSSL never asks for the password on the terminal.
-            password = tls.password.reveal() if tls.password else ""
-            context.load_cert_chain(tls.certfile, tls.keyfile, password=lambda: password)
-        except (OSError, ValueError) as error:
-            files = tls.certfile if tls.keyfile is None else f"{tls.certfile} and keyfile {tls.keyfile}"
-            reason = _why_unloadable(error, "not a PEM certificate with its key, or the key's password is wrong")
-            raise PermanentError(f"{where}: certfile {files} can't be used: {reason}") from error
-    return context
+async def tls_context(tls: Tls, *, where: str) -> ssl.SSLContext:
+    """RabbitMQ's `depth` has no counterpart in Python and is left out.
+
+    Whoever may define an upstream names these files, so they are read with bounds; OpenSSL only sees what was read.
+    """
+    files = {key: await _read(path, where=where, key=key) for key, path in _paths(tls).items()}
+    return await asyncio.to_thread(_context, tls, files, where)
 
 
 def server_name(tls: Tls, host: str) -> str:
     """The name asked of the peer and expected in its certificate; empty where neither is wanted."""
-    if tls.server_name_indication is None:
+    if not tls.server_name_indication:  # an empty one must not switch the check off
         return host
     return "" if tls.server_name_indication == NO_SNI else tls.server_name_indication
 
 
-def read_certificates(path: str) -> list[bytes]:
+async def read_certificates(path: str) -> list[bytes]:
     """Those of a PEM file, as DER; none where it can't be read: connecting says why."""
     try:
-        text = Path(path).read_text(encoding="latin-1")
+        text = (await read_in_time(path, MAX_FILE)).decode("latin-1")
         return [ssl.PEM_cert_to_DER_cert(found) for found in _CERTIFICATE.findall(text)]
-    except (OSError, ValueError):
+    except (UnreadableError, ValueError):
         return []
 
 
@@ -77,9 +75,43 @@ def hung_up(tls: Tls, *, where: str) -> BrokerError:
     return TransientError(f"{where}: closed by the server right after TLS began: {advice}")
 
 
-def _trusting(tls: Tls, where: str) -> ssl.SSLContext:
+def _paths(tls: Tls) -> dict[str, str]:
+    named = {"cacertfile": tls.cacertfile, "certfile": tls.certfile, "keyfile": tls.keyfile}
+    return {key: path for key, path in named.items() if path is not None}
+
+
+async def _read(path: str, *, where: str, key: str) -> bytes:
     try:
-        context = ssl.create_default_context(cafile=tls.cacertfile)
+        return await read_in_time(path, MAX_FILE)
+    except HangingError as error:
+        raise TransientError(f"{where}: {key} {path} can't be used: {error}") from error
+    except UnreadableError as error:
+        raise PermanentError(f"{where}: {key} {path} can't be used: {error}") from error
+
+
+def _context(tls: Tls, files: Mapping[str, bytes], where: str) -> ssl.SSLContext:
+    context = _trusting(tls, files.get("cacertfile"), where)
+    if tls.certfile is not None:
+        try:
+            _show(context, tls, files)
+        except (OSError, ValueError) as error:
+            named = tls.certfile if tls.keyfile is None else f"{tls.certfile} and keyfile {tls.keyfile}"
+            reason = _why_unloadable(error, "not a PEM certificate with its key, or the key's password is wrong")
+            raise PermanentError(f"{where}: certfile {named} can't be used: {reason}") from error
+    return context
+
+
+def _show(context: ssl.SSLContext, tls: Tls, files: Mapping[str, bytes]) -> None:
+    # Given a function, OpenSSL never asks for the password on the terminal.
+    password = tls.password.reveal() if tls.password else ""
+    with _in_memory(files["certfile"]) as certfile, _in_memory(files.get("keyfile", b"")) as keyfile:
+        context.load_cert_chain(certfile, keyfile if tls.keyfile is not None else None, password=lambda: password)
+
+
+def _trusting(tls: Tls, authorities: bytes | None, where: str) -> ssl.SSLContext:
+    try:
+        with _in_memory(authorities or b"") as cacertfile:
+            context = ssl.create_default_context(cafile=None if authorities is None else cacertfile)
     except (OSError, ValueError) as error:
         reason = _why_unloadable(error, "not a file of PEM certificates")
         raise PermanentError(f"{where}: cacertfile {tls.cacertfile} can't be used: {reason}") from error
@@ -88,6 +120,15 @@ def _trusting(tls: Tls, where: str) -> ssl.SSLContext:
     if not tls.verify:
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """A path for OpenSSL, which takes a key from a file only; no other process may open this one."""
+    with os.fdopen(os.memfd_create("certificate"), "wb") as file:
+        file.write(data)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def _why_unloadable(error: OSError | ValueError, otherwise: str) -> str:

@@ -232,7 +232,7 @@ async def _open_socket(uri: AmqpUri, terms: Terms) -> WireConnection:
         lambda: WireConnection(terms),
         uri.connect_host,
         uri.connect_port,
-        ssl=await asyncio.to_thread(tls_context, uri.tls, where=terms.where),
+        ssl=await tls_context(uri.tls, where=terms.where),
         server_hostname=server_name(uri.tls, uri.connect_host),
         ssl_shutdown_timeout=_TLS_SHUTDOWN,
     )

@@ -46,7 +46,7 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
         case ConnectionClosedError():
             return _refused(error.code, one_line(str(error)), terms, mechanism)
         case NotAmqpError():
-            return PermanentError(f"{where}: {_stranger(error.begin)}")
+            return PermanentError(f"{where}: {terms.redacted(_stranger(error.begin))}")
         case EndOfStreamError() if mechanism is not None and 0 < (terms.frame_max or 0) < FRAME_MAX_SINCE_4_1:
             least = f"brokers from 4.1 on want {FRAME_MAX_SINCE_4_1} or more"
             return PermanentError(f"{where}: hung up on frame_max={terms.frame_max}: {least}")

@@ -8,8 +8,8 @@ from agent.cli import output
 from agent.definitions import yaml
 from agent.definitions.findings import file_problem
 from agent.definitions.legacy import import_legacy
-from agent.definitions.read_file import UnreadableError, read_file
 from agent.errors import ConfigurationError
+from agent.read_file import UnreadableError, read_file
 
 MAX_BYTES = 512 * 1024  # no configuration of those days comes near, and more takes seconds
 
@@ -24,4 +24,4 @@ def print_imported(path: Path, *, as_json: bool) -> None:
         tree = yaml.compose(written.encode(), str(path))
         output.say_json({"file": str(path), "yaml": written, "configuration": tree.plain()})
     else:
-        output.say(written.rstrip("\n"))
+        output.say(output.Ready(written.rstrip("\n")))

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from agent.cli import output
 from agent.cli.remote import Remote, RemoteError
+from agent.core.printable import printable
 
 REFRESH: Final = 1.0
 UNBOUNDED: Final = 10_000  # no line is broken where a program reads
@@ -35,7 +36,7 @@ _STYLES: Final = {
 def show_links(remote: Remote, vhost: str | None, *, as_json: bool) -> bool:
     """Whether somebody reads them."""
     links = remote.links(vhost)
-    return output.say_json(links) if as_json else output.say(_as_text(links))
+    return output.say_json(links) if as_json else output.say(output.Ready(_as_text(links)))
 
 
 def watch_links(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
@@ -73,7 +74,7 @@ def _latest(remote: Remote, vhost: str | None) -> Table | Text:
     try:
         return _table(remote.links(vhost))
     except RemoteError as error:
-        return Text(str(error), style="red")
+        return Text(printable(str(error)), style="red")
 
 
 def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool) -> bool:
@@ -117,10 +118,8 @@ def _table(links: Sequence[dict[str, Any]]) -> Table:
         name = link.get("exchange") or link.get("queue") or link.get("name") or ""
         backlog = link["backlog"]
         table.add_row(
-            Text(link["status"], style=_STYLES.get(link["status"], "")),
-            link["id"],
-            link["kind"],
-            *(_plain(each) for each in (link["vhost"], name, link["upstream"])),
+            Text(printable(link["status"]), style=_STYLES.get(link["status"], "")),
+            *(_plain(each) for each in (link["id"], link["kind"], link["vhost"], name, link["upstream"])),
             str(link["forwarded"]),
             "-" if backlog is None else str(backlog),
             f"{link['oldest_unconfirmed_seconds']:.1f} s",
@@ -135,4 +134,4 @@ def _order(link: dict[str, Any]) -> tuple[str, ...]:
 
 def _plain(text: str) -> Text:
     """Names are anybody's: what would move a terminal's cursor is shown, not sent."""
-    return Text("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
+    return Text(printable(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import time
@@ -11,8 +12,9 @@ from typing import Final, TextIO
 import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.tracebacks import ExceptionDictTransformer
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
+from agent.core.printable import printable
 from agent.core.repeats import Repeats
 from agent.core.settings import LogFormat, LogSettings
 
@@ -52,9 +54,20 @@ def _rendering(wanted: LogFormat, stream: TextIO) -> list[Processor]:
     """Tracebacks come without the values of variables: some are secrets."""
     if wanted is LogFormat.CONSOLE or (wanted is LogFormat.AUTO and stream.isatty()):
         colours = stream.isatty() and "NO_COLOR" not in os.environ
-        return [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)]
+        return [_visible, structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=_traceback)]
     exceptions = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
     return [exceptions, _in_order, structlog.processors.JSONRenderer()]
+
+
+def _visible(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Names and texts of brokers are shown, whatever they would do to a terminal; JSON escapes them by itself."""
+    return {printable(key): printable(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _traceback(stream: TextIO, failure: ExcInfo) -> None:
+    written = io.StringIO()
+    structlog.dev.plain_traceback(written, failure)
+    stream.write(printable(written.getvalue(), keep="\n"))
 
 
 def _in_order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

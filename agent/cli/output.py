@@ -10,11 +10,19 @@ from typing import Any
 
 import typer
 
+from agent.core.printable import printable
 
-def say(line: str) -> bool:
+
+class Ready(str):
+    """Text whose control characters are meant: colours, and lines that are broken on purpose."""
+
+    __slots__ = ()
+
+
+def say(*parts: str) -> bool:
     """Whether somebody reads. Colours are dropped where there is no terminal, or where NO_COLOR asks for none."""
     try:
-        typer.echo(line, color=False if os.environ.get("NO_COLOR") else None)
+        typer.echo(line(*parts), color=False if os.environ.get("NO_COLOR") else None)
     except BrokenPipeError:
         forget()  # whoever read us has left, `head` say; the exit status still tells how it went
         return False
@@ -22,14 +30,15 @@ def say(line: str) -> bool:
 
 
 def complain(*lines: str) -> None:
-    for line in lines:
+    """Each is one line, whatever names and texts of brokers are in it."""
+    for each in lines:
         with suppress(OSError):  # nobody listens; the exit status tells
-            typer.echo(line, err=True, color=False)
+            typer.echo(printable(each), err=True, color=False)
 
 
 def say_json(value: Any) -> bool:
     """Indented for a reader; ASCII alone, so that any name in any locale comes out whole."""
-    return say(json.dumps(value, indent=2))
+    return say(Ready(json.dumps(value, indent=2).replace("\x7f", "\\u007f")))
 
 
 def forget() -> None:
@@ -37,5 +46,10 @@ def forget() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def paint(text: str, colour: str) -> str:
-    return typer.style(text, fg=colour)
+def line(*parts: str) -> Ready:
+    """Parts that are not ready may hold anything, and are shown and not sent: only `paint` moves a terminal."""
+    return Ready("".join(part if isinstance(part, Ready) else printable(part) for part in parts))
+
+
+def paint(text: str, colour: str) -> Ready:
+    return Ready(typer.style(printable(text), fg=colour))

@@ -47,9 +47,9 @@ def _link_lines(planned: PlannedLink) -> list[str]:
     what = f"{link.kind} {link.name!r} in vhost {link.vhost!r}"
     source = f" from upstream {link.upstream!r}" if link.upstream else ""
     outlook = output.paint(planned.outlook, _COLOURS[planned.outlook])
-    head = f"link {link.id}: {what}{source} ({planned.broker}): {outlook}"
+    head = output.line(f"link {link.id}: {what}{source} ({planned.broker}): ", outlook)
     if planned.reason:
-        return [f"{head}: {planned.reason}"]
+        return [output.line(head, f": {planned.reason}")]
     bindings = [action for action in planned.actions if action.verb is Verb.BIND]
     others = [action for action in planned.actions if action.verb is not Verb.BIND]
     lines = [head, *(_line(action) for action in [*others, *bindings[:BINDINGS_SHOWN]])]
@@ -61,7 +61,7 @@ def _link_lines(planned: PlannedLink) -> list[str]:
 def _line(action: Action) -> str:
     mark, colour = _MARKS[action.verb]
     what = f"key {action.name!r}{_matching(action)}" if action.verb is Verb.BIND else f"{action.kind} {action.name!r}"
-    return f"  {output.paint(mark, colour)} {action.verb} {what}: {action.why}"
+    return output.line("  ", output.paint(mark, colour), f" {action.verb} {what}: {action.why}")
 
 
 def _matching(action: Action) -> str:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit
 
+from agent.core.redaction import redacted
+from agent.core.secret import Secret
 from agent.errors import AgentError, CannotStartError
 from agent.network import explain
 
 TIMEOUT: Final = 30.0
+_MAX_TEXT: Final = 500  # of what answers there
 NO_AGENT: Final = "no agent answers there: check the address"
 TOKEN_VARIABLE: Final = "FEDERATION_AGENT_TOKEN"  # noqa: S105 - a name
 
@@ -69,7 +72,7 @@ class Remote:
             return RemoteError(f"{self.where}: {what}: give its token by --token-file or {TOKEN_VARIABLE}")
         if said is None or status == http.client.NOT_FOUND:
             return RemoteError(f"{self.where}: {NO_AGENT}")
-        return RemoteError(f"{self.where}: refused ({status}): {said}")
+        return RemoteError(f"{self.where}: refused ({status}): {redacted(str(said)[:_MAX_TEXT], Secret(self._token))}")
 
 
 def _address(url: str) -> SplitResult:

@@ -58,7 +58,7 @@ def _tell(one: Judgement) -> None:
     output.complain(*(str(problem) for problem in one.problems))
     if one.is_valid:
         contents = f" ({one.contents})" if one.contents else ""
-        output.say(f"{one_line(one.file)}: {output.paint('valid', 'green')}{contents}")
+        output.say(one_line(one.file), ": ", output.paint("valid", "green"), contents)
 
 
 def _as_json(one: Judgement) -> dict[str, Any]:

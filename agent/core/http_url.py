@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.core.secret import Secret
 from agent.core.uri import GUEST
-from agent.core.url_text import TLS_KEYS, Tls, read_tls, split, warn_unknown
+from agent.core.url_text import TLS_KEYS, Tls, read_tls, split, warn_tls, warn_unknown
 from agent.errors import UriError
 
 
@@ -43,5 +43,5 @@ def parse(text: str) -> HttpUrl:
         password=parts.password or Secret(GUEST),
         path=(parts.path or "").rstrip("/"),
         tls=read_tls(query) if secure else None,
-        warnings=warn_unknown(query, TLS_KEYS),
+        warnings=(*warn_unknown(query, TLS_KEYS), *warn_tls(query, scheme=parts.scheme, secure="https")),
     )

@@ -15,7 +15,9 @@ from agent.core.url_text import (
     encode,
     number,
     read_tls,
+    refuse_nul,
     split,
+    warn_tls,
     warn_unknown,
     write_tls,
 )
@@ -26,7 +28,12 @@ DEFAULT_HEARTBEAT = 10
 DEFAULT_CONNECTION_TIMEOUT = 60_000
 MIN_FRAME_MAX = 4096
 FRAME_MAX_SINCE_4_1 = 8192
-_TUNING_KEYS = ("heartbeat", "connection_timeout", "channel_max", "frame_max")
+_TUNING_KEYS = {
+    "heartbeat": 2**16 - 1,
+    "connection_timeout": 2**31 - 1,
+    "channel_max": 2**16 - 1,
+    "frame_max": 2**31 - 1,
+}
 _KNOWN_KEYS = frozenset({*_TUNING_KEYS, "auth_mechanism", *TLS_KEYS})
 _DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
 
@@ -107,11 +114,13 @@ def parse(text: str) -> AmqpUri:
     parts = split(text, tuple(_DEFAULT_PORTS))
     if parts.path and "/" in parts.path[1:]:
         raise UriError("the path names one vhost; write a '/' inside its name as %2F")
-    if parts.path and len(decode(parts.path[1:]).encode()) > MAX_VHOST:
+    vhost = decode(parts.path[1:]) if parts.path else ""
+    if len(vhost.encode()) > MAX_VHOST:
         raise UriError(f"the path is longer than the {MAX_VHOST} bytes of a vhost's name")
+    refuse_nul(vhost, "the path")
     query = dict(reversed(parts.query))
     secure = parts.scheme == "amqps"
-    tuning = {key: number(query[key], key) for key in _TUNING_KEYS if key in query}
+    tuning = {key: number(query[key], key, high=high) for key, high in _TUNING_KEYS.items() if key in query}
     if 0 < tuning.get("frame_max", 0) < MIN_FRAME_MAX:
         raise UriError(f"frame_max must be 0 or at least {MIN_FRAME_MAX}")
     return AmqpUri(
@@ -170,10 +179,7 @@ def _warnings(parts: UrlParts, query: dict[str, str], tuning: dict[str, int]) ->
     found = list(warn_unknown(query, _KNOWN_KEYS))
     if parts.path == "/":
         found.append("the URI's bare trailing '/' means the vhost named '' to RabbitMQ; write /%2f for the vhost '/'")
-    if parts.scheme == "amqp" and TLS_KEYS & query.keys():
-        found.append("TLS parameters do nothing with amqp://; write amqps://")
-    if query.get("verify") == "verify_none" and parts.scheme == "amqps":
-        found.append("verify=verify_none: whoever answers is believed; give cacertfile instead")
+    found += warn_tls(query, scheme=parts.scheme, secure="amqps")
     if 0 < tuning.get("frame_max", 0) < FRAME_MAX_SINCE_4_1:
         found.append(f"brokers from 4.1 on refuse a frame_max below {FRAME_MAX_SINCE_4_1}")
     return tuple(found)

@@ -9,8 +9,8 @@ from agent.core.model import Binding, Definitions, VhostState
 from agent.definitions import exports
 from agent.definitions.exports import Export
 from agent.definitions.findings import Spot
-from agent.definitions.read_file import UnreadableError, read_file
 from agent.errors import ConfigurationError
+from agent.read_file import UnreadableError, read_file
 
 Bindings = Mapping[str, Mapping[str, tuple[Binding, ...]]]
 

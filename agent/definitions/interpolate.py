@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 
 from agent.definitions.findings import Path
-from agent.definitions.read_file import UnreadableError, read_file
+from agent.read_file import UnreadableError, read_file
 
 MAX_VALUE_BYTES = 64 * 1024
 MAX_LENGTH = 4 * 1024 * 1024

@@ -26,12 +26,12 @@ from agent.definitions.findings import (
 from agent.definitions.interpolate import Interpolator
 from agent.definitions.keeper import Told
 from agent.definitions.merge import merge
-from agent.definitions.read_file import UnreadableError, read_file
 from agent.definitions.references import World, check_references
 from agent.definitions.settings_model import AgentModel, DownstreamModel, SourcesModel
 from agent.definitions.unrouted import check_unrouted
 from agent.definitions.value_types import kind_of
 from agent.errors import ConfigurationError, Place, Problem
+from agent.read_file import UnreadableError, read_file
 
 ROOT_KEYS = ("agent", "downstream", "definitions", *SECTIONS, VHOSTS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
@@ -11,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 from agent.core import uri
 from agent.core.model import AckMode, ChannelUse, CleanupMode, QueueType, SetMember, Upstream
 from agent.core.uri import AmqpUri, Mechanism
-from agent.core.url_text import Tls
+from agent.core.url_text import Tls, check_file, check_server_name, refuse_nul
 from agent.definitions.findings import Spot
 from agent.definitions.keys import Keys, SnakeKeys
 from agent.definitions.value_types import (
@@ -26,6 +27,7 @@ from agent.definitions.value_types import (
     SecretText,
     ShortText,
     Text,
+    accepted_by,
     key,
     kind_of,
     refuse,
@@ -100,14 +102,23 @@ class SslOptionsModel(SnakeKeys):
 
     noun = "ssl-options"
 
-    cacertfile: Text = key("File with the certificates of the authorities to trust.")
-    certfile: Text = key("File with the agent's own certificate.")
-    keyfile: Text = key("File with the private key of `certfile`.")
+    cacertfile: Annotated[Text, accepted_by(partial(check_file, key="cacertfile"))] = key(
+        "File with the certificates of the authorities to trust."
+    )
+    certfile: Annotated[Text, accepted_by(partial(check_file, key="certfile"))] = key(
+        "File with the agent's own certificate."
+    )
+    keyfile: Annotated[Text, accepted_by(partial(check_file, key="keyfile"))] = key(
+        "File with the private key of `certfile`."
+    )
     verify: Literal["verify_peer", "verify_none"] = key("`verify_peer`, the default, or `verify_none`.")
     fail_if_no_peer_cert: bool = key("Accepted for RabbitMQ's sake; it concerns servers.")
     password: SecretText = key("Password of `keyfile`.")
     depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Longest chain of certificates that is followed.")
-    server_name_indication: Text = key("Host name that the peer's certificate has to show; the host by default.")
+    server_name_indication: Annotated[Text, accepted_by(check_server_name)] = key(
+        "Host name that the peer's certificate has to show; the host by default. `disable` takes any host's that the "
+        "authorities signed."
+    )
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
@@ -144,9 +155,15 @@ class UpstreamModel(LinkKeys):
     host: Name = key("Host to connect to, instead of `uri`.")
     port: Annotated[int, Field(ge=1, le=65535), INTEGRAL] = key("Port; 5672, or 5671 with amqps, by default.")
     protocol: Literal["amqp", "amqps"] = key("`amqp`, the default, or `amqps`.")
-    virtual_host: ShortText = key("Virtual host over there; the federated object's own by default.")
-    username: Text = key("User to connect as; guest by default.")
-    password: SecretText = key("Password of `username`; guest by default.")
+    virtual_host: Annotated[ShortText, accepted_by(partial(refuse_nul, key="virtual-host"))] = key(
+        "Virtual host over there; the federated object's own by default."
+    )
+    username: Annotated[Text, accepted_by(partial(refuse_nul, key="username"))] = key(
+        "User to connect as; guest by default."
+    )
+    password: Annotated[SecretText, accepted_by(partial(refuse_nul, key="password"))] = key(
+        "Password of `username`; guest by default."
+    )
     mechanism: Annotated[
         Literal["default", "plain", "amqplain", "external"],
         BeforeValidator(_mechanism),

@@ -125,12 +125,26 @@ Prefetch: TypeAlias = Annotated[
 def _secret(value: object) -> Secret:
     if not isinstance(value, str):
         raise refuse(f"expected text, got {kind_of(value)}; put it in quotes")
+    _unsurrogated(value)
     return Secret(value)
 
 
 SecretText: TypeAlias = Annotated[
     Secret, BeforeValidator(_secret), WithJsonSchema({"type": "string", "writeOnly": True})
 ]
+
+
+def accepted_by(check: Callable[[str], None]) -> AfterValidator:
+    """What stands for a part of a URI is held to the rules of that part."""
+
+    def checked(value: Any) -> Any:
+        try:
+            check(value.reveal() if isinstance(value, Secret) else value)
+        except UriError as error:
+            raise refuse(str(error)) from None
+        return value
+
+    return AfterValidator(checked)
 
 
 def _parser(parse: Callable[[str], Any]) -> Callable[[object], Any]:

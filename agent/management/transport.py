@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import errno
 import json
@@ -15,10 +14,13 @@ import aiohttp
 from yarl import URL
 
 from agent.core.http_url import HttpUrl
+from agent.core.redaction import redacted
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.network import explain, hung_up, server_name, tls_context
 
 NOT_RABBITMQ = "this is not RabbitMQ's HTTP API: check the address and port (15672 by default)"
+_MOST_TEXT = 2_000  # is looked at
+_MAX_TEXT = 200
 _LOGIN_FAILED = ("Login failed", "Not_Authorized")
 _NO_TAG = "Not management user"
 _ONLY_LOCAL = "User can only log in via localhost"
@@ -86,7 +88,7 @@ class Transport:
             if url.tls is not None and _is_hang_up(error):
                 raise hung_up(url.tls, where=where) from error
             raise explain(error, where=where, seconds=self._timeout) from error
-        return self._read(where, url.user, status=status, content_type=content_type, body=body, needs=needs)
+        return self._read(url, where, status=status, content_type=content_type, body=body, needs=needs)
 
     async def _exchange(self, url: HttpUrl, path: str, where: str) -> tuple[int, str, bytes]:
         if self._session is None:
@@ -104,25 +106,26 @@ class Transport:
         if url.tls is None:
             return True
         if url not in self._contexts:
-            self._contexts[url] = await asyncio.to_thread(tls_context, url.tls, where=where)
+            self._contexts[url] = await tls_context(url.tls, where=where)
         return self._contexts[url]
 
-    def _read(self, where: str, user: str, *, status: int, content_type: str, body: bytes, needs: str) -> Any:
+    def _read(self, url: HttpUrl, where: str, *, status: int, content_type: str, body: bytes, needs: str) -> Any:
         answer = _json(body) if content_type == "application/json" else None
         if status == 200 and answer is not None:
             return answer
-        reason = " ".join(str(answer.get("reason", "")).split())[:200] if isinstance(answer, dict) else ""
+        reason = _shown(str(answer.get("reason", "")), url) if isinstance(answer, dict) else ""
         if status == 404 and reason:
             return MISSING
         if status in {401, 403}:
-            what, advice = self._refusal(user, reason, needs)
+            what, advice = self._refusal(url.user, reason, needs)
             raise PermanentError(f"{where}: {what} ({status}): {advice}")
         if status >= 500 or status == 429:
             why = f"{status}: {reason}" if reason else str(status)
             raise TransientError(f"{where}: the HTTP API fails ({why}): see the broker's log")
         if 300 <= status < 400:
             raise PermanentError(f"{where}: redirects elsewhere ({status}): give the final address in {self._setting}")
-        raise PermanentError(f"{where}: unexpected answer ({status}, {content_type}): {NOT_RABBITMQ}")
+        kind = _shown(content_type, url)
+        raise PermanentError(f"{where}: unexpected answer ({status}, {kind}): {NOT_RABBITMQ}")
 
     def _refusal(self, user: str, reason: str, needs: str) -> tuple[str, str]:
         """RabbitMQ answers 401 both to a wrong password and to a lack of permission; its reason tells which."""
@@ -133,6 +136,11 @@ class Transport:
         if not reason or reason in _LOGIN_FAILED:
             return f"login refused for user {user!r}", f"check user and password in {self._setting}"
         return f"refused for user {user!r}", f"it needs {needs}"
+
+
+def _shown(text: str, url: HttpUrl) -> str:
+    """A server's own words, as a message may quote them."""
+    return redacted(" ".join(text[:_MOST_TEXT].split()), url.password, user=url.user)[:_MAX_TEXT]
 
 
 def _basic(url: HttpUrl) -> str:

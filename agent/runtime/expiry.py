@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import structlog
@@ -51,7 +51,9 @@ async def _look_once(settings: DownstreamSettings, shown: Callable[[Link], Shown
     sources: set[tuple[Origin, AmqpUri | HttpUrl]]
     sources = {(_upstream(link), uri) for link in links for uri in link.uris}
     sources |= {(DOWNSTREAM, uri) for uri in settings.uris} | {(MANAGEMENT, url) for url in settings.management}
-    return await asyncio.to_thread(_look, certificates, sources)
+    paths = {uri.tls.certfile for _, uri in sources if uri.tls is not None and uri.tls.certfile is not None}
+    files = {path: await read_certificates(path) for path in paths}
+    return await asyncio.to_thread(_look, certificates, sources, files)
 
 
 def _upstream(link: Link) -> Origin:
@@ -63,9 +65,11 @@ def _origin(link: Link, side: Side) -> Origin:
 
 
 def _look(
-    certificates: Iterable[tuple[Origin, bytes]], sources: Iterable[tuple[Origin, AmqpUri | HttpUrl]]
+    certificates: Iterable[tuple[Origin, bytes]],
+    sources: Iterable[tuple[Origin, AmqpUri | HttpUrl]],
+    files: Mapping[str, list[bytes]],
 ) -> tuple[Expiry, ...]:
-    ours = ((origin, What.CLIENT, at) for origin, uri in sources for at in _client_ends(uri))
+    ours = ((origin, What.CLIENT, at) for origin, uri in sources for at in _client_ends(uri, files))
     tokens = ((origin, What.JWT, at) for origin, uri in sources for at in _token_ends(uri))
     theirs = ((origin, What.SERVER, at) for origin, der in certificates for at in _ends(der))
     return tuple(
@@ -74,9 +78,9 @@ def _look(
     )
 
 
-def _client_ends(uri: AmqpUri | HttpUrl) -> Iterator[float]:
+def _client_ends(uri: AmqpUri | HttpUrl, files: Mapping[str, list[bytes]]) -> Iterator[float]:
     if uri.tls is not None and uri.tls.certfile is not None:
-        for der in read_certificates(uri.tls.certfile):
+        for der in files[uri.tls.certfile]:
             yield from _ends(der)
 
 

@@ -70,7 +70,9 @@ class ExchangeSession:
 
     @property
     def upstream_cluster(self) -> str | None:
-        return self._route.upstream.cluster
+        """As it may be shown: the peer chooses it."""
+        name = self._route.upstream.cluster
+        return None if name is None else self._control.wire.redacted(name)
 
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:

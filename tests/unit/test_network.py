@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import ssl
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.core.secret import Secret
 from agent.core.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.network import explain, hung_up, server_name, tls_context
+from agent.network import MAX_FILE, explain, hung_up, server_name, tls_context
 from tests.lab.certificates import Authority
 
 SENTINEL = "S3NTINEL"
@@ -74,37 +77,70 @@ def test_the_name_that_is_asked_for() -> None:
     assert server_name(Tls(), "host") == "host"
     assert server_name(Tls(server_name_indication="other"), "host") == "other"
     assert server_name(Tls(server_name_indication="disable"), "host") == ""
+    assert server_name(Tls(server_name_indication=""), "host") == "host"
 
 
-def test_verification_is_on_unless_said_otherwise() -> None:
-    default = tls_context(Tls(), where="x")
+async def test_verification_is_on_unless_said_otherwise() -> None:
+    default = await tls_context(Tls(), where="x")
     assert (default.verify_mode, default.check_hostname) == (ssl.CERT_REQUIRED, True)
-    unnamed = tls_context(Tls(server_name_indication="disable"), where="x")
+    unnamed = await tls_context(Tls(server_name_indication="disable"), where="x")
     assert (unnamed.verify_mode, unnamed.check_hostname) == (ssl.CERT_REQUIRED, False)
-    off = tls_context(Tls(verify=False), where="x")
+    off = await tls_context(Tls(verify=False), where="x")
     assert (off.verify_mode, off.check_hostname) == (ssl.CERT_NONE, False)
 
 
-def test_a_key_with_a_password(tmp_path: Path) -> None:
+async def test_a_key_with_a_password(tmp_path: Path) -> None:
     made = Authority.create(tmp_path).client("client", password=SENTINEL)
 
-    def load(password: str | None) -> ssl.SSLContext:
+    async def load(password: str | None) -> ssl.SSLContext:
         secret = None if password is None else Secret(password)
-        return tls_context(Tls(certfile=str(made.certfile), keyfile=str(made.keyfile), password=secret), where="x")
+        return await tls_context(
+            Tls(certfile=str(made.certfile), keyfile=str(made.keyfile), password=secret), where="x"
+        )
 
-    assert load(SENTINEL).verify_mode is ssl.CERT_REQUIRED
+    assert (await load(SENTINEL)).verify_mode is ssl.CERT_REQUIRED
     for wrong in ("wrong", None):  # None must not ask at the terminal
         with pytest.raises(PermanentError, match="or the key's password is wrong") as caught:
-            load(wrong)
+            await load(wrong)
         assert SENTINEL not in f"{caught.value} {caught.value.__cause__!r}"
 
 
-def test_files_that_can_not_be_read(tmp_path: Path) -> None:
+async def test_files_that_can_not_be_read(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.pem")
-    with pytest.raises(PermanentError, match=r"x: cacertfile .*missing\.pem can't be used: No such file"):
-        tls_context(Tls(cacertfile=missing), where="x")
-    with pytest.raises(PermanentError, match=r"x: certfile .*missing\.pem can't be used: No such file"):
-        tls_context(Tls(certfile=missing), where="x")
+    with pytest.raises(PermanentError, match=r"x: cacertfile .*missing\.pem can't be used: there is no such file"):
+        await tls_context(Tls(cacertfile=missing), where="x")
+    with pytest.raises(PermanentError, match=r"x: certfile .*missing\.pem can't be used: there is no such file"):
+        await tls_context(Tls(certfile=missing), where="x")
     (tmp_path / "junk.pem").write_text("junk")
     with pytest.raises(PermanentError, match="not a file of PEM certificates"):
-        tls_context(Tls(cacertfile=str(tmp_path / "junk.pem")), where="x")
+        await tls_context(Tls(cacertfile=str(tmp_path / "junk.pem")), where="x")
+
+
+@pytest.mark.parametrize("key", ["cacertfile", "certfile", "keyfile"])
+async def test_a_pipe_is_no_certificate(tmp_path: Path, key: str) -> None:
+    made = Authority.create(tmp_path).client("client")
+    os.mkfifo(tmp_path / "pipe")
+    named: dict[str, Any] = {key: str(tmp_path / "pipe")}
+    tls = replace(Tls(certfile=str(made.certfile), keyfile=str(made.keyfile)), **named)
+    with pytest.raises(PermanentError, match=rf"^x: {key} .*/pipe can't be used: this is a pipe or device, not a file"):
+        await tls_context(tls, where="x")
+
+
+async def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+    (tmp_path / "large.pem").write_bytes(b"x" * (MAX_FILE + 1))
+    with pytest.raises(PermanentError, match="the file is larger than 1 MiB"):
+        await tls_context(Tls(cacertfile=str(tmp_path / "large.pem")), where="x")
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_what_openssl_reads_is_not_left_open(tmp_path: Path) -> None:
+    authority = Authority.create(tmp_path)
+    made = authority.client("client")
+    tls = Tls(cacertfile=str(authority.cacertfile), certfile=str(made.certfile), keyfile=str(made.keyfile))
+    before = open_files()
+    context = await tls_context(tls, where="x")
+    assert [each["subject"] for each in context.get_ca_certs()] == [((("commonName", "ca"),),)]
+    assert open_files() == before

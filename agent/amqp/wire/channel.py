@@ -68,6 +68,8 @@ class Writer(Protocol):
 
     def abandon(self, number: int) -> None: ...
 
+    def redacted(self, text: str) -> str: ...
+
 
 class Channel:
     """Many questions may be asked before the first is answered: a broker looks at them in their order.
@@ -214,10 +216,10 @@ class Channel:
     def _called(self, call: Call) -> None:
         match call.method:
             case methods.CHANNEL_CLOSE if self.is_midway:
-                self._abandon(ChannelClosedError(call["code"], one_line(call["text"])))
+                self._abandon(ChannelClosedError(call["code"], one_line(self._writer.redacted(call["text"]))))
             case methods.CHANNEL_CLOSE:
                 self._writer.answer(frames.frame(frames.METHOD, self.number, methods.CHANNEL_CLOSE_OK.encode()))
-                self.end(ChannelClosedError(call["code"], one_line(call["text"])))
+                self.end(ChannelClosedError(call["code"], one_line(self._writer.redacted(call["text"]))))
             case methods.CHANNEL_FLOW:
                 self._flow(active=call["active"])
             case methods.BASIC_ACK | methods.BASIC_NACK:

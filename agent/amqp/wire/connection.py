@@ -185,6 +185,9 @@ class WireConnection(asyncio.BufferedProtocol):
         """From now on the channel's frames go to `taker` as they lie in the buffer."""
         self._takers[number] = taker
 
+    def redacted(self, text: str) -> str:
+        return self._terms.redacted(text)
+
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)
         self._takers.pop(number, None)
@@ -459,12 +462,12 @@ class WireConnection(asyncio.BufferedProtocol):
         match call.method:
             case methods.CONNECTION_CLOSE:
                 self._say(methods.CONNECTION_CLOSE_OK)
-                self._end(ConnectionClosedError(call["code"], one_line(call["text"])), gently=True)
+                self._end(ConnectionClosedError(call["code"], one_line(self.redacted(call["text"]))), gently=True)
             case methods.CONNECTION_BLOCKED | methods.CONNECTION_UNBLOCKED:
                 self._is_blocked = call.method is methods.CONNECTION_BLOCKED
                 self._can_answer_since = self._loop.time()
                 if self.on_blocked is not None:
-                    self.on_blocked(one_line(call["reason"]) if self._is_blocked else None)
+                    self.on_blocked(one_line(self.redacted(call["reason"])) if self._is_blocked else None)
             case _ if not self._is_asking or self._inbox.qsize() >= _HANDSHAKE:
                 raise CodecError(f"{call.method.name}, which nothing asked for")
             case _:

@@ -27,7 +27,7 @@ class NotAmqpError(BrokerError):
     """What answers speaks something else; `begin` is what it said first."""
 
     def __init__(self, begin: bytes) -> None:
-        super().__init__(f"not AMQP: {begin!r}")
+        super().__init__("not AMQP")  # a traceback may quote it, and the peer may know our password
         self.begin = begin
 
 

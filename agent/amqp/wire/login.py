@@ -11,6 +11,7 @@ from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.tables import encode_table
 from agent.core import fields
 from agent.core.fields import Table
+from agent.core.redaction import redacted
 from agent.core.secret import Secret
 from agent.core.uri import Mechanism
 from agent.errors import PermanentError, TransientError
@@ -41,6 +42,10 @@ class Terms:
     frame_max: int | None = None
     patience: float = PATIENCE  # seconds in which the broker has to answer a question
 
+    def redacted(self, text: str) -> str:
+        """What the broker said without the password that we gave it."""
+        return redacted(text, self.password, user=self.user)
+
     def agree_on_frame_max(self, theirs: int) -> int:
         """With no limit of anybody's, one frame could take all memory."""
         if 0 < theirs < frames.SMALLEST:
@@ -54,7 +59,7 @@ class Terms:
                 return mechanism
         ours = ", ".join(mechanism.value.upper() for mechanism in self.mechanisms)
         raise PermanentError(
-            f"{self.where}: no common way to log in: the broker offers {one_line(', '.join(theirs))}; "
+            f"{self.where}: no common way to log in: the broker offers {one_line(self.redacted(', '.join(theirs)))}; "
             f"auth_mechanism allows {ours}"
         )
 

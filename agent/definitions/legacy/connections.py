@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from agent.core import uri
+from agent.core.url_text import FILE_KEYS, check_file, check_server_name, refuse_nul
 from agent.definitions.findings import quoted
 from agent.definitions.legacy.emit import Block, Entry, Value
 from agent.definitions.legacy.errors import LegacyError
 from agent.definitions.legacy.properties import (
+    Converter,
     Problems,
     Properties,
     Rule,
@@ -95,7 +98,20 @@ def _verify(term: Term) -> Value:
 def _server_name(term: Term) -> Value:
     if text_of(term) == "disable":
         fail(term.at, "disable has no counterpart; take it out, or write the name that the certificate holds")
-    return written_text(term)
+    return _held_to(check_server_name, written_text)(term)
+
+
+def _held_to(check: Callable[[str], None], read: Converter) -> Converter:
+    """What an upstream's key takes today, so that what was imported is valid."""
+
+    def checked(term: Term) -> Value:
+        try:
+            check(text(term))
+        except UriError as error:
+            fail(term.at, str(error))
+        return read(term)
+
+    return checked
 
 
 def _host(term: Term) -> Value:
@@ -113,9 +129,9 @@ _ENDPOINT = {
     "host": Rule("host", _host),
     "protocol": Rule("protocol", one_of("amqp", "amqps")),
     "port": Rule("port", or_none(whole(1, 65535))),
-    "virtual_host": Rule("virtual-host", written_short),
+    "virtual_host": Rule("virtual-host", _held_to(partial(refuse_nul, key="virtual_host"), written_short)),
 }
-_USER = {"username": Rule("username", written_text)}
+_USER = {"username": Rule("username", _held_to(partial(refuse_nul, key="username"), written_text))}
 _LINK = {
     "mechanism": Rule("mechanism", _MECHANISM),
     "prefetch_count": Rule("prefetch-count", or_none(whole(0, 65535))),
@@ -127,7 +143,7 @@ _LINK = {
     "ha_policy": Rule("ha-policy", or_none(_ha_policy), "no broker of today honours it: set a policy upstream"),
 }
 _TLS = {
-    **{key: Rule(key, written_text) for key in ("cacertfile", "certfile", "keyfile")},
+    **{key: Rule(key, _held_to(partial(check_file, key=key), written_text)) for key in sorted(FILE_KEYS)},
     "verify": Rule("verify", _verify),
     "fail_if_no_peer_cert": Rule("fail_if_no_peer_cert", flag),
     "depth": Rule("depth", whole(0, 255)),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 from typing import Final
 
-_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+from agent.core.printable import printable
+
+_BLANKS: Final = "\t\n"
 _VOID: Final = frozenset({"meta", "link", "br", "hr", "col"})
 
 
@@ -49,5 +50,5 @@ def _number(value: str | float) -> str:
 
 
 def visible(text: str) -> str:
-    """What no document may hold is shown as a replacement."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+    """What no document may hold, can't be seen or turns the direction of letters is shown as an escape."""
+    return printable(text, keep=_BLANKS)

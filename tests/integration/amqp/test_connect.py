@@ -2,16 +2,20 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from agent.amqp.connect import connect, connect_any
 from agent.amqp.wire import methods
 from agent.core.uri import Mechanism, parse
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, PermanentError, TransientError, UriError
 from tests.integration.amqp.conftest import Connecting
 from tests.integration.conftest import TlsBroker
+from tests.lab.certificates import Authority
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
@@ -325,3 +329,25 @@ async def test_a_certificate_that_is_no_user(tls_broker: TlsBroker) -> None:
     query = f"{tls_broker.trust}&{tls_broker.show('nobody')}&auth_mechanism=external"
     message = permanent(await failure(tls_broker.amqps(query, login="")))
     assert "login by client certificate refused" in message
+
+
+async def test_an_empty_server_name_does_not_switch_the_check_off(tmp_path: Path, tls_broker: TlsBroker) -> None:
+    with pytest.raises(UriError, match="server_name_indication is empty"):
+        parse(tls_broker.amqps(f"{tls_broker.trust}&server_name_indication="))
+    authority = Authority.create(tmp_path)
+    other = authority.server("other", names="DNS:other.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(other.certfile, other.keyfile)
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        uri = parse(f"amqps://127.0.0.1:{server.sockets[0].getsockname()[1]}?cacertfile={authority.cacertfile}")
+        assert uri.tls is not None
+        for name in ("", None):
+            unnamed = replace(uri, tls=replace(uri.tls, server_name_indication=name))
+            with pytest.raises(PermanentError, match="its certificate is not trusted: IP address mismatch"):
+                await connect(unnamed, where="upstream origin", name="test", within=10)
+
+
+async def test_a_disabled_server_name_still_wants_a_trusted_authority(tls_broker: TlsBroker) -> None:
+    message = permanent(await failure(tls_broker.amqps("server_name_indication=disable")))
+    assert "its certificate is not trusted: self-signed certificate in certificate chain" in message

@@ -6,7 +6,6 @@ import time
 import urllib.request
 
 from agent.core.certificate import not_after
-from agent.network import read_certificates
 from tests.integration.conftest import TlsBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import POLICY
@@ -38,7 +37,7 @@ def test_metrics_tell_of_both_ends_certificates(agent_of: AgentOf, tls_broker: T
     wanted = {(*upstream, "client"), (*upstream, "server"), ("downstream", "", "", "server")}
     ends = eventually(lambda: found if (found := told()).keys() >= wanted else None, 30, what="all are told")
     assert ends
-    [shown] = read_certificates(str(tls_broker.authority.client("agent").certfile))
+    shown = ssl.PEM_cert_to_DER_cert(tls_broker.authority.client("agent").certfile.read_text())
     assert abs(ends[*upstream, "client"] - not_after(shown)) < DAY / 24
     server = ssl.get_server_certificate(("localhost", tls_broker.amqps_port))
     assert (

@@ -24,6 +24,11 @@ def test_text_stays_text(text: str) -> None:
     made.encode()
 
 
+def test_what_can_not_be_seen_is_shown() -> None:
+    assert element("p", "\x1b[1m\u202egpj\u2066\x00") == "<p>\\x1b[1m\\u202egpj\\u2066\\x00</p>"
+    assert element("p", "two\nlines\t\u00a0") == "<p>two\nlines\t\u00a0</p>"
+
+
 def test_what_is_joined_is_markup_and_what_is_not_is_text() -> None:
     assert join("<", Markup("<br>"), None) == "&lt;<br>"
     assert isinstance(join("x"), Markup)

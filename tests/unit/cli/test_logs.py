@@ -82,6 +82,25 @@ def test_a_crash_is_told_without_the_values_of_variables(format_: LogFormat) -> 
         assert (exception["exc_type"], exception["frames"][-1]["name"]) == ("ValueError", "fail")
 
 
+@pytest.mark.parametrize("format_", [LogFormat.JSON, LogFormat.CONSOLE])
+def test_nothing_moves_a_terminal(format_: LogFormat) -> None:
+    stream = configured(format_)
+    hostile = "\x1b[2Jevil\u202e\n"
+    structlog.get_logger().info(hostile, error=hostile, names=[hostile], **{hostile: 1})
+    logging.getLogger("asyncio").error("%s", hostile)
+    structlog.get_logger().error("unexpected error", exc_info=ValueError(hostile))
+    text = stream.getvalue()
+    assert text.count("evil") >= 6
+    assert not set("\x1b\u202e") & set(text)
+    assert text.count("\n") == 3 or format_ is LogFormat.CONSOLE  # a traceback is read in lines
+
+
+def test_an_event_for_people_is_one_line() -> None:
+    stream = configured(LogFormat.CONSOLE)
+    structlog.get_logger().info("link changed", error="a\n2026-01-01 [info] forged")
+    assert stream.getvalue().count("\n") == 1
+
+
 def test_what_libraries_log_is_an_event_as_well() -> None:
     stream = configured()
     logging.getLogger("asyncio").error("Task %s was never retrieved", "x")

@@ -26,23 +26,23 @@ def token(claims: Any) -> str:
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
 
 
-def test_a_certificate_ends_when_openssl_says(authority: Authority) -> None:
-    [der] = read_certificates(str(authority.cacertfile))
+async def test_a_certificate_ends_when_openssl_says(authority: Authority) -> None:
+    [der] = await read_certificates(str(authority.cacertfile))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cafile=authority.cacertfile)
     [told] = context.get_ca_certs()
     assert not_after(der) == ssl.cert_time_to_seconds(str(told["notAfter"]))
 
 
-def test_every_certificate_of_a_chain_is_read(authority: Authority, tmp_path: Path) -> None:
+async def test_every_certificate_of_a_chain_is_read(authority: Authority, tmp_path: Path) -> None:
     chain = tmp_path / "chain.pem"
     chain.write_text(f"a note\n{authority.server().certfile.read_text()}{authority.cacertfile.read_text()}")
-    assert len(read_certificates(str(chain))) == 2
-    assert read_certificates(str(tmp_path / "missing.pem")) == []
+    assert len(await read_certificates(str(chain))) == 2
+    assert await read_certificates(str(tmp_path / "missing.pem")) == []
 
 
-def test_a_certificate_cut_anywhere_is_an_error_or_has_its_end_already(authority: Authority) -> None:
-    [der] = read_certificates(str(authority.cacertfile))
+async def test_a_certificate_cut_anywhere_is_an_error_or_has_its_end_already(authority: Authority) -> None:
+    [der] = await read_certificates(str(authority.cacertfile))
     end = not_after(der)
     for length in range(len(der)):
         try:

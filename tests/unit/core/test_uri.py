@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,17 +13,18 @@ from agent.core.url_text import Tls, encode
 from agent.errors import UriError
 
 SENTINEL = "s3ntinel"
-words = st.text(st.characters(codec="utf-8"), max_size=12)
-numbers = st.none() | st.integers(0, 2**31 - 1)
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+shorts = st.none() | st.integers(0, 2**16 - 1)
+names = st.sampled_from(["h", "broker-1.example.com", "under_score.h", "h.", "127.0.0.1", "::1", "disable"])
 hosts = st.sampled_from(["h", "broker-1.example.com", "127.0.0.1", "[::1]", "[fe80::1%25eth0]", "a%20b"])
 paths = st.none() | words.map(lambda vhost: "/" + encode(vhost))
 tls_options = st.builds(
     Tls,
-    cacertfile=st.none() | words,
+    cacertfile=st.none() | words.filter(bool),
     verify=st.booleans(),
     password=st.none() | words.map(Secret),
     depth=st.none() | st.integers(0, 255),
-    server_name_indication=st.none() | words,
+    server_name_indication=st.none() | names,
     fail_if_no_peer_cert=st.none() | st.booleans(),
 )
 
@@ -39,9 +42,9 @@ def uris(draw: st.DrawFn) -> AmqpUri:
         user=user,
         password=None if user is None else draw(st.none() | words.map(Secret)),
         path=draw(paths),
-        heartbeat=draw(numbers),
-        connection_timeout=draw(numbers),
-        channel_max=draw(numbers),
+        heartbeat=draw(shorts),
+        connection_timeout=draw(st.none() | st.integers(0, 2**31 - 1)),
+        channel_max=draw(shorts),
         frame_max=frame_max,
         mechanisms=tuple(draw(st.lists(st.sampled_from(Mechanism), max_size=3))),
         tls=draw(tls_options) if scheme == "amqps" else None,
@@ -78,6 +81,10 @@ def test_any_text_is_a_uri_or_an_error(text: str) -> None:
     "text",
     [
         f"amqp://u:{SENTINEL}/x@h",
+        f"amqp://u:123/{SENTINEL}@h",
+        f"amqp://u:123?{SENTINEL}@h",
+        f"amqp://u:123/x?{SENTINEL}@h",
+        f"amqp://u:p@h/{SENTINEL}@",
         f"amqp://u:{SENTINEL}#@h",
         f"amqp://u:{SENTINEL}@{SENTINEL}@h",
         f"amqp://u:{SENTINEL}:{SENTINEL}/@h:5672",
@@ -106,6 +113,29 @@ def test_any_text_is_a_uri_or_an_error(text: str) -> None:
         "amqp://h/%ff",
         "amqp://%ff",
         "amqp://h/" + "v" * 256,
+        "amqp://h/%00",
+        "amqp://h%00",
+        "amqp://[.]",
+        "amqp://%C3%BC%E2%80%8B",
+        "amqp://h:00000165536",
+        f"amqp://u:{SENTINEL}%00@h",
+        f"amqp://u%00:{SENTINEL}@h",
+        "amqp://h?heartbeat=65536",
+        "amqp://h?heartbeat=00000000000000100000",
+        "amqp://h?heartbeat=" + "9" * 5000,
+        "amqp://h?channel_max=65536",
+        "amqp://h?frame_max=4294967296",
+        "amqp://h?connection_timeout=-1",
+        "amqps://h?cacertfile=",
+        f"amqps://h?cacertfile={SENTINEL}%00",
+        "amqps://h?certfile=",
+        "amqps://h?certfile=c&keyfile=%00",
+        "amqps://h?server_name_indication=",
+        "amqps://h?server_name_indication=%20",
+        "amqps://h?server_name_indication=h%00",
+        "amqps://h?server_name_indication=.h",
+        "amqps://h?server_name_indication=%C3%BC",
+        "amqps://h?server_name_indication=" + "a" * 64,
         "h:5672",
         "",
     ],
@@ -125,6 +155,22 @@ def test_warnings_suggest_but_do_not_quote() -> None:
     assert "8192" in text
     assert SENTINEL not in text
     assert any("verify_none" in warning for warning in uri.parse("amqps://h?verify=verify_none").warnings)
+
+
+@given(uris())
+def test_what_parses_is_what_sockets_and_the_wire_take(made: AmqpUri) -> None:
+    parsed = uri.parse(made.reveal())
+    parsed.connect_host.encode("idna")
+    assert "\0" not in parsed.connect_host + parsed.vhost("/") + parsed.login[0] + parsed.login[1].reveal()
+    struct.pack(">HHI", parsed.heartbeat or 0, parsed.channel_max or 0, parsed.frame_max or 0)
+
+
+def test_an_at_sign_where_no_password_can_be_cut() -> None:
+    parsed = uri.parse("amqps://u:p@h/v?cacertfile=/etc/x@y.pem")
+    assert parsed.tls is not None
+    assert parsed.tls.cacertfile == "/etc/x@y.pem"
+    with pytest.raises(UriError, match="'@' behind the host; percent-encode"):
+        http_url.parse(f"http://u:1/{SENTINEL}@h")
 
 
 def test_what_a_uri_says_and_what_it_leaves_open() -> None:
@@ -158,7 +204,10 @@ def test_the_address_of_an_http_api() -> None:
     assert "did you mean 'verify'?" in url.warnings[0]
     assert SENTINEL not in repr(url) + str(url)
     assert http_url.parse("http://h").port == 15672
-    for wrong in ("amqp://h", "http://", "http://h:x", "http://a..b"):
+    assert http_url.parse("https://h").warnings == ()
+    assert "whoever answers is believed" in http_url.parse("https://h?verify=verify_none").warnings[0]
+    assert "write https://" in http_url.parse("http://h?verify=verify_none").warnings[0]
+    for wrong in ("amqp://h", "http://", "http://h:x", "http://a..b", "https://h?server_name_indication="):
         with pytest.raises(UriError):
             http_url.parse(wrong)
     with pytest.raises(UriError, match="write http://HOST or https://HOST"):

@@ -37,6 +37,16 @@ def told(directory: Path, section: str) -> list[str]:
         ),
         ("host: h, password: 123", "password: expected text, got a number; put it in quotes"),
         ("host: h, protocol: amqps, ssl-options: {keyfile: k}", "keyfile is given without certfile"),
+        (
+            "host: h, protocol: amqps, ssl-options: {server_name_indication: ' '}",
+            "ssl-options.server_name_indication: server_name_indication is neither a host's name nor 'disable'",
+        ),
+        (
+            'host: h, protocol: amqps, ssl-options: {cacertfile: "a\\0"}',
+            "ssl-options.cacertfile: cacertfile holds a NUL character, which can't be meant",
+        ),
+        ('host: h, password: "a\\0"', "password: password holds a NUL character, which can't be meant"),
+        ('host: "h\\0"', "the host can't be understood; give a host name or an IP address, the port in 'port'"),
         ("host: h, ssl-options: {}", "warning: ssl-options do nothing without protocol: amqps"),
         (
             "host: h, protocol: amqps, ssl-options: {verfy: verify_none}",
@@ -66,7 +76,7 @@ def told(directory: Path, section: str) -> list[str]:
             "warning: ha-policy: no current broker honours mirrored queues; use queue-type: quorum",
         ),
         ("uri: amqp://h, ha-policy: 3", "ha-policy: expected text, a list or a mapping, got a number"),
-        ("uri: amqp://h/?heartbeat=x", "uri: heartbeat must be a whole number from 0 to 2147483647"),
+        ("uri: amqp://h/?heartbeat=x", "uri: heartbeat must be a whole number from 0 to 65535"),
         (
             "uri: 'amqps://h?verify=verify_none'",
             "warning: uri: verify=verify_none: whoever answers is believed; give cacertfile instead",

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
 from agent.core.http_url import parse
+from agent.errors import BrokerError
 from agent.management.client import ManagementClient
 
 
@@ -22,3 +29,43 @@ async def test_is_used_inside_async_with() -> None:
 async def test_shows_no_password() -> None:
     client = ManagementClient([parse("http://u:S3NTINEL@127.0.0.1:1")])
     assert "S3NTINEL" not in f"{client!r} {vars(client)} {vars(vars(client)['_transport'])}"
+
+
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[int]:
+    """The port of a server that answers so, whatever it is asked."""
+
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer_once, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+ECHO = "login of u:S3NTINEL by Basic " + base64.b64encode(b"u:S3NTINEL").decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        ("503 Away", "application/json", json.dumps({"reason": ECHO})),
+        ("200 OK", "S3NTINEL/html", "x"),
+        ("200 OK", f"text/{'x' * 5000}", "x"),
+        (f"500 {ECHO}", "text/plain", ECHO),
+    ],
+)
+async def test_does_not_repeat_the_password_that_a_server_says(status: str, kind: str, body: str) -> None:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    async with (
+        answering((head + body).encode()) as port,
+        ManagementClient([parse(f"http://u:S3NTINEL@127.0.0.1:{port}")]) as client,
+    ):
+        with pytest.raises(BrokerError) as caught:
+            await client.vhosts()
+    assert "s3ntinel" not in str(caught.value).lower()
+    assert "OlMzTlRJTkVM" not in str(caught.value)
+    assert len(str(caught.value)) < 500

@@ -19,7 +19,8 @@ _FLAGS = st.sampled_from([Atom("true"), Atom("false")])
 _TEXTS = TEXTS.map(String)
 _HOSTS = st.sampled_from(["h", "remote.example", "10.0.0.1", "::1"]).map(String)
 _TLS: dict[str, Terms] = {
-    **dict.fromkeys(("cacertfile", "certfile", "keyfile", "password", "server_name_indication", "versions"), _TEXTS),
+    **dict.fromkeys(("cacertfile", "certfile", "keyfile", "password", "versions"), _TEXTS),
+    "server_name_indication": _HOSTS,
     "verify": st.sampled_from([Atom("verify_peer"), Integer(0)]),
     "fail_if_no_peer_cert": _FLAGS,
     "depth": st.integers(0, 255).map(Integer),
