@@ -24,6 +24,7 @@ from agent.runtime.supervisor import Supervisor, report_failure
 from agent.status.board import Board
 from agent.status.export.exporter import Exporter
 from agent.status.http import HttpServer
+from agent.status.limits import raise_descriptor_limit
 
 log = structlog.get_logger()
 
@@ -34,6 +35,7 @@ def run_agent(path: Path, *, log_format: str | None, log_level: str | None) -> N
 
 async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> None:
     told = _told_to_stop()
+    raise_descriptor_limit()
     board = Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
     supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
     settings = supervisor.configuration.settings.agent
