@@ -86,7 +86,7 @@ async def test_a_head_that_comes_byte_by_byte_is_cut_in_time(serve: Serve, closi
     for number in range(int(HEAD_WITHIN)):
         assert not await client.is_closed(), number
         await client.send(REQUEST[number : number + 1])
-        await later(served, 2)
+        await later(served, 1)
     assert await client.is_closed()
 
 
