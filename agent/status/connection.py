@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import structlog
 from aiohttp import web
@@ -61,15 +61,15 @@ class Connection(web.RequestHandler):
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._wire, self._since = transport, self._register.clock()
-        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        self._wire = wire = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._since = self._register.clock()
+        self.address = str((wire.get_extra_info("peername") or ("",))[0])
         if self._register.admit(self):
-            super().connection_made(transport)
+            super().connection_made(wire)
         else:
             self._force_close = True
-            transport.write(FULL)
-            transport.close()
+            wire.write(FULL)
+            wire.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._register.forget(self)
