@@ -61,7 +61,7 @@ class Connection(web.RequestHandler):
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._wire = wire = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._wire = wire = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         self._since = self._register.clock()
         self.address = str((wire.get_extra_info("peername") or ("",))[0])
         if self._register.admit(self):
