@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from agent.status.connection import Connection
-from agent.status.limits import MOST_HELD
+from agent.status.limits import MOST_HELD, spare_connections
 
 INTERVAL: Final = 1.0
 
@@ -29,7 +29,9 @@ class Connections:
         return iter(self._open)
 
     def admit(self, newcomer: Connection) -> bool:
-        if len(self._open) >= self.most and not self._make_room():
+        while len(self._open) >= self.most and self._make_room():
+            pass
+        if len(self._open) >= self.most + spare_connections(self.most):
             return False
         self._open.add(newcomer)
         return True

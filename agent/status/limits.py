@@ -16,7 +16,7 @@ MOST_UNREAD: Final = 128 * 1024  # of one client, received and not part of a req
 MOST_HELD: Final = 64 * 1024 * 1024  # unsent answers of all clients
 MOST_HEADERS: Final = 64
 
-_SHARE: Final = 4  # of the descriptors, one in so many serves HTTP; the rest is for links
+_SHARE: Final = 5  # of the descriptors, one in so many serves HTTP, and with the spare a quarter; the rest is for links
 _MOST: Final = 512
 _FEWEST: Final = 16
 
@@ -24,6 +24,11 @@ _FEWEST: Final = 16
 def most_connections(descriptors: int) -> int:
     """How many HTTP connections may be open where the process may have so many descriptors."""
     return max(_FEWEST, min(_MOST, descriptors // _SHARE))
+
+
+def spare_connections(most: int) -> int:
+    """How many more may be open for the moment in which all are served and none can go."""
+    return most // 4
 
 
 def descriptor_limit() -> int:

@@ -21,7 +21,8 @@ def stages() -> dict[str, list[tuple[str, str]]]:
     for name, rest in INSTRUCTIONS:
         if name == "FROM":
             found[rest.rpartition(" AS ")[2]] = []
-        list(found.values())[-1].append((name, rest))
+        if found:  # behind what all stages share
+            list(found.values())[-1].append((name, rest))
     return found
 
 

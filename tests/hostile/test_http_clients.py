@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from pathlib import Path
 from typing import Final
@@ -41,11 +42,13 @@ def test_hostile_clients_take_nothing_from_links(scene: Scene, lab: Lab, speak: 
             runs = agent.history(*link).count("running")
             proxy.cut()
             eventually(lambda: agent.history(*link).count("running") > runs, what="the link is there again")
+            answers = []
             for _ in range(5):
                 scene.flow()
-                assert scene.answered_after() < ANSWERED_WITHIN
+                answers.append(scene.answered_after())
                 assert len(list(Path(f"/proc/{agent.pid}/fd").iterdir())) < DESCRIPTORS / 2
                 time.sleep(0.2)
+            assert statistics.median(answers) < ANSWERED_WITHIN, answers
             assert memory_mib(agent.pid, peak=True) - before < MEMORY
             scene.stop()
     assert not [line for line in agent.lines() if line["level"] in {"error", "critical"}], json.dumps(agent.lines())

@@ -13,7 +13,7 @@ import pytest
 from agent.amqp.wire.splice import Counts
 from agent.core.lifecycle import LinkState
 from agent.status.board import Gauges
-from agent.status.limits import HEAD_WITHIN, IDLE, MOST_BODY, MOST_UNREAD, most_connections
+from agent.status.limits import HEAD_WITHIN, IDLE, MOST_BODY, MOST_UNREAD, most_connections, spare_connections
 from tests.lab.waiting import eventually_async
 from tests.unit.status.serving import Serve, Served
 from tests.unit.status.test_board import LINK
@@ -21,9 +21,10 @@ from tests.unit.status.test_board import LINK
 REQUEST = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-@pytest.mark.parametrize(("descriptors", "most"), [(20, 16), (256, 64), (1024, 256), (1_048_576, 512)])
+@pytest.mark.parametrize(("descriptors", "most"), [(20, 16), (256, 51), (1024, 204), (1_048_576, 512)])
 def test_links_keep_most_descriptors(descriptors: int, most: int) -> None:
     assert most_connections(descriptors) == most
+    assert descriptors < 64 or most + spare_connections(most) <= descriptors / 4
 
 
 class Client:
