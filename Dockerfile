@@ -1,6 +1,9 @@
 # The agent without Spark is what `docker build .` makes; `--target report` adds Spark and Java.
 # Behind a mirror: `--secret id=pip,src=pip.conf` hands pip a configuration that no layer keeps.
-FROM docker.io/library/debian:bookworm-slim AS python
+# By tag: each build has Debian's security fixes of its day, which a digest written down here would keep out until
+# somebody changes it. Where images are to be the same bit by bit: `--build-arg BASE=docker.io/library/debian@sha256:…`.
+ARG BASE=docker.io/library/debian:bookworm-slim
+FROM ${BASE} AS python
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3 ca-certificates \
     && apt-get clean \
@@ -11,17 +14,24 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3-venv python3-pip \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
+COPY locks locks
 COPY agent agent
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# Nothing is taken whose hash isn't locked, what builds among it: build isolation would bring that without a check.
 # The environment has no pip of its own: nothing installs anything where the agent runs.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    python3 -m venv --without-pip /opt/federation-agent \
-    && python3 -m pip --python /opt/federation-agent/bin/python install --constraint requirements.lock .
+    python3 -m venv /opt/build \
+    && /opt/build/bin/python -m pip install --require-hashes --requirement locks/build.lock \
+    && /opt/build/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir /wheels . \
+    && python3 -m venv --without-pip /opt/federation-agent \
+    && python3 -m pip --python /opt/federation-agent/bin/python install --require-hashes --only-binary :all: --requirement locks/agent.lock \
+    && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl
 
 FROM build AS build-report
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    python3 -m pip --python /opt/federation-agent/bin/python install --constraint requirements.lock '.[report]'
+    /opt/build/bin/python -m pip wheel --no-build-isolation --use-pep517 --require-hashes --wheel-dir /wheels --requirement locks/report.lock \
+    && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl
 
 FROM python AS base
 # The one place to write to, for status-export: a volume made of it belongs to the agent.

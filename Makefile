@@ -17,11 +17,12 @@ demo: setup ## two brokers and the agent between them; DEMO_SECONDS=20 stops by 
 test: setup ## the whole test suite on real brokers; ARGS="-k name" goes to pytest
 	@scripts/test $(ARGS)
 
-lint: setup ## ruff, format, mypy strict, layers
+lint: setup ## ruff, format, mypy strict, layers, known vulnerabilities of what is locked
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/audit
 
 bench: setup ## measure throughput and latency
 	@$(BIN)/python -m tests.bench $(ARGS)
@@ -32,7 +33,7 @@ versions: ## brokers of other releases in var/versions, for the tests marked `ve
 image-test: setup ## build the images without Docker and federate messages with the agent in them
 	@scripts/image-test
 
-lock: ## resolve requirements.lock anew
+lock: ## resolve requirements.lock and locks/ anew, with hashes
 	@scripts/lock
 
 clean: ## remove .venv, caches, build output, var/versions and var/images

@@ -17,6 +17,7 @@ from agent.network import explain
 TIMEOUT: Final = 30.0
 _MAX_TEXT: Final = 500  # of what answers there
 NO_AGENT: Final = "no agent answers there: check the address"
+BY_A_PROGRAM: Final = "X-Federation-Agent"  # without a token the agent changes nothing for a browser by a foreign name
 TOKEN_VARIABLE: Final = "FEDERATION_AGENT_TOKEN"  # noqa: S105 - a name
 
 
@@ -49,7 +50,7 @@ class Remote:
     def _ask(self, method: str, path: str) -> tuple[int, Any]:
         kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection
         connection = kind(self._address.hostname or "", self._address.port, timeout=TIMEOUT)
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        headers = {BY_A_PROGRAM: "1"} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
         try:
             connection.request(method, self._address.path.rstrip("/") + path, headers=headers)
             answer = connection.getresponse()

@@ -26,6 +26,7 @@ from agent.runtime.supervisor import Supervisor, report_failure
 from agent.status.board import Board
 from agent.status.export.exporter import Exporter
 from agent.status.http import HttpServer
+from agent.status.limits import raise_descriptor_limit
 
 END_PATIENCE: Final = 2.0
 
@@ -39,6 +40,7 @@ def run_agent(path: Path, *, log_format: str | None, log_level: str | None) -> N
 async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> None:
     deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends all the same", seconds=SECONDS))
     told = _told_to_stop(deadline)
+    raise_descriptor_limit()
     board = Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
     supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
     settings = supervisor.configuration.settings.agent

@@ -10,9 +10,11 @@ from aiohttp import web
 from agent.status import metrics, native
 from agent.status.answers import answer, answer_list, refuse
 from agent.status.board import Board, Entry
+from agent.status.connections import Connections
 from agent.status.openapi import document
 from agent.status.slices import in_slices
 from agent.status.stream import tell_events
+from agent.status.turns import Turns
 
 ACTIONS: Final = ("restart", "pause", "resume")
 Act = Callable[[str, str], None]
@@ -24,9 +26,10 @@ EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 class Api:
     """Reads one board; `act` carries out what a caller asks of a link."""
 
-    def __init__(self, board: Board, act: Act) -> None:
+    def __init__(self, board: Board, act: Act, connections: Connections) -> None:
         self._board = board
         self._act = act
+        self._turns = Turns(connections)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -64,15 +67,10 @@ class Api:
             return answer({"status": "ok"})
         return refuse(503, "the downstream's definitions have not been read yet")
 
-    async def _scrape(self, request: web.Request) -> web.StreamResponse:
-        pieces = await metrics.exposition(self._board)
-        response = web.StreamResponse(headers={"Content-Type": EXPOSITION})
-        response.content_length = sum(map(len, pieces))
-        await response.prepare(request)
-        if request.method != "HEAD":
-            for piece in pieces:
-                await response.write(piece)
-        return response
+    async def _scrape(self, _: web.Request) -> web.Response:
+        async with self._turns.one():
+            pieces = await metrics.exposition(self._board)
+            return web.Response(body=b"".join(pieces), headers={"Content-Type": EXPOSITION})
 
     async def _overview(self, _: web.Request) -> web.Response:
         return answer(self._board.overview())
@@ -81,11 +79,12 @@ class Api:
         return answer(document(self._board.version))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        return await tell_events(request, self._board)
+        return await tell_events(request, self._board, self._turns)
 
     async def _links(self, request: web.Request) -> web.Response:
         found = self._of_vhost(request.query.get("vhost"))
-        return await answer_list(self._board.view(entry) async for entry in in_slices(found))
+        async with self._turns.one():
+            return await answer_list(self._board.view(entry) async for entry in in_slices(found))
 
     async def _link(self, request: web.Request) -> web.Response:
         link_id = request.match_info["id"]
@@ -110,7 +109,8 @@ class Api:
             known = self._board.vhosts
             if vhost is not None and known is not None and vhost not in known:
                 return refuse(404, f"the downstream has no vhost {vhost[:64]!r}, or doesn't show it to the agent")
-            return await answer_list(views(self._board, self._of_vhost(vhost)))
+            async with self._turns.one():
+                return await answer_list(views(self._board, self._of_vhost(vhost)))
 
         return tell
 

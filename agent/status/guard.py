@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import socket
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,21 +17,26 @@ from agent.status.page.serve import is_page
 PROBES: Final = frozenset({"/livez", "/readyz"})
 EVENTS: Final = "/api/events"
 LOOKING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+BY_A_PROGRAM: Final = "X-Federation-Agent"
+"""What our own commands send with a change: no page of another site can, and with it any name serves."""
+BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
+"""What browsers send with every change, and no page can leave out."""
 
 
 class Guard:
     def __init__(self, settings: HttpSettings) -> None:
         self._settings = settings
         self._is_local = is_loopback(settings.host)
+        self._names = {settings.host.lower()} | (set() if self._is_local else _machine_names())
 
     def refusal(self, request: web.Request) -> web.Response | None:
         """Why the request isn't carried out, if it isn't."""
         if not _is_for_all(request.path) and not self._has_token(request):
-            is_meant = self._is_meant(request.host)
+            is_meant = self._is_meant(request)
             if self._needs_token(request, is_meant=is_meant):
                 return refuse(401, "a token is needed: Authorization: Bearer TOKEN", WWW_Authenticate="Bearer")
             if not is_meant:
-                return refuse(403, f"this agent isn't called {request.host[:64]!r}; use its address or localhost")
+                return refuse(403, self._how(request.host[:64]))
         if request.method not in LOOKING and _is_from_elsewhere(request):
             return refuse(403, "pages of other sites may change nothing here")
         return None
@@ -51,15 +57,34 @@ class Guard:
             given = request.query.get("access_token", "")
         return hmac.compare_digest(given.encode(errors="replace"), token.reveal().encode())
 
-    def _is_meant(self, host: str) -> bool:
-        """A page that had its own name lead to this machine could read all that needs no token."""
-        name = (urlsplit(f"//{host}").hostname or "") if _is_sound(host) else ""
-        return not self._is_local or name == self._settings.host or _is_own_name(name)
+    def _is_meant(self, request: web.Request) -> bool:
+        """Whether no page can have led a name of its own here, to read or to change what needs no token.
+
+        Beyond loopback everyone may look by any name. A change needs a name that nobody else can lead here, or
+        the header of a program and none that a browser sends.
+        """
+        if not self._is_local and (request.method in LOOKING or _is_by_a_program(request)):
+            return True
+        name = (urlsplit(f"//{request.host}").hostname or "") if _is_sound(request.host) else ""
+        return _is_own_name(name) or name in self._names
+
+    def _how(self, host: str) -> str:
+        """What to do where the name is refused."""
+        if self._is_local:
+            return f"this agent isn't called {host!r}; use its address or localhost"
+        return (
+            f"without agent.http.token nothing is changed for the name {host!r}: use the agent's IP address or set a "
+            f"token; a program that is no browser may send {BY_A_PROGRAM}: 1"
+        )
 
 
 def _is_for_all(path: str) -> bool:
     """Probes and the page's own files tell nothing that a token or a name would have to keep."""
     return path in PROBES or is_page(path)
+
+
+def _is_by_a_program(request: web.Request) -> bool:
+    return BY_A_PROGRAM in request.headers and not any(name in request.headers for name in BROWSERS)
 
 
 def _bearer(header: str) -> str:
@@ -95,6 +120,11 @@ def _is_own_name(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _machine_names() -> set[str]:
+    name = socket.gethostname().lower()
+    return {name, name.partition(".")[0]}
 
 
 def is_loopback(host: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -14,10 +16,14 @@ from agent.errors import CannotStartError
 from agent.status.answers import refuse
 from agent.status.api import Act, Api
 from agent.status.board import Board
+from agent.status.connection import Connection
+from agent.status.connections import Connections
 from agent.status.guard import Guard
+from agent.status.limits import MOST_BODY, descriptor_limit, most_connections
 from agent.status.page import serve
 
 STOP_PATIENCE: Final = 5.0
+BACKLOG: Final = 100  # connections that the system takes before the agent does
 
 log = structlog.get_logger()
 
@@ -25,13 +31,17 @@ log = structlog.get_logger()
 class HttpServer:
     """Serves one board; `act` carries out what a caller asks of a link."""
 
-    def __init__(self, settings: HttpSettings, board: Board, act: Act) -> None:
+    def __init__(
+        self, settings: HttpSettings, board: Board, act: Act, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._settings = settings
         self._board = board
         self._guard = Guard(settings)
-        self._api = Api(board, act)
+        self.connections = Connections(clock, most_connections(descriptor_limit()))
+        self._api = Api(board, act, self.connections)
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -41,29 +51,41 @@ class HttpServer:
     async def start(self) -> None:
         application = web.Application(middlewares=[self._answer])
         application.add_routes([*self._api.routes(), *serve.routes()])
-        runner = self._runner = web.AppRunner(application, shutdown_timeout=STOP_PATIENCE)
+        # A handler whose client has left is cancelled: a reader of events leaves its place at once.
+        runner = self._runner = web.AppRunner(application, shutdown_timeout=STOP_PATIENCE, handler_cancellation=True)
         await runner.setup()
         loop = asyncio.get_running_loop()
         host, port = self._settings.host, self._settings.port
         try:
-            self._server = await loop.create_server(lambda: _connection(runner, loop), host, port)
+            # As many wait at most as may be open: those that are refused take descriptors for a moment too.
+            backlog = min(BACKLOG, self.connections.most)
+            self._server = await loop.create_server(lambda: self._connect(runner, loop), host, port, backlog=backlog)
         except OSError as error:
             await runner.cleanup()
             raise CannotStartError(
                 f"agent.http.listen {self.address}: {error.strerror or error}; choose another address or free the port"
             ) from error
+        self._watching = asyncio.create_task(self.connections.watch(), name="watch HTTP connections")
+
+    def _connect(self, runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> Connection:
+        if runner.server is None:
+            raise ConnectionAbortedError("the agent is stopping")
+        return Connection(runner.server, self.connections, loop=loop)
 
     async def stop(self) -> None:
         self._board.close()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._server is not None:
             self._server.close()
+        self.connections.end()
         if self._runner is not None:
             await self._runner.cleanup()
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """A handler's edge: whatever happens, the answer is JSON and tells nothing that it shouldn't."""
-        refusal = self._guard.refusal(request)
+        refusal = self._guard.refusal(request) or _refuse_body(request)
         if refusal is not None:
             return refusal
         try:
@@ -88,26 +110,9 @@ def _not_allowed(request: web.Request, error: web.HTTPMethodNotAllowed) -> web.R
     return refuse(405, f"this path takes {methods}", Allow=methods)
 
 
-class _Connection(web.RequestHandler):
-    """aiohttp logs and answers what isn't HTTP with the words that were sent; a token may be among them."""
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002
-    ) -> web.StreamResponse:
-        if request.writer.output_size > 0:
-            raise ConnectionError("half an answer is sent already")
-        log.debug("request not understood", error=type(exc).__name__)
-        response = refuse(status, "the request can't be understood: this is an HTTP/1.1 server")
-        response.force_close()
-        return response
-
-
-def _connection(runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> _Connection:
-    server = runner.server
-    if server is None:
-        raise ConnectionAbortedError("the agent is stopping")
-    return _Connection(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # so that nothing is logged
+def _refuse_body(request: web.Request) -> web.Response | None:
+    if (request.content_length or 0) <= MOST_BODY:
+        return None
+    response = refuse(413, "nothing here takes a body")
+    response.force_close()
+    return response

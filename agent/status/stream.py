@@ -12,40 +12,39 @@ from agent.status.answers import compact
 from agent.status.board import Board, Entry, sample
 from agent.status.feed import Feed
 from agent.status.slices import in_slices
+from agent.status.turns import Turns
 
 HEARTBEAT: Final = 15.0
 GATHER: Final = 0.1  # what changes within this time is told together
-PATIENCE: Final = 30.0  # a reader that takes nothing for so long has gone
 MOST_READERS: Final = 64
 TRY_AGAIN: Final = b"retry: 2000\n\n"
 STILL_HERE: Final = b": still here\n\n"
 HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def tell_events(request: web.Request, board: Board) -> web.StreamResponse:
-    """Until the reader leaves, reads nothing for too long, or the agent stops."""
-    if board.readers >= MOST_READERS:
-        raise web.HTTPServiceUnavailable(text=f"{MOST_READERS} readers have events already; close some first")
+async def tell_events(request: web.Request, board: Board, turns: Turns) -> web.StreamResponse:
+    """Until the agent stops, or the connection ends, as it does where the reader leaves or reads too little."""
+    most = min(MOST_READERS, turns.most_connections // 2)
+    if board.readers >= most:
+        raise web.HTTPServiceUnavailable(text=f"{most} readers have events already; close some first")
     response = web.StreamResponse(headers=HEADERS)
     with board.feed() as feed:
+        async with turns.one():
+            links = _event("links", await _list(board, board, board.view))
         await response.prepare(request)
         if request.method == "HEAD":
             return response
         try:
-            async for text in _events(board, feed):
-                async with asyncio.timeout(PATIENCE):
-                    await response.write(text)
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
+            async for text in _events(board, feed, links):
+                await response.write(text)
         except ConnectionError:
             pass  # the reader has left
     return response
 
 
-async def _events(board: Board, feed: Feed) -> AsyncIterator[bytes]:
+async def _events(board: Board, feed: Feed, links: bytes) -> AsyncIterator[bytes]:
     yield TRY_AGAIN
-    yield _event("links", await _list(board, board, board.view))
+    yield links
     while not feed.ended:
         try:
             async with asyncio.timeout(HEARTBEAT):

@@ -21,7 +21,8 @@ def stages() -> dict[str, list[tuple[str, str]]]:
     for name, rest in INSTRUCTIONS:
         if name == "FROM":
             found[rest.rpartition(" AS ")[2]] = []
-        list(found.values())[-1].append((name, rest))
+        if found:  # behind what all stages share
+            list(found.values())[-1].append((name, rest))
     return found
 
 
@@ -58,14 +59,32 @@ def test_the_agent_s_health_is_looked_at_with_what_the_image_has() -> None:
 
 def test_nothing_is_left_to_chance() -> None:
     bases = {rest.partition(" AS ")[0] for name, rest in INSTRUCTIONS if name == "FROM"} - stages().keys()
-    assert all(re.search(r"^[\w.]+/.+:(?!latest)", base) for base in bases)
+    assert bases == {"${BASE}"}  # so that whoever builds can give a digest
+    [base] = [rest.removeprefix("BASE=") for name, rest in INSTRUCTIONS if name == "ARG"]
+    assert re.search(r"^[\w.]+/.+:(?!latest)", base)
+    assert f"base={base} " in (ROOT / "scripts/image-test").read_text()
     for name, rest in INSTRUCTIONS:
         if name == "RUN" and "apt-get install" in rest:
             assert "--no-install-recommends" in rest
             assert "rm -rf /var/lib/apt/lists/*" in rest
-        if name == "RUN" and "pip" in rest and " install " in rest and "apt-get" not in rest:
-            assert "--constraint requirements.lock" in rest
+        for command in rest.split(" && ") if name == "RUN" else ():
+            if " pip " in command or "pip --python" in command:
+                assert_hashes_are_checked(command)
     assert not any(name == "ADD" for name, _ in INSTRUCTIONS)
+
+
+def assert_hashes_are_checked(command: str) -> None:
+    """Or nothing is brought from outside."""
+    if "--require-hashes" in command:
+        [lock] = re.findall(r"--requirement (\S+)", command)
+        assert (ROOT / lock).exists()
+    else:
+        assert "--no-index" in command or command.endswith(" .")
+        assert "--no-deps" in command
+    if " wheel " in command:
+        assert "--no-build-isolation" in command
+    elif "/wheels" not in command and "build.lock" not in command:
+        assert "--only-binary :all:" in command
 
 
 def test_the_builder_is_given_what_is_copied_and_nothing_else() -> None:

@@ -7,7 +7,7 @@ import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 import yaml
 
-from tests.acceptance.command import federation_agent
+from tests.acceptance.command import Done, federation_agent
 from tests.deploy.prometheus import ROOT
 
 FOLDER: Final = ROOT / "deploy/kubernetes"
@@ -54,9 +54,21 @@ def test_what_is_mounted_is_made_and_what_is_read_is_mounted(tmp_path: Path) -> 
     assert volumes["secrets"]["secret"]["secretName"] == secret["metadata"]["name"]
     assert volumes["configuration"]["configMap"]["name"] == KUSTOMIZATION["configMapGenerator"][0]["name"]
 
-    [directory] = [mount["mountPath"] for mount in AGENT["volumeMounts"] if mount["name"] == "secrets"]
-    for name, value in secret["stringData"].items():
-        (tmp_path / name).write_text(value)
-    (tmp_path / "agent.yml").write_text((FOLDER / "agent.yml").read_text().replace(directory, str(tmp_path)))
-    done = federation_agent("validate", "-c", tmp_path / "agent.yml")
+    done = validated(tmp_path, dict.fromkeys(secret["stringData"], "s3cret"))
     assert (done.status, done.err) == (0, "")
+
+
+def test_the_secret_s_example_is_no_usable_token(tmp_path: Path) -> None:
+    [secret] = [manifest for manifest in MANIFESTS if manifest["kind"] == "Secret"]
+    done = validated(tmp_path, secret["stringData"])
+    assert done.status == 2
+    assert "the token is empty" in done.err
+
+
+def validated(directory: Path, secrets: dict[str, str]) -> Done:
+    """The sidecar's configuration with these files as its secrets."""
+    [mounted] = [mount["mountPath"] for mount in AGENT["volumeMounts"] if mount["name"] == "secrets"]
+    for name, value in secrets.items():
+        (directory / name).write_text(value)
+    (directory / "agent.yml").write_text((FOLDER / "agent.yml").read_text().replace(mounted, str(directory)))
+    return federation_agent("validate", "-c", directory / "agent.yml")

@@ -3,8 +3,10 @@
 import os
 import re
 import subprocess
+import sys
 import time
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -132,14 +134,64 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_every_dependency_is_locked() -> None:
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    pins = [line.split("==") for line in lines if not line.startswith("#")]
-    assert all(len(pin) == 2 for pin in pins)
+def pins(file: str) -> dict[str, tuple[str, int]]:
+    """Each package's version, and how many hashes its files have."""
+    found: dict[str, tuple[str, int]] = {}
+    for entry in re.split(r"\n(?=\S)", (ROOT / file).read_text(encoding="utf-8")):
+        if pin := re.match(r"([\w.-]+)==(\S+)", entry):
+            found[canonical(pin[1])] = pin[2], len(re.findall(r"--hash=sha256:[0-9a-f]{64}\b", entry))
+    return found
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {canonical(re.split(r"[<>=!~;\[ ]", requirement)[0]) for requirement in requirements}
+
+
+LOCKS = {
+    "requirements.lock": ("dev", "report"),
+    "locks/agent.lock": (),
+    "locks/report.lock": ("report",),
+}
+
+
+@pytest.mark.parametrize("file", LOCKS)
+def test_every_dependency_is_locked(file: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = project["dependencies"] + [one for extra in project["optional-dependencies"].values() for one in extra]
-    names = {canonical(re.split(r"[<>=!~;\[ ]", requirement)[0]) for requirement in wanted}
-    assert names - {canonical(name) for name, _ in pins} == set()
+    extras = [one for extra in LOCKS[file] for one in project["optional-dependencies"][extra]]
+    assert names(project["dependencies"] + extras) - pins(file).keys() == set()
+    everything = pins("requirements.lock")
+    assert all(everything[name] == pin for name, pin in pins(file).items())
+
+
+def test_what_builds_is_locked() -> None:
+    system = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]
+    assert names(system["requires"]) == pins("locks/build.lock").keys()
+
+
+@pytest.mark.parametrize("file", [*LOCKS, "locks/build.lock"])
+def test_pip_takes_only_files_whose_hash_is_locked(file: str) -> None:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert all(line.startswith(("#", "    --hash=sha256:")) or "==" in line for line in text.splitlines())
+    assert "://" not in text  # no index: pip's own configuration names it
+    assert all(hashes > 0 for _, hashes in pins(file).values())
+    script = (ROOT / "scripts/setup").read_text(encoding="utf-8")
+    assert file not in {"requirements.lock", "locks/build.lock"} or f"--requirement {file}" in script
+    installs = re.findall(r"^    ?.*pip_install (.*)$", script, re.MULTILINE)
+    assert all("--require-hashes" in each or "--no-deps" in each for each in installs)
+
+
+def test_a_file_with_another_hash_is_refused(tmp_path: Path) -> None:
+    other = re.sub(r"--hash=sha256:\w+", f"--hash=sha256:{'0' * 64}", (ROOT / "locks/build.lock").read_text())
+    lock, wheels = tmp_path / "build.lock", tmp_path / "wheels"
+    lock.write_text(other)
+    version = pins("locks/build.lock")["setuptools"][0]
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / f"setuptools-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"setuptools-{version}.dist-info/METADATA", f"Name: setuptools\nVersion: {version}\n")
+    command = [sys.executable, "-m", "pip", "install", "--require-hashes", "--no-index", "--find-links", str(wheels)]
+    done = run(*command, "--target", str(tmp_path / "here"), "--requirement", str(lock), PIP_FIND_LINKS="")
+    assert done.returncode != 0
+    assert "HASHES" in done.stderr
 
 
 def test_a_root_that_is_no_broker_is_left_alone(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -26,7 +27,13 @@ class Served:
         self.board = Board(Clock(), "dc2-a", version="0.1.0", group="dc2")
         self.board.put(LINK, LinkState(), Counts(), Gauges)
         settings = HttpSettings(host, port, Secret(token) if token else None, allow_anonymous=anonymous)
-        self.server = HttpServer(settings, self.board, lambda link_id, action: self.asked.append((link_id, action)))
+        self.later = 0.0  # seconds that a test adds to the clock
+        self.server = HttpServer(
+            settings,
+            self.board,
+            lambda link_id, action: self.asked.append((link_id, action)),
+            clock=lambda: time.monotonic() + self.later,
+        )
         self.port = port
 
     @property

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from socket import gethostname
 
 import pytest
 
+from agent.cli.remote import BY_A_PROGRAM, Remote
+from agent.status import guard
 from agent.status.guard import is_loopback
 from tests.unit.status.serving import TOKEN, Serve
 from tests.unit.status.test_board import LINK
@@ -91,6 +94,38 @@ async def test_any_name_leads_to_an_agent_that_others_may_reach(serve: Serve) ->
     served = await serve(host="0.0.0.0", token=TOKEN)
     assert (await served.ask("/api/links", token=TOKEN, Host="agent.example"))[0] == 200
     assert (await served.ask(PAUSE, "POST", token=TOKEN, Host="agent.example", Origin="http://evil.example"))[0] == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9419", "", "["])
+@pytest.mark.parametrize("headers", [{}, {"Origin": "http://{}"}, {"Sec_Fetch_Site": "same-origin"}])
+@pytest.mark.parametrize("program", [{}, {"X_Federation_Agent": "1"}])
+async def test_a_page_with_a_name_of_its_own_changes_nothing_where_anyone_may_look(
+    serve: Serve, host: str, headers: dict[str, str], program: dict[str, str]
+) -> None:
+    served = await serve(host="0.0.0.0", anonymous=True)
+    sent = {name: value.format(host) for name, value in headers.items()} | program
+    is_program = bool(program) and not headers
+    for path, method in ((PAUSE, "POST"), (f"/api/federation-links/vhost/%2F/{LINK.id}/n/restart", "DELETE")):
+        assert ((await served.ask(path, method, Host=host, **sent))[0] == 403) is not is_program
+    assert bool(served.asked) is is_program
+    assert (await served.ask("/api/links", Host="agent.example"))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7:9419", "[fd00::7]", "localhost:9419", gethostname(), gethostname().upper()])
+async def test_without_a_token_an_address_or_the_machine_s_name_serves_for_changes(serve: Serve, host: str) -> None:
+    served = await serve(host="0.0.0.0", anonymous=True)
+    assert (await served.ask(PAUSE, "POST", Host=host))[0] == 200
+    own = {"Origin": f"http://{host}", "Sec_Fetch_Site": "same-origin"}
+    assert (await served.ask(PAUSE, "POST", Host=host, **own))[0] == 200
+    other = {"Origin": "http://evil.example"}
+    assert (await served.ask(PAUSE, "POST", Host=host, **other))[0] == 403
+
+
+async def test_the_commands_change_links_by_any_name_where_no_token_is_wanted(serve: Serve) -> None:
+    served = await serve(host="0.0.0.0", anonymous=True)
+    assert BY_A_PROGRAM == guard.BY_A_PROGRAM
+    assert (await served.ask(PAUSE, "POST", Host="agent.example", **{BY_A_PROGRAM: "1"}))[0] == 200
+    assert await asyncio.to_thread(Remote(served.url, None).act, LINK.id, "pause")
 
 
 async def test_what_a_path_takes_is_told(serve: Serve) -> None:

@@ -14,6 +14,7 @@ from agent.amqp.wire.splice import Counts
 from agent.core.model import LinkKind
 from agent.status.api import Api
 from agent.status.board import Board, Gauges
+from agent.status.connections import Connections
 from agent.status.openapi import document
 from tests.unit.status.serving import Serve
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
@@ -38,7 +39,7 @@ def schema_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_route_is_described_and_every_description_is_served() -> None:
-    routes = Api(Board(Clock(), "a"), lambda *_: None).routes()
+    routes = Api(Board(Clock(), "a"), lambda *_: None, Connections(Clock(), 16)).routes()
     served = {(route.path.removesuffix("/"), route.method.lower()) for route in routes}
     assert served == {(path, method) for path, method, _ in operations()}
 

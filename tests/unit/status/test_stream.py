@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
@@ -16,6 +18,9 @@ from agent.amqp.wire.splice import Counts
 from agent.core.lifecycle import LinkState
 from agent.status import stream
 from agent.status.board import Gauges
+from agent.status.limits import PATIENCE
+from agent.status.stream import HEARTBEAT
+from tests.lab.waiting import eventually_async
 from tests.unit.status.serving import TOKEN, Serve, Served
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING
 
@@ -116,8 +121,7 @@ async def test_there_is_room_for_so_many_readers(serve: Serve) -> None:
         assert (await served.ask("/api/events"))[0] == 503
 
 
-async def test_a_reader_that_takes_nothing_is_dropped(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "PATIENCE", 0.2)
+async def test_a_reader_that_takes_nothing_is_disconnected(serve: Serve) -> None:
     served = await serve()
     for number in range(1000):
         served.board.put(replace(LINK, id=f"{number:08x}", name="n" * 250), LinkState(), Counts(), Gauges)
@@ -130,4 +134,31 @@ async def test_a_reader_that_takes_nothing_is_dropped(serve: Serve, monkeypatch:
                 served.board.moved(entry.link.id)
             served.board.beat()
             await asyncio.sleep(0.01)
+            served.later += 1.0
+            served.server.connections.sweep()
+    assert served.later > PATIENCE
     writer.close()
+
+
+async def readers(served: Served, count: int) -> None:
+    """In less time than until the next comment, which would show that a reader has left."""
+
+    async def there() -> bool:
+        return served.board.readers == count
+
+    await eventually_async(there, HEARTBEAT / 3, what=f"{count} readers")
+
+
+@pytest.mark.parametrize("leave", ["half-closed", "reset"])
+async def test_a_reader_that_leaves_frees_its_place_at_once(serve: Serve, leave: str) -> None:
+    served = await serve()
+    with socket.create_connection(("127.0.0.1", served.port)) as client:
+        client.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await readers(served, 1)
+        await asyncio.sleep(0.2)  # the list is sent, nothing follows
+        if leave == "reset":
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        else:
+            client.shutdown(socket.SHUT_WR)
+        await readers(served, 0)

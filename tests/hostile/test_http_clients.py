@@ -1,0 +1,54 @@
+"""Whatever hundreds of HTTP clients do, links flow and reconnect, probes are answered, SIGTERM is obeyed."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.bench.process import memory_mib
+from tests.hostile.clients import CLIENTS, HostileClients, Speak
+from tests.hostile.scene import ANSWERED_WITHIN, GOOD, MEMORY, Scene
+from tests.integration.federation.running import COMMAND
+from tests.integration.federation.sites import POLICY
+from tests.lab.lab import Lab
+from tests.lab.proxy import Proxy
+from tests.lab.waiting import eventually
+
+DESCRIPTORS: Final = 256
+FLOODED: Final = 300  # connections before the links are cut, more than there are descriptors
+LIMITED: Final = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}", *COMMAND)
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("speak", CLIENTS.values(), ids=CLIENTS)
+def test_hostile_clients_take_nothing_from_links(scene: Scene, lab: Lab, speak: Speak) -> None:
+    agent, link = scene.agent, scene.good_link
+    scene.there.exchange()
+    scene.here.exchange().queue("#", name=GOOD)
+    with Proxy(scene.there.node.amqp_port, mark=lab.mark) as proxy:
+        uri = scene.there.uri.replace(f":{scene.there.node.amqp_port}", f":{proxy.port}")
+        upstreams = {"origin": {"uri": uri, "reconnect-delay": 1}}
+        agent.write({scene.here.vhost: {"upstreams": upstreams, "policies": dict(POLICY)}}).start(LIMITED)
+        agent.wait_for("running", link)
+        before = memory_mib(agent.pid)
+        with HostileClients(agent.port, speak) as clients:
+            eventually(lambda: clients.connected > FLOODED, 30, what="clients are connected")
+            runs = agent.history(*link).count("running")
+            proxy.cut()
+            eventually(lambda: agent.history(*link).count("running") > runs, what="the link is there again")
+            answers = []
+            for _ in range(5):
+                scene.flow()
+                answers.append(scene.answered_after())
+                assert len(list(Path(f"/proc/{agent.pid}/fd").iterdir())) < DESCRIPTORS / 2
+                time.sleep(0.2)
+            assert statistics.median(answers) < ANSWERED_WITHIN, answers
+            assert memory_mib(agent.pid, peak=True) - before < MEMORY
+            scene.stop()
+    assert not [line for line in agent.lines() if line["level"] in {"error", "critical"}], json.dumps(agent.lines())
