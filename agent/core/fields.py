@@ -16,7 +16,7 @@ UNREAD = "(unread)"
 
 
 class UnusableError(ValueError):
-    """Values of JSON that AMQP has no fields for; the message completes "its arguments …"."""
+    """Values of JSON that AMQP has no fields for; the message completes "it …"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _double(value: int | float) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise UnusableError("hold a number that is out of AMQP's range")
+        raise UnusableError("holds a number that is out of AMQP's range")
     return number
 
 
@@ -108,9 +108,9 @@ def check_json(value: Any) -> None:
     while level:
         left -= len(level)
         if left < 0:
-            raise UnusableError(f"hold more than {MAX_VALUES} values")
+            raise UnusableError(f"holds more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
-            raise UnusableError(f"are nested deeper than {MAX_DEPTH} levels")
+            raise UnusableError(f"is nested deeper than {MAX_DEPTH} levels")
         depth += 1
         level = [inner for each in level if isinstance(each, dict | list) for inner in _inside(each)]
 

@@ -67,9 +67,7 @@ class PolicyBook:
     def for_queue(self, queue: Queue, before: str | None = None) -> Verdict:
         return self._weigh(queue.name, _FOR_QUEUES[queue.type], queue.policy, before=before)
 
-    def _weigh(
-        self, name: str, targets: frozenset[ApplyTo], brokers: Policy | None, *, before: str | None
-    ) -> Verdict:
+    def _weigh(self, name: str, targets: frozenset[ApplyTo], brokers: Policy | None, *, before: str | None) -> Verdict:
         undecided: Policy | None = None
         own: Policy | None = None
         for policy, pattern in self._ranked:

@@ -25,6 +25,7 @@ from agent.core.model import (
 )
 from agent.core.patterns import Patience, TimedPattern, VhostPatience
 from agent.core.policies import Chosen, PolicyBook, Verdict
+from agent.core.steps import finish
 from agent.core.suggest import did_you_mean
 from agent.errors import Place, Problem, Severity
 
@@ -45,13 +46,7 @@ class Resolution:
 
 def resolve(definitions: Definitions, states: Mapping[str, VhostState]) -> Resolution:
     """Every link that should exist, and what stands in the way of those that can't."""
-    steps = resolving(definitions, states)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            found: Resolution = stop.value
-            return found
+    return finish(resolving(definitions, states))
 
 
 def resolving(
@@ -162,10 +157,10 @@ class _VhostResolver:
         standing = self._standing.get((LinkKind.EXCHANGE, exchange.name), [])
         verdict = self._book.for_exchange(exchange, _policy_of(standing))
         chosen = self._choose_for_exchange(exchange, verdict)
-        if chosen is None or chosen.source == _source_of(verdict):
-            if _is_undecided(verdict, standing):
-                yield from self._left_alone(standing)
-                return
+        is_by_policy = chosen is None or chosen.source == _source_of(verdict)
+        if is_by_policy and _is_undecided(verdict, standing):
+            yield from self._left_alone(standing)
+            return
         if chosen is not None and self._federates(exchange, chosen):
             yield from self._exchange_links(exchange, chosen)
 
@@ -234,8 +229,8 @@ class _VhostResolver:
         if exchange.unusable is None:
             return None
         return (
-            f"exchange {exchange.name!r} in vhost {self._vhost!r}: its arguments {exchange.unusable}, so it can't be "
-            "declared upstream; declare it again with other arguments"
+            f"exchange {exchange.name!r} in vhost {self._vhost!r} can't be federated: it {exchange.unusable}; "
+            "declare it again with other arguments"
         )
 
     def _queue_links(self, queue: Queue, chosen: Chosen) -> Iterator[Link]:
