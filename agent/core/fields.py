@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 INT64 = range(-(2**63), 2**63)
+MAX_DEPTH = 64
+MAX_VALUES = 10_000  # in the arguments of one object; a frame of 128 KiB, which declares one, rarely holds as many
+UNREAD = "(unread)"
+"""The key under which the answer of an HTTP API says why some of an object could not be read."""
+
+
+class UnusableError(ValueError):
+    """Values of JSON that AMQP has no fields for; the message completes "it …"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +81,7 @@ def from_json(value: Any) -> Field:
         case int() if value in INT64:
             return long(value)
         case int() | float():
-            return Field("d", float(value))
+            return Field("d", _double(value))
         case str():
             return text(value)
         case list() | tuple():
@@ -79,6 +90,34 @@ def from_json(value: Any) -> Field:
             return table(table_from_json(value))
         case _:
             raise TypeError(f"no AMQP field for a {type(value).__name__}")
+
+
+def _double(value: int | float) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise UnusableError("holds a number that is out of AMQP's range")
+    return number
+
+
+def check_json(value: Any) -> None:
+    """Raises UnusableError where a value is nested too deeply or holds too much; doesn't recurse itself."""
+    left, depth, level = MAX_VALUES, 0, [value]
+    while level:
+        left -= len(level)
+        if left < 0:
+            raise UnusableError(f"holds more than {MAX_VALUES} values")
+        if depth > MAX_DEPTH:
+            raise UnusableError(f"is nested deeper than {MAX_DEPTH} levels")
+        depth += 1
+        level = [inner for each in level if isinstance(each, dict | list) for inner in _inside(each)]
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    found = value.values() if isinstance(value, dict) else value
+    return itertools.islice(found, MAX_VALUES + 1)
 
 
 def table_from_json(value: dict[str, Any]) -> Table:

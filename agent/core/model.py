@@ -185,6 +185,7 @@ class Exchange:
     internal: bool = False
     arguments: Table = EMPTY
     policy: Policy | None = None
+    unusable: str | None = None  # why its arguments can't be represented; they are empty then
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,7 @@ class Queue:
     exclusive: bool = False
     arguments: Table = EMPTY
     policy: Policy | None = None
+    unusable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

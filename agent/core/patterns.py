@@ -1,13 +1,20 @@
-"""Regular expressions as brokers read them: unanchored, Perl's syntax, and no match where one takes too long."""
+"""Regular expressions as brokers read them: unanchored, Perl's syntax, and no verdict where one takes too long."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import regex
 
-_PATIENCE: Final = 1.0  # seconds; PCRE gives up on runaway backtracking too, by counting steps
+# Seconds. An ordinary pattern takes 1 µs a name; PCRE gives up on runaway backtracking too, by counting steps.
+PER_NAME: Final = 0.005
+PER_PATTERN: Final = 0.025  # besides ORDINARY for each name
+PER_VHOST: Final = 0.1  # all patterns of a vhost together, besides ORDINARY for each name and pattern
+LEAST: Final = 0.01  # of a vhost, when others have used up what there is
+IN_ALL: Final = 1.0
+ORDINARY: Final = 10e-6
 # Repeats are unrolled: `a{99999999}` would take gigabytes. Names have 255 bytes, so this is plenty.
 _MOST_UNROLLED: Final = 5_000
 _PERL_ONLY: Final = re.compile(r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|\\k[<'{](?P<name>\w+)[>'}]|\\.", re.DOTALL)
@@ -31,11 +38,81 @@ class Pattern:
         except (regex.error, RecursionError, OverflowError, MemoryError) as error:
             raise ValueError(_reason(error)) from error
 
-    def matches(self, name: str) -> bool:
+    def matches(self, name: str) -> bool | None:
+        """None where it takes too long to find out."""
         try:
-            return self._compiled.search(name, timeout=_PATIENCE) is not None
+            return self._compiled.search(name, timeout=PER_NAME) is not None
         except TimeoutError:
-            return False
+            return None
+
+
+class Patience:
+    """How much time patterns may still take in one resolution; `clock` answers seconds, at best of CPU time."""
+
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
+        self.clock = clock
+        self._left = IN_ALL
+
+    def of_vhost(self) -> VhostPatience:
+        return VhostPatience(self, max(LEAST, min(PER_VHOST, self._left)))
+
+    def take(self, seconds: float) -> None:
+        self._left -= seconds
+
+
+class VhostPatience:
+    """What is left for the patterns of one vhost: those of one tenant cost the others nothing."""
+
+    def __init__(self, patience: Patience, seconds: float) -> None:
+        self._patience = patience
+        self.clock = patience.clock
+        self.left = seconds
+
+    def take(self, seconds: float) -> None:
+        self.left -= seconds
+        self._patience.take(seconds)
+
+
+class TimedPattern:
+    """A pattern with bounds for one name and for all names together. Once it has used up its time, it is set aside."""
+
+    __slots__ = ("_left", "_of_vhost", "_pattern", "problem")
+
+    def __init__(self, text: str, patience: VhostPatience) -> None:
+        self.problem: str | None = None  # why some names could not be judged
+        self._left = PER_PATTERN
+        self._of_vhost = patience
+        self._pattern: Pattern | None = None
+        begun = patience.clock()
+        try:
+            self._pattern = Pattern(text)
+        except ValueError as error:  # how deep one may be nested depends on how deep the caller is
+            self.problem = str(error)
+        self._take(patience.clock() - begun)
+
+    def matches(self, name: str) -> bool | None:
+        """None where that can't be known."""
+        if self._pattern is None:
+            return None
+        if self._left <= 0 or self._of_vhost.left <= 0:
+            self.problem = TOO_SLOW
+            return None
+        begun = self._of_vhost.clock()
+        found = self._pattern.matches(name)
+        took = self._of_vhost.clock() - begun
+        if found is None:
+            self.problem = TOO_SLOW
+            took = max(took, PER_NAME)
+        self._take(took - ORDINARY)
+        return found
+
+    def _take(self, seconds: float) -> None:
+        if seconds > 0:
+            self._left -= seconds
+            self._of_vhost.take(seconds)
+
+
+TOO_SLOW: Final = "it takes too long; write it without repeats inside repeats, as in (a|aa)+"
 
 
 def _translated(found: re.Match[str]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agent.core.fields import Table
 from agent.core.model import ApplyTo, Choice, Exchange, Federation, Policy, Queue, QueueType
-from agent.core.patterns import Pattern
+from agent.core.patterns import TimedPattern, VhostPatience
 from agent.errors import Place
 
 INTERNAL_PURPOSE = "x-internal-purpose"
@@ -29,27 +29,58 @@ class Chosen:
     place: Place
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The policy that holds; `undecided` where one that could not be judged might win instead."""
+
+    policy: Policy | None
+    undecided: bool = False
+
+
 class PolicyBook:
-    """The agent's own policies of one vhost, highest priority first; equal ones by name, so that the choice is firm."""
+    """The agent's own policies of one vhost, highest priority first; equal ones by name, so that the choice is firm.
 
-    __slots__ = ("_ranked",)
+    `before` names the policy that held when the name was last judged. One that can't be judged now holds if it did.
+    """
 
-    def __init__(self, policies: Iterable[Policy]) -> None:
-        ranked = sorted(policies, key=lambda policy: (-policy.priority, policy.name))
-        self._ranked = [(policy, Pattern(policy.pattern)) for policy in ranked]
+    __slots__ = ("_patience", "_ranked")
 
-    def best(self, name: str, targets: frozenset[ApplyTo]) -> Policy | None:
-        return next(
-            (policy for policy, pattern in self._ranked if policy.apply_to in targets and pattern.matches(name)),
-            None,
-        )
+    def __init__(self, patience: VhostPatience) -> None:
+        self._patience = patience
+        self._ranked: list[tuple[Policy, TimedPattern]] = []
 
-    def for_exchange(self, exchange: Exchange) -> Policy | None:
+    def read(self, policies: Iterable[Policy]) -> Iterator[None]:
+        """Step by step, as compiling a pattern takes milliseconds."""
+        for policy in sorted(policies, key=lambda policy: (-policy.priority, policy.name)):
+            self._ranked.append((policy, TimedPattern(policy.pattern, self._patience)))
+            yield
+
+    @property
+    def unjudged(self) -> Iterator[tuple[Policy, str]]:
+        """The policies that could not be held against every name, and why."""
+        return ((policy, pattern.problem) for policy, pattern in self._ranked if pattern.problem is not None)
+
+    def for_exchange(self, exchange: Exchange, before: str | None = None) -> Verdict:
         """The agent's policies and the broker's verdict weighed against each other; an equal one of the agent wins."""
-        return _higher(self.best(exchange.name, _FOR_EXCHANGES), exchange.policy)
+        return self._weigh(exchange.name, _FOR_EXCHANGES, exchange.policy, before=before)
 
-    def for_queue(self, queue: Queue) -> Policy | None:
-        return _higher(self.best(queue.name, _FOR_QUEUES[queue.type]), queue.policy)
+    def for_queue(self, queue: Queue, before: str | None = None) -> Verdict:
+        return self._weigh(queue.name, _FOR_QUEUES[queue.type], queue.policy, before=before)
+
+    def _weigh(self, name: str, targets: frozenset[ApplyTo], brokers: Policy | None, *, before: str | None) -> Verdict:
+        undecided: Policy | None = None
+        own: Policy | None = None
+        for policy, pattern in self._ranked:
+            if policy.apply_to not in targets:
+                continue
+            found = pattern.matches(name)
+            if found or (found is None and policy.name == before):
+                own = policy
+                break
+            if found is None:
+                undecided = undecided or policy
+        winner = _higher(own, brokers)
+        return Verdict(winner, undecided is not None and _higher(undecided, winner) is undecided)
 
 
 def _higher(own: Policy | None, brokers: Policy | None) -> Policy | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,60 +23,164 @@ from agent.core.model import (
     VhostDefinitions,
     VhostState,
 )
-from agent.core.patterns import Pattern
-from agent.core.policies import Chosen, PolicyBook
+from agent.core.patterns import Patience, TimedPattern, VhostPatience
+from agent.core.policies import Chosen, PolicyBook, Verdict
+from agent.core.steps import finish
 from agent.core.suggest import did_you_mean
 from agent.errors import Place, Problem, Severity
 
 ALL = "all"
 
 
+MOST_HINTS = 20  # of a vhost, since comparing names takes its time
+
+
 @dataclass(frozen=True, slots=True)
 class Resolution:
+    """`unjudged` are the patterns that took too long: what stands because of them was left as it was."""
+
     links: tuple[Link, ...]
     problems: tuple[Problem, ...]
+    unjudged: tuple[Problem, ...] = ()
 
 
 def resolve(definitions: Definitions, states: Mapping[str, VhostState]) -> Resolution:
     """Every link that should exist, and what stands in the way of those that can't."""
+    return finish(resolving(definitions, states))
+
+
+def resolving(
+    definitions: Definitions,
+    states: Mapping[str, VhostState],
+    *,
+    standing: Iterable[Link] = (),
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Generator[None, None, Resolution]:
+    """`resolve` in short steps. `standing` are the links of the last resolution: where a pattern takes too long to be
+    judged, what it said then still holds. `clock` answers seconds, at best of CPU time."""
     links: list[Link] = []
     problems: list[Problem] = []
+    unjudged: list[Problem] = []
     ids = names.LinkIds()
+    patience = Patience(clock)
+    before = _by_vhost(standing)
     for vhost in sorted({*definitions.vhosts, *states}):
-        resolver = _VhostResolver(vhost, definitions.of(vhost), states.get(vhost, VhostState()), ids=ids)
-        links.extend(resolver.links())
+        resolver = _VhostResolver(
+            vhost,
+            definitions.of(vhost),
+            states.get(vhost, VhostState()),
+            ids=ids,
+            patience=patience.of_vhost(),
+            standing=before.get(vhost, {}),
+        )
+        for link in resolver.links():
+            if link is not None:
+                links.append(link)
+            yield
         problems.extend(resolver.problems)
-    return Resolution(tuple(links), tuple(dict.fromkeys(problems)))
+        unjudged.extend(resolver.unjudged())
+    return Resolution(tuple(links), tuple(dict.fromkeys(problems)), tuple(dict.fromkeys(unjudged)))
+
+
+_Standing = Mapping[tuple[LinkKind, str], list[Link]]
+"""The links of one vhost by kind and name."""
+
+
+def _by_vhost(links: Iterable[Link]) -> Mapping[str, _Standing]:
+    found: dict[str, dict[tuple[LinkKind, str], list[Link]]] = defaultdict(lambda: defaultdict(list))
+    for link in links:
+        found[link.vhost][link.kind, link.name].append(link)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """An upstream as one member of a set uses it."""
+    """An upstream as one member of a set uses it; one that is `unjudged` counts where its link stands already."""
 
     upstream: Upstream
     settings: LinkSettings
+    unjudged: bool = False
 
 
 class _VhostResolver:
-    def __init__(self, vhost: str, definitions: VhostDefinitions, state: VhostState, *, ids: names.LinkIds) -> None:
+    def __init__(
+        self,
+        vhost: str,
+        definitions: VhostDefinitions,
+        state: VhostState,
+        *,
+        ids: names.LinkIds,
+        patience: VhostPatience,
+        standing: _Standing,
+    ) -> None:
         self.problems: list[Problem] = []
         self._vhost = vhost
         self._ids = ids
         self._definitions = definitions
         self._state = state
-        self._book = PolicyBook(definitions.policies.values())
+        self._patience = patience
+        self._standing = standing
+        self._book = PolicyBook(patience)
         self._sources: dict[Chosen, tuple[_Source, ...]] = {}
+        self._upstream_patterns: list[tuple[Chosen, TimedPattern]] = []
+        self._hints_left = MOST_HINTS
 
-    def links(self) -> Iterator[Link]:
+    def links(self) -> Iterator[Link | None]:
+        """Nothing now and then, so that whoever asks can do something else."""
+        for _ in self._book.read(self._definitions.policies.values()):
+            yield None
         for _, exchange in sorted(self.exchanges.items()):
-            chosen = self._choose_for_exchange(exchange)
-            if chosen is not None and self._federates(exchange, chosen):
-                yield from self._exchange_links(exchange, chosen)
+            yield from self._links_of_exchange(exchange)
+            yield None
         for _, queue in sorted(self._state.queues.items()):
-            chosen = policies.chosen_by_policy(self._book.for_queue(queue))
-            if chosen is not None and policies.can_federate_queue(queue):
-                yield from self._queue_links(queue, chosen)
+            yield from self._links_of_queue(queue)
+            yield None
         yield from self._shovel_links()
+
+    def unjudged(self) -> Iterator[Problem]:
+        for policy, why in self._book.unjudged:
+            yield Problem(
+                policy.place,
+                f"policy {policy.name!r} in vhost {self._vhost!r} can't be held against all names, so links that "
+                f"depend on it stay as they are: its pattern can't be used: {why}",
+            )
+        for chosen, pattern in self._upstream_patterns:
+            if pattern.problem is not None:
+                yield Problem(
+                    chosen.place,
+                    f"policy {chosen.source!r} in vhost {self._vhost!r} can't be held against all upstreams, so links "
+                    f"that depend on it stay as they are: its federation-upstream-pattern can't be used: "
+                    f"{pattern.problem}",
+                )
+
+    def _links_of_exchange(self, exchange: Exchange) -> Iterator[Link]:
+        standing = self._standing.get((LinkKind.EXCHANGE, exchange.name), [])
+        verdict = self._book.for_exchange(exchange, _policy_of(standing))
+        chosen = self._choose_for_exchange(exchange, verdict)
+        is_by_policy = chosen is None or chosen.source == _source_of(verdict)
+        if is_by_policy and _is_undecided(verdict, standing):
+            yield from self._left_alone(standing)
+            return
+        if chosen is not None and self._federates(exchange, chosen):
+            yield from self._exchange_links(exchange, chosen)
+
+    def _links_of_queue(self, queue: Queue) -> Iterator[Link]:
+        standing = self._standing.get((LinkKind.QUEUE, queue.name), [])
+        verdict = self._book.for_queue(queue, _policy_of(standing))
+        if _is_undecided(verdict, standing):
+            yield from self._left_alone(standing)
+            return
+        chosen = policies.chosen_by_policy(verdict.policy)
+        if chosen is not None and policies.can_federate_queue(queue):
+            yield from self._queue_links(queue, chosen)
+
+    def _left_alone(self, standing: Iterable[Link]) -> Iterator[Link]:
+        """Links whose policy can't be judged: only an upstream that is gone, or has moved, changes them."""
+        for link in standing:
+            upstream = self._definitions.upstreams.get(link.upstream)
+            if upstream is not None:
+                link_id = self._ids.of(link.kind, self._vhost, link.name, link.upstream, link.remote_name)
+                yield replace(link, id=link_id, uris=upstream.uris)
 
     @cached_property
     def exchanges(self) -> dict[str, Exchange]:
@@ -93,12 +198,12 @@ class _VhostResolver:
         }
         return declared | dict(self._state.exchanges)
 
-    def _choose_for_exchange(self, exchange: Exchange) -> Chosen | None:
+    def _choose_for_exchange(self, exchange: Exchange, verdict: Verdict) -> Chosen | None:
         declared = self._definitions.exchanges.get(exchange.name)
         if declared is not None and declared.upstream_set is not None:
             return Chosen(Federation(Choice.SET, declared.upstream_set), f"exchanges.{exchange.name}", declared.place)
         by_argument = policies.set_by_argument(exchange, self._place(f"exchange {exchange.name!r}"))
-        return by_argument or policies.chosen_by_policy(self._book.for_exchange(exchange))
+        return by_argument or policies.chosen_by_policy(verdict.policy)
 
     def _federates(self, exchange: Exchange, chosen: Chosen) -> bool:
         if policies.can_federate_exchange(exchange):
@@ -110,13 +215,28 @@ class _VhostResolver:
     def _exchange_links(self, exchange: Exchange, chosen: Chosen) -> Iterator[Link]:
         bare = replace(exchange, arguments=policies.without_set(exchange.arguments))
         for source in self._distinct(chosen, exchange.name, "exchange"):
-            refusal = _refusal(bare, source.settings)
+            if source.unjudged and not self._stands(LinkKind.EXCHANGE, exchange.name, source):
+                continue
+            refusal = self._unusable(exchange) or _refusal(bare, source.settings)
             if refusal is not None:
                 self.problems.append(Problem(source.upstream.place, refusal))
             yield self._link(LinkKind.EXCHANGE, bare, source, chosen=chosen, problem=refusal)
 
+    def _stands(self, kind: LinkKind, name: str, source: _Source) -> bool:
+        return any(link.upstream == source.upstream.name for link in self._standing.get((kind, name), ()))
+
+    def _unusable(self, exchange: Exchange) -> str | None:
+        if exchange.unusable is None:
+            return None
+        return (
+            f"exchange {exchange.name!r} in vhost {self._vhost!r} can't be federated: it {exchange.unusable}; "
+            "declare it again with other arguments"
+        )
+
     def _queue_links(self, queue: Queue, chosen: Chosen) -> Iterator[Link]:
         for source in self._distinct(chosen, queue.name, "queue"):
+            if source.unjudged and not self._stands(LinkKind.QUEUE, queue.name, source):
+                continue
             yield self._link(LinkKind.QUEUE, queue, source, chosen=chosen)
 
     def _link(
@@ -170,30 +290,38 @@ class _VhostResolver:
         sources = self._sources.get(chosen)
         if sources is None:
             sources = self._sources[chosen] = tuple(
-                _Source(upstream, replace(LinkSettings(), **{**upstream.settings, **member.settings}))
-                for member in self._members(chosen)
+                _Source(upstream, replace(LinkSettings(), **{**upstream.settings, **member.settings}), unjudged)
+                for member, unjudged in self._members(chosen)
                 if (upstream := self._upstream(member.upstream, chosen)) is not None
             )
         return sources
 
-    def _members(self, chosen: Chosen) -> tuple[SetMember, ...]:
+    def _members(self, chosen: Chosen) -> Iterable[tuple[SetMember, bool]]:
+        """Each with whether that it belongs there couldn't be judged."""
         upstreams = self._definitions.upstreams
         match chosen.federation.choice:
             case Choice.UPSTREAM:
-                return (SetMember(chosen.federation.value),)
+                return ((SetMember(chosen.federation.value), False),)
             case Choice.PATTERN:
-                pattern = Pattern(chosen.federation.value)
-                return tuple(SetMember(name) for name in sorted(upstreams) if pattern.matches(name))
+                return self._matching_members(chosen)
             case Choice.SET if chosen.federation.value == ALL:
-                return tuple(SetMember(name) for name in sorted(upstreams))
+                return tuple((SetMember(name), False) for name in sorted(upstreams))
             case Choice.SET:
-                return self._set_members(chosen)
+                return tuple((member, False) for member in self._set_members(chosen))
+
+    def _matching_members(self, chosen: Chosen) -> Iterator[tuple[SetMember, bool]]:
+        pattern = TimedPattern(chosen.federation.value, self._patience)
+        self._upstream_patterns.append((chosen, pattern))
+        for name in sorted(self._definitions.upstreams):
+            found = pattern.matches(name)
+            if found is not False:
+                yield SetMember(name), found is None
 
     def _set_members(self, chosen: Chosen) -> tuple[SetMember, ...]:
         sets = self._definitions.upstream_sets
         found = sets.get(chosen.federation.value)
         if found is None:
-            hint = did_you_mean(chosen.federation.value, sets)
+            hint = self._hint(chosen.federation.value, sets)
             self._warn(
                 chosen.place,
                 f"{_describe(chosen)} in vhost {self._vhost!r} isn't defined, so it yields no link{hint}",
@@ -204,7 +332,7 @@ class _VhostResolver:
     def _upstream(self, name: str, chosen: Chosen) -> Upstream | None:
         upstream = self._definitions.upstreams.get(name)
         if upstream is None:
-            hint = did_you_mean(name, self._definitions.upstreams)
+            hint = self._hint(name, self._definitions.upstreams)
             self._warn(
                 chosen.place,
                 f"upstream {name!r} of {_describe(chosen)} isn't defined in vhost {self._vhost!r}, "
@@ -212,11 +340,30 @@ class _VhostResolver:
             )
         return upstream
 
+    def _hint(self, name: str, known: Iterable[str]) -> str:
+        self._hints_left -= 1
+        return did_you_mean(name, known) if self._hints_left >= 0 else ""
+
     def _warn(self, place: Place, message: str) -> None:
         self.problems.append(Problem(place, message, Severity.WARNING))
 
     def _place(self, what: str) -> Place:
         return Place(f"downstream {what} in vhost {self._vhost!r}")
+
+
+def _policy_of(standing: Iterable[Link]) -> str | None:
+    """What asked for an object's links; they share it."""
+    return next((link.policy for link in standing), None)
+
+
+def _source_of(verdict: Verdict) -> str | None:
+    return None if verdict.policy is None else verdict.policy.name
+
+
+def _is_undecided(verdict: Verdict, standing: Iterable[Link]) -> bool:
+    """Whether what can be judged would end links that a policy which can't be judged may still ask for."""
+    before = _policy_of(standing)
+    return verdict.undecided and before is not None and before != _source_of(verdict)
 
 
 def _describe(chosen: Chosen) -> str:

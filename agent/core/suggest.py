@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
+
+LONGEST_WORD = 64
+MOST_KNOWN = 500  # comparing one takes about 20 µs
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A suggestion to hang on a message, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    """A suggestion to hang on a message, or nothing; nothing for words that are too long to be a slip."""
+    if len(word) > LONGEST_WORD:
+        return ""
+    candidates = [each for each in itertools.islice(known, MOST_KNOWN) if len(each) <= LONGEST_WORD]
+    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -3,39 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from agent.core import fields
-from agent.core.fields import Field, Table
+from agent.core.fields import UNREAD, Field, Table, UnusableError
 from agent.core.hops import BOUND_FROM
 from agent.core.model import Binding, Exchange, Policy, Queue, QueueType, VhostState
+from agent.definitions.findings import problem_at, quoted
+from agent.errors import Place, Problem
 
 Answers = Iterable[Mapping[str, Any]]
 NO_POLICIES: Mapping[str, Policy] = {}
 
 
+MOST_NAMED: Final = 5
+
+
+@dataclass(slots=True)
+class Unusable:
+    """The objects of one vhost that AMQP can't represent, as the agent would have to declare them upstream."""
+
+    vhost: str
+    objects: list[str] = field(default_factory=list)
+
+    def note(self, what: str, name: str, reason: str | None) -> None:
+        if reason is not None:
+            self.objects.append(f"{what} {quoted(name)} (it {reason})")
+
+    def problems(self, source: str) -> tuple[Problem, ...]:
+        if not self.objects:
+            return ()
+        more = f" and {len(self.objects) - MOST_NAMED} more" if len(self.objects) > MOST_NAMED else ""
+        message = (
+            f"vhost {quoted(self.vhost)} holds what can't be federated: {', '.join(self.objects[:MOST_NAMED])}{more}; "
+            "declare it again with other arguments"
+        )
+        return (problem_at(Place(source), message),)
+
+
 def vhost_state(exchanges: Answers, queues: Answers, policies: Mapping[str, Policy] = NO_POLICIES) -> VhostState:
     """`policies` are the vhost's federating ones by name; the broker's verdict on each object names one, or another."""
     return VhostState(
-        exchanges={name: _exchange(name, answer, policies) for name, answer in _named(exchanges)},
-        queues={name: _queue(name, answer, policies) for name, answer in _named(queues)},
+        exchanges={name: read_exchange(name, answer, policies) for name, answer in named(exchanges)},
+        queues={name: read_queue(name, answer, policies) for name, answer in named(queues)},
     )
 
 
 def bindings_by_source(bindings: Answers) -> dict[str, tuple[Binding, ...]]:
-    """Every exchange's bindings; the default exchange's own aren't ones that anybody made."""
+    """Every exchange's bindings; the default exchange's own aren't ones that anybody made, and those that AMQP can't
+    represent are left out."""
     found: dict[str, list[Binding]] = {}
     for answer in bindings:
-        source = answer.get("source")
-        if isinstance(source, str) and source:
-            found.setdefault(source, []).append(binding(answer))
-    return {source: tuple(of_source) for source, of_source in found.items()}
+        read = binding(answer)
+        if isinstance(read, Binding):
+            found.setdefault(source_of(answer), []).append(read)
+    return {source: tuple(of_source) for source, of_source in found.items() if source}
 
 
-def binding(answer: Mapping[str, Any]) -> Binding:
+def source_of(answer: Mapping[str, Any]) -> str:
+    return _text(answer, "source")
+
+
+def binding(answer: Mapping[str, Any]) -> Binding | UnusableError:
+    table, reason = _usable_arguments(answer)
+    if reason is not None:
+        return UnusableError(reason)
     return Binding(
         routing_key=_text(answer, "routing_key"),
-        arguments=arguments(answer.get("arguments")),
+        arguments=table,
         destination=_text(answer, "destination"),
         destination_is_exchange=answer.get("destination_type") == "exchange",
     )
@@ -53,11 +89,26 @@ def binding_told(event: Mapping[str, Any]) -> Binding | None:
 
 
 def arguments(value: object) -> Table:
-    """Tags are lost in JSON; those that the native plugin writes are known. Old releases write an empty table as []."""
+    """Tags are lost in JSON; those that the native plugin writes are known. Old releases write an empty table as [].
+
+    Raises UnusableError.
+    """
     if not isinstance(value, dict):
         return fields.EMPTY
+    fields.check_json(value)
     table = fields.ordered(fields.table_from_json(value))
     return tuple((key, _bound_from(item) if key == BOUND_FROM else item) for key, item in table)
+
+
+def _usable_arguments(answer: Mapping[str, Any]) -> tuple[Table, str | None]:
+    """The arguments; or none, and why."""
+    reason = answer.get(UNREAD)
+    if reason is not None:
+        return fields.EMPTY, str(reason)
+    try:
+        return arguments(answer.get("arguments")), None
+    except UnusableError as error:
+        return fields.EMPTY, str(error)
 
 
 def _bound_from(value: Field) -> Field:
@@ -77,7 +128,7 @@ def _short(value: Field) -> Field:
     return fields.short(value.value) if is_short else value
 
 
-def _named(answers: Answers) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def named(answers: Answers) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """The default exchange has no name; it is never federated."""
     for answer in answers:
         name = answer.get("name")
@@ -85,20 +136,22 @@ def _named(answers: Answers) -> Iterable[tuple[str, Mapping[str, Any]]]:
             yield name, answer
 
 
-def _exchange(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Exchange:
+def read_exchange(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Exchange:
+    table, reason = _usable_arguments(answer)
     return Exchange(
         name=name,
         type=_text(answer, "type"),
         durable=answer.get("durable") is True,
         auto_delete=answer.get("auto_delete") is True,
         internal=answer.get("internal") is True,
-        arguments=arguments(answer.get("arguments")),
+        arguments=table,
         policy=policies.get(_text(answer, "policy")),
+        unusable=reason,
     )
 
 
-def _queue(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Queue:
-    table = arguments(answer.get("arguments"))
+def read_queue(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Queue:
+    table, reason = _usable_arguments(answer)
     return Queue(
         name=name,
         type=_queue_type(answer, table),
@@ -107,6 +160,7 @@ def _queue(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy])
         exclusive=answer.get("exclusive") is True,
         arguments=table,
         policy=policies.get(_text(answer, "policy")),
+        unusable=reason,
     )
 
 
@@ -114,7 +168,7 @@ def _queue_type(answer: Mapping[str, Any], table: Table) -> QueueType | None:
     """Brokers before 3.8 and exports don't tell it apart from the arguments."""
     argument = fields.get(table, "x-queue-type")
     told = answer.get("type") or (argument.value if argument is not None else QueueType.CLASSIC)
-    return QueueType(told) if told in set(QueueType) else None
+    return QueueType(told) if isinstance(told, str) and told in set(QueueType) else None
 
 
 def _text(answer: Mapping[str, Any], key: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from agent.core.model import Definitions, Policy
+from agent.core.model import Definitions, Policy, VhostState
 from agent.definitions.merge import merge
 from agent.errors import ConfigurationError, Problem
 
@@ -17,6 +17,7 @@ class Told:
     definitions: Definitions = field(default_factory=Definitions)
     verdicts: Mapping[str, Mapping[str, Policy]] = field(default_factory=dict)
     warnings: tuple[Problem, ...] = ()
+    refused: tuple[Problem, ...] = ()  # what keeps single vhosts as they were, while the others are followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,22 @@ class Keeper:
         self._good: dict[str, Told] = {}
         self._refused: dict[str, _Refused] = {}
         self.current = Told()
+        self.states: Mapping[str, VhostState] = {}
+        """What stood in each vhost when it was last read well."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What keeps the latest readings out of force; nothing where what is in force is what all sources say now."""
+        return tuple(dict.fromkeys((*self.refusals, *self.current.refused)))
+
+    @property
+    def refusals(self) -> tuple[Problem, ...]:
+        """What keeps whole readings out of force."""
         return tuple(dict.fromkeys(problem for refused in self._refused.values() for problem in refused.problems))
+
+    def standing(self, source: str) -> Told:
+        """What is in force of a source."""
+        return self._good.get(source, Told())
 
     def refuses(self, source: str) -> bool:
         """Whether what the source said last isn't in force."""
@@ -53,10 +65,14 @@ class Keeper:
         try:
             reading = read()
         except ConfigurationError as error:
-            self._refused[source] = _Refused(error.problems)
+            self.refuse(source, error)
         else:
             self._refused[source] = _Refused((), reading)
             self._settle()
+
+    def refuse(self, source: str, error: ConfigurationError) -> None:
+        """The source can't be read; what it said before stays in force."""
+        self._refused[source] = _Refused(error.problems)
 
     def forget(self, source: str) -> None:
         """A source is configured no more."""
@@ -93,4 +109,5 @@ def _merged(readings: Mapping[str, Told]) -> Told:
         definitions=merge((source, told.definitions) for source, told in readings.items()),
         verdicts={vhost: of_vhost for told in readings.values() for vhost, of_vhost in told.verdicts.items()},
         warnings=tuple(warning for told in readings.values() for warning in told.warnings),
+        refused=tuple(problem for told in readings.values() for problem in told.refused),
     )

@@ -24,6 +24,7 @@ Parsed = TypeVar("Parsed")
 
 MAX_SHORT_TEXT = 255  # AMQP's short strings, in bytes
 MAX_EXPIRY = 2**32 - 1  # what brokers take for x-expires and x-message-ttl
+MAX_ADDRESSES = 1_000  # of one upstream; each is read by itself
 MAX_PREFETCH = 2**16 - 1
 
 
@@ -162,7 +163,7 @@ def _parser(parse: Callable[[str], Any]) -> Callable[[object], Any]:
 def readable(value: object, parse: Callable[[str], Parsed]) -> list[Parsed]:
     """What can be understood of a text or list of texts, for rules that see it before it is judged."""
     found: list[Parsed] = []
-    for text in value if isinstance(value, list) else [value]:
+    for text in value[:MAX_ADDRESSES] if isinstance(value, list) else [value]:
         with contextlib.suppress(UriError):
             found += [parse(text)] if isinstance(text, str) else []
     return found
@@ -174,6 +175,8 @@ def _one_or_many(value: object) -> object:
         return (value,)
     if isinstance(value, list) and not value:
         raise refuse("the list is empty; name at least one")
+    if isinstance(value, list) and len(value) > MAX_ADDRESSES:
+        raise refuse(f"more than {MAX_ADDRESSES} of them")
     if isinstance(value, list):
         return tuple(value)
     raise refuse(f"expected text or a list of texts, got {kind_of(value)}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 from agent.core.http_url import HttpUrl
 from agent.core.url_text import encode
 from agent.errors import PermanentError
+from agent.management import shapes
 from agent.management.answers import (
     BindingAnswer,
     ExchangeAnswer,
@@ -21,7 +22,8 @@ from agent.management.answers import (
     VhostAnswer,
     WhoAmI,
 )
-from agent.management.transport import MISSING, NOT_RABBITMQ, Transport
+from agent.management.shapes import Shape, ShapeError
+from agent.management.transport import NOT_RABBITMQ, Missing, Transport
 
 DEFAULT_TIMEOUT = 30.0
 _ANY_TAG = "the tag management, monitoring or policymaker"
@@ -32,6 +34,13 @@ _QUEUE_COLUMNS = "name,type,state,durable,auto_delete,exclusive,arguments,policy
 _BINDING_COLUMNS = "source,destination,destination_type,routing_key,arguments"
 # With statistics a queue's policy is told seconds late and not at all where they are off; without, at once.
 _NO_STATISTICS = "disable_stats=true&enable_queue_totals=true"
+
+
+COMPONENTS: Final = ("federation-upstream", "federation-upstream-set", "shovel")
+
+
+class NoSuchThingError(PermanentError):
+    """The broker has no such vhost or route."""
 
 
 class ManagementClient:
@@ -59,25 +68,39 @@ class ManagementClient:
 
     async def overview(self) -> Overview:
         columns = "cluster_name,rabbitmq_version,product_name,product_version"
-        answer = await self._transport.get(f"overview?columns={columns}", needs=_ANY_TAG)
-        if not isinstance(answer, dict) or "rabbitmq_version" not in answer:
-            raise PermanentError(f"{self._where}: {NOT_RABBITMQ}")
-        return cast("Overview", answer)
+        return cast("Overview", await self._one(f"overview?columns={columns}", shapes.OVERVIEW))
 
     async def whoami(self) -> WhoAmI:
-        return cast("WhoAmI", await self._transport.get("whoami", needs=_ANY_TAG))
+        return cast("WhoAmI", await self._one("whoami", shapes.WHOAMI))
 
     async def vhosts(self) -> list[VhostAnswer]:
         """The vhosts that the user may see."""
-        return cast("list[VhostAnswer]", await self._list("vhosts?columns=name", needs=_ANY_TAG))
+        return cast("list[VhostAnswer]", await self._list("vhosts?columns=name", shapes.VHOST, needs=_ANY_TAG))
 
     async def parameters(self) -> list[ParameterAnswer]:
         """The parameters of the vhosts that the user may access: no others, and no word about them."""
-        return cast("list[ParameterAnswer]", await self._list("parameters", needs=_POLICYMAKER))
+        answer = await self._list("parameters", shapes.PARAMETER, needs=_POLICYMAKER)
+        return cast("list[ParameterAnswer]", answer)
+
+    async def parameters_of(self, vhost: str) -> list[ParameterAnswer]:
+        """Those of the components that concern the agent, for where all of them are too many for one answer."""
+        found: list[ParameterAnswer] = []
+        for component in COMPONENTS:
+            path = f"parameters/{component}/{encode(vhost)}"
+            try:
+                answer = await self._list(path, shapes.PARAMETER, needs=_POLICYMAKER)
+            except NoSuchThingError:  # some releases know no component without its plugin
+                continue
+            found += cast("list[ParameterAnswer]", answer)
+        return found
 
     async def policies(self) -> list[PolicyAnswer]:
         """The policies of the vhosts that the user may access."""
-        return cast("list[PolicyAnswer]", await self._list("policies", needs=_POLICYMAKER))
+        return cast("list[PolicyAnswer]", await self._list("policies", shapes.POLICY, needs=_POLICYMAKER))
+
+    async def policies_of(self, vhost: str) -> list[PolicyAnswer]:
+        answer = await self._list(f"policies/{encode(vhost)}", shapes.POLICY, needs=_POLICYMAKER)
+        return cast("list[PolicyAnswer]", answer)
 
     async def global_parameter(self, name: str) -> Any | None:
         """A global parameter's value, None where it isn't set."""
@@ -86,36 +109,41 @@ class ManagementClient:
 
     async def exchanges(self, vhost: str) -> list[ExchangeAnswer]:
         path = f"exchanges/{encode(vhost)}?columns={_EXCHANGE_COLUMNS}"
-        return cast("list[ExchangeAnswer]", await self._of_vhost(vhost, path))
+        return cast("list[ExchangeAnswer]", await self._of_vhost(vhost, path, shapes.EXCHANGE))
 
     async def queues(self, vhost: str) -> list[QueueAnswer]:
         path = f"queues/{encode(vhost)}?columns={_QUEUE_COLUMNS}&{_NO_STATISTICS}"
-        return cast("list[QueueAnswer]", await self._of_vhost(vhost, path))
+        return cast("list[QueueAnswer]", await self._of_vhost(vhost, path, shapes.QUEUE))
 
     async def bindings(self, vhost: str) -> list[BindingAnswer]:
         path = f"bindings/{encode(vhost)}?columns={_BINDING_COLUMNS}"
-        return cast("list[BindingAnswer]", await self._of_vhost(vhost, path))
+        return cast("list[BindingAnswer]", await self._of_vhost(vhost, path, shapes.BINDING))
 
     async def bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer]:
         """The bindings whose source is the exchange; empty, too, where it doesn't exist."""
         path = f"exchanges/{encode(vhost)}/{encode(exchange)}/bindings/source?columns={_BINDING_COLUMNS}"
-        return cast("list[BindingAnswer]", await self._of_vhost(vhost, path))
+        return cast("list[BindingAnswer]", await self._of_vhost(vhost, path, shapes.BINDING))
 
     async def federation_links(self) -> list[FederationLinkAnswer] | None:
         """The links of the native plugin; None where rabbitmq_federation_management isn't enabled."""
-        answer = await self._transport.get("federation-links", needs=_MONITORING)
-        return None if answer is MISSING else cast("list[FederationLinkAnswer]", self._tables(answer))
+        shape = shapes.FEDERATION_LINK
+        answer = await self._transport.get_list("federation-links", needs=_MONITORING, take=shape.take)
+        return None if isinstance(answer, Missing) else cast("list[FederationLinkAnswer]", answer)
 
-    async def _of_vhost(self, vhost: str, path: str) -> Tables:
-        return await self._list(path, needs=f"permissions in vhost {vhost!r}", missing=f"vhost {vhost!r}")
+    async def _of_vhost(self, vhost: str, path: str, shape: Shape) -> Tables:
+        return await self._list(path, shape, needs=f"permissions in vhost {vhost!r}", missing=f"vhost {vhost!r}")
 
-    async def _list(self, path: str, *, needs: str, missing: str = "the HTTP API's route") -> Tables:
-        answer = await self._transport.get(path, needs=needs)
-        if answer is MISSING:
-            raise PermanentError(f"{self._where}: {missing} does not exist, or the user may not see it")
-        return self._tables(answer)
-
-    def _tables(self, answer: Any) -> Tables:
-        if not isinstance(answer, list) or not all(isinstance(item, dict) for item in answer):
-            raise PermanentError(f"{self._where}: {NOT_RABBITMQ}")
+    async def _list(self, path: str, shape: Shape, *, needs: str, missing: str = "the HTTP API's route") -> Tables:
+        answer = await self._transport.get_list(path, needs=needs, take=shape.take)
+        if isinstance(answer, Missing):
+            raise NoSuchThingError(f"{self._where}: {missing} does not exist, or the user may not see it")
         return answer
+
+    async def _one(self, path: str, shape: Shape) -> dict[str, Any]:
+        answer = await self._transport.get(path, needs=_ANY_TAG)
+        try:
+            return shape.take(answer if isinstance(answer, dict) else {})
+        except ShapeError as error:
+            route = path.partition("?")[0]
+            message = f"{self._where}: GET /api/{route}: the answer {error}: {NOT_RABBITMQ}"
+            raise PermanentError(message) from error

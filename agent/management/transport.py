@@ -6,9 +6,9 @@ import base64
 import errno
 import json
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -16,14 +16,26 @@ from yarl import URL
 from agent.core.http_url import HttpUrl
 from agent.core.redaction import redacted
 from agent.errors import BrokerError, PermanentError, TransientError
+from agent.management.elements import STEP, ListReader, NotAListError, TooMuchError
+from agent.management.shapes import ShapeError
 from agent.network import explain, hung_up, server_name, tls_context
 
 NOT_RABBITMQ = "this is not RabbitMQ's HTTP API: check the address and port (15672 by default)"
 _MOST_TEXT = 2_000  # is looked at
 _MAX_TEXT = 200
+MAX_LIST: Final = 64 * 1024 * 1024  # 40,000 bindings take 10 MiB
+MAX_ONE: Final = 1024 * 1024
+_TOO_LARGE: Final = "remove what nobody needs there, or give the agent a user who sees fewer vhosts"
 _LOGIN_FAILED = ("Login failed", "Not_Authorized")
 _NO_TAG = "Not management user"
 _ONLY_LOCAL = "User can only log in via localhost"
+
+
+T = TypeVar("T")
+
+
+class TooLargeError(PermanentError):
+    """An answer holds more than the agent takes in one."""
 
 
 class Missing:
@@ -50,6 +62,7 @@ class Transport:
         self._session = aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=min(self._timeout, 5.0)),
+            auto_decompress=False,  # a few KiB may hold gigabytes
         )
         return self
 
@@ -61,10 +74,31 @@ class Transport:
 
     async def get(self, path: str, *, needs: str) -> Any:
         """The answer's JSON, or MISSING; `needs` says which tag or permission the path takes."""
+
+        async def read(response: aiohttp.ClientResponse) -> Any:
+            body = await _whole(response)
+            if body is None:
+                raise TooMuchError(f"more than {MAX_ONE // 1024} KiB")
+            return _json(body)
+
+        return await self._first(path, needs, read)
+
+    async def get_list(self, path: str, *, needs: str, take: Callable[[Mapping[str, Any]], T]) -> list[T] | Missing:
+        """What `take` makes of each object of the answer's list, or MISSING. It is parsed while it arrives."""
+
+        async def read(response: aiohttp.ClientResponse) -> Any:
+            return await _objects(response, take)
+
+        found: list[T] | Missing = await self._first(path, needs, read)
+        return found
+
+    async def _first(self, path: str, needs: str, read: Callable[[aiohttp.ClientResponse], Awaitable[Any]]) -> Any:
         failures: list[BrokerError] = []
         for url in tuple(self._urls):
             try:
-                answer = await self._ask(url, path, needs)
+                answer = await self._ask(url, path, needs, read=read)
+            except TooLargeError:
+                raise  # the others would answer the same
             except BrokerError as error:
                 failures.append(error)
                 self._contexts.pop(url, None)  # its files may have been renewed
@@ -77,10 +111,13 @@ class Transport:
         self._urls.remove(url)
         self._urls.insert(0, url)
 
-    async def _ask(self, url: HttpUrl, path: str, needs: str) -> Any:
+    async def _ask(
+        self, url: HttpUrl, path: str, needs: str, *, read: Callable[[aiohttp.ClientResponse], Awaitable[Any]]
+    ) -> Any:
         where = f"{self._where} {url.safe}"
+        route = f"GET /api/{path.partition('?')[0]}"
         try:
-            status, content_type, body = await self._exchange(url, path, where)
+            return await self._exchange(url, path, where, needs=needs, read=read)
         except (aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as error:
             # Not chained: such an error holds the request's headers, and so the password.
             raise TransientError(f"{where}: {_brief(error)}: {NOT_RABBITMQ}") from None
@@ -88,19 +125,42 @@ class Transport:
             if url.tls is not None and _is_hang_up(error):
                 raise hung_up(url.tls, where=where) from error
             raise explain(error, where=where, seconds=self._timeout) from error
-        return self._read(url, where, status=status, content_type=content_type, body=body, needs=needs)
+        except TooMuchError as error:
+            raise TooLargeError(f"{where}: {route}: the answer holds {error}: {_TOO_LARGE}") from error
+        except ShapeError as error:
+            raise PermanentError(f"{where}: {route}: an object of the answer {error}: {NOT_RABBITMQ}") from error
+        except NotAListError as error:
+            raise PermanentError(f"{where}: {route}: the answer can't be read ({error}): {NOT_RABBITMQ}") from error
 
-    async def _exchange(self, url: HttpUrl, path: str, where: str) -> tuple[int, str, bytes]:
+    async def _exchange(
+        self,
+        url: HttpUrl,
+        path: str,
+        where: str,
+        *,
+        needs: str,
+        read: Callable[[aiohttp.ClientResponse], Awaitable[Any]],
+    ) -> Any:
         if self._session is None:
             raise RuntimeError("the client is used outside its `async with`")
         async with self._session.get(
             URL(f"{url.safe}/api/{path}", encoded=True),
-            headers={"Authorization": _basic(url)},  # no Accept: with one, RabbitMQ answers a missing route with 406
+            # No Accept: with one, RabbitMQ answers a missing route with 406.
+            headers={"Authorization": _basic(url), "Accept-Encoding": "identity"},
             allow_redirects=False,
             ssl=await self._context(url, where),
             server_hostname=None if url.tls is None else server_name(url.tls, url.host.strip("[]")) or None,
         ) as response:
-            return response.status, response.content_type, await response.read()
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise PermanentError(f"{where}: the answer is compressed, which nobody asked for: {NOT_RABBITMQ}")
+            is_json = response.content_type == "application/json"
+            if response.status == 200 and is_json:
+                answer = await read(response)
+                if answer is not None:
+                    return answer
+            body = await _whole(response) or b""  # to its end: it may break off
+            refusal = _json(body) if is_json else None
+            return self._refused(url, where, response=response, answer=refusal, needs=needs)
 
     async def _context(self, url: HttpUrl, where: str) -> ssl.SSLContext | bool:
         if url.tls is None:
@@ -109,10 +169,10 @@ class Transport:
             self._contexts[url] = await tls_context(url.tls, where=where)
         return self._contexts[url]
 
-    def _read(self, url: HttpUrl, where: str, *, status: int, content_type: str, body: bytes, needs: str) -> Any:
-        answer = _json(body) if content_type == "application/json" else None
-        if status == 200 and answer is not None:
-            return answer
+    def _refused(
+        self, url: HttpUrl, where: str, *, response: aiohttp.ClientResponse, answer: Any, needs: str
+    ) -> Missing:
+        status, content_type = response.status, response.content_type
         reason = _shown(str(answer.get("reason", "")), url) if isinstance(answer, dict) else ""
         if status == 404 and reason:
             return MISSING
@@ -147,10 +207,34 @@ def _basic(url: HttpUrl) -> str:
     return "Basic " + base64.b64encode(f"{url.user}:{url.password.reveal()}".encode()).decode()
 
 
+async def _whole(response: aiohttp.ClientResponse) -> bytes | None:
+    """The body, or None where it is larger than any but a list has to be."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > MAX_ONE:
+            return None
+    return bytes(body)
+
+
+async def _objects(response: aiohttp.ClientResponse, take: Callable[[Mapping[str, Any]], T]) -> list[T]:
+    found: list[T] = []
+    reader, size = ListReader(), 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > MAX_LIST:
+            raise TooMuchError(f"more than {MAX_LIST // 1024 // 1024} MiB")
+        for start in range(0, len(piece), STEP):
+            found += [take(each) for each in reader.feed(piece[start : start + STEP])]
+            await asyncio.sleep(0)
+    found += [take(each) for each in reader.feed(b"", final=True)]
+    return found
+
+
 def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

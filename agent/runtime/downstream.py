@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
 from agent.amqp.connect import Server, connect_any
 from agent.amqp.probe import Presence, probe
@@ -17,27 +19,32 @@ from agent.core.model import (
     Link,
     LinkKind,
     Policy,
+    Queue,
     VhostDefinitions,
     VhostState,
 )
 from agent.core.uri import AmqpUri
 from agent.core.url_text import encode
-from agent.definitions.downstream_state import bindings_by_source, vhost_state
+from agent.definitions.downstream_state import Unusable, binding, named, read_exchange, read_queue, source_of
 from agent.definitions.keeper import Keeper, Told
 from agent.definitions.load import Configuration
-from agent.definitions.parameters import GLOBAL_PARAMETER, read_global, read_parameters, read_policies
-from agent.errors import BrokerError, PermanentError, Place, Problem, Severity, TransientError
+from agent.definitions.parameters import GLOBAL_PARAMETER, Steps, read_global, reading_parameters, reading_policies
+from agent.errors import BrokerError, ConfigurationError, PermanentError, Place, Problem, Severity, TransientError
 from agent.management.client import ManagementClient
+from agent.management.transport import TooLargeError
+from agent.runtime.slices import in_slices
 
 WHERE = "downstream"
 DEFAULT_VHOST = "/"
 CLUSTER_ID = "internal_cluster_id"
 CONNECTION_NAME = "federation-agent: looking at what stands"
-# Few federated exchanges are asked for one by one; for many, one answer with all bindings is quicker.
 ASKED_ONE_BY_ONE = 20
 READINGS = 4
 
+AT_ONCE = 4  # questions of which the broker answers each with up to 64 MiB
+
 Bindings = Mapping[tuple[str, str], tuple[Binding, ...]]
+Parameters = Sequence[Mapping[str, Any]]
 
 
 class Source(StrEnum):
@@ -63,6 +70,7 @@ class Reading:
     warnings: tuple[Problem, ...] = ()
     visible: frozenset[str] | None = None  # None where no list of vhosts can be had
     unseen: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()  # of single vhosts: what can't be read there stays as it was
     identity: str | None = None  # the same whatever the cluster is called; None where it can't be known
 
     def sees(self, vhost: str) -> bool:
@@ -79,15 +87,24 @@ async def read_downstream(configuration: Configuration, keeper: Keeper) -> Readi
         return await _read_by_api(configuration, client, keeper)
 
 
-async def read_bindings(configuration: Configuration, reading: Reading, links: Collection[Link]) -> Bindings:
+@dataclass(frozen=True, slots=True)
+class BindingsRead:
+    """`bindings` lacks the exchanges whose bindings can't be read; those that can't be used are left out."""
+
+    bindings: Bindings
+    problems: tuple[Problem, ...] = ()
+
+
+async def read_bindings(configuration: Configuration, reading: Reading, links: Collection[Link]) -> BindingsRead:
     """The bindings of the exchanges that are federated, and of no others; static ones besides."""
     wanted = {(link.vhost, link.name) for link in links if link.kind is LinkKind.EXCHANGE}
-    found: Bindings = {key: reading.bindings.get(key, ()) for key in wanted}
+    found = BindingsRead({key: reading.bindings.get(key, ()) for key in wanted})
     if configuration.settings.downstream.management:
         async with ManagementClient(configuration.settings.downstream.management) as client:
-            found = await _ask_for_bindings(client, {key for key in wanted if key[0] in reading.states})
+            found = await _ask_for_bindings(client, wanted, reading)
     static = {key: reading.definitions.of(key[0]).bindings.get(key[1], ()) for key in wanted}
-    return {key: (*found.get(key, ()), *static[key]) for key in wanted}
+    bindings = {key: (*of_exchange, *static[key]) for key, of_exchange in found.bindings.items()}
+    return BindingsRead(bindings, found.problems)
 
 
 async def _read_by_api(configuration: Configuration, client: ManagementClient, keeper: Keeper) -> Reading:
@@ -96,16 +113,17 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
         client.overview(), client.vhosts(), _native_links(client), _identity(client)
     )
     names = {vhost["name"] for vhost in visible}
-    told, states = await _read_steadily(configuration, client, keeper, names=names)
+    told, looks = await _read_steadily(configuration, client, keeper, names=names)
     return Reading(
         broker=broker,
         cluster=overview["cluster_name"],
         version=overview["rabbitmq_version"],
         definitions=told.definitions,
-        states=states,
+        states={vhost: look.state for vhost, look in looks.items()},
         native_links=native.links,
         visible=frozenset(names),
         identity=identity,
+        problems=tuple(problem for look in looks.values() for problem in look.problems),
         warnings=(
             *told.warnings,
             *native.warnings,
@@ -114,22 +132,33 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _VhostLook:
+    """What stands in a vhost; the last good look where it can't be read now."""
+
+    state: VhostState
+    problems: tuple[Problem, ...] = ()
+
+
 async def _read_steadily(
     configuration: Configuration, client: ManagementClient, keeper: Keeper, *, names: Collection[str]
-) -> tuple[Told, dict[str, VhostState]]:
+) -> tuple[Told, dict[str, _VhostLook]]:
     """Exchanges name their policies, so both must be of one moment: a policy replaced in between would look lifted."""
     broker = str(configuration.settings.downstream.management[0])
     for _ in range(READINGS):
-        policies: object = None
+        policies: _Listed | None = None
         if configuration.settings.sources.management:
-            policies = await _take_broker(keeper, client, broker)
+            policies = await _take_broker(keeper, client, broker, names=names)
         else:
             _forget_broker(keeper)
         told = keeper.current
         concerned = [name for name in sorted(names) if _looks_at_objects(told.definitions.of(name))]
-        found = await asyncio.gather(*(_state_of(client, vhost, told.verdicts.get(vhost, {})) for vhost in concerned))
-        if policies is None or policies == await client.policies():
-            return told, dict(zip(concerned, found, strict=True))
+        looker = _Looker(client, keeper, broker)
+        found = await asyncio.gather(*(looker.look(vhost, told.verdicts.get(vhost, {})) for vhost in concerned))
+        if policies is None or policies == await _policies(client, broker, names):
+            looks = dict(zip(concerned, found, strict=True))
+            keeper.states = {vhost: look.state for vhost, look in looks.items()}
+            return told, looks
     raise TransientError(f"{WHERE} {broker}: policies change faster than they can be read")
 
 
@@ -141,15 +170,74 @@ async def _identity(client: ManagementClient) -> str | None:
     return value if isinstance(value, str) else None
 
 
-async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str) -> object:
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What all vhosts define of one kind, but for those where it is too much."""
+
+    items: Parameters
+    unread: Mapping[str, Problem] = field(default_factory=dict)
+
+
+async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str, *, names: Collection[str]) -> _Listed:
     """Each kind of document by itself: a mistake in one stops no other from being followed. Answers the policies."""
     parameters, policies, value = await asyncio.gather(
-        client.parameters(), client.policies(), client.global_parameter(GLOBAL_PARAMETER)
+        _parameters(client, broker, names), _policies(client, broker, names), _global_parameter(client, broker)
     )
-    keeper.take(Source.PARAMETERS, lambda: read_parameters(broker, [dict(parameter) for parameter in parameters]))
-    keeper.take(Source.POLICIES, lambda: read_policies(broker, [dict(policy) for policy in policies]))
-    keeper.take(Source.GLOBAL, lambda: read_global(broker, value))
+    before = keeper.standing(Source.PARAMETERS)
+    await _take(
+        keeper, Source.PARAMETERS, reading_parameters(broker, parameters.items, before, unread=parameters.unread)
+    )
+    before = keeper.standing(Source.POLICIES)
+    await _take(keeper, Source.POLICIES, reading_policies(broker, policies.items, before, unread=policies.unread))
+    keeper.take(Source.GLOBAL, value)
     return policies
+
+
+async def _take(keeper: Keeper, source: Source, steps: Steps) -> None:
+    told = await in_slices(steps)
+    keeper.take(source, lambda: told)
+
+
+async def _global_parameter(client: ManagementClient, broker: str) -> Callable[[], Told]:
+    try:
+        value = await client.global_parameter(GLOBAL_PARAMETER)
+    except TooLargeError as error:
+        return partial(_refused, Problem(Place(broker), str(error)))
+    return lambda: read_global(broker, value)
+
+
+def _refused(problem: Problem) -> Told:
+    raise ConfigurationError([problem])
+
+
+async def _parameters(client: ManagementClient, broker: str, names: Collection[str]) -> _Listed:
+    try:
+        return _Listed(await client.parameters())
+    except TooLargeError:
+        return await _one_by_one(client.parameters_of, broker, names)
+
+
+async def _policies(client: ManagementClient, broker: str, names: Collection[str]) -> _Listed:
+    try:
+        return _Listed(await client.policies())
+    except TooLargeError:
+        return await _one_by_one(client.policies_of, broker, names)
+
+
+async def _one_by_one(ask: Callable[[str], Awaitable[Parameters]], broker: str, names: Collection[str]) -> _Listed:
+    """Vhost by vhost: where one defines too much, that one stays as it was, and the others are followed."""
+    items: list[Mapping[str, Any]] = []
+    unread: dict[str, Problem] = {}
+    for vhost in sorted(names):
+        try:
+            items += await ask(vhost)
+        except TooLargeError as error:
+            unread[vhost] = _left_as_it_was(broker, vhost, error)
+    return _Listed(items, unread)
+
+
+def _left_as_it_was(broker: str, vhost: str, error: Exception) -> Problem:
+    return Problem(Place(f"{broker} vhost {vhost!r}"), f"can't be read, so it stays as it was: {error}")
 
 
 def _forget_broker(keeper: Keeper) -> None:
@@ -173,9 +261,41 @@ def _first_place(found: VhostDefinitions) -> Place:
     return next(iter(places), Place(WHERE))
 
 
-async def _state_of(client: ManagementClient, vhost: str, verdicts: Mapping[str, Policy]) -> VhostState:
-    exchanges, queues = await asyncio.gather(client.exchanges(vhost), client.queues(vhost))
-    return vhost_state([dict(exchange) for exchange in exchanges], [dict(queue) for queue in queues], verdicts)
+class _Looker:
+    """Looks at vhosts, a few at once."""
+
+    def __init__(self, client: ManagementClient, keeper: Keeper, broker: str) -> None:
+        self._client = client
+        self._keeper = keeper
+        self._broker = broker
+        self._gate = asyncio.Semaphore(AT_ONCE)
+
+    async def look(self, vhost: str, verdicts: Mapping[str, Policy]) -> _VhostLook:
+        try:
+            async with self._gate:
+                exchanges, queues = await asyncio.gather(self._client.exchanges(vhost), self._client.queues(vhost))
+        except PermanentError as error:
+            before = self._keeper.states.get(vhost, VhostState())
+            return _VhostLook(before, (_left_as_it_was(self._broker, vhost, error),))
+        unusable = Unusable(vhost)
+        state = await in_slices(_reading_state(exchanges, queues, verdicts, unusable=unusable))
+        return _VhostLook(state, unusable.problems(self._broker))
+
+
+def _reading_state(
+    exchanges: Parameters, queues: Parameters, verdicts: Mapping[str, Policy], *, unusable: Unusable
+) -> Generator[None, None, VhostState]:
+    state_exchanges: dict[str, Exchange] = {}
+    state_queues: dict[str, Queue] = {}
+    for name, answer in named(exchanges):
+        exchange = state_exchanges[name] = read_exchange(name, answer, verdicts)
+        unusable.note("exchange", name, exchange.unusable)
+        yield
+    for name, answer in named(queues):
+        queue = state_queues[name] = read_queue(name, answer, verdicts)
+        unusable.note("queue", name, queue.unusable)
+        yield
+    return VhostState(state_exchanges, state_queues)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,22 +313,58 @@ async def _native_links(client: ManagementClient) -> _NativeLinks:
         return _NativeLinks(warnings=(Problem(Place(WHERE), message, Severity.WARNING),))
     return _NativeLinks(
         frozenset(
-            (answer["vhost"], answer.get("exchange") or answer.get("queue") or "", answer["upstream"])
+            (answer["vhost"], str(answer.get("exchange") or answer.get("queue") or ""), answer["upstream"])
             for answer in answers or ()
         )
     )
 
 
-async def _ask_for_bindings(client: ManagementClient, wanted: Collection[tuple[str, str]]) -> Bindings:
-    found: dict[tuple[str, str], tuple[Binding, ...]] = {}
-    for vhost in sorted({vhost for vhost, _ in wanted}):
+async def _ask_for_bindings(
+    client: ManagementClient, wanted: Collection[tuple[str, str]], reading: Reading
+) -> BindingsRead:
+    found: dict[tuple[str, str], tuple[Binding, ...]] = dict.fromkeys(wanted, ())
+    problems: list[Problem] = []
+    for vhost in sorted({vhost for vhost, _ in wanted} & reading.states.keys()):
         names = [name for of_vhost, name in sorted(wanted) if of_vhost == vhost]
-        if len(names) > ASKED_ONE_BY_ONE:
-            answers = [await client.bindings(vhost)]
-        else:
-            answers = await asyncio.gather(*(client.bindings_from(vhost, name) for name in names))
-        by_source = bindings_by_source(dict(answer) for several in answers for answer in several)
-        found.update({(vhost, name): by_source.get(name, ()) for name in names})
+        unusable = Unusable(vhost)
+        try:
+            answers = await _answers_about_bindings(client, vhost, names)
+        except PermanentError as error:
+            problems.append(_left_as_it_was(reading.broker, vhost, error))
+            for name in names:
+                del found[vhost, name]
+            continue
+        by_source = await in_slices(_reading_bindings(answers, frozenset(names), unusable))
+        found.update({(vhost, name): tuple(by_source.get(name, ())) for name in names})
+        problems += unusable.problems(reading.broker)
+    return BindingsRead(found, tuple(problems))
+
+
+async def _answers_about_bindings(client: ManagementClient, vhost: str, names: Sequence[str]) -> Parameters:
+    """Few federated exchanges are asked for one by one; for many, one answer with all bindings is quicker."""
+    if len(names) > ASKED_ONE_BY_ONE:
+        return await client.bindings(vhost)
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(name: str) -> Parameters:
+        async with gate:
+            return await client.bindings_from(vhost, name)
+
+    return [answer for several in await asyncio.gather(*map(ask, names)) for answer in several]
+
+
+def _reading_bindings(
+    answers: Parameters, names: frozenset[str], unusable: Unusable
+) -> Generator[None, None, dict[str, list[Binding]]]:
+    found: dict[str, list[Binding]] = {}
+    for answer in answers:
+        if (source := source_of(answer)) in names:
+            read = binding(answer)
+            if isinstance(read, Binding):
+                found.setdefault(source, []).append(read)
+            else:
+                unusable.note("a binding of exchange", source, str(read))
+        yield
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -13,13 +14,13 @@ import structlog
 from agent.core import lifecycle
 from agent.core.lifecycle import LinkState, Side
 from agent.core.model import Binding, Link, LinkKind
-from agent.core.resolve import resolve
+from agent.core.resolve import resolving
 from agent.core.unserved import unserved
 from agent.core.uri import AmqpUri
-from agent.definitions.keeper import Keeper, Told
+from agent.definitions.keeper import Keeper
 from agent.definitions.load import Configuration
 from agent.definitions.watch import Cause
-from agent.errors import AgentError, Problem
+from agent.errors import AgentError, ConfigurationError, Problem
 from agent.runtime.declaring import declare_missing
 from agent.runtime.downstream import Reading, Source, read_bindings, read_downstream
 from agent.runtime.follow import BindingFollower
@@ -29,6 +30,7 @@ from agent.runtime.listen import Listener, SaidAlreadyError
 from agent.runtime.pulse import beat
 from agent.runtime.renaming import sweep
 from agent.runtime.runner import LinkRunner, Other
+from agent.runtime.slices import in_slices
 from agent.runtime.world import World
 from agent.status.board import Board
 
@@ -65,6 +67,8 @@ class Supervisor:
         self._stopping = False
         self._failure = ""
         self._refused: tuple[str, ...] = ()
+        self._left_out: tuple[str, ...] = ()  # what single vhosts define or hold, and can't be used
+        self._resolved: tuple[Link, ...] = ()
         self._said: frozenset[str] = frozenset()
         self._keeper = Keeper()
         self._log = LinkLog(board.clock)
@@ -85,16 +89,18 @@ class Supervisor:
 
     async def reload(self, causes: frozenset[Cause]) -> None:
         """What the watcher calls; an error leaves everything as it is."""
-        if causes & {Cause.START, Cause.FILE, Cause.HANGUP}:  # at the start too: it was read before anybody watched
-            self._keeper.take(Source.CONFIGURATION, self._read_configuration)
-            self._adopt()
         try:
+            if causes & {Cause.START, Cause.FILE, Cause.HANGUP}:  # at the start too: it was read before anybody watched
+                await self._read_configuration()
+                self._adopt()
             async with self._reconciling:
                 await self._reconcile()
-        except AgentError as error:
-            said, self._failure = self._failure, str(error)
+        except Exception as error:  # whatever it is, it keeps definitions from taking effect: it has to be seen
+            said, self._failure = self._failure, _in_words(error)
             self._tell_problems()
-            if said == self._failure:
+            if said != self._failure:
+                self._board.refusals += 1
+            else:
                 raise SaidAlreadyError(said) from error
             raise
         if self._failure:
@@ -105,9 +111,15 @@ class Supervisor:
         if not self._board.problems:
             self._board.reloaded_at = self._board.clock()
 
-    def _read_configuration(self) -> Told:
-        self._loaded = self._load()
-        return self._loaded.told
+    async def _read_configuration(self) -> None:
+        """In a thread, as exports may be large."""
+        try:
+            loaded = await asyncio.to_thread(self._load)
+        except ConfigurationError as error:
+            self._keeper.refuse(Source.CONFIGURATION, error)
+        else:
+            self._loaded = loaded
+            self._keeper.take(Source.CONFIGURATION, lambda: loaded.told)
 
     def _adopt(self) -> None:
         """All of a configuration is in force or nothing of it: not its settings where its definitions are refused."""
@@ -116,21 +128,27 @@ class Supervisor:
             log.info("configuration read")
 
     def _tell_problems(self) -> None:
-        """A bad document changes nothing, but it is said, once, and shown; so is a downstream that can't be read."""
-        board, refused = self._board, _texts(self._keeper.problems)
+        """A bad document changes nothing, but it is logged once, counted and shown; so is a downstream that can't be
+        read, and what is wrong in single vhosts."""
+        refused = tuple(dict.fromkeys((*_texts(self._keeper.problems), *self._left_out)))
         if refused and refused != self._refused:
-            board.refusals += 1
+            self._board.refusals += 1
             log.error(REFUSED, error="; ".join(refused))
         elif self._refused and not refused:
             log.info("all definitions are in force again")
         self._refused = refused
-        board.problems = (*refused, self._failure) if self._failure and self._failure not in refused else refused
+        is_new = bool(self._failure) and self._failure not in refused
+        self._board.problems = (*refused, self._failure) if is_new else refused
 
     async def _reconcile(self) -> None:
         reading = await read_downstream(self.configuration, self._keeper)
         world = self._world_of(reading)
         notes = await declare_missing(self.configuration.settings.downstream.uris, reading)
-        found = resolve(reading.definitions, reading.states)
+        found = await in_slices(
+            resolving(reading.definitions, reading.states, standing=self._resolved, clock=time.thread_time)
+        )
+        self._resolved = found.links
+        self._left_out = _texts((*reading.problems, *found.unjudged))
         unrun = unserved(found.links, reading.native_links)
         self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems), *unrun))
         wanted = {link.id: link for link in found.links if link.kind is LinkKind.EXCHANGE}
@@ -227,12 +245,15 @@ class Supervisor:
         """Answers what puts them in force."""
         reading, number = self._reading, self._bindings.ask()
         try:
-            found = {} if reading is None else await read_bindings(self.configuration, reading, tuple(links))
+            read = None if reading is None else await read_bindings(self.configuration, reading, tuple(links))
         except BaseException:
             self._bindings.forget(number)
             raise
 
-        return lambda: self._rebind(self._bindings.learn(number, found))
+        if read is None:
+            return lambda: self._bindings.forget(number)
+        self._left_out = tuple(dict.fromkeys((*self._left_out, *_texts(read.problems))))
+        return lambda: self._rebind(self._bindings.learn(number, read.bindings))
 
     def _rebind(self, in_force: Mapping[Federated, frozenset[Binding]]) -> None:
         for runner in self._runners.values():
@@ -317,6 +338,15 @@ def _places(link: Link) -> set[tuple[str, int, str]]:
 def _essence(link: Link) -> Link:
     exchange = None if link.exchange is None else replace(link.exchange, policy=None)
     return replace(link, exchange=exchange, policy="")
+
+
+def _in_words(error: Exception) -> str:
+    """What is no AgentError is a mistake of the agent's own; its text may hold anything, so only its kind is shown."""
+    if isinstance(error, AgentError):
+        return str(error)
+    return (
+        f"unexpected error while definitions were read ({type(error).__name__}): the log holds the details; report it"
+    )
 
 
 def report_failure(error: Exception) -> None:

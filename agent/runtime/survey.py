@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from agent.core.plan import (
     plan_link,
     upstream_queue_name,
 )
-from agent.core.resolve import Resolution, resolve
+from agent.core.resolve import Resolution, resolving
 from agent.core.uri import AmqpUri
 from agent.definitions.keeper import Keeper
 from agent.definitions.load import Configuration
@@ -37,6 +38,7 @@ from agent.runtime.downstream import (
     read_bindings,
     read_downstream,
 )
+from agent.runtime.slices import in_slices
 
 PATIENCE = 10.0  # seconds for an upstream to let us in; others go on meanwhile
 AT_ONCE = 20  # connections
@@ -54,17 +56,18 @@ async def survey(configuration: Configuration) -> Survey:
     keeper = Keeper()
     keeper.take(Source.CONFIGURATION, lambda: configuration.told)
     reading = await read_downstream(configuration, keeper)
-    if keeper.problems:
-        raise ConfigurationError(keeper.problems)
-    resolution = resolve(reading.definitions, reading.states)
-    bindings = await read_bindings(configuration, reading, resolution.links)
-    downstream = Downstream(reading.broker, reading.cluster, bindings, reading.native_links)
+    if keeper.refusals:
+        raise ConfigurationError(keeper.refusals)
+    resolution = await in_slices(resolving(reading.definitions, reading.states, clock=time.thread_time))
+    read = await read_bindings(configuration, reading, resolution.links)
+    downstream = Downstream(reading.broker, reading.cluster, read.bindings, reading.native_links)
     sights = await _look(configuration.settings.downstream.uris, resolution.links, reading.cluster)
     plan = Plan(
         downstream=_declarations(downstream, reading),
         links=tuple(plan_link(link, sights[link.id], downstream) for link in resolution.links),
     )
-    return Survey(reading, plan, (*reading.warnings, *_unexplained(resolution)))
+    found = (*keeper.problems, *reading.problems, *read.problems, *resolution.unjudged)
+    return Survey(reading, plan, (*found, *reading.warnings, *_unexplained(resolution)))
 
 
 def _unexplained(resolution: Resolution) -> tuple[Problem, ...]:

@@ -1,0 +1,69 @@
+"""What an answer of the HTTP API has to look like before anybody uses it: a proxy, or another server, says anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from agent.core.fields import UNREAD
+
+Kinds: TypeAlias = type | tuple[type, ...]
+_NAMES: Final[Mapping[type, str]] = {str: "text", dict: "a mapping", list: "a list", bool: "true or false"}
+
+
+class ShapeError(ValueError):
+    """An object lacks what every release of RabbitMQ answers; the message completes "an object …"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`needed` must be there and be of that kind, `optional` is taken as it is, and all else is left out."""
+
+    needed: Mapping[str, Kinds]
+    optional: tuple[str, ...] = ()
+    plain: frozenset[str] = field(init=False)
+    """What is there even where an object could not be read in full."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plain", frozenset(key for key, kinds in self.needed.items() if kinds is str))
+
+    def take(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """Keeps the keys that matter, one and the same text for all objects; raises ShapeError."""
+        is_whole = UNREAD not in answer
+        for key, kinds in self.needed.items():
+            if key not in answer:
+                if is_whole or key in self.plain:
+                    raise ShapeError(f"has no {key!r}")
+            elif not isinstance(answer[key], kinds):
+                raise ShapeError(f"has no {key!r} that is {_named(kinds)}")
+        return {key: answer[key] for key in (*self.needed, *self.optional, UNREAD) if key in answer}
+
+
+def _named(kinds: Kinds) -> str:
+    return " or ".join(_NAMES[kind] for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+
+
+_TABLE: Final = (dict, list)  # old releases write an empty table as []
+OVERVIEW: Final = Shape({"cluster_name": str, "rabbitmq_version": str}, ("product_name", "product_version"))
+WHOAMI: Final = Shape({"name": str, "tags": (list, str)})
+VHOST: Final = Shape({"name": str})
+PARAMETER: Final = Shape({"vhost": str, "component": str, "name": str}, ("value",))
+POLICY: Final = Shape(
+    {"vhost": str, "name": str, "pattern": str, "definition": _TABLE},
+    ("apply-to", "priority"),
+)
+EXCHANGE: Final = Shape(
+    {"name": str, "type": str, "durable": bool, "auto_delete": bool, "internal": bool, "arguments": _TABLE},
+    ("policy",),
+)
+QUEUE: Final = Shape(
+    {"name": str}, ("type", "state", "durable", "auto_delete", "exclusive", "arguments", "policy", "messages")
+)
+BINDING: Final = Shape(
+    {"source": str, "destination": str, "destination_type": str, "routing_key": str, "arguments": _TABLE}
+)
+FEDERATION_LINK: Final = Shape(
+    {"vhost": str, "upstream": str},
+    ("type", "status", "exchange", "queue", "upstream_exchange", "upstream_queue", "node", "id", "error"),
+)

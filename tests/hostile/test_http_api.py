@@ -1,0 +1,120 @@
+"""Whatever the downstream's HTTP API answers, links flow, HTTP answers, memory is bounded, and the problem is shown."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Final
+
+import pytest
+
+from tests.hostile.api import DRIP, MISBEHAVIOURS, HostileApi, Misbehaviour, hostile_api
+from tests.hostile.peer import HostileBroker, Peer
+from tests.hostile.scene import Scene, stopped_at_the_end
+from tests.integration.status.asking import get, metric
+from tests.lab.node import Node
+from tests.lab.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)
+SHOWN: Final = 40.0
+MANAGED: Final = {"definitions": {"management": True}}
+
+
+async def lets_in(peer: Peer) -> None:
+    """A decent broker, so that the hostile neighbour's link runs."""
+    await peer.log_in()
+    await peer.serve()
+
+
+def test_a_hostile_http_api_hurts_no_link(scene: Scene, broker: Node) -> None:
+    """One agent endures one row after the other, as starting one for each takes far longer."""
+    with hostile_api(broker.management_url) as api, HostileBroker(lets_in) as upstream, stopped_at_the_end(scene):
+        _start(scene, api, upstream)
+        failures = []
+        for name, misbehaviour in MISBEHAVIOURS.items():
+            try:
+                _endure(scene, api, misbehaviour)
+            except AssertionError as error:
+                failures.append(f"{name}: {error}")
+        assert not failures, "\n".join(failures)
+        assert {"stopping", "removing"}.isdisjoint(scene.agent.history(*scene.hostile_link)), "its queue was removed"
+        assert not scene.agent.told("unexpected error")
+        api.misbehaviour = DRIP
+        scene.agent.signal(signal.SIGHUP)
+        scene.endure(1.0)  # and it is stopped while the answer drips
+
+
+def _start(scene: Scene, api: HostileApi, upstream: HostileBroker) -> None:
+    api.vhost = scene.victim.vhost
+    scene.agent.management_uri = api.uri
+    scene.start(upstream.uri, **MANAGED)
+    scene.agent.wait_for("running", scene.hostile_link)
+
+
+def _endure(scene: Scene, api: HostileApi, misbehaviour: Misbehaviour) -> None:
+    refusals = metric(scene.agent, "federation_agent_config_refusals_total")
+    api.misbehaviour = misbehaviour
+    scene.agent.signal(signal.SIGHUP)
+    try:
+        scene.endure(0.5)
+        if misbehaviour.shows:
+            shows = misbehaviour.shows
+            eventually(lambda: _is_shown(scene, shows), SHOWN, what=f"{shows!r} is shown")
+            assert metric(scene.agent, "federation_agent_config_reload_success") == 0
+            assert metric(scene.agent, "federation_agent_config_refusals_total") != refusals
+        scene.endure(0.1)
+    finally:
+        api.misbehaviour = None
+        scene.agent.signal(signal.SIGHUP)
+    eventually(lambda: not get(scene.agent, "/api/overview")["problems"], SHOWN, what="nothing of it is left")
+
+
+def _is_shown(scene: Scene, text: str) -> bool:
+    return any(text in problem for problem in get(scene.agent, "/api/overview")["problems"])
+
+
+def test_changes_elsewhere_take_effect_meanwhile(scene: Scene, broker: Node) -> None:
+    """One vhost's exchanges can't be read: an exchange that appears in another is federated all the same."""
+    with hostile_api(broker.management_url) as api, HostileBroker(lets_in) as upstream, stopped_at_the_end(scene):
+        _start(scene, api, upstream)
+        api.misbehaviour = MISBEHAVIOURS["no name"]
+        scene.agent.signal(signal.SIGHUP)
+        eventually(lambda: _is_shown(scene, "has no 'name'"), SHOWN, what="the problem is shown")
+        scene.there.exchange("fed.new")
+        scene.here.exchange("fed.new").queue("#", name="new.q", exchange="fed.new")
+        scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"))
+
+
+def test_a_pattern_that_takes_too_long_holds_nobody_up(scene: Scene, broker: Node) -> None:
+    """Names of one vhost that a pattern can't be held against: links that stand stay, others come, HTTP answers."""
+    with HostileBroker(lets_in) as upstream, stopped_at_the_end(scene):
+        scene.start(upstream.uri)
+        scene.agent.wait_for("running", scene.hostile_link)
+        good = {scene.here.vhost: _federated(scene.there.uri, r"^fed\.")}
+        names = [f"{'a' * 200}{number}!" for number in range(100)]
+        hostile = {
+            "upstreams": {name: {"uri": upstream.uri, "reconnect-delay": 1} for name in ["hostile", *names]},
+            "policies": {
+                "federate": {"pattern": "(e|ee|fe|d|.)+#$|^fed", "definition": {"federation-upstream": "hostile"}},
+                "upstreams": {
+                    "pattern": "^fed[.]x$",
+                    "priority": 1,
+                    "definition": {"federation-upstream-pattern": "(a|aa)+$|hostile"},
+                },
+            },
+        }
+        before = len(scene.agent.history(*scene.hostile_link))
+        scene.agent.write(good | {scene.victim.vhost: hostile})
+        eventually(lambda: _is_shown(scene, "federation-upstream-pattern can't be used: it takes too long"), what="it")
+        scene.endure(3.0)
+        assert scene.agent.history(*scene.hostile_link)[before:] == []
+        scene.there.exchange("fed.new")
+        scene.here.exchange("fed.new").queue("#", name="new.q", exchange="fed.new")
+        begun = time.monotonic()
+        scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"))
+        assert time.monotonic() - begun < 15
+
+
+def _federated(uri: str, pattern: str) -> dict[str, object]:
+    policy = {"pattern": pattern, "apply-to": "exchanges", "definition": {"federation-upstream-set": "all"}}
+    return {"upstreams": {"origin": {"uri": uri}}, "policies": {"federate": policy}}
