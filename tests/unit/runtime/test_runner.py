@@ -28,8 +28,8 @@ def test_a_link_ends_whatever_becomes_of_its_removal() -> None:
         await asyncio.sleep(1)
         assert runner.state.status is Status.BACKOFF
         assert runner.state.error == "unexpected error: ValueError"
-        runner.send(lifecycle.Stop(clean_up=True))
-        async with asyncio.timeout(60):
+        runner.unwant()
+        async with asyncio.timeout(700):
             await runner.finished.wait()
 
     in_virtual_time(live())
