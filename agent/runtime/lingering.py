@@ -46,6 +46,9 @@ class Lingering:
 
     @property
     def text(self) -> str:
+        """What an operator is shown; nothing before the first look is over."""
+        if not self.looks:
+            return ""
         return announce(self._left, self.messages, held=self._world.holds_removals())
 
     async def run(self) -> bool:
@@ -65,7 +68,6 @@ class Lingering:
             await self._leave()
 
     async def _look(self) -> None:
-        self.looks += 1
         try:
             async with asyncio.timeout(LOOK_PATIENCE):
                 self.messages = await self._count()
@@ -74,6 +76,7 @@ class Lingering:
         except Exception:  # a task's edge: the link has to end, whatever is wrong with looking at its queue
             log.exception("unexpected error", link=self._link.id, task="look at the queue")
             await self._know_nothing()
+        self.looks += 1
 
     async def _count(self) -> int:
         if self._control is None:

@@ -63,24 +63,26 @@ class Runtime(RuleBasedStateMachine):
                 assert self.consumer
                 assert self.held
                 self.held = False
-            case life.Linger():
-                assert self.unwanted
-                assert not (self.opening or self.consumer or self.closing or self.timer)
-                assert not (self.lingering or self.cleaning or self.stopped)
-                self.lingering = True
-            case life.CancelLinger():
-                assert self.lingering
-                self.lingering = False
-            case life.CleanUp():
-                assert self.unwanted
-                assert not (self.opening or self.consumer or self.closing or self.timer)
-                assert not (self.lingering or self.cleaning or self.stopped)
-                self.cleaning = True
+            case life.Linger() | life.CancelLinger() | life.CleanUp():
+                self.execute_removal(effect)
             case life.Finished():
                 assert self.unwanted or self.stopped
                 assert not (self.opening or self.consumer or self.closing or self.timer)
                 assert not (self.lingering or self.cleaning)
                 self.finished += 1
+
+    def execute_removal(self, effect: life.Effect) -> None:
+        if isinstance(effect, life.CancelLinger):
+            assert self.lingering
+            self.lingering = False
+            return
+        assert self.unwanted
+        assert not (self.opening or self.consumer or self.closing or self.timer)
+        assert not (self.lingering or self.cleaning or self.stopped)
+        if isinstance(effect, life.Linger):
+            self.lingering = True
+        else:
+            self.cleaning = True
 
     wishes = st.sampled_from(
         [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from agent.amqp.pool import Shared
-from agent.core import lifecycle
 from agent.core.lifecycle import Status
 from agent.core.model import Link
 from agent.runtime.runner import LinkRunner
