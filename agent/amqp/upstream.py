@@ -12,6 +12,7 @@ from typing import Any, Final
 from agent.amqp.connect import Connection
 from agent.amqp.desk import Desk
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, one_line
+from agent.amqp.pool import Shared
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
 from agent.amqp.wire.ends import ConnectionClosedError
@@ -163,27 +164,67 @@ async def delete_exchange(connection: Connection, name: str) -> None:
     await demand(connection, doing, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, exchange=name)
 
 
-async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False) -> None:
-    """Only where nobody consumes from it; TransientError tells that somebody does, as one that just left may still."""
-    values = {"queue": name, "if_unused": True, "if_empty": if_empty}
-    found = await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, **values)
+class NotEmptyError(PermanentError):
+    """A queue that was to be deleted only if it is empty has messages."""
+
+
+async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False, is_quorum: bool = False) -> None:
+    """Only where nobody consumes from it; TransientError tells that somebody does, as one that just left may still.
+
+    Of quorum queues a broker takes no conditions, and closes the connection over them: the queue is looked at first.
+    """
+    conditions = {} if is_quorum else {"if_unused": True, "if_empty": if_empty}
+    if is_quorum:
+        messages, consumers = await _count(connection, name)
+        if (kept := _kept(connection, name, consumers=consumers, messages=messages if if_empty else 0)) is not None:
+            raise kept
+    found = await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=name, **conditions)
     if not isinstance(found, ChannelClosedError):
         return
-    if found.code == PRECONDITION_FAILED and "in use" in str(found):
-        raise TransientError(f"{connection.where}: queue {name!r} is left: somebody else consumes from it") from found
+    if found.code == PRECONDITION_FAILED:
+        is_used, has_messages = "in use" in str(found), if_empty and "not empty" in str(found)
+        if (kept := _kept(connection, name, consumers=is_used, messages=has_messages)) is not None:
+            raise kept from found
     raise refusal(connection, f"deleting queue {name!r}", found)
+
+
+def _kept(connection: Connection, name: str, *, consumers: int, messages: int) -> BrokerError | None:
+    """Why the queue isn't deleted."""
+    if consumers:
+        return TransientError(f"{connection.where}: queue {name!r} is left: somebody else consumes from it")
+    if messages:
+        return NotEmptyError(f"{connection.where}: queue {name!r} is left: messages wait in it")
+    return None
 
 
 async def count_consumers(connection: Connection, queue: str) -> int:
     """How many consume from the queue; nobody does where it doesn't stand."""
+    _, consumers = await _count(connection, queue)
+    return consumers
+
+
+async def _count(connection: Connection, queue: str) -> tuple[int, int]:
+    """Messages that are ready, and consumers; none of a queue that doesn't exist."""
     declared = {"queue": queue, "passive": True}
     found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
     if not isinstance(found, ChannelClosedError):
-        consumers: int = found["consumers"]
-        return consumers
+        return found["messages"], found["consumers"]
     if found.code != NOT_FOUND:
         raise refusal(connection, f"looking for queue {queue!r}", found)
-    return 0
+    return 0, 0
+
+
+async def count_messages(control: Shared, queue: str) -> int:
+    """How many messages are ready in the queue; none where it doesn't exist. Costs no channel of its own."""
+    async with control.desk.counter() as channel:
+        try:
+            found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+        except ChannelClosedError as error:
+            if error.code == NOT_FOUND:
+                return 0
+            raise refusal(control.connection, f"looking for queue {queue!r}", error) from error
+    messages: int = found["messages"]
+    return messages
 
 
 async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:

@@ -28,6 +28,7 @@ _STYLES: Final = {
     "standby": "blue",
     "paused": "blue",
     "stopping": "blue",
+    "removing": "magenta",
     "backoff": "red",
     "invalid": "red",
 }
@@ -79,7 +80,8 @@ def _latest(remote: Remote, vhost: str | None) -> Table | Text:
 
 def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool) -> bool:
     """Whether all that were named are there; those that are get what is asked. A vhost is named, too."""
-    found = [str(link["id"]) for link in remote.links(vhost)] if everything or vhost is not None else []
+    links = remote.links(vhost) if everything or vhost is not None else []
+    found = [str(link["id"]) for link in links if link["status"] != "removing"]  # nothing can be asked of those
     is_empty = vhost is not None and not found
     asked = list(dict.fromkeys([*ids, *found]))
     done = []

@@ -58,6 +58,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
         files=lambda: supervisor.configuration.files,
         events=lambda: supervisor.listener.events(DEFINITION_EVENTS),
     )
+    supervisor.has_unread = lambda: watcher.has_unread
     log.info("started", configuration=str(path), http=server.address)
     watching = asyncio.create_task(watcher.run(), name="watch definitions")
     looking = asyncio.create_task(

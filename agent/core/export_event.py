@@ -95,5 +95,7 @@ class Reason(StrEnum):
     DOWNSTREAM_OTHER = "downstream_other"
     PAUSED = "paused"
     SERVED_ELSEWHERE = "served_elsewhere"
+    UNWANTED = "unwanted"
+    WANTED = "wanted"
     REMOVED = "removed"
     STOPPED = "stopped"

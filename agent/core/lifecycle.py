@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 
 class Status(StrEnum):
@@ -21,6 +22,7 @@ class Status(StrEnum):
     STANDBY = "standby"
     INVALID = "invalid"
     STOPPING = "stopping"
+    REMOVING = "removing"
 
 
 class Side(StrEnum):
@@ -40,13 +42,17 @@ class Trouble(StrEnum):
 
 
 class Phase(StrEnum):
-    """What the link holds: nothing, a timer, connections on their way up, connections, or on their way down."""
+    """What the link holds: nothing, a timer, connections on their way up, connections, or on their way down.
+
+    `LINGERING` is the wait until what an unwanted link built upstream may be removed, `CLEANING` the removal.
+    """
 
     IDLE = "idle"
     WAITING = "waiting"
     OPENING = "opening"
     OPEN = "open"
     CLOSING = "closing"
+    LINGERING = "lingering"
     CLEANING = "cleaning"
     GONE = "gone"
 
@@ -134,15 +140,37 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """`clean_up`: the link is gone for good, so what it built upstream goes too."""
+class Unwanted:
+    """No definition asks for the link any more, since this time: what it built upstream is removed later."""
 
-    clean_up: bool = False
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A definition asks for the link again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalDue:
+    """The link has been unwanted for long enough. `messages`: whether messages may wait in its queue even so."""
+
+    messages: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The removal found messages in a queue that was to be empty, so it removed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedUp:
-    pass
+    """What the link built upstream is removed, or can't be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The agent stops or lets go of the link; what exists upstream stays."""
 
 
 Event = (
@@ -160,8 +188,12 @@ Event = (
     | StandAside
     | TakeOver
     | Restart
-    | Stop
+    | Unwanted
+    | Wanted
+    | RemovalDue
+    | Kept
     | CleanedUp
+    | Stop
 )
 
 # Effects
@@ -203,8 +235,22 @@ class ReleaseReading:
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUp:
+class Linger:
+    """Look at the queue upstream until its removal is due, and report `RemovalDue` then."""
+
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelLinger:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Remove what the link built upstream; without `messages`, only where its queue is empty."""
+
+    messages: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +258,7 @@ class Finished:
     """Nothing is held any more and nothing will be asked again."""
 
 
-Effect = Open | Close | Wait | CancelWait | HoldReading | ReleaseReading | CleanUp | Finished
+Effect = Open | Close | Wait | CancelWait | HoldReading | ReleaseReading | Linger | CancelLinger | CleanUp | Finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +267,7 @@ class LinkState:
     started: bool = False
     paused: bool = False
     standby: str | None = None
+    unwanted: Unwanted | None = None
     stop: Stop | None = None
     failure: Failed | None = None
     attempt: int = 0
@@ -229,12 +276,15 @@ class LinkState:
 
     @property
     def wants_to_run(self) -> bool:
-        return self.started and not self.paused and self.standby is None and self.stop is None
+        wanted = self.stop is None and self.unwanted is None
+        return self.started and wanted and not self.paused and self.standby is None
 
     @property
     def status(self) -> Status:
-        if self.stop is not None:
+        if self.stop is not None or (self.unwanted is not None and self.phase in {Phase.CLEANING, Phase.GONE}):
             return Status.STOPPING
+        if self.unwanted is not None:
+            return Status.REMOVING
         if self.paused:
             return Status.PAUSED
         if self.standby is not None:
@@ -259,9 +309,13 @@ class LinkState:
                 return "; ".join(f"{block.side} blocked: {block.reason}" for block in self.blocked)
             case Status.STALLED:
                 return self.stalled.reason if self.stalled else ""
+            case Status.REMOVING:
+                return NO_LONGER_DEFINED
             case _:
                 return ""
 
+
+NO_LONGER_DEFINED: Final = "no longer defined; what it built upstream is removed unless it is defined again"
 
 Step = tuple[LinkState, tuple[Effect, ...]]
 
@@ -269,7 +323,7 @@ Step = tuple[LinkState, tuple[Effect, ...]]
 def step(state: LinkState, event: Event) -> Step:
     """What becomes of a link, and what has to be done for it."""
     match event:
-        case Opened() | Failed() | Closed() | RetryDue() | CleanedUp():
+        case Opened() | Failed() | Closed() | RetryDue() | RemovalDue() | Kept() | CleanedUp():
             return _answered(state, event)
         case Blocked() | Unblocked() | Stalled() | Progressed():
             return _flow(state, event)
@@ -292,8 +346,12 @@ def _asked(state: LinkState, event: Event) -> LinkState:
             return replace(state, standby=reason)
         case TakeOver():
             return replace(state, standby=None)
-        case Stop(clean_up):
-            return replace(state, stop=Stop(clean_up or (state.stop is not None and state.stop.clean_up)))
+        case Unwanted():
+            return replace(state, unwanted=state.unwanted or event)
+        case Wanted():
+            return replace(state, unwanted=None)
+        case Stop():
+            return replace(state, stop=event)
         case _:
             return state
 
@@ -303,10 +361,13 @@ def _follow(state: LinkState) -> Step:
     match state.phase:
         case Phase.IDLE if state.wants_to_run:
             return _open(state)
-        case Phase.IDLE if state.stop is not None and state.stop.clean_up:
-            return replace(state, phase=Phase.CLEANING), (CleanUp(),)
         case Phase.IDLE if state.stop is not None:
             return replace(state, phase=Phase.GONE), (Finished(),)
+        case Phase.IDLE if state.unwanted is not None:
+            return replace(state, phase=Phase.LINGERING), (Linger(state.unwanted.since),)
+        case Phase.LINGERING if state.unwanted is None or state.stop is not None:
+            idle, effects = _follow(replace(state, phase=Phase.IDLE))
+            return idle, (CancelLinger(), *effects)
         case Phase.WAITING if not state.wants_to_run:
             idle, effects = _follow(replace(state, phase=Phase.IDLE, failure=None, attempt=0))
             return idle, (CancelWait(), *effects)
@@ -331,8 +392,12 @@ def _answered(state: LinkState, event: Event) -> Step:
             return _follow(replace(state, phase=Phase.IDLE, failure=None))
         case RetryDue(), Phase.WAITING:
             return _open(state)
-        case CleanedUp(), Phase.CLEANING:
+        case RemovalDue(messages), Phase.LINGERING:
+            return replace(state, phase=Phase.CLEANING), (CleanUp(messages),)
+        case CleanedUp(), Phase.CLEANING if state.unwanted is not None:
             return replace(state, phase=Phase.GONE), (Finished(),)
+        case Kept() | CleanedUp(), Phase.CLEANING:
+            return _follow(replace(state, phase=Phase.IDLE))
         case _:
             return state, ()
 

@@ -21,17 +21,23 @@ def reason_of(before: LinkState | None, after: LinkState) -> Reason:
             sides = {block.side for block in after.blocked}
             return Reason.DOWNSTREAM_BLOCKED if Side.DOWNSTREAM in sides else Reason.UPSTREAM_BLOCKED
         case Status.STOPPING:
-            return Reason.REMOVED if after.stop is not None and after.stop.clean_up else Reason.STOPPED
+            return Reason.REMOVED if after.stop is None else Reason.STOPPED
         case Status.BACKOFF | Status.INVALID if after.failure is not None:
             return Reason(f"{after.failure.side}_{after.failure.trouble}")
         case status:
             return _REACHED[status]
 
 
-_RELEASED: Final = {Status.PAUSED: Reason.RESUMED, Status.STANDBY: Reason.TAKEN_OVER}
+_RELEASED: Final = {
+    Status.PAUSED: Reason.RESUMED,
+    Status.STANDBY: Reason.TAKEN_OVER,
+    Status.REMOVING: Reason.WANTED,
+    Status.STOPPING: Reason.WANTED,  # its removal was under way
+}
 _RECOVERED: Final = {Status.BLOCKED: Reason.UNBLOCKED, Status.STALLED: Reason.PROGRESSED}
 _REACHED: Final = {
     Status.STALLED: Reason.NO_CONFIRMS,
     Status.PAUSED: Reason.PAUSED,
     Status.STANDBY: Reason.SERVED_ELSEWHERE,
+    Status.REMOVING: Reason.UNWANTED,
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent.core.http_url import HttpUrl
+from agent.core.removal import CleanupAfter
 from agent.core.secret import Secret
 from agent.core.uri import AmqpUri
 
@@ -68,6 +69,7 @@ class AgentSettings:
     status_export: StatusExportSettings | None = None
     stall_after: float = 30.0
     log: LogSettings = LogSettings()
+    cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
 
 
 @dataclass(frozen=True, slots=True)

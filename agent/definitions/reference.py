@@ -14,6 +14,7 @@ from agent.definitions.local_models import BindingModel, ExchangeModel, PolicyDe
 from agent.definitions.schema import build_schema
 from agent.definitions.settings_model import (
     AgentModel,
+    CleanupModel,
     DownstreamModel,
     HttpModel,
     LogModel,
@@ -70,6 +71,7 @@ _SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
     ("`agent.http`", HttpModel),
     ("`agent.status-export`", StatusExportModel),
     ("`agent.log`", LogModel),
+    ("`agent.cleanup-after`", CleanupModel),
     ("`downstream`", DownstreamModel),
     ("`definitions`", SourcesModel),
     ("`upstreams.NAME`", UpstreamModel),

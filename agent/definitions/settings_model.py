@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from agent.core import http_url, uri
+from agent.core.removal import CleanupAfter
 from agent.core.settings import (
     AgentSettings,
     DownstreamSettings,
@@ -28,11 +39,13 @@ from agent.definitions.keys import Keys
 from agent.definitions.upstream_model import warn_uris
 from agent.definitions.value_types import (
     INTEGRAL,
+    MAX_EXPIRY,
     MAY_BE_EMPTY,
     AmqpUris,
     HttpUrls,
     Name,
     Seconds,
+    SecondsOrNone,
     SecretText,
     Text,
     Texts,
@@ -140,6 +153,38 @@ class LogModel(Keys):
         return LogSettings(self.format, self.level)
 
 
+class CleanupModel(Keys):
+    """How long a link has to be unwanted until what it built upstream is removed; one number sets both, 0: at once."""
+
+    noun = "agent.cleanup-after"
+
+    empty: SecondsOrNone = Field(default=10.0, description="Seconds where its queue upstream is empty; 10 by default.")
+    waiting: SecondsOrNone = Field(default=600.0, description="Seconds while messages wait in it; 600 by default.")
+
+    def to_core(self) -> CleanupAfter:
+        return CleanupAfter(self.empty, self.waiting)
+
+
+class _OrOneNumber:
+    """A number stands for a mapping in which both keys have that value."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_both, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "number", "minimum": 0, "maximum": MAX_EXPIRY / 1000}, handler(schema)]}
+
+
+def _both(value: object) -> object:
+    if isinstance(value, dict | CleanupModel):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse(f"expected a number, or a mapping with 'empty' and 'waiting', got {kind_of(value)}")
+    if not math.isfinite(value) or not 0 <= value <= MAX_EXPIRY / 1000:
+        raise refuse(f"must be at least 0 and at most {MAX_EXPIRY // 1000}")
+    return {"empty": float(value), "waiting": float(value)}
+
+
 class AgentModel(Keys):
     """The agent itself."""
 
@@ -153,6 +198,11 @@ class AgentModel(Keys):
         default=30.0, description="Seconds without a confirm, despite a backlog, until a link is `stalled`; 30."
     )
     log: Annotated[LogModel, MAY_BE_EMPTY] = Field(default_factory=LogModel, description="How the log looks.")
+    cleanup_after: Annotated[CleanupModel, _OrOneNumber()] = Field(
+        default_factory=CleanupModel,
+        description="Seconds for which a link has to be unwanted until what it built upstream is removed: one number, "
+        "or `{empty: 10, waiting: 600}`, the default; 0 removes at once.",
+    )
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
@@ -161,7 +211,15 @@ class AgentModel(Keys):
 
     def to_core(self, directory: str) -> AgentSettings:
         export = self.status_export.to_core(directory) if "status_export" in self.model_fields_set else None
-        return AgentSettings(self.name, self.group, self.http.to_core(), export, self.stall_after, self.log.to_core())
+        return AgentSettings(
+            self.name,
+            self.group,
+            self.http.to_core(),
+            export,
+            self.stall_after,
+            self.log.to_core(),
+            self.cleanup_after.to_core(),
+        )
 
 
 class DownstreamModel(Keys):

@@ -8,16 +8,19 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from pathlib import Path
 from typing import TypeAlias
 
 from agent.core.events import BrokerEvent
+from agent.definitions.whole_files import Signatures, WholeFiles, signature
+from agent.errors import TransientError
 
 # What of the broker's own parameters concerns us; others come and go with every exchange that is deleted.
 COMPONENTS = frozenset({"federation-upstream", "federation-upstream-set", "shovel"})
 GLOBAL_COMPONENT, GLOBAL_NAMES = "global", frozenset({"federation-agent", "cluster_name"})
 
 FILE_INTERVAL = 1.0
+FILE_INTERVAL_CHANGING = 0.5  # once a change was found, until it is whole
+NEVER_WHOLE = 60.0  # files that have changed for so long are reported
 POLL_WITH_EVENTS = 30.0
 POLL_ALONE = 2.0
 SETTLE = 0.2
@@ -39,14 +42,14 @@ AT_ONCE = frozenset({Cause.START, Cause.HANGUP})  # somebody waits for these
 Reload: TypeAlias = Callable[[frozenset[Cause]], Awaitable[None]]
 # Entered, it gives the events, or None where the broker tells nothing; it is entered again when they end.
 EventSource: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncIterator[BrokerEvent] | None]]
-Signature: TypeAlias = tuple[int, int, int, int, int] | None
 
 
 class Watcher:
     """Calls `reload` at the start and after every change, never twice at once, and few times for many changes.
 
-    `files` is asked again each time, because what a document names may change with it. An exception in
-    `reload` or in `events` goes to `on_error`, and watching goes on.
+    A change of files counts once they have stayed the same for several looks: who writes slowly isn't done before.
+    SIGHUP has them read at once. `files` is asked again each time, because what a document names may change with it.
+    An exception in `reload` or in `events` goes to `on_error`, and watching goes on.
     """
 
     def __init__(
@@ -69,12 +72,19 @@ class Watcher:
         self._sleep = sleep
         self._causes: set[Cause] = set()
         self._wanted = asyncio.Event()
-        self._seen: dict[str, Signature] = {}
+        self._whole = WholeFiles()
+        self._changing_since: float | None = None
         self._hearing = False
         self._failed = False
         self._reloading = False
+        self._reading = False
         self._reloaded_at = clock()
         self._took = 0.0
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether a file has changed, and what it says now isn't in force yet."""
+        return self._whole.has_unread or self._reading
 
     def notify(self, cause: Cause) -> None:
         """Have the definitions read again soon."""
@@ -119,9 +129,15 @@ class Watcher:
         begun = self._clock()
         # Taken before reading, so that what changes meanwhile is seen as a change.
         found = await self._signatures()
-        if self._differ(found):  # since the last look: whatever caused this, the files are to be read
+        if causes & AT_ONCE and self._whole.differ(found):
             causes |= {Cause.FILE}
-        self._seen = found
+        elif not causes & AT_ONCE and not self._whole.is_whole(found):
+            causes -= {Cause.FILE}  # it was changed again since the last look
+        if not causes:
+            return
+        if causes & {*AT_ONCE, Cause.FILE}:
+            self._whole.take(found)
+            self._reading = True
         try:
             await self._reload(causes)
         except Exception as error:  # noqa: BLE001 - a task's edge: watching must outlive any bad document
@@ -129,16 +145,16 @@ class Watcher:
             self._on_error(error)
         else:
             self._failed = False
-        for path, signature in (await self._signatures()).items():
-            self._seen.setdefault(path, signature)
+        finally:
+            self._reading = False
+        self._whole.learn(await self._signatures())
         self._reloaded_at = self._clock()
         self._took = self._reloaded_at - begun
 
     async def _look_and_poll(self) -> None:
         while True:
-            await self._sleep(FILE_INTERVAL)
-            if await self._changed():
-                self.notify(Cause.FILE)
+            await self._sleep(FILE_INTERVAL_CHANGING if self._whole.has_unread else FILE_INTERVAL)
+            await self._look()
             if self._poll and not self._reloading and self._is_time():
                 self.notify(Cause.POLL)
 
@@ -146,16 +162,27 @@ class Watcher:
         interval = POLL_WITH_EVENTS if self._hearing and not self._failed else POLL_ALONE
         return self._clock() - self._reloaded_at >= interval
 
-    async def _changed(self) -> bool:
-        seen = self._seen
-        found = await self._signatures()
-        return seen is self._seen and self._differ(found)
+    async def _look(self) -> None:
+        if self._whole.look(await self._signatures()):
+            self.notify(Cause.FILE)
+        self._report_changing()
 
-    def _differ(self, found: dict[str, Signature]) -> bool:
-        seen = self._seen
-        return any(path in seen and seen[path] != signature for path, signature in found.items())
+    def _report_changing(self) -> None:
+        """A file that never stays the same keeps all of them from being read, so somebody has to know."""
+        if not self._whole.is_changing:
+            self._changing_since = None
+        elif self._changing_since is None:
+            self._changing_since = self._clock()
+        elif self._clock() - self._changing_since >= NEVER_WHOLE:
+            self._changing_since = self._clock()
+            self._on_error(
+                TransientError(
+                    f"files of the configuration have kept changing for {NEVER_WHOLE:.0f} s, so they aren't read: "
+                    "they are once they stay the same for a second, or at once on SIGHUP"
+                )
+            )
 
-    async def _signatures(self) -> dict[str, Signature]:
+    async def _signatures(self) -> Signatures:
         files = tuple(self._files())
         if not files:
             return {}
@@ -191,12 +218,3 @@ def concerns(event: BrokerEvent) -> bool:
         return kind in {"policy", "exchange", "queue", "vhost"}
     component = event.fields.get("component")
     return component in COMPONENTS or (component == GLOBAL_COMPONENT and event.fields.get("name") in GLOBAL_NAMES)
-
-
-def signature(path: str) -> Signature:
-    """What changes when a file is written, replaced, or when a link on the way to it is turned; None: no file."""
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

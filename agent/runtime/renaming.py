@@ -11,7 +11,7 @@ import structlog
 from agent.amqp import upstream
 from agent.core import names
 from agent.core.lifecycle import Status
-from agent.core.model import CleanupMode
+from agent.core.model import CleanupMode, QueueType
 from agent.core.plan import upstream_queue_name
 from agent.errors import BrokerError
 from agent.runtime.runner import LinkRunner
@@ -43,7 +43,8 @@ async def _sweep(runner: LinkRunner, world: World, former: str) -> None:
             # From here on everything goes to the new queue alone; what is in the former one is in no other.
             for letter in names.LETTERS:
                 await upstream.delete_exchange(up.connection, names.internal_exchange(queue, letter))
-            await upstream.delete_queue(up.connection, queue, if_empty=True)
+            is_quorum = link.settings.queue_type is QueueType.QUORUM
+            await upstream.delete_queue(up.connection, queue, if_empty=True, is_quorum=is_quorum)
         finally:
             await world.pool.release(up)
     except BrokerError as error:

@@ -13,7 +13,7 @@ import structlog
 
 from agent.amqp.failures import one_line, trouble_of
 from agent.amqp.pool import Shared
-from agent.amqp.upstream import count_consumers
+from agent.amqp.upstream import NotEmptyError, count_consumers
 from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
 from agent.core.lifecycle import Effect, Event, LinkState, Phase, Side
@@ -25,7 +25,8 @@ from agent.runtime.building import ServedElsewhereError
 from agent.runtime.connections import Connections
 from agent.runtime.flow import Flow
 from agent.runtime.internal import InternalExchanges
-from agent.runtime.removal import remove
+from agent.runtime.lingering import Lingering
+from agent.runtime.removal import Removal
 from agent.runtime.session import ExchangeSession, Memory
 from agent.runtime.tasks import both
 from agent.runtime.tending import Tending
@@ -34,6 +35,7 @@ from agent.status.board import Gauges
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
 APART: Final = 600.0
+FILLED: Final = 1.0  # a queue that fills and empties in turns is asked no more often than this
 
 OnChange = Callable[["LinkRunner", LinkState], None]
 
@@ -75,19 +77,29 @@ class LinkRunner:
         self._uri: AmqpUri | None = None
         self._seen: tuple[object, ...] = ()
         self._is_troubled = False
+        self._built_under = ""  # the downstream's cluster name when the link became unwanted
+        self._lingering: Lingering | None = None
+        self._linger_task: asyncio.Task[None] | None = None
 
     def gauges(self) -> Gauges:
         """What the board shows of this moment."""
         return Gauges(
             in_flight=self.in_flight,
-            backlog=self._tending.backlog if self._tending else None,
+            backlog=self._backlog,
             oldest_unconfirmed=self.waits(self._loop.time()),
             bindings=len(self._memory.built.bound),
             prefetch=self._flow.prefetch if self._flow else 0,
             upstream_cluster=self._upstream_cluster,
             uri=self._uri,
             note="; ".join(filter(None, (self.note, self._trouble))),
+            removal=self._lingering.text if self._lingering else "",
         )
+
+    @property
+    def _backlog(self) -> int | None:
+        if self._lingering is not None:
+            return self._lingering.messages
+        return self._tending.backlog if self._tending else None
 
     @property
     def local(self) -> Shared | None:
@@ -128,6 +140,8 @@ class LinkRunner:
             dropped, trouble = sum(counts.dropped.values()), self._trouble
             bound, backlog = session.building.bound, tending.backlog
             seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, self.note, trouble)
+        if self._lingering is not None:
+            seen = (self._lingering.looks, self._lingering.messages)
         moved = seen != self._seen or self.in_flight > 0
         self._seen = seen
         return moved
@@ -175,6 +189,17 @@ class LinkRunner:
         if not self.state.started:
             self.send(lifecycle.Start())
 
+    def unwant(self) -> None:
+        """No definition asks for the link any more; what it built upstream is removed later."""
+        if self.state.unwanted is None:
+            self._built_under = self._world.cluster
+            self.send(lifecycle.Unwanted(self._loop.time()))
+
+    def want(self) -> None:
+        """A definition asks for the link again: it comes back with what it had."""
+        if self.state.unwanted is not None:
+            self.send(lifecycle.Wanted())
+
     def redefine(self, link: Link) -> None:
         """The definition changed: the link starts again, its queue stays."""
         self.link, self._uri = link, None
@@ -215,10 +240,22 @@ class LinkRunner:
                 self._connections.hold()
             case lifecycle.ReleaseReading():
                 self._connections.go_on()
-            case lifecycle.CleanUp():
-                self._begin(self._clean_up(), "clean up", owes=lifecycle.CleanedUp())
             case lifecycle.Finished():
                 self._finish()
+            case _:
+                self._execute_removal(effect)
+
+    def _execute_removal(self, effect: Effect) -> None:
+        self._lingering = None
+        match effect:
+            case lifecycle.Linger(since):
+                lingering = self._lingering = Lingering(self.link, self._world, cluster=self._built_under, since=since)
+                self._linger_task = self._begin(self._linger(lingering), "wait for the removal")
+            case lifecycle.CancelLinger():
+                if self._linger_task is not None:
+                    self._linger_task.cancel()
+            case lifecycle.CleanUp(messages):
+                self._begin(self._clean_up(messages=messages), "clean up", owes=lifecycle.CleanedUp())
 
     def _wait(self, attempt: int, *, slow: bool) -> None:
         upper, chance = self.link.settings.reconnect_delay, random.random()
@@ -366,8 +403,16 @@ class LinkRunner:
             await asyncio.wait(tasks)
         self._of_session = []
 
-    async def _clean_up(self) -> None:
-        error = await remove(self.link, self._world)
+    async def _linger(self, lingering: Lingering) -> None:
+        self.send(lifecycle.RemovalDue(messages=await lingering.run()))
+
+    async def _clean_up(self, *, messages: bool) -> None:
+        removal = Removal(self.link, self._world, cluster=self._built_under, messages=messages)
+        error = await removal.run(still=lambda: self.state.unwanted is not None)
+        if isinstance(error, NotEmptyError):
+            await asyncio.sleep(FILLED)
+            self.send(lifecycle.Kept())
+            return
         if error is not None:
-            self._take_note(f"what stands upstream could not be removed: {error}")
+            self._take_note(f"what exists upstream could not be removed: {error}")
         self.send(lifecycle.CleanedUp())

@@ -12,8 +12,8 @@ from typing import Any, Final
 import structlog
 
 from agent.core import lifecycle
-from agent.core.lifecycle import LinkState, Side
-from agent.core.model import Binding, Link, LinkKind
+from agent.core.lifecycle import LinkState, Phase, Side
+from agent.core.model import Binding, CleanupMode, Link, LinkKind
 from agent.core.resolve import resolving
 from agent.core.unserved import unserved
 from agent.core.uri import AmqpUri
@@ -30,6 +30,7 @@ from agent.runtime.listen import Listener, SaidAlreadyError
 from agent.runtime.pulse import beat
 from agent.runtime.renaming import sweep
 from agent.runtime.runner import LinkRunner, Other
+from agent.runtime.shared_queues import SharedQueues
 from agent.runtime.slices import in_slices
 from agent.runtime.world import World
 from agent.status.board import Board
@@ -65,6 +66,7 @@ class Supervisor:
         self._reconciling = asyncio.Lock()
         self._bindings = KnownBindings()
         self._stopping = False
+        self.has_unread: Callable[[], bool] = lambda: False
         self._failure = ""
         self._refused: tuple[str, ...] = ()
         self._left_out: tuple[str, ...] = ()  # what single vhosts define or hold, and can't be used
@@ -154,15 +156,13 @@ class Supervisor:
         wanted = {link.id: link for link in found.links if link.kind is LinkKind.EXCHANGE}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
+        queues = SharedQueues(wanted.values())
         for link_id in self._runners.keys() - wanted.keys():
-            self._remove(link_id, reading, wanted.values())
+            self._remove(self._runners[link_id], reading, queues)
         for link in wanted.values():
             self._keep(link, world, reading)
         bindings()
-        leaving = {runner.link.id for runner in self._leaving}
-        for link_id, runner in self._runners.items():
-            if link_id not in leaving:  # what is being removed for the old one isn't to be built for the new one yet
-                runner.start()
+        self._start_ready()
         if self._pulse is None:
             work = beat(self._runners.items, self._board)
             self._pulse = asyncio.get_running_loop().create_task(work, name="pulse")
@@ -175,10 +175,11 @@ class Supervisor:
         world = self._world
         if world is None:
             world = self._world = World(uris, reading.cluster, self.configuration.settings.agent.stall_after)
+            world.holds_removals = self._is_unsure
         elif (world.downstream, world.cluster) != (uris, reading.cluster):
             self._move(world, uris, reading)
         agent = self.configuration.settings.agent
-        world.stall_after = agent.stall_after
+        world.stall_after, world.cleanup_after = agent.stall_after, agent.cleanup_after
         self._board.cluster, self._board.group = reading.cluster, agent.group or reading.cluster
         return world
 
@@ -195,6 +196,10 @@ class Supervisor:
         log.warning("the downstream's cluster name is another", cluster=reading.cluster, former=former)
         if before is not None and reading.identity is not None and reading.identity == before.identity:
             self._begin(sweep(tuple(self._runners.values()), world, former), "sweep")
+            return
+        for runner in tuple(self._runners.values()):  # the first cluster may want what they have built for it
+            if runner.state.unwanted is not None:
+                self._let_go(runner)
 
     def _begin(self, work: Coroutine[Any, Any, None], doing: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=doing)
@@ -208,32 +213,68 @@ class Supervisor:
         elif _differs(runner.link, link):
             runner.redefine(link)
         runner.link = link
+        runner.want()
         self._board.put(link, runner.state, runner.counts, runner.gauges)
         native = (link.vhost, link.name, link.upstream) in reading.native_links
         runner.served_by(Other.PLUGIN, PLUGIN_SERVES if native else None)
 
-    def _remove(self, link_id: str, reading: Reading, wanted: Iterable[Link]) -> None:
-        """A link that nobody wants is cleaned up; not one whose vhost is out of sight, since it may be wanted again,
-        nor what somebody else serves, or another link over the same queue, such as that of a renamed upstream."""
-        runner = self._runners.pop(link_id)
+    def _is_unsure(self) -> bool:
+        """A link that nobody seems to want may be defined by what couldn't be read, or wasn't read yet."""
+        return self.has_unread() or bool(self._failure) or self._keeper.refuses(Source.CONFIGURATION)
+
+    def _remove(self, runner: LinkRunner, reading: Reading, wanted: SharedQueues) -> None:
+        """Asked at each reconcile while nobody wants the link. What it built upstream is removed later; but not where
+        its vhost is out of sight, since it may be wanted again, nor what somebody else serves, or another link over
+        the same queue, such as that of a renamed upstream."""
+        link = runner.link
+        is_ours = runner.state.standby is None and not wanted.have_that_of(link)
+        is_removed = link.settings.resource_cleanup_mode is not CleanupMode.NEVER
+        if is_ours and is_removed and reading.sees(link.vhost):
+            runner.unwant()
+        else:
+            self._let_go(runner)
+
+    def _let_go(self, runner: LinkRunner) -> None:
+        """Ends the link and leaves what it built upstream."""
+        del self._runners[runner.link.id]
         self._leaving.add(runner)
-        is_ours = runner.state.standby is None and not any(_shares_queue(runner.link, link) for link in wanted)
-        runner.send(lifecycle.Stop(clean_up=is_ours and reading.sees(runner.link.vhost)))
+        runner.send(lifecycle.Stop())
         task = asyncio.get_running_loop().create_task(runner.finished.wait())
         task.add_done_callback(lambda _: self._left(runner))
 
     def _left(self, runner: LinkRunner) -> None:
         self._leaving.discard(runner)
-        successor = self._runners.get(runner.link.id)
-        if successor is None:
-            self._board.gone(runner.link.id)
-            self._log.gone(runner.link.id)
-        elif not self._stopping:
-            successor.start()
+        if runner.link.id not in self._runners:
+            self._forget(runner.link.id)
+        self._start_ready()
+
+    def _forget(self, link_id: str) -> None:
+        self._board.gone(link_id)
+        self._log.gone(link_id)
+
+    def _start_ready(self) -> None:
+        """Starts new links; none over a queue that is being removed, nor one whose predecessor hasn't ended yet."""
+        if self._stopping:
+            return
+        leaving = {runner.link.id for runner in self._leaving}
+        removed = SharedQueues(runner.link for runner in self._runners.values() if runner.state.phase is Phase.CLEANING)
+        for link_id, runner in self._runners.items():
+            if not runner.state.started and link_id not in leaving and not removed.have_that_of(runner.link):
+                runner.start()
 
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:
         self._board.changed(runner.link.id, runner.state)
         self._log.changed(runner.link, before, runner.state)
+        if before.phase is Phase.CLEANING and runner.state.phase is not Phase.CLEANING and not self._stopping:
+            self._removed(runner)
+
+    def _removed(self, runner: LinkRunner) -> None:
+        """The removal is over; unless it was called off, so is the link."""
+        link_id = runner.link.id
+        if runner.finished.is_set() and self._runners.get(link_id) is runner:
+            del self._runners[link_id]
+            self._forget(link_id)
+        self._start_ready()
 
     def act(self, link_id: str, action: str) -> None:
         """What an operator asks of a link."""
@@ -267,7 +308,7 @@ class Supervisor:
             return
         follower = BindingFollower(
             listener=self.listener,
-            sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._runners.values()),
+            sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._wanted_runners()),
             change=lambda changes: self._rebind(self._bindings.change(changes)),
             read=self._read_bindings_of,
         )
@@ -276,6 +317,9 @@ class Supervisor:
             loop.create_task(follower.run(), name="follow bindings"),
             loop.create_task(self._look_for_plugin(), name="look for the federation plugin"),
         ]
+
+    def _wanted_runners(self) -> Iterable[LinkRunner]:
+        return (runner for runner in self._runners.values() if runner.state.unwanted is None)
 
     async def _look_for_plugin(self) -> None:
         """No event tells that the plugin is disabled, and the links that waited for that shouldn't wait long."""
@@ -287,7 +331,7 @@ class Supervisor:
                         await self._reconcile()
 
     async def _read_bindings_of(self, sources: frozenset[Federated]) -> None:
-        links = [each.link for each in self._runners.values() if (each.link.vhost, each.link.name) in sources]
+        links = [each.link for each in self._wanted_runners() if (each.link.vhost, each.link.name) in sources]
         (await self._read_bindings(links))()
 
     def _say_once(self, notes: tuple[str, ...]) -> None:
@@ -323,16 +367,6 @@ def _texts(problems: Iterable[Problem]) -> tuple[str, ...]:
 def _differs(running: Link, wanted: Link) -> bool:
     """What a link has to be restarted for; which policy asks for the same link is no reason."""
     return _essence(running) != _essence(wanted)
-
-
-def _shares_queue(one: Link, other: Link) -> bool:
-    same = one.vhost == other.vhost and (one.name, one.remote_name) == (other.name, other.remote_name)
-    return same and bool(_places(one) & _places(other))
-
-
-def _places(link: Link) -> set[tuple[str, int, str]]:
-    """What its addresses lead to, whoever logs in there and however."""
-    return {(uri.connect_host.lower(), uri.connect_port, uri.vhost(link.vhost)) for uri in link.uris}
 
 
 def _essence(link: Link) -> Link:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,6 +12,7 @@ from agent.amqp.pool import Pool, Shared
 from agent.core import names
 from agent.core.lifecycle import Side
 from agent.core.model import Link
+from agent.core.removal import CleanupAfter
 from agent.core.uri import AmqpUri
 from agent.runtime.downstream import in_vhost
 
@@ -22,13 +23,18 @@ LINKS_PER_CONTROL: Final = 1_000
 
 @dataclass
 class World:
-    """`downstream` may change while links run; they have to be restarted then."""
+    """`downstream` may change while links run; they have to be restarted then.
+
+    `holds_removals`: whether nothing may be removed upstream now, since it isn't sure which links are defined.
+    """
 
     downstream: tuple[AmqpUri, ...]
     cluster: str
     stall_after: float
     pool: Pool = field(default_factory=Pool)
     speak_plugin: set[AmqpUri] = field(default_factory=set)  # upstreams that knew the plugin's exchange type last
+    cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
+    holds_removals: Callable[[], bool] = lambda: False
     _controls: Pool = field(default_factory=lambda: Pool(LINKS_PER_CONTROL))
 
     def endpoints(self, link: Link) -> tuple[AmqpUri, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from agent.core.lifecycle import Status
 from agent.status import metrics, native
 from agent.status.answers import answer, answer_list, refuse
 from agent.status.board import Board, Entry
@@ -20,6 +21,7 @@ ACTIONS: Final = ("restart", "pause", "resume")
 Act = Callable[[str, str], None]
 """Link id and action → done."""
 Views = Callable[[Board, Iterable[Entry]], AsyncIterator[dict[str, Any]]]
+REMOVING: Final = "the link is no longer defined and is being removed: define it again to keep it"
 EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -98,6 +100,8 @@ class Api:
             link_id = request.match_info["id"]
             if link_id not in self._board:
                 return _no_link(link_id)
+            if self._board[link_id].state.status is Status.REMOVING:
+                return refuse(409, REMOVING)
             self._act(link_id, action)
             return answer(self._board.view(self._board[link_id]))
 
@@ -118,6 +122,8 @@ class Api:
         link_id = request.match_info["id"]
         if link_id not in self._board or self._board[link_id].link.vhost != request.match_info["vhost"]:
             return _no_link(link_id)
+        if self._board[link_id].state.status is Status.REMOVING:
+            return refuse(404, REMOVING)  # the plugin would have no such link any more
         self._act(link_id, "restart")
         return web.Response(status=204)
 

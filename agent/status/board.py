@@ -50,6 +50,7 @@ class Gauges:
     upstream_cluster: str | None = None
     uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
     note: str = ""
+    removal: str = ""  # of a link that is no longer defined: when what it built is removed
 
 
 @dataclass(slots=True)
@@ -167,7 +168,8 @@ class Board:
         entry = self._entries.get(link_id)
         if entry is not None:
             entry.move(self.clock())
-            self._tell(Feed.move, link_id)
+            # How long it is until the removal is part of the link's error, so all of the link is sent.
+            self._tell(Feed.change if entry.state.status is Status.REMOVING else Feed.move, link_id)
 
     def gone(self, link_id: str) -> None:
         if self._entries.pop(link_id, None) is not None:
@@ -246,7 +248,7 @@ class Board:
             "uri": shown_uri(link, gauges),
             "policy": link.policy,
             "status": state.status,
-            "error": state.error or gauges.note or None,
+            "error": gauges.removal or state.error or gauges.note or None,
             "since": moment(entry.since),
             "owner": None if state.status is Status.STANDBY else self.owner,
             **_sample(entry, gauges),

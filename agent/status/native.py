@@ -48,7 +48,8 @@ async def links(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[st
 
 
 async def links_down(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
-    async for view in links(board, entries):
+    """Without those that are no longer defined: the plugin would have forgotten them already."""
+    async for view in links(board, (each for each in entries if each.state.status is not Status.REMOVING)):
         if view["status"] not in NOT_DOWN:
             yield view
 

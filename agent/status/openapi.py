@@ -207,7 +207,11 @@ def _plain(content_type: str, description: str) -> Json:
 
 
 def _act(action: str, summary: str) -> Json:
-    answers = {"200": _json("The link, as it is by now.", _ref("schemas", "Link")), "404": _NO_LINK}
+    answers = {
+        "200": _json("The link, as it is by now.", _ref("schemas", "Link")),
+        "404": _NO_LINK,
+        "409": _json("The link is no longer defined, and is being removed.", _ref("schemas", "Error")),
+    }
     return {"post": _operation(f"{action}Link", summary, answers, "Id")}
 
 

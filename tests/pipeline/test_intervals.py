@@ -65,7 +65,10 @@ CASES = {
             *(
                 line(at, status)
                 for at, status in enumerate(
-                    ["running", "blocked", "stalled", "starting", "backoff", "invalid", "paused", "standby", "stopping"]
+                    [
+                        *("running", "blocked", "stalled", "starting", "backoff", "invalid"),
+                        *("paused", "removing", "standby", "stopping"),
+                    ]
                 )
             ),
         ),
@@ -77,8 +80,9 @@ CASES = {
             (4, 5, "backoff"),
             (5, 6, "invalid"),
             (6, 7, "paused"),
-            (7, 8, "standby"),
-            (8, END, "stopping"),
+            (7, 8, "removing"),
+            (8, 9, "standby"),
+            (9, END, "stopping"),
         ],
     ),
     "a dead agent": Case(

@@ -41,6 +41,8 @@ class Events:
 
     def _of_link(self, entry: Entry) -> dict[str, Any]:
         view = self.board.view(entry)
+        if entry.state.status is Status.REMOVING:  # the seconds that are left would make each sample another
+            view["error"] = entry.state.error
         return {
             **{name: view[name] for name in _OF_VIEW},
             "link": entry.link.id,

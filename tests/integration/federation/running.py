@@ -41,6 +41,8 @@ class Agent:
     management: bool = True
     uri: str = ""
     management_uri: str = ""
+    cleanup_after: float | Mapping[str, float] | None = 0
+    """Most tests expect that what a link built is removed at once; None is the agent's own default."""
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -66,12 +68,17 @@ class Agent:
         if self.management:
             downstream["management"] = self.management_uri or self.downstream.management_uri()
         document = {
-            "agent": {"http": {"listen": f"127.0.0.1:{self.port}"}},
+            "agent": self.settings(),
             "downstream": downstream,
             "definitions": {"management": False},
             "vhosts": {vhost: dict(found) for vhost, found in (vhosts or {}).items()},
         }
         return self.write_text(yaml.safe_dump(document | sections))
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """The configuration's section of the agent itself."""
+        cleanup = {} if self.cleanup_after is None else {"cleanup-after": self.cleanup_after}
+        return {"http": {"listen": f"127.0.0.1:{self.port}"}} | cleanup | more
 
     def write_text(self, text: str) -> Agent:
         written = self.path.with_suffix(".new")

@@ -26,10 +26,11 @@ class Runtime(RuleBasedStateMachine):
         self.closing = False
         self.timer = False
         self.held = False
+        self.lingering = False
         self.cleaning = False
         self.finished = 0
-        self.clean_up_asked = False
-        self.cleaned = False
+        self.unwanted = False
+        self.stopped = False
 
     def send(self, event: life.Event) -> None:
         self.state, effects = step(self.state, event)
@@ -40,7 +41,8 @@ class Runtime(RuleBasedStateMachine):
         assert not self.finished, "nothing is asked after the end"
         match effect:
             case life.Open():
-                assert not (self.opening or self.consumer or self.closing or self.timer or self.cleaning)
+                assert not (self.opening or self.consumer or self.closing or self.timer)
+                assert not (self.lingering or self.cleaning)
                 self.opening, self.held = True, False
             case life.Close():
                 assert self.opening or self.consumer
@@ -61,13 +63,26 @@ class Runtime(RuleBasedStateMachine):
                 assert self.consumer
                 assert self.held
                 self.held = False
-            case life.CleanUp():
-                assert self.clean_up_asked
-                assert not (self.opening or self.consumer or self.closing or self.timer or self.cleaned)
-                self.cleaning = True
+            case life.Linger() | life.CancelLinger() | life.CleanUp():
+                self.execute_removal(effect)
             case life.Finished():
-                assert not (self.opening or self.consumer or self.closing or self.timer or self.cleaning)
+                assert self.unwanted or self.stopped
+                assert not (self.opening or self.consumer or self.closing or self.timer)
+                assert not (self.lingering or self.cleaning)
                 self.finished += 1
+
+    def execute_removal(self, effect: life.Effect) -> None:
+        if isinstance(effect, life.CancelLinger):
+            assert self.lingering
+            self.lingering = False
+            return
+        assert self.unwanted
+        assert not (self.opening or self.consumer or self.closing or self.timer)
+        assert not (self.lingering or self.cleaning or self.stopped)
+        if isinstance(effect, life.Linger):
+            self.lingering = True
+        else:
+            self.cleaning = True
 
     wishes = st.sampled_from(
         [
@@ -90,11 +105,23 @@ class Runtime(RuleBasedStateMachine):
     def flow(self, event: life.Event) -> None:
         self.send(event)
 
-    @rule(clean_up=st.booleans())
-    def stop(self, clean_up: bool) -> None:
+    @rule()
+    def unwant(self) -> None:
         if not self.finished:
-            self.clean_up_asked |= clean_up
-            self.send(life.Stop(clean_up))
+            self.unwanted = True
+            self.send(life.Unwanted(1.0))
+
+    @rule()
+    def want(self) -> None:
+        if not self.finished:
+            self.unwanted = False
+            self.send(life.Wanted())
+
+    @rule()
+    def stop(self) -> None:
+        if not self.finished:
+            self.stopped = True
+            self.send(life.Stop())
 
     @precondition(lambda self: self.opening)
     @rule()
@@ -125,16 +152,34 @@ class Runtime(RuleBasedStateMachine):
         self.timer = False
         self.send(life.RetryDue())
 
+    @precondition(lambda self: self.lingering)
+    @rule(messages=st.booleans())
+    def removal_due(self, messages: bool) -> None:
+        self.lingering = False
+        self.send(life.RemovalDue(messages))
+
+    @precondition(lambda self: self.cleaning)
+    @rule()
+    def kept(self) -> None:
+        self.cleaning = False
+        self.send(life.Kept())
+
     @precondition(lambda self: self.cleaning)
     @rule()
     def cleaned_up(self) -> None:
-        self.cleaning, self.cleaned = False, True
+        self.cleaning = False
         self.send(life.CleanedUp())
 
     @invariant()
     def a_link_that_should_run_is_on_its_way(self) -> None:
         if self.state.wants_to_run:
-            assert self.opening or self.consumer or self.closing or self.timer
+            assert self.opening or self.consumer or self.closing or self.timer or self.cleaning
+
+    @invariant()
+    def an_unwanted_link_is_on_its_way_out(self) -> None:
+        if self.unwanted and not self.stopped and not self.finished:
+            assert self.closing or self.lingering or self.cleaning
+            assert self.state.status is (Status.STOPPING if self.cleaning else Status.REMOVING)
 
     @invariant()
     def a_link_that_should_not_run_takes_no_messages_or_is_closing(self) -> None:
@@ -162,8 +207,7 @@ class Runtime(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whatever happened, a stop ends everything once all that is under way is answered."""
-        if not self.finished:
-            self.send(life.Stop())
+        self.stop()
         for _ in range(5):
             if self.closing:
                 self.closed()
@@ -171,7 +215,6 @@ class Runtime(RuleBasedStateMachine):
                 self.cleaned_up()
         assert self.finished == 1
         assert self.state.phase is Phase.GONE
-        assert self.cleaned == self.clean_up_asked
 
 
 TestRuntime = Runtime.TestCase
@@ -235,10 +278,59 @@ def test_both_sides_blocked_hold_once_and_release_once() -> None:
     assert step(state, life.Unblocked(Side.DOWNSTREAM))[1] == (life.ReleaseReading(),)
 
 
-def test_stopping_the_agent_keeps_what_stands_upstream_and_removal_cleans_up() -> None:
-    assert run(life.Start(), life.Opened(), life.Stop(), life.Closed())[1][2:] == [life.Finished()]
-    ended = run(life.Start(), life.Opened(), life.Stop(clean_up=True), life.Closed(), life.CleanedUp())
-    assert ended[1][2:] == [life.CleanUp(), life.Finished()]
+RUNNING = (life.Start(), life.Opened())
+LINGERING = (*RUNNING, life.Unwanted(5.0), life.Closed())
+
+
+def test_stopping_the_agent_keeps_what_exists_upstream_and_removal_cleans_up() -> None:
+    assert run(*RUNNING, life.Stop(), life.Closed())[1][2:] == [life.Finished()]
+    ended = run(*LINGERING, life.RemovalDue(messages=True), life.CleanedUp())
+    assert ended[1][2:] == [life.Linger(5.0), life.CleanUp(messages=True), life.Finished()]
+
+
+def test_an_unwanted_link_takes_no_messages_and_removes_nothing_before_it_is_due() -> None:
+    state, done = run(*LINGERING)
+    assert (state.status, state.error) == (Status.REMOVING, life.NO_LONGER_DEFINED)
+    assert done[1:] == [life.Close(settle=True), life.Linger(5.0)]
+    assert step(state, life.Unwanted(9.0)) == (state, ())  # the time counts from the first
+
+
+def test_a_link_that_is_wanted_again_opens_and_nothing_was_removed() -> None:
+    state, done = run(*LINGERING, life.Wanted())
+    assert (state.status, done[3:]) == (Status.STARTING, [life.CancelLinger(), life.Open()])
+    back, done = run(*RUNNING, life.Unwanted(5.0), life.Wanted(), life.Closed())
+    assert (back, done[2:]) == (state, [life.Open()])
+
+
+def test_a_link_that_is_wanted_again_while_it_is_removed_opens_after_that() -> None:
+    removing = (*LINGERING, life.RemovalDue(messages=True), life.Wanted())
+    state, done = run(*removing)
+    assert (state.status, done[4:]) == (Status.STARTING, [])
+    assert run(*removing, life.CleanedUp())[1][4:] == [life.Open()]
+    assert run(*removing, life.Unwanted(7.0), life.CleanedUp())[1][4:] == [life.Finished()]
+
+
+def test_messages_that_came_at_the_last_moment_keep_the_link_where_it_was() -> None:
+    state, done = run(*LINGERING, life.RemovalDue(messages=False), life.Kept())
+    assert (state.status, done[3:]) == (Status.REMOVING, [life.CleanUp(messages=False), life.Linger(5.0)])
+
+
+def test_the_agents_end_removes_nothing_of_an_unwanted_link() -> None:
+    state, done = run(*LINGERING, life.Stop())
+    assert (state.status, done[3:]) == (Status.STOPPING, [life.CancelLinger(), life.Finished()])
+    assert run(*RUNNING, life.Unwanted(5.0), life.Stop(), life.Closed())[1][2:] == [life.Finished()]
+
+
+def test_an_unwanted_link_that_fails_to_connect_waits_no_more() -> None:
+    done = run(life.Start(), life.Failed("x"), life.Closed(), life.Unwanted(5.0))[1]
+    assert done[3:] == [life.CancelWait(), life.Linger(5.0)]
+
+
+def test_what_is_asked_of_an_unwanted_link_has_no_effect_before_it_is_wanted_again() -> None:
+    state, done = run(*LINGERING, life.Restart(), life.Pause())
+    assert (state.status, done[3:]) == (Status.REMOVING, [])
+    state, effects = step(state, life.Wanted())
+    assert (state.status, effects) == (Status.PAUSED, (life.CancelLinger(),))
 
 
 def test_statuses_in_an_operators_words() -> None:

@@ -8,6 +8,8 @@ from agent.core.lifecycle import Blocked, Event, Failed, LinkState, Side, Troubl
 from agent.core.reasons import reason_of
 
 OPENED = (lifecycle.Start(), lifecycle.Opened())
+UNWANTED = lifecycle.Unwanted(1.0)
+REMOVED = (UNWANTED, lifecycle.Closed(), lifecycle.RemovalDue(messages=False))
 
 
 def after(*events: Event) -> LinkState:
@@ -36,7 +38,12 @@ def after(*events: Event) -> LinkState:
         ((*OPENED, lifecycle.Pause()), lifecycle.Resume(), Reason.RESUMED),
         (OPENED, lifecycle.StandAside("another agent"), Reason.SERVED_ELSEWHERE),
         ((lifecycle.Start(), lifecycle.StandAside("another agent")), lifecycle.TakeOver(), Reason.TAKEN_OVER),
-        (OPENED, lifecycle.Stop(clean_up=True), Reason.REMOVED),
+        (OPENED, UNWANTED, Reason.UNWANTED),
+        ((*OPENED, UNWANTED, lifecycle.Closed()), lifecycle.Wanted(), Reason.WANTED),
+        ((*OPENED, UNWANTED, lifecycle.Closed()), lifecycle.RemovalDue(messages=False), Reason.REMOVED),
+        ((*OPENED, *REMOVED), lifecycle.Kept(), Reason.UNWANTED),
+        ((*OPENED, *REMOVED), lifecycle.Wanted(), Reason.WANTED),
+        ((*OPENED, UNWANTED, lifecycle.Closed()), lifecycle.Stop(), Reason.STOPPED),
         (OPENED, lifecycle.Stop(), Reason.STOPPED),
     ],
 )

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.core.events import BrokerEvent
-from agent.definitions.watch import Cause, EventSource, Watcher, concerns, signature
+from agent.definitions.watch import Cause, EventSource, Watcher, concerns
+from agent.definitions.whole_files import signature
 from agent.errors import TransientError
 from tests.unit.definitions.virtual_time import VirtualTime
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from agent.amqp.pool import Shared
-from agent.core import lifecycle
 from agent.core.lifecycle import Status
 from agent.core.model import Link
 from agent.runtime.runner import LinkRunner
@@ -28,8 +27,8 @@ def test_a_link_ends_whatever_becomes_of_its_removal() -> None:
         await asyncio.sleep(1)
         assert runner.state.status is Status.BACKOFF
         assert runner.state.error == "unexpected error: ValueError"
-        runner.send(lifecycle.Stop(clean_up=True))
-        async with asyncio.timeout(60):
+        runner.unwant()
+        async with asyncio.timeout(700):
             await runner.finished.wait()
 
     in_virtual_time(live())

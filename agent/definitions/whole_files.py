@@ -1,0 +1,68 @@
+"""Which changes of files are whole: a file that is still being written, or away for a moment, doesn't count yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeAlias
+
+LOOKS = 3  # one after another that find the same
+
+Signature: TypeAlias = tuple[int, int, int, int, int] | None
+Signatures: TypeAlias = dict[str, Signature]
+
+
+class WholeFiles:
+    """Compares what files look like now with what they looked like when they were last read."""
+
+    def __init__(self) -> None:
+        self._read: Signatures = {}
+        self._found: Signatures = {}
+        self._looks = 0
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether a change was found that wasn't read yet."""
+        return self._looks > 0
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change was found that isn't whole yet."""
+        return 0 < self._looks < LOOKS
+
+    def look(self, found: Signatures) -> bool:
+        """Whether there is a change, and all files were the same in the last looks."""
+        if not self.differ(found):
+            self._looks = 0
+        elif self._looks and found == self._found:
+            self._looks += 1
+        else:
+            self._looks = 1
+        self._found = found
+        return self._looks >= LOOKS
+
+    def differ(self, found: Signatures) -> bool:
+        """From what was read; a file that was never read is no change."""
+        return any(path in self._read and self._read[path] != each for path, each in found.items())
+
+    def is_whole(self, found: Signatures) -> bool:
+        """Whether this is the change that the last looks have found."""
+        return self._looks >= LOOKS and found == self._found
+
+    def take(self, found: Signatures) -> None:
+        """These are read now."""
+        self._read = found
+        self._looks = 0
+
+    def learn(self, found: Signatures) -> None:
+        """Files that were named by what was read."""
+        for path, each in found.items():
+            self._read.setdefault(path, each)
+
+
+def signature(path: str) -> Signature:
+    """What changes when a file is written, replaced, or when a link on the way to it is turned; None: no file."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
