@@ -59,7 +59,7 @@ def test_the_message_that_closes_the_connection_is_found_and_the_others_come_thr
             exchanges={X: {"type": "topic", "upstream-set": "all"}},
             bindings={X: [{"key": "#"}]},
         ).start()
-        agent.wait_for("running", ("/", X, "origin"))
+        agent.wait_for("running", ("/", X, "origin"), deadline=60)
         bodies = [f"message {number}" for number in range(60)]
         there.publish([*bodies[:20], "p", *bodies[20:40], "p", *bodies[40:]])
         expected = {body.encode() for body in bodies}

@@ -59,7 +59,7 @@ def begin_sharing(scene: Scene, hostile_uri: str) -> None:
     here.exchange().queue("k", name=GOOD).exchange("fed.bad").queue("k", name="bad", exchange="fed.bad")
     both = federated(there)
     agent.write({here.vhost: both}).start()
-    agent.wait_for("running", (here.vhost, X, "origin"))
+    agent.wait_for("running", (here.vhost, X, "origin"), deadline=60)
     upstreams = both["upstreams"] | {"hostile": {"uri": hostile_uri, "reconnect-delay": 1}}
     only = {"pattern": r"^fed\.bad$", "apply-to": "exchanges", "priority": 9}
     agent.write(
