@@ -89,8 +89,14 @@ class Connection(web.RequestHandler):
             self.abort()
 
     def log_access(self, request: Any, response: Any, time: float | None) -> None:  # noqa: ARG002
-        """Called behind every answer: from now on the next request is waited for."""
+        """Called behind every answer: from now on the next request is waited for.
+
+        A client that has sent it already is disconnected: hundreds of requests at once would keep others waiting, and
+        no usual client asks on before it has its answer.
+        """
         self._since, self._answered = self._register.clock(), True
+        if self._messages:
+            self.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -131,12 +137,12 @@ class Connection(web.RequestHandler):
         return self._waiter is not None and not self._waiter.done()
 
     def dispensable_since(self, now: float) -> float | None:
-        """Since when it could be closed for another; None while it is served, unless it asks on without waiting."""
+        """Since when it could be closed for another; None while it is served."""
         if self._closing is not None:
             return self._closing
         if self._stalled is not None:
             return self._stalled if now - self._stalled >= STALLED_AFTER else None
-        return self._since if self._waits or self._answered or self._messages else None
+        return self._since if self._waits or self._answered else None
 
     def is_overdue(self, now: float) -> bool:
         """Looked at about once a second; remembers what it saw."""
