@@ -55,6 +55,7 @@ class Connection(web.RequestHandler):
         self._since = 0.0  # when it connected or its last answer was written
         self._began = 0.0  # when the first of the unread bytes came
         self._unread = 0
+        self._answered = False  # nothing is done for it; the rest of a body may be on its way
         self._closing: float | None = None
         self._stalled: float | None = None
         self._unsent = 0  # bytes, when the stall was last looked at
@@ -83,13 +84,19 @@ class Connection(web.RequestHandler):
         self._unread += len(data)
         super().data_received(data)
         if self._request_count != requests:
-            self._unread = 0
+            self._unread, self._answered = 0, False
         elif self._unread > MOST_UNREAD:
             self.abort()
 
     def log_access(self, request: Any, response: Any, time: float | None) -> None:  # noqa: ARG002
-        """Called behind every answer: from now on the next request is waited for."""
-        self._since = self._register.clock()
+        """Called behind every answer: from now on the next request is waited for.
+
+        A client that has sent it already is disconnected: hundreds of requests at once would keep others waiting, and
+        no usual client asks on before it has its answer.
+        """
+        self._since, self._answered = self._register.clock(), True
+        if self._messages:
+            self.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -130,12 +137,12 @@ class Connection(web.RequestHandler):
         return self._waiter is not None and not self._waiter.done()
 
     def dispensable_since(self, now: float) -> float | None:
-        """Since when nothing would be lost by closing it, but for its client; None while it is served."""
+        """Since when it could be closed for another; None while it is served."""
         if self._closing is not None:
             return self._closing
         if self._stalled is not None:
             return self._stalled if now - self._stalled >= STALLED_AFTER else None
-        return self._since if self._waits else None
+        return self._since if self._waits or self._answered else None
 
     def is_overdue(self, now: float) -> bool:
         """Looked at about once a second; remembers what it saw."""
