@@ -99,6 +99,24 @@ def test_a_pattern_that_takes_too_long_is_set_aside() -> None:
     assert quick.problem is None
 
 
+def test_a_pattern_is_not_slow_because_the_machine_is_busy() -> None:
+    """Where giving up cost hardly any time of the clock, the name is judged again."""
+    asked = 0
+
+    class Interrupted(Pattern):
+        __slots__ = ()
+
+        def matches(self, name: str) -> bool | None:
+            nonlocal asked
+            asked += 1
+            return None if asked < 3 else super().matches(name)
+
+    found = TimedPattern("^a", Patience().of_vhost(), compile_=Interrupted)
+    assert found.matches("a") is True
+    assert found.problem is None
+    assert asked == 3
+
+
 def test_a_slow_vhost_leaves_time_for_the_others() -> None:
     patience = Patience()
     slow = patience.of_vhost()
