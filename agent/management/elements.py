@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from agent.core.fields import MAX_DEPTH, UNREAD
 
 MAX_OBJECT: Final = 512 * 1024  # characters; an upstream with a thousand addresses has 200,000
-MAX_SKIPPED: Final = 16 * 1024 * 1024  # of objects that are too large; passing over them takes its time, too
+MAX_SKIPPED: Final = 8 * 1024 * 1024  # of objects that are too large; passing over them takes its time, too
 MAX_OBJECTS: Final = 150_000
 MAX_VALUES: Final = 1_000_000  # of all objects together
 STEP: Final = 64 * 1024  # bytes that are parsed in one go: a few milliseconds

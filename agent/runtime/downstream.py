@@ -42,6 +42,7 @@ ASKED_ONE_BY_ONE = 20
 READINGS = 4
 
 AT_ONCE = 4  # questions of which the broker answers each with up to 64 MiB
+MOST_SILENT = 3  # vhosts; with more, the broker is what doesn't answer
 
 Bindings = Mapping[tuple[str, str], tuple[Binding, ...]]
 Parameters = Sequence[Mapping[str, Any]]
@@ -155,6 +156,8 @@ async def _read_steadily(
         concerned = [name for name in sorted(names) if _looks_at_objects(told.definitions.of(name))]
         looker = _Looker(client, keeper, broker)
         found = await asyncio.gather(*(looker.look(vhost, told.verdicts.get(vhost, {})) for vhost in concerned))
+        if found and looker.silent == len(found):  # it isn't one of them that is at fault
+            raise TransientError("; ".join(dict.fromkeys(str(p.message) for look in found for p in look.problems)))
         if policies is None or policies == await _policies(client, broker, names):
             looks = dict(zip(concerned, found, strict=True))
             keeper.states = {vhost: look.state for vhost, look in looks.items()}
@@ -269,12 +272,16 @@ class _Looker:
         self._keeper = keeper
         self._broker = broker
         self._gate = asyncio.Semaphore(AT_ONCE)
+        self.silent = 0  # how many gave no answer
 
     async def look(self, vhost: str, verdicts: Mapping[str, Policy]) -> _VhostLook:
         try:
             async with self._gate:
                 exchanges, queues = await asyncio.gather(self._client.exchanges(vhost), self._client.queues(vhost))
-        except PermanentError as error:
+        except BrokerError as error:
+            self.silent += isinstance(error, TransientError)
+            if self.silent > MOST_SILENT:
+                raise
             before = self._keeper.states.get(vhost, VhostState())
             return _VhostLook(before, (_left_as_it_was(self._broker, vhost, error),))
         unusable = Unusable(vhost)

@@ -26,7 +26,8 @@ from agent.core.model import (
     VhostDefinitions,
     VhostState,
 )
-from agent.core.resolve import Resolution, resolve
+from agent.core.resolve import Resolution, resolve, resolving
+from agent.core.steps import finish
 from agent.core.uri import parse
 from agent.errors import Place, Severity
 
@@ -251,3 +252,82 @@ def test_a_large_cluster_resolves_in_time_that_grows_with_its_links() -> None:
     assert (
         time.process_time() - started < 8.0
     )  # a second on an idle machine; each exchange against each link takes minutes
+
+
+SLOW = "^(a|aa)+$"
+LONG = "a" * 200 + "!"
+
+
+def again(vhost: VhostDefinitions, state: VhostState, before: Resolution) -> Resolution:
+    return finish(resolving(Definitions({"/": vhost}), {"/": state}, standing=before.links))
+
+
+def test_a_pattern_that_takes_too_long_is_a_problem_that_names_the_policy() -> None:
+    found = solve(book(policy("p", pattern=SLOW), policy("q", pattern="^b")), exchanges(*map(topic, (LONG, "b"))))
+    assert {link.name for link in found.links} == {"b"}
+    [problem] = found.unjudged
+    assert str(problem).startswith("agent.yaml:1:1: policy 'p' in vhost '/' can't be held against all names")
+    assert problem.severity is Severity.ERROR
+
+
+def topic(name: str) -> Exchange:
+    return Exchange(name, "topic")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        book(policy("p", pattern=SLOW)),
+        book(policy("renamed", pattern=SLOW)),
+        book(policy("renamed", pattern=SLOW, priority=9), policy("lower", "b", choice=Choice.UPSTREAM)),
+    ],
+)
+def test_links_stay_where_a_pattern_takes_too_long(changed: VhostDefinitions) -> None:
+    """A time-out never looks like a name that doesn't match: that would delete what waits upstream."""
+    state = exchanges(topic(LONG))
+    before = solve(book(policy("p", pattern="^a")), state)
+    assert {link.id for link in before.links} == {link.id for link in again(changed, state, before).links}
+
+
+def test_a_link_that_stays_follows_its_upstream() -> None:
+    state = exchanges(topic(LONG))
+    before = solve(book(policy("p", pattern="^a")), state)
+    moved = Upstream("a", (parse("amqp://elsewhere"),), HERE)
+    [link] = again(book(policy("q", pattern=SLOW), upstreams={"a": moved}), state, before).links
+    assert (link.upstream, link.uris) == ("a", moved.uris)
+
+
+def test_a_slow_policy_that_did_not_hold_changes_nothing() -> None:
+    state = exchanges(topic(LONG))
+    low = policy("low", "a", choice=Choice.UPSTREAM)
+    before = solve(book(low), state)
+    after = again(book(low, policy("high", "b", choice=Choice.UPSTREAM, pattern=SLOW, priority=9)), state, before)
+    assert routes(after) == routes(before)
+
+
+def test_upstreams_stay_where_their_pattern_takes_too_long() -> None:
+    names = [f"{'a' * 200}{number}!" for number in range(20)]
+    upstreams = {name: Upstream(name, (parse("amqp://h"),), HERE) for name in [*names, "b", "c"]}
+    state = exchanges(topic("x"))
+    before = solve(book(policy("p", "^b$", choice=Choice.PATTERN), upstreams=upstreams), state)
+    after = again(book(policy("p", "^(a|aa)+$|^c", choice=Choice.PATTERN), upstreams=upstreams), state, before)
+    assert {link.upstream for link in after.links} == {"b"}
+    [problem] = after.unjudged
+    assert "its federation-upstream-pattern can't be used: it takes too long" in problem.message
+
+
+def test_many_names_and_a_slow_pattern_do_not_add_up() -> None:
+    state = exchanges(*(topic(f"{'a' * 100}{number}!") for number in range(5_000)))
+    slow = [policy(f"p{number}", pattern=f"^(a|aa)+{number}$") for number in range(20)]
+    began = time.process_time()
+    solve(book(*slow), state)
+    assert time.process_time() - began < 3
+
+
+def test_an_exchange_that_can_not_be_represented_is_a_link_that_says_so() -> None:
+    [link] = solve(
+        book(policy("p"), upstreams={"a": upstream("a")}),
+        exchanges(Exchange("x", "topic", unusable="is nested deeper than 64 levels")),
+    ).links
+    assert link.problem is not None
+    assert "exchange 'x' in vhost '/' can't be federated: it is nested deeper" in link.problem

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core import backoff, fields, names
 from agent.core.fields import Field
-from agent.core.patterns import Pattern
+from agent.core.patterns import Patience, Pattern, TimedPattern
 from agent.core.suggest import did_you_mean
 from tests.unit.core import strategies
 
@@ -85,8 +87,74 @@ def test_a_pattern_that_unrolls_without_end_is_refused_before_it_costs_anything(
         Pattern(pattern)
 
 
-def test_runaway_backtracking_is_no_match_and_no_hang() -> None:
-    assert not Pattern("^(a|aa)+$").matches("a" * 200 + "b")
+def test_runaway_backtracking_is_no_verdict_and_no_hang() -> None:
+    began = time.process_time()
+    assert Pattern("^(a|aa)+$").matches("a" * 200 + "b") is None
+    assert time.process_time() - began < 0.5
+
+
+def test_a_pattern_that_takes_too_long_is_set_aside() -> None:
+    """However many names there are, it costs its budget once; and an ordinary one costs nothing."""
+    patience = Patience().of_vhost()
+    slow, quick = TimedPattern("^(a|aa)+$", patience), TimedPattern("^a", patience)
+    names = [f"{'a' * 200}{number}" for number in range(10_000)]
+    began = time.process_time()
+    assert {slow.matches(name) for name in names} == {None}
+    assert all(quick.matches(name) for name in names)
+    assert time.process_time() - began < 2
+    assert slow.problem is not None
+    assert "takes too long" in slow.problem
+    assert quick.problem is None
+
+
+def test_a_pattern_is_not_slow_because_the_machine_is_busy() -> None:
+    """Where giving up cost hardly any time of the clock, the name is judged again."""
+    asked = 0
+
+    class Interrupted(Pattern):
+        __slots__ = ()
+
+        def matches(self, name: str) -> bool | None:
+            nonlocal asked
+            asked += 1
+            return None if asked < 3 else super().matches(name)
+
+    found = TimedPattern("^a", Patience().of_vhost(), compile_=Interrupted)
+    assert found.matches("a") is True
+    assert found.problem is None
+    assert asked == 3
+
+
+def test_a_slow_vhost_leaves_time_for_the_others() -> None:
+    patience = Patience()
+    slow = patience.of_vhost()
+    slow.take(100)
+    assert TimedPattern("^a", slow).matches("a") is None
+    assert TimedPattern("^a", patience.of_vhost()).matches("a") is True
+
+
+def test_a_number_that_amqp_lacks_is_refused() -> None:
+    for value in (10**400, float("inf"), float("nan")):
+        with pytest.raises(fields.UnusableError, match="out of AMQP's range"):
+            fields.from_json({"n": [value]})
+
+
+def test_json_is_bounded_in_depth_and_number() -> None:
+    nested: object = 1
+    for _ in range(5_000):
+        nested = [nested]
+    with pytest.raises(fields.UnusableError, match="nested deeper than 64"):
+        fields.check_json(nested)
+    with pytest.raises(fields.UnusableError, match="more than 10000 values"):
+        fields.check_json({"a": [0] * 10_000})
+    fields.check_json({"a": [0] * 5_000})
+
+
+def test_suggestions_stay_cheap() -> None:
+    began = time.process_time()
+    assert did_you_mean("x" * 10_000, ["x" * 9_999]) == ""
+    did_you_mean("origin", (f"upstream-{number}" for number in range(1_000_000)))
+    assert time.process_time() - began < 1
 
 
 @given(strategies.values)

@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
+from agent.core.fields import UNREAD
 from agent.core.model import ApplyTo, Choice, Federation, SetMember
+from agent.core.steps import finish
 from agent.definitions.keeper import Keeper, Told
-from agent.definitions.parameters import read_global, read_parameters, read_policies
-from agent.errors import ConfigurationError
+from agent.definitions.parameters import (
+    MAX_OF_A_VHOST,
+    read_global,
+    read_parameters,
+    read_policies,
+    reading_parameters,
+    reading_policies,
+)
+from agent.errors import ConfigurationError, Place, Problem
 
 Answer = Mapping[str, Any]
 API = "http://h:15672"
@@ -198,3 +207,44 @@ def test_strange_texts_end_in_one_line_each(text: str) -> None:
         global_value={text: text, "upstreams": {text: text}, "vhosts": {text: {text: text}}},
     ):
         assert complaint.isprintable()
+
+
+GOOD = {"uri": "amqp://h"}
+
+
+def test_what_is_wrong_in_one_vhost_keeps_that_one_as_it_was() -> None:
+    component = "federation-upstream"
+    before = read(parameters=[parameter(component, "old", GOOD, "bad")])
+    answers = [parameter(component, "new", GOOD, "good"), parameter(component, "new", {"uri": "nonsense"}, "bad")]
+    told = finish(reading_parameters(API, answers, before))
+    assert set(told.definitions.of("good").upstreams) == {"new"}
+    assert set(told.definitions.of("bad").upstreams) == {"old"}
+    assert ["in vhost 'bad'" in str(problem) for problem in told.refused] == [True]
+    keeper = Keeper()
+    keeper.take("parameters", lambda: told)
+    assert keeper.problems == told.refused
+    assert not keeper.refusals
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [parameter("federation-upstream", "u", None, "bad") | {UNREAD: "is larger than 512 KiB"}],
+        [parameter("federation-upstream", "u", GOOD | {"ha-policy": [0] * 20_000}, "bad")],
+        [parameter("federation-upstream", "u", {"uri": ["amqp://h"] * 2_000}, "bad")],
+        [parameter("federation-upstream", f"u{number}", GOOD, "bad") for number in range(MAX_OF_A_VHOST + 1)],
+    ],
+)
+def test_too_much_in_one_vhost_is_its_problem(bad: list[dict[str, Any]]) -> None:
+    told = finish(reading_parameters(API, [*bad, parameter("federation-upstream", "u", GOOD)], Told()))
+    assert set(told.definitions.of("/").upstreams) == {"u"}
+    [problem] = told.refused
+    assert "'bad'" in str(problem)
+
+
+def test_a_vhost_that_could_not_be_read_stays_as_it_was() -> None:
+    why = Problem(Place(f"{API} vhost 'v'"), "too much")
+    before = read(policies=[policy("p", {"federation-upstream-set": "all"}, vhost="v")])
+    told = finish(reading_policies(API, [], before, unread={"v": why}))
+    assert set(told.verdicts["v"]) == {"p"}
+    assert told.refused == (why,)

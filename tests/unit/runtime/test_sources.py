@@ -14,6 +14,7 @@ from agent.definitions.load import Configuration, load_configuration
 from agent.definitions.watch import Cause
 from agent.errors import TransientError
 from agent.runtime.downstream import read_downstream
+from agent.runtime.listen import SaidAlreadyError
 from agent.runtime.supervisor import Supervisor
 from agent.status.board import Board
 from tests.unit.runtime.http_api import HttpApi, http_api
@@ -83,3 +84,44 @@ async def test_a_configuration_is_adopted_whole_or_not_at_all(api: HttpApi, tmp_
         assert supervisor.configuration.settings.agent.group == "dc3"
     finally:
         await supervisor.stop()
+
+
+async def test_any_exception_of_a_reload_is_shown_and_counted(api: HttpApi, tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    configuration(path, api)
+    board = Board(Clock(), "dc2-a")
+    broken = False
+
+    def load() -> Configuration:
+        if broken:
+            raise RuntimeError("S3NTINEL")
+        return load_configuration(str(path), environment={})
+
+    supervisor = Supervisor(load, board)
+    try:
+        broken = True
+        with pytest.raises(RuntimeError):
+            await supervisor.reload(frozenset({Cause.FILE}))
+        [problem] = board.problems
+        assert problem.startswith("unexpected error while definitions were read (RuntimeError)")
+        assert board.refusals == 1
+        with pytest.raises(SaidAlreadyError):
+            await supervisor.reload(frozenset({Cause.FILE}))
+        assert board.refusals == 1
+        broken = False
+        await supervisor.reload(frozenset({Cause.FILE}))
+        assert not board.problems
+    finally:
+        await supervisor.stop()
+
+
+async def test_a_vhost_that_can_not_be_read_stays_as_it_was(api: HttpApi, tmp_path: Path) -> None:
+    found = configuration(tmp_path / "agent.yaml", api, "definitions: {management: true}\n")
+    api.answers |= {"parameters": [ORIGIN], "policies": [policy("p")], "exchanges/%2F": [exchange("p")]}
+    keeper = Keeper()
+    before = await read_downstream(found, keeper)
+    api.answers["exchanges/%2F"] = [{"type": "topic"}]
+    after = await read_downstream(found, keeper)
+    assert after.states == before.states
+    [problem] = after.problems
+    assert "vhost '/': can't be read, so it stays as it was" in str(problem)
