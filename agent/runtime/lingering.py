@@ -37,6 +37,7 @@ class Lingering:
         self._cluster = cluster
         self._since = since
         self._control: Shared | None = None
+        self._is_logged = False
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -74,7 +75,9 @@ class Lingering:
         except (BrokerError, TimeoutError):
             await self._know_nothing()
         except Exception:  # a task's edge: the link has to end, whatever is wrong with looking at its queue
-            log.exception("unexpected error", link=self._link.id, task="look at the queue")
+            if not self._is_logged:
+                log.exception("unexpected error", link=self._link.id, task="look at the queue")
+            self._is_logged = True
             await self._know_nothing()
         self.looks += 1
 

@@ -189,3 +189,17 @@ def test_nothing_is_removed_while_the_configuration_is_refused(agent_of: AgentOf
     agent.write_text(defined)
     agent.wait_for("running", link(here))
     assert there.links_objects() == built
+
+
+def test_a_quorum_queue_is_removed_and_other_links_of_the_upstream_go_on(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    here.exchange("fed.other")
+    agent = started(agent_of, here, there, 0, **{"queue-type": "quorum"})
+    agent.wait_for("running", (here.vhost, "fed.other", "origin"))
+    there.publish(numbered(3))
+    assert here.take(3) == numbered(3)
+    here.delete_exchange()
+    eventually(lambda: queue_of(here) not in there.links_objects(), 20, what="the queue is removed")
+    assert agent.history(here.vhost, "fed.other") == ["running"]
+    assert agent.told("link noted") == []

@@ -12,7 +12,7 @@ import pytest
 
 from agent.core.events import BrokerEvent
 from agent.definitions.watch import Cause, EventSource, Watcher, concerns
-from agent.definitions.whole_files import signature
+from agent.definitions.whole_files import Signatures, WholeFiles, signature
 from agent.errors import TransientError
 from tests.unit.definitions.virtual_time import VirtualTime
 
@@ -261,6 +261,127 @@ async def test_files_that_a_document_names_are_watched_once_it_names_them(time: 
         await time.advance(5)
         secret.write_text("two and more")
         await until(lambda: len(watching.reloads) == 2, time)
+
+
+class Growing:
+    """A document that is watched, and how often it was read."""
+
+    def __init__(self, time: VirtualTime, directory: Path) -> None:
+        self.time = time
+        self.document = directory / "agent.yaml"
+        self.document.write_text("a")
+        self.watching = Watching(time, poll=False, files=lambda: [str(self.document)])
+
+    def append(self, text: str) -> None:
+        with self.document.open("a") as file:
+            file.write(text)
+
+    async def look(self, count: int = 1) -> int:
+        """Lets so many looks pass; answers how often the document was read by now."""
+        for _ in range(count):
+            await self.time.advance(0.5)
+            await asyncio.to_thread(lambda: None)
+            await self.time.turn()
+        return len(self.watching.reloads)
+
+    async def until_read(self, count: int, *, grows: bool = False) -> None:
+        def is_read() -> bool:
+            if grows:
+                self.append("more")
+            return len(self.watching.reloads) >= count
+
+        await until(is_read, self.time, 0.5)
+
+
+@pytest.fixture
+def growing(time: VirtualTime, tmp_path: Path) -> Growing:
+    return Growing(time, tmp_path)
+
+
+async def test_a_file_that_grows_is_read_once_it_grows_no_more(growing: Growing) -> None:
+    async with growing.watching.running():
+        await growing.until_read(1)
+        for number in range(20):
+            growing.append(f"{number}\n")
+            assert await growing.look() == 1
+        assert growing.watching.watcher.has_unread
+        await growing.until_read(2)
+        assert growing.watching.reloads == [{Cause.START}, {Cause.FILE}]
+        await growing.look(20)
+        assert len(growing.watching.reloads) == 2
+        assert not growing.watching.watcher.has_unread
+
+
+async def test_an_event_meanwhile_reads_no_file_that_still_grows(growing: Growing) -> None:
+    async with growing.watching.running() as watching:
+        await growing.until_read(1)
+        growing.append("b")
+        await growing.look(2)
+        watching.watcher.notify(Cause.EVENT)
+        await growing.until_read(2, grows=True)
+        assert watching.reloads[1:] == [{Cause.EVENT}]
+        await growing.until_read(3)
+        assert watching.reloads[2:] == [{Cause.FILE}]
+
+
+async def test_a_hangup_reads_a_file_that_still_grows_and_then_the_rest_of_it(growing: Growing) -> None:
+    async with growing.watching.running() as watching:
+        await growing.until_read(1)
+        growing.append("b")
+        await growing.look()
+        watching.watcher.notify(Cause.HANGUP)
+        await growing.until_read(2)
+        assert watching.reloads[1:] == [{Cause.HANGUP, Cause.FILE}]
+        growing.append("c")
+        await growing.until_read(3)
+        assert watching.reloads[2:] == [{Cause.FILE}]
+
+
+async def test_a_file_that_is_away_for_a_moment_and_comes_back_is_read_once(growing: Growing) -> None:
+    async with growing.watching.running() as watching:
+        await growing.until_read(1)
+        growing.document.unlink()
+        assert await growing.look(2) == 1
+        growing.document.write_text("another")
+        await growing.until_read(2)
+        await growing.look(20)
+        assert watching.reloads == [{Cause.START}, {Cause.FILE}]
+
+
+async def test_a_file_that_never_stays_the_same_is_reported(growing: Growing) -> None:
+    async with growing.watching.running() as watching:
+        await growing.until_read(1)
+        for _ in range(150):
+            growing.append("x")
+            await growing.look()
+        assert len(watching.reloads) == 1
+        assert "kept changing for 60 s" in str(watching.errors[0])
+        assert len(watching.errors) <= 2
+
+
+def test_three_looks_that_find_the_same_make_a_change_whole() -> None:
+    files = WholeFiles()
+    files.take({"a": None, "b": (1, 1, 1, 1, 1)})
+    changed: Signatures = {"a": None, "b": (1, 1, 2, 2, 2)}
+    assert not files.look({"a": None, "b": (1, 1, 1, 1, 1)})
+    assert [files.look(changed) for _ in range(3)] == [False, False, True]
+    grown: Signatures = {"a": None, "b": (1, 1, 3, 3, 3)}
+    assert not files.look(grown)
+    assert not files.is_whole(grown)
+    replaced: Signatures = {"a": None, "b": (1, 2, 3, 3, 3)}
+    assert [files.look(replaced) for _ in range(3)] == [False, False, True]
+    assert files.is_whole(replaced)
+    files.take(replaced)
+    assert not files.has_unread
+    assert not files.look({**replaced, "named just now": (1, 1, 1, 1, 1)})
+
+
+def test_one_file_that_still_grows_holds_back_the_others() -> None:
+    files = WholeFiles()
+    files.take({"a": None, "b": None})
+    looks: list[Signatures] = [{"a": (1, 1, 1, 1, 1), "b": (1, 2, size, 1, size)} for size in range(5)]
+    assert not any(files.look(found) for found in looks)
+    assert [files.look(looks[-1]) for _ in range(2)] == [False, True]
 
 
 def test_the_signature_sees_an_atomic_replacement(tmp_path: Path) -> None:

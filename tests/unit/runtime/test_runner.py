@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from agent.amqp.pool import Shared
+from agent.core import lifecycle
 from agent.core.lifecycle import Status
 from agent.core.model import Link
+from agent.core.removal import CleanupAfter
+from agent.errors import TransientError
 from agent.runtime.runner import LinkRunner
 from agent.runtime.world import World
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
@@ -25,10 +28,113 @@ def test_a_link_ends_whatever_becomes_of_its_removal() -> None:
         runner = LinkRunner(LINK, Broken((), "here", stall_after=30), on_change=lambda *_: None)
         runner.start()
         await asyncio.sleep(1)
-        assert runner.state.status is Status.BACKOFF
+        assert shown(runner) is Status.BACKOFF
         assert runner.state.error == "unexpected error: ValueError"
         runner.unwant()
         async with asyncio.timeout(700):
             await runner.finished.wait()
+
+    in_virtual_time(live())
+
+
+class Away(World):
+    """Whose upstream answers nobody."""
+
+    async def control(self, link: Link) -> Shared:
+        raise TransientError(f"upstream {link.upstream}: connection refused")
+
+
+def shown(runner: LinkRunner) -> Status:
+    return runner.state.status
+
+
+def unwanted(world: World) -> LinkRunner:
+    runner = LinkRunner(LINK, world, on_change=lambda *_: None)
+    runner.start()
+    runner.unwant()
+    return runner
+
+
+async def ended_after(runner: LinkRunner) -> float:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await runner.finished.wait()
+    return loop.time() - begun
+
+
+def test_a_link_whose_upstream_is_away_is_tried_when_its_time_is_over_and_left() -> None:
+    async def live() -> None:
+        world = Away((), "here", stall_after=30, cleanup_after=CleanupAfter(10, 100))
+        runner = unwanted(world)
+        await asyncio.sleep(50)
+        assert shown(runner) is Status.REMOVING
+        assert "in 50 s (the upstream can't be asked" in runner.gauges().removal
+        assert 100 <= await ended_after(runner) + 50 <= 135
+        assert runner.note == "what exists upstream could not be removed: upstream origin: connection refused"
+
+    in_virtual_time(live())
+
+
+def test_another_time_in_the_configuration_holds_for_links_that_wait_already() -> None:
+    async def live() -> None:
+        world = Away((), "here", stall_after=30)
+        runner = unwanted(world)
+        await asyncio.sleep(20)
+        world.cleanup_after = CleanupAfter(10, 30)
+        assert await ended_after(runner) <= 45
+
+    in_virtual_time(live())
+
+
+def test_nothing_is_asked_of_the_upstream_where_links_are_removed_at_once() -> None:
+    async def live() -> None:
+        runner = unwanted(Away((), "here", stall_after=30, cleanup_after=CleanupAfter(0, 0)))
+        await asyncio.sleep(0.1)
+        assert shown(runner) is Status.STOPPING
+        await ended_after(runner)
+
+    in_virtual_time(live())
+
+
+def test_removal_waits_while_it_is_not_sure_what_is_defined() -> None:
+    async def live() -> None:
+        unsure = [True]
+        world = Away((), "here", stall_after=30, cleanup_after=CleanupAfter(5, 5), holds_removals=lambda: bool(unsure))
+        runner = unwanted(world)
+        await asyncio.sleep(1000)
+        assert shown(runner) is Status.REMOVING
+        assert "once definitions can be read again" in runner.gauges().removal
+        unsure.clear()
+        assert await ended_after(runner) <= 40
+
+    in_virtual_time(live())
+
+
+def test_a_link_that_is_wanted_again_asks_no_more_for_its_removal() -> None:
+    async def live() -> None:
+        runner = unwanted(Away((), "here", stall_after=30))
+        await asyncio.sleep(20)
+        runner.want()
+        await asyncio.sleep(1000)
+        assert shown(runner) is Status.BACKOFF
+        assert runner.gauges().removal == ""
+        runner.unwant()
+        await asyncio.sleep(590)
+        assert runner.state.status is Status.REMOVING  # the time counts anew
+        runner.send(lifecycle.Stop())
+        assert await ended_after(runner) == 0
+
+    in_virtual_time(live())
+
+
+def test_a_removal_that_is_under_way_ends_when_the_link_is_wanted_again() -> None:
+    async def live() -> None:
+        world = Away((), "here", stall_after=30, cleanup_after=CleanupAfter(0, 0))
+        runner = unwanted(world)
+        await asyncio.sleep(1)
+        runner.want()
+        assert shown(runner) is Status.STARTING
+        await asyncio.sleep(10)
+        assert shown(runner) is Status.BACKOFF
 
     in_virtual_time(live())

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.amqp.wire.splice import Counts
-from agent.core.lifecycle import Blocked, Failed, LinkState, Phase, Side, Trouble
+from agent.core.lifecycle import Blocked, Failed, LinkState, Phase, Side, Trouble, Unwanted
 from agent.core.model import Exchange, Link, LinkKind, LinkSettings
 from agent.core.uri import parse
 from agent.status.board import Board, Gauges
@@ -155,3 +155,16 @@ def test_the_agent_itself() -> None:
     assert (told["problems"], told["notes"]) == (["agent.yaml:1:1: bad"], ["odd"])
     assert told["links"]["starting"] == 1
     assert sum(told["links"].values()) == 1
+
+
+def test_a_link_that_is_removed_says_when_and_readers_get_all_of_it() -> None:
+    """Its error counts down, which samples don't hold."""
+    clock = Clock()
+    made = Board(clock, "dc2-a")
+    made.put(LINK, RUNNING, Counts(), lambda: Gauges(removal="removed in 5 s", backlog=4))
+    made.changed(LINK.id, replace(RUNNING, phase=Phase.LINGERING, unwanted=Unwanted(1.0)))
+    view = made.view(made[LINK.id])
+    assert (view["status"], view["error"], view["backlog"]) == ("removing", "removed in 5 s", 4)
+    with made.feed() as feed:
+        made.moved(LINK.id)
+        assert feed.take().changed == (LINK.id,)

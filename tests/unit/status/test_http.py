@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.core.lifecycle import LinkState
+from agent.core.lifecycle import NO_LONGER_DEFINED, LinkState, Unwanted, step
 from agent.errors import CannotStartError
 from tests.unit.status.serving import TOKEN, Serve, Served
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING
@@ -51,6 +53,23 @@ async def test_the_native_routes(serve: Serve) -> None:
     assert (await served.ask(restart, "DELETE"))[0] == 204
     assert served.asked == [(LINK.id, "restart")]
     assert (await served.ask(restart.replace("%2F", "other"), "DELETE"))[0] == 404
+
+
+async def test_a_link_that_is_removed_is_no_trouble_and_takes_no_orders(serve: Serve) -> None:
+    served = await serve()
+    removing, _ = step(LinkState(), Unwanted(1.0))
+    served.board.changed(LINK.id, removing)
+    for action in ("restart", "pause", "resume"):
+        status, answer = await served.ask(f"/api/links/{LINK.id}/{action}", "POST")
+        assert (status, "define it again" in answer["error"]) == (409, True)
+    restart = f"/api/federation-links/vhost/{quote(LINK.vhost, safe='')}/{LINK.id}/node/restart"
+    assert (await served.ask(restart, "DELETE"))[0] == 404
+    assert served.asked == []
+    _, [native] = await served.ask("/api/federation-links")
+    assert (native["status"], native["error"]) == ("shutdown", NO_LONGER_DEFINED)
+    assert (await served.ask("/api/federation-links/state/down"))[1] == []
+    _, [link] = await served.ask("/api/links")
+    assert (link["status"], link["error"]) == ("removing", NO_LONGER_DEFINED)
 
 
 @pytest.mark.parametrize("path", ["state/down", "state/down/", "%2F/state/down", "%2F/state/down/"])
