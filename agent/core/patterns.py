@@ -105,11 +105,8 @@ class TimedPattern:
         return found
 
     def _judge(self, pattern: Pattern, name: str) -> tuple[bool | None, float]:
-        """The verdict and what it cost.
-
-        `regex` counts time in which the process didn't run at all. So where it gives up and the clock says that hardly
-        any was used, the machine is busy and the name is judged once more.
-        """
+        """The verdict and what it cost. `regex` counts time in which the process didn't run at all: where it gives up
+        and the clock shows that hardly any was used, the machine is busy and the name is judged again."""
         took = 0.0
         for _ in range(TRIES):
             begun = self._of_vhost.clock()
