@@ -125,7 +125,7 @@ def _resolvable(host: str) -> bool:
     if len(host) > MAX_HOST or not all(0 < len(label.encode()) <= MAX_LABEL for label in labels):
         return False
     try:
-        host.encode("idna")
+        host.isascii() or host.encode("idna")
     except UnicodeError:
         return False
     return host.isprintable()
