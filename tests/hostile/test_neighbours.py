@@ -15,4 +15,4 @@ pytestmark = pytest.mark.timeout(120)
 def test_a_hostile_upstream_hurts_nobody_else(scene: Scene, behaviour: Behaviour) -> None:
     with HostileBroker(behaviour) as hostile, stopped_at_the_end(scene):
         scene.start(hostile.uri)
-        scene.endure(5.0)
+        scene.endure(3.0)

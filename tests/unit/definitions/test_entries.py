@@ -276,16 +276,16 @@ def test_forward_unrouted_of_an_export_counts_and_is_told_with_everything_else(t
 def test_forward_unrouted_is_one_problem_for_each_exchange_and_soon_found(tmp_path: Path) -> None:
     upstreams = "".join(f"  u{i}: {{uri: amqp://h, forward-unrouted: true}}\n" for i in range(3000))
     exchanges = "".join(f"  e{i}: {{type: direct, upstream-set: all}}\n" for i in range(3000))
-    began = time.monotonic()
+    began = time.process_time()
     found = complaints(tmp_path, f"{DOWNSTREAM}upstreams:\n{upstreams}exchanges:\n{exchanges}")
-    assert (len(found), time.monotonic() - began < 3) == (101, True)
+    assert (len(found), time.process_time() - began < 3) == (101, True)
 
 
 def test_forward_unrouted_is_soon_sought_in_many_vhosts(tmp_path: Path) -> None:
     vhosts = "".join(f"  v{i}: {{}}\n" for i in range(20_000))
-    began = time.monotonic()
+    began = time.process_time()
     assert complaints(tmp_path, f"{DOWNSTREAM}vhosts:\n{vhosts}") == []
-    assert time.monotonic() - began < 4
+    assert time.process_time() - began < 4
 
 
 @pytest.mark.parametrize("type_", ["direct", "fanout", "topic", "headers", "x-delayed-message"])
