@@ -12,6 +12,7 @@ from agent.core import backoff, names
 from agent.core.model import CleanupMode, Link
 from agent.core.plan import upstream_queue_name
 from agent.errors import BrokerError, PermanentError, TransientError
+from agent.runtime.canary import Canary
 from agent.runtime.world import World
 
 PATIENCE: Final = 30.0
@@ -41,6 +42,7 @@ async def _try(link: Link, world: World, deadline: float) -> BrokerError | None:
                 queue = upstream_queue_name(link, up.connection.vhost, world.cluster)
                 if not names.are_too_long(queue):  # or nothing was ever built
                     await _demolish(up.connection, queue)
+                    await Canary(up.connection, link.remote_name, queue).remove()
             finally:
                 await world.pool.release(up)
     except BrokerError as error:

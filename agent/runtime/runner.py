@@ -240,6 +240,7 @@ class LinkRunner:
             cluster=self._world.cluster,
             memory=self._memory,
             internal=InternalExchanges(self._world, link, control, first=connecting),
+            lookout=self._world.lookouts.of(control),
         )
         self._upstream_cluster, self._uri = session.upstream_cluster, session.uri
         _, (up, down) = await both(session.prepare(), connecting)

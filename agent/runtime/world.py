@@ -14,6 +14,7 @@ from agent.core.lifecycle import Side
 from agent.core.model import Link
 from agent.core.uri import AmqpUri
 from agent.runtime.downstream import in_vhost
+from agent.runtime.lookout import Lookouts
 
 DOWNSTREAM: Final = "downstream"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
@@ -29,6 +30,7 @@ class World:
     stall_after: float
     pool: Pool = field(default_factory=Pool)
     speak_plugin: set[AmqpUri] = field(default_factory=set)  # upstreams that knew the plugin's exchange type last
+    lookouts: Lookouts = field(default_factory=Lookouts)
     _controls: Pool = field(default_factory=lambda: Pool(LINKS_PER_CONTROL))
 
     def endpoints(self, link: Link) -> tuple[AmqpUri, ...]:
