@@ -36,8 +36,11 @@ def can_be_asked_for(exchange: str, vhost: str) -> bool:
 def canary(exchange: str, queue: str, vhost: str) -> str | None:
     """The exchange that goes when the upstream exchange of this upstream queue is deleted.
 
-    A readable name where it fits, a digest of the queue's where only that does, and None where neither does.
+    A readable name where it fits, a digest of the queue's where only that does, and None where neither does, or where
+    nobody can delete the exchange.
     """
+    if is_permanent(exchange):
+        return None
     room = min(_SHORT, _LONGEST_REPLY - len(f"PRECONDITION_FAILED - exchange '' in vhost '{vhost}' in use".encode()))
     digest = hashlib.blake2s(queue.encode(errors="surrogateescape"), digest_size=16).hexdigest()
     readable = f"{AGENT_PREFIX}notices when {exchange} is deleted ({queue})"
