@@ -16,7 +16,7 @@ from agent.core.rounds import Rounds
 from agent.errors import BrokerError
 
 LOOK_EVERY: Final = 3.0
-INTERNAL_EVERY: Final = 5  # rounds
+INTERNAL_EVERY: Final = 2  # rounds
 PATIENCE: Final = 30.0
 
 log = structlog.get_logger()

@@ -118,14 +118,14 @@ def test_an_upstream_that_restarts(
     definition = federated(there, **{"reconnect-delay": 1})
     definition["upstreams"]["origin"]["uri"] = node.uri("/", port=proxy.port)
     agent = agent_of(here.node).write({here.vhost: definition}).start()
-    agent.wait_for("running", link(here))
+    agent.wait_for("running", link(here), deadline=60)
     before = there.links_objects()
     proxy.refuse()
     node.stop()
     node.start()
     there.exchange(durable=durable)
     proxy.accept()
-    agent.wait_for("running", link(here))
+    agent.wait_for("running", link(here), deadline=60)
     there.wait_bound("k", "l", deadline=2)
     assert len(there.canaries()) == 1
     assert not durable or there.links_objects() == before  # not rebuilt as B
