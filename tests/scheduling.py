@@ -23,7 +23,11 @@ ROWS: Final = (
         "tests/integration/federation/test_expiry.py",
     ),
     ("tests/integration/federation/test_prefetch.py", "tests/integration/federation/test_releases.py"),
-    ("tests/integration/federation/test_fairness.py", "tests/integration/lab/test_cluster.py"),
+    (
+        "tests/integration/federation/test_fairness.py",
+        "tests/integration/federation/test_canaries.py",
+        "tests/integration/lab/test_cluster.py",
+    ),
 )
 """One worker runs all of a row: another Spark, Chromium or set of rarely used brokers would cost more than it gains."""
 

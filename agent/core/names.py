@@ -8,6 +8,7 @@ QUARANTINE_QUEUE = "federation-agent: quarantine"
 AGENT_PREFIX = "federation-agent: "
 LETTERS = ("A", "B")
 _SHORT = 255  # bytes
+_LONGEST_REPLY = 255  # brokers from 4.0 on close the connection when their error text would be longer
 
 
 def upstream_queue(
@@ -24,6 +25,32 @@ def upstream_queue(
 
 def internal_exchange(queue: str, letter: str) -> str:
     return f"{queue} {letter}"
+
+
+def can_be_asked_for(exchange: str, vhost: str) -> bool:
+    """Whether the broker's error text fits, should the exchange be missing; brokers from 4.0 on hang up otherwise."""
+    text = f"NOT_FOUND - no exchange '{exchange}' in vhost '{vhost}'"
+    return len(text.encode(errors="surrogateescape")) <= _LONGEST_REPLY
+
+
+def canary(exchange: str, queue: str, vhost: str) -> str | None:
+    """The exchange that goes when the upstream exchange of this upstream queue is deleted.
+
+    A readable name where it fits, a digest of the queue's where only that does, and None where neither does, or where
+    nobody can delete the exchange.
+    """
+    if is_permanent(exchange):
+        return None
+    room = min(_SHORT, _LONGEST_REPLY - len(f"PRECONDITION_FAILED - exchange '' in vhost '{vhost}' in use".encode()))
+    digest = hashlib.blake2s(queue.encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    readable = f"{AGENT_PREFIX}notices when {exchange} is deleted ({queue})"
+    short = f"{AGENT_PREFIX}notices a deletion ({digest})"
+    return next((name for name in (readable, short) if len(name.encode(errors="surrogateescape")) <= room), None)
+
+
+def is_permanent(exchange: str) -> bool:
+    """Whether the broker lets nobody delete an exchange of this name."""
+    return exchange.startswith("amq.")
 
 
 def are_too_long(queue: str) -> bool:

@@ -60,6 +60,7 @@ class Sight:
     letters: tuple[str, ...] = ()
     error: str | None = None
     error_is_permanent: bool = False
+    canary_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ def _plan_exchange_link(
         (
             *actions.exchange(link, exchange, sight),
             *actions.queue_and_internal(link, sight, route.downstream),
+            *actions.canary(link, sight),
             *actions.bindings(link, groups),
         ),
     )
@@ -222,6 +224,14 @@ class _Actions:
                 old = names.internal_exchange(self.queue, letter)
                 why = f"replaced without a gap by {self.letter}, whose bindings are known"
                 yield self._action(Verb.DELETE, "exchange", old, why)
+
+    def canary(self, link: Link, sight: Sight) -> Iterator[Action]:
+        name = names.canary(link.remote_name, self.queue, self.vhost)
+        if name is None:
+            return
+        verb = Verb.KEEP if sight.canary_exists else Verb.CREATE
+        why = "internal; goes when the upstream exchange is deleted, which shows no other way; carries no messages"
+        yield replace(self._action(verb, "exchange", name, why), type=objects.FALLBACK_TYPE)
 
     def bindings(self, link: Link, groups: frozenset[Group]) -> Iterator[Action]:
         destination = names.internal_exchange(self.queue, self.letter)

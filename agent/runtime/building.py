@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,9 @@ from agent.core.model import Binding, Exchange, Link
 from agent.core.objects import internal_arguments
 from agent.core.plan import link_groups
 from agent.errors import AgentError, BrokerError, PermanentError, TransientError
+from agent.runtime.canary import Canary
 from agent.runtime.internal import InternalExchanges
+from agent.runtime.lookout import Lookout, Watched
 from agent.runtime.tasks import both
 
 AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
@@ -44,6 +47,7 @@ class Built:
     bound: frozenset[Group] = frozenset()
     note: str = ""
     left_out: tuple[TooLarge, ...] = ()
+    has_canary: bool = False  # since before these were bound
 
     @property
     def notes(self) -> str:
@@ -72,6 +76,7 @@ class Building:
         route: Route,
         built: Built,
         internal: InternalExchanges,
+        lookout: Lookout,
     ) -> None:
         self._link = link
         self._exchange = exchange
@@ -81,12 +86,20 @@ class Building:
         self._route = route
         self._built = built
         self._exchanges = internal
-        self._is_native = False
+        self._lookout = lookout
+        self._canary = Canary(self._up, link.remote_name, queue)
+        self.is_native = False
         self._letter = names.LETTERS[0]
         self._old: str | None = None
         self._may_be_bound_otherwise = False
         self._binder: Binder | None = None
-        self._part = 0
+        self._asserted_next: list[Group] = []
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """How the log names the link."""
+        link = self._link
+        return {"link": link.id, "vhost": link.vhost, "name": link.name, "upstream": link.upstream}
 
     @property
     def bound(self) -> int:
@@ -106,22 +119,45 @@ class Building:
                 f"{self._up.where}: no broker takes a name as long as that of the internal exchange there, "
                 f"{self._internal(self._letter)!r}: use shorter names for exchange, vhost or cluster"
             )
-        standing, (made, (consumers, built.note)) = await both(
-            self._standing_letters(),
+        (standing, survived), (made, (consumers, built.note)) = await both(
+            both(self._standing_letters(), self._canary_survived()),
             both(self._ensure_exchange(), upstream.ensure_queue(self._up, self._queue, self._link.settings)),
         )
         if consumers:
             raise ServedElsewhereError(
                 f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
             )
-        if made or built.site != self._route.upstream:
+        if made or not survived or built.site != self._route.upstream:
             built.letter = None  # a new exchange has forgotten what was bound to the old one, another never knew
+        if built.letter is None:
+            built.has_canary = False
         built.site = self._route.upstream
-        if built.letter in standing and await self._stands_as_wanted(built.letter):
-            self._letter = built.letter
+        if built.letter is None:
+            await both(self._choose_letter(standing), self._place_canary())
+        else:
+            if not built.has_canary:
+                await self._place_canary()
+            await self._choose_letter(standing)
+        built.note = "; ".join(filter(None, (built.note, self._canary.note)))
+        self._binder = self._new_binder()
+
+    async def _canary_survived(self) -> bool:
+        """Whether what is known to be bound is bound still."""
+        built = self._built
+        return built.letter is None or not built.has_canary or await self._canary.survived()
+
+    async def _place_canary(self) -> None:
+        """What was bound before it was there may be bound no more."""
+        self._built.has_canary = await self._canary.place()
+        if self._built.has_canary:
+            self._built.letter = None
+
+    async def _choose_letter(self, standing: tuple[str, ...]) -> None:
+        letter = self._built.letter
+        if letter in standing and await self._stands_as_wanted(letter):
+            self._letter = letter
         else:
             await self._begin_anew(standing)
-        self._binder = self._new_binder()
 
     async def complete(self, bindings: Iterable[Binding]) -> None:
         """Binds queue and groups; only then the internal exchange that served before goes."""
@@ -155,23 +191,57 @@ class Building:
         await binder.unbind(change.unbind)
         built.letter, built.bound = self._letter, wanted - {each.group for each in built.left_out}
 
-    async def assert_bindings(self, parts: int, between: Callable[[], Awaitable[None]]) -> None:
-        """Binds again one part of what should be bound: an upstream exchange that was made anew has forgotten it.
+    def watching(self, link: Watched) -> AbstractContextManager[None]:
+        """In the meantime `link` is told what goes missing."""
+        return self._lookout.watching(link)
 
-        AMQP doesn't tell a new exchange from the old one of its name. That it is missing, it does. What can't wait for
-        the end of it is done `between`, and may change what should be bound.
+    @property
+    def canary(self) -> str | None:
+        """The exchange that goes with the upstream exchange."""
+        return self._canary.name if self._built.has_canary else None
+
+    @property
+    def internal(self) -> str | None:
+        """The internal exchange, where its name is short enough to ask for."""
+        name = self._internal(self._letter)
+        return name if names.can_be_asked_for(name, self._up.vhost) else None
+
+    @property
+    def must_assert(self) -> bool:
+        """Whether nothing else shows that the upstream exchange was deleted."""
+        return not (self._built.has_canary or self._canary.is_needless)
+
+    async def restore(self) -> None:
+        """The upstream exchange was deleted: it may exist again, but nothing is bound to it."""
+        built, binder = self._built, self._binder
+        if binder is None:
+            return
+        bound = built.bound
+        built.letter = None  # until it is through, nobody knows what is bound
+        await self._ensure_exchange()
+        built.has_canary = await self._canary.place()
+        await binder.bind(bound)
+        built.letter = self._letter
+
+    async def assert_some(self, count: int, between: Callable[[], Awaitable[None]]) -> None:
+        """Binds again the next of what should be bound, in turn: somebody may have removed a binding.
+
+        What can't wait for the end of it is done `between`, and may change what should be bound.
         """
         if self._binder is None:
             return
-        self._part = (self._part + 1) % parts
-        part = tuple(self._built.bound)[self._part :: parts]
-        for at in range(0, len(part), AT_ONCE):
-            await between()
-            await self._assert(self._binder, [group for group in part[at : at + AT_ONCE] if group in self._built.bound])
-        if not part:
+        if not self._built.bound:
             await self._ensure_exchange()
-        else:
-            await self._check_type()
+        for at in range(0, count, AT_ONCE):
+            await between()
+            await self._assert(self._binder, self._next_groups(min(AT_ONCE, count - at)))
+
+    def _next_groups(self, count: int) -> list[Group]:
+        bound = self._built.bound
+        if not self._asserted_next:
+            self._asserted_next = list(bound)
+        taken, self._asserted_next = self._asserted_next[-count:], self._asserted_next[:-count]
+        return [group for group in taken if group in bound]
 
     async def _assert(self, binder: Binder, groups: Collection[Group]) -> None:
         try:
@@ -179,14 +249,19 @@ class Building:
         except TransientError:
             if not await self._ensure_exchange():
                 raise
-            await binder.bind(self._built.bound)
+            await self.restore()
 
-    async def _check_type(self) -> None:
+    async def is_type_known(self) -> bool:
         """Where the plugin was disabled over there, its type is known no more, and nobody can publish to the exchange
         that ours is bound to: the link has to be built again, with another type."""
         name = self._internal(self._letter)
-        if self._is_native and not await self._exchanges.is_type_known(name, self._arguments):
-            raise TransientError(f"{self._up.where}: {name!r} is of a type that is known no more: it is built again")
+        return not self.is_native or await self._exchanges.is_type_known(name, self._arguments)
+
+    def lost(self, what: str) -> TransientError:
+        """Why the link has to be built again."""
+        return TransientError(
+            f"{self._up.where}: internal exchange {self._internal(self._letter)!r} {what}: built again"
+        )
 
     async def depth(self) -> int | None:
         """How many messages are ready upstream."""
@@ -207,7 +282,7 @@ class Building:
         return tuple(letter for letter, stands in zip(names.LETTERS, stand, strict=True) if stands)
 
     async def _declare(self, letter: str) -> None:
-        self._is_native = await self._exchanges.declare(self._internal(letter), self._arguments)
+        self.is_native = await self._exchanges.declare(self._internal(letter), self._arguments)
 
     @property
     def _arguments(self) -> Table:

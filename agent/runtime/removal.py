@@ -14,6 +14,7 @@ from agent.core import backoff, names
 from agent.core.model import Link, QueueType
 from agent.core.plan import upstream_queue_name
 from agent.errors import BrokerError, PermanentError, TransientError
+from agent.runtime.canary import Canary
 from agent.runtime.world import World
 
 PATIENCE: Final = 30.0
@@ -54,6 +55,7 @@ class Removal:
                     queue = upstream_queue_name(self._link, up.connection.vhost, self._cluster)
                     if not names.are_too_long(queue):  # or nothing was ever built
                         await self._demolish(up.connection, queue)
+                        await Canary(up.connection, self._link.remote_name, queue).remove()
                 finally:
                     await self._world.pool.release(up)
         except BrokerError as error:

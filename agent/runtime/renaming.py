@@ -14,6 +14,7 @@ from agent.core.lifecycle import Status
 from agent.core.model import CleanupMode, QueueType
 from agent.core.plan import upstream_queue_name
 from agent.errors import BrokerError
+from agent.runtime.canary import Canary
 from agent.runtime.runner import LinkRunner
 from agent.runtime.world import World
 
@@ -43,6 +44,7 @@ async def _sweep(runner: LinkRunner, world: World, former: str) -> None:
             # From here on everything goes to the new queue alone; what is in the former one is in no other.
             for letter in names.LETTERS:
                 await upstream.delete_exchange(up.connection, names.internal_exchange(queue, letter))
+            await Canary(up.connection, link.remote_name, queue).remove()
             is_quorum = link.settings.queue_type is QueueType.QUORUM
             await upstream.delete_queue(up.connection, queue, if_empty=True, is_quorum=is_quorum)
         finally:

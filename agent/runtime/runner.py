@@ -311,6 +311,7 @@ class LinkRunner:
             cluster=self._world.cluster,
             memory=self._memory,
             internal=InternalExchanges(self._world, link, control, first=connecting),
+            lookout=self._world.lookouts.of(control),
         )
         cluster = session.upstream_cluster
         self._upstream_cluster, self._uri = None if cluster is None else one_line(cluster), session.uri

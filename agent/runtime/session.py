@@ -18,6 +18,7 @@ from agent.errors import BrokerError
 from agent.runtime.building import Building, Built
 from agent.runtime.flow import Flow, Path
 from agent.runtime.internal import InternalExchanges
+from agent.runtime.lookout import Lookout
 from agent.runtime.tasks import both
 from agent.runtime.world import own_uri
 
@@ -47,6 +48,7 @@ class ExchangeSession:
         cluster: str,
         memory: Memory,
         internal: InternalExchanges,
+        lookout: Lookout,
     ) -> None:
         self.link = link
         there = control.connection
@@ -63,6 +65,7 @@ class ExchangeSession:
             route=self._route,
             built=memory.built,
             internal=internal,
+            lookout=lookout,
         )
         self.flow: Flow | None = None
         self._control = there

@@ -161,6 +161,7 @@ def _names_to_ask(links: Iterable[Link], site: Site, cluster: str) -> tuple[set[
         if link.kind is LinkKind.EXCHANGE:
             exchanges.add(link.remote_name)
             exchanges.update(names.internal_exchange(queue, letter) for letter in names.LETTERS)
+            exchanges.update(filter(None, [names.canary(link.remote_name, queue, site.vhost)]))
     return queues, exchanges
 
 
@@ -176,4 +177,5 @@ def _sight(link: Link, broker: str, site: Site, *, standing: Standing, cluster: 
         QueueSeen(found.messages, found.consumers) if found and found.presence is Presence.EXISTS else None,
         exchange_stands=link.remote_name in stands,
         letters=tuple(letter for letter in names.LETTERS if names.internal_exchange(queue, letter) in stands),
+        canary_exists=names.canary(link.remote_name, queue, site.vhost) in stands,
     )

@@ -15,6 +15,7 @@ from agent.core.model import Link
 from agent.core.removal import CleanupAfter
 from agent.core.uri import AmqpUri
 from agent.runtime.downstream import in_vhost
+from agent.runtime.lookout import Lookouts
 
 DOWNSTREAM: Final = "downstream"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
@@ -35,6 +36,7 @@ class World:
     speak_plugin: set[AmqpUri] = field(default_factory=set)  # upstreams that knew the plugin's exchange type last
     cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
     holds_removals: Callable[[], bool] = lambda: False
+    lookouts: Lookouts = field(default_factory=Lookouts)
     _controls: Pool = field(default_factory=lambda: Pool(LINKS_PER_CONTROL))
 
     def endpoints(self, link: Link) -> tuple[AmqpUri, ...]:

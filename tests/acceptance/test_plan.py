@@ -55,7 +55,7 @@ def test_text_for_people(folder: Path, broker: Node, second_broker: Node, vhost:
     assert "vhost 'nowhere' does not exist" in wrong
     assert done.out.count("  + bind key 'key.") == 10
     assert "+ 2 more bindings (--format json shows all)" in done.out
-    assert done.out.splitlines()[-1] == f"links: 1 run, 1 invalid; 4 to create, {KEYS} to bind"
+    assert done.out.splitlines()[-1] == f"links: 1 run, 1 invalid; 5 to create, {KEYS} to bind"
 
 
 def test_colours_on_a_terminal_only(folder: Path) -> None:
@@ -85,7 +85,7 @@ def test_json_for_programs(folder: Path, broker: Node, second_broker: Node, vhos
     }  # fmt: skip
     assert len(good["id"]) == 8
     assert (good["outlook"], good["reason"], good["bindings"]) == ("run", "", KEYS)
-    assert [action["verb"] for action in good["actions"]] == ["create"] * 3 + ["bind"] * KEYS
+    assert [action["verb"] for action in good["actions"]] == ["create"] * 4 + ["bind"] * KEYS
     assert (wrong["outlook"], wrong["actions"]) == ("invalid", [])
     [problem] = told["problems"]
     assert problem["place"].startswith("agent.yaml:")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -108,6 +108,12 @@ class Channel:
     def send(self, method: Method, **values: Any) -> None:
         """A method that nothing answers."""
         self._say(self._writer.write, method, values)
+
+    def send_encoded(self, payloads: Iterable[bytes]) -> None:
+        """Methods that nothing answers, encoded by `Method.encode` before: for very many, sent again and again."""
+        if not self.is_usable:
+            raise self.closed.result() if self.closed.done() else ChannelClosedError(REPLY_SUCCESS, "it is closing")
+        self._writer.write_soon(b"".join(frames.frame(frames.METHOD, self.number, payload) for payload in payloads))
 
     def _say(self, write: Callable[[bytes], None], method: Method, values: dict[str, Any]) -> None:
         if self.is_midway:

@@ -1,8 +1,12 @@
-"""The agent's command, where the bindings that it asserts by and by come round ten times as often."""
+"""The agent's command, where exchanges are looked at ten times as often, and bindings asserted the more."""
 
 from agent.cli.main import main
-from agent.runtime import tending
+from agent.core import rounds
+from agent.runtime import lookout, tending
 
 if __name__ == "__main__":
+    lookout.LOOK_EVERY /= 10  # type: ignore[misc]
     tending.ASSERT_ALL /= 10  # type: ignore[misc]
+    rounds.WITHIN /= 100  # type: ignore[misc]
+    rounds.PER_SECOND *= 100  # type: ignore[misc]
     main()

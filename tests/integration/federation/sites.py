@@ -84,9 +84,14 @@ class Site:
         found = [*self.node.admin.get("queues", self.vhost), *self.node.admin.get("exchanges", self.vhost)]
         return sorted(each["name"] for each in found if each["name"].startswith("federation: "))
 
+    def canaries(self) -> list[dict[str, Any]]:
+        """The exchanges that show whether an upstream exchange was deleted."""
+        found = self.node.admin.get("exchanges", self.vhost)
+        return [each for each in found if each["name"].startswith("federation-agent: ")]
+
     def wait_clean(self, deadline: float = SYNC_DEADLINE) -> None:
         what = f"nothing of links is left in {self.vhost}"
-        eventually(lambda: not self.links_objects(), deadline, what=what, ignoring=AdminError)
+        eventually(lambda: not self.links_objects() and not self.canaries(), deadline, what=what, ignoring=AdminError)
 
     def wait_depth(self, count: int, queue: str, deadline: float = SYNC_DEADLINE) -> None:
         """Until so many messages are in the queue, as statistics tell it."""

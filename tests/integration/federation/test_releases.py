@@ -14,6 +14,7 @@ from tests.integration.federation.test_failures import link
 from tests.integration.federation.test_types import TYPE_PLUGINS, check
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
+from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
 
 BrokerOn = Callable[..., Node]
@@ -45,7 +46,11 @@ def use(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
     there.publish(numbered(500), "l")
     agent.start(HURRIED)  # `test_following` waits as long as a user does
     assert here.take(500) == numbered(500)
+    assert len(there.canaries()) == 1
     there.delete_exchange()
+    there.wait_bound("l")
+    there.delete_exchange()
+    there.exchange()
     there.wait_bound("l")
     agent.write({})
     there.wait_clean()
@@ -95,6 +100,35 @@ def test_an_upstream_that_comes_back_without_the_plugin(agent_of: AgentOf, here:
     node.start()
     agent.wait_for("running", link(here), deadline=30)
     assert internal_types(there) == ["fanout"]
+    there.publish(numbered(10))
+    assert here.take(10) == numbered(10)
+    node.kill()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
+def test_an_upstream_that_restarts(
+    agent_of: AgentOf, here: Site, lab: Lab, proxy_to: Callable[[Node], Proxy], release: str | None, *, durable: bool
+) -> None:
+    """A durable exchange keeps its bindings and its canary. One that isn't goes, and may exist again too soon."""
+    node = lab.node("restarting", release=release).start()
+    there = Site(node, "/").exchange(durable=durable)
+    here.exchange().queue("k", "l")
+    proxy = proxy_to(node)
+    definition = federated(there, **{"reconnect-delay": 1})
+    definition["upstreams"]["origin"]["uri"] = node.uri("/", port=proxy.port)
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here), deadline=60)
+    before = there.links_objects()
+    proxy.refuse()
+    node.stop()
+    node.start()
+    there.exchange(durable=durable)
+    proxy.accept()
+    agent.wait_for("running", link(here), deadline=60)
+    there.wait_bound("k", "l", deadline=2)
+    assert len(there.canaries()) == 1
+    assert not durable or there.links_objects() == before  # not rebuilt as B
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)
     node.kill()

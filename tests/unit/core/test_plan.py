@@ -9,6 +9,7 @@ from agent.errors import Place
 
 BROKER = "amqp://h:5672"
 UP = Site("up", "/")
+CANARY = "federation-agent: notices when x is deleted (federation: x -> down)"
 
 
 def link(**changes: object) -> Link:
@@ -35,18 +36,20 @@ def test_on_a_fresh_upstream_everything_is_created() -> None:
         (Verb.CREATE, "exchange", "x"),
         (Verb.CREATE, "queue", "federation: x -> down"),
         (Verb.CREATE, "exchange", "federation: x -> down A"),
+        (Verb.CREATE, "exchange", CANARY),
         (Verb.BIND, "binding", "a"),
     ]
 
 
 def test_the_plugins_queue_is_kept_and_the_other_letter_built() -> None:
-    seen = Sight(BROKER, UP, QueueSeen(7, 0), exchange_stands=True, letters=("A",))
+    seen = Sight(BROKER, UP, QueueSeen(7, 0), exchange_stands=True, letters=("A",), canary_exists=True)
     planned = plan.plan_link(link(), seen, downstream())
     assert told(planned.actions) == [
         (Verb.KEEP, "exchange", "x"),
         (Verb.KEEP, "queue", "federation: x -> down"),
         (Verb.CREATE, "exchange", "federation: x -> down B"),
         (Verb.DELETE, "exchange", "federation: x -> down A"),
+        (Verb.KEEP, "exchange", CANARY),
     ]
     assert "7 message(s)" in planned.actions[1].why
 
@@ -57,7 +60,13 @@ def test_an_interrupted_rebuild_is_cleared_away() -> None:
         (Verb.DELETE, "exchange", "federation: x -> down B"),
         (Verb.CREATE, "exchange", "federation: x -> down B"),
         (Verb.DELETE, "exchange", "federation: x -> down A"),
+        (Verb.CREATE, "exchange", CANARY),
     ]
+
+
+def test_an_exchange_that_nobody_can_delete_gets_no_canary() -> None:
+    planned = plan.plan_link(link(remote_name="amq.topic"), Sight(BROKER, UP), downstream())
+    assert [name for _, _, name in told(planned.actions) if name.startswith("federation-agent: ")] == []
 
 
 def test_queue_names_tell_vhosts_and_exchanges_that_differ() -> None:

@@ -1,0 +1,172 @@
+"""The canary exchange of a link, which goes when the upstream exchange is deleted."""
+
+from __future__ import annotations
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import HURRIED
+from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.test_api import ask
+from tests.integration.federation.test_failures import ProxyTo, link
+from tests.integration.federation.test_rebuilding import wait_for_runs
+from tests.lab.cluster import Cluster
+from tests.lab.waiting import eventually
+
+KEYS = [f"k{number}" for number in range(30)]
+
+
+def test_a_re_created_exchange_is_bound_again_within_10_seconds(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue(*KEYS)
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    for _ in range(2):
+        there.delete_exchange()
+        there.exchange()
+        there.wait_bound(*KEYS, deadline=10)
+    there.publish(["m"], KEYS[7])
+    assert here.take(1) == ["m"]
+    assert agent.history(*link(here)) == ["running"]
+    assert len(agent.told("bindings restored")) == 2
+
+
+def test_one_canary_a_link_which_outlives_the_agent_and_not_the_link(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    assert agent.terminate() == 0
+    [canary] = there.canaries()
+    assert X in canary["name"]
+    assert (canary["type"], canary["internal"], canary["auto_delete"]) == ("fanout", True, True)
+    [binding] = there.node.admin.get("exchanges", there.vhost, canary["name"], "bindings", "source")
+    assert binding["destination"] == X
+    agent.start()
+    eventually(lambda: agent.history(*link(here)).count("running") == 2, 60, what="it runs again")
+    assert [each["name"] for each in there.canaries()] == [canary["name"]]
+    agent.write({})
+    there.wait_clean()
+
+
+def test_a_deletion_while_the_agent_is_cut_off_is_noticed_on_reconnecting(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    here.exchange().queue(*KEYS)
+    proxy = proxy_to(there.node)
+    definition = federated(there, **{"reconnect-delay": 1})
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    proxy.refuse()
+    proxy.cut()
+    agent.wait_for("backoff", link(here))
+    there.delete_exchange()
+    there.exchange()
+    proxy.accept()
+    agent.wait_for("running", link(here))
+    there.wait_bound(*KEYS, deadline=2)
+
+
+def test_a_lost_connection_alone_changes_nothing_upstream(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    here.exchange().queue(*KEYS)
+    proxy = proxy_to(there.node)
+    definition = federated(there, **{"reconnect-delay": 0.2})
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    before = there.links_objects()
+    for count in (2, 3):
+        proxy.cut()
+        wait_for_runs(agent, here, count)
+    assert there.links_objects() == before  # not rebuilt as B
+    assert len(there.canaries()) == 1
+
+
+def test_without_permission_bindings_are_asserted_and_the_link_is_noted(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    here.exchange().queue(*KEYS)
+    there.exchange()
+    admin, user = there.node.admin, f"user of {there.vhost}"
+    admin.user(user, "few")
+    ours = "^federation(-agent)?: "
+    definition = federated(there)
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, user=user, password="few")
+    agent = agent_of(here.node).write({here.vhost: definition})
+
+    def run_with(permissions: tuple[str, str, str]) -> str | None:
+        """The link's note."""
+        configure, write, read = permissions
+        admin.permissions(there.vhost, user, configure=configure, write=write, read=read)
+        if not agent.alive:
+            agent.start(HURRIED)
+        else:
+            [found] = ask(agent, "/api/links")
+            ask(agent, f"/api/links/{found['id']}/restart", "POST")
+        runs.append(len(runs) + 1)
+        eventually(lambda: agent.history(*link(here)).count("running") == runs[-1], 60, what="it runs")
+        note: str | None = ask(agent, "/api/links")[0]["error"]
+        return note
+
+    runs: list[int] = []
+    for refused in (
+        ("^federation: ", "^federation: ", f"^federation: |^{X}$"),  # no canary may be declared
+        (f"{ours}|^{X}$", "^federation: ", f"{ours}|^{X}$"),  # nor bound
+    ):
+        note = run_with(refused) or ""
+        assert "bindings are bound again every 25 s instead" in note
+        assert f"write on {X!r}" in note
+        assert there.canaries() == []
+    there.delete_exchange()
+    there.exchange()
+    there.wait_bound(*KEYS, deadline=10)
+    assert run_with((ours, f"{ours}|^{X}$", f"{ours}|^{X}$")) is None  # those that the note names are enough
+    assert len(there.canaries()) == 1
+
+
+def test_a_binding_that_somebody_removed_is_bound_again(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue(*KEYS)
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start(HURRIED)
+    there.wait_bound(*KEYS)
+    agent.wait_for("running", link(here))
+    removed = there.federated_bindings()[3]
+    path = ("bindings", there.vhost, "e", X, "e", removed["destination"], removed["properties_key"])
+    there.node.admin.delete(*path)
+    there.wait_bound(*KEYS, deadline=20)
+    assert agent.history(*link(here)) == ["running"]
+
+
+def test_a_canary_that_somebody_deleted_comes_back(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start(HURRIED)
+    agent.wait_for("running", link(here))
+    [canary] = there.canaries()
+    there.delete_exchange(canary["name"])
+    eventually(lambda: [each["name"] for each in there.canaries()] == [canary["name"]], what="there is a canary again")
+    there.wait_bound("k")
+
+
+def test_an_exchange_that_nobody_can_delete_needs_no_canary(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("k")
+    definition = federated(there, exchange="amq.topic")
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    assert there.canaries() == []
+    assert ask(agent, "/api/links")[0]["error"] is None
+    there.publish(["m"], exchange="amq.topic")
+    assert here.take(1) == ["m"]
+
+
+def test_in_a_cluster_a_deletion_on_another_node_is_noticed(agent_of: AgentOf, here: Site, cluster: Cluster) -> None:
+    first, other = cluster.nodes
+    with first.admin.temporary_vhost(vhost := f"of {here.vhost}"):
+        there, elsewhere = Site(first, vhost), Site(other, vhost)
+        here.exchange().queue(*KEYS)
+        agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+        agent.wait_for("running", link(here))
+        elsewhere.delete_exchange()
+        elsewhere.exchange()
+        elsewhere.wait_bound(*KEYS, deadline=10)
+        assert agent.history(*link(here)) == ["running"]
+        assert agent.terminate() == 0
