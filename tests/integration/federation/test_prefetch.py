@@ -8,12 +8,12 @@ import pytest
 
 from agent.core import prefetch
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
 from tests.lab.node import Node
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 MANY = 30_000
