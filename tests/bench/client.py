@@ -11,7 +11,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
 import pamqp.frame
@@ -47,8 +47,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its type
 
     def data_received(self, data: bytes) -> None:
         if self._rest:
