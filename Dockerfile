@@ -1,4 +1,5 @@
-# The agent without Spark is what `docker build .` makes; `--target report` adds Spark and Java.
+# The agent without Spark is what `docker build .` makes; `--target report` adds Spark and Java, `--target traffic`
+# aio-pika, for the sample traffic of docker-compose.yml.
 # Behind a mirror: `--secret id=pip,src=pip.conf` hands pip a configuration that no layer keeps.
 FROM docker.io/library/debian:bookworm-slim AS python
 RUN apt-get update \
@@ -23,6 +24,10 @@ FROM build AS build-report
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m pip --python /opt/federation-agent/bin/python install --constraint requirements.lock '.[report]'
 
+FROM build AS build-traffic
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    python3 -m pip --python /opt/federation-agent/bin/python install --constraint requirements.lock aio-pika
+
 FROM python AS base
 # The one place to write to, for status-export: a volume made of it belongs to the agent.
 RUN useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin agent \
@@ -43,6 +48,11 @@ RUN apt-get update \
 COPY --from=build-report /opt/federation-agent /opt/federation-agent
 USER 10001:10001
 CMD ["--help"]
+
+FROM base AS traffic
+COPY --from=build-traffic /opt/federation-agent /opt/federation-agent
+ENTRYPOINT ["python"]
+CMD ["/traffic.py"]
 
 FROM base AS agent
 COPY --from=build /opt/federation-agent /opt/federation-agent
