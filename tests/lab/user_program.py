@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, HeadersType
@@ -22,12 +23,14 @@ DEADLINE: Final = 40.0
 QUIET: Final = 0.3  # nothing came for so long: nothing more comes
 BATCH: Final = 1_000
 
+T = TypeVar("T")
+
 
 def publish(
     uri: str, exchange: str, key: str, bodies: Iterable[str | bytes], headers: HeadersType | None = None
 ) -> int:
     """Publishes persistent messages in order. Returns when all are confirmed: how many the broker routed to a queue."""
-    return asyncio.run(publish_async(uri, exchange, key, bodies, headers))
+    return _run(publish_async(uri, exchange, key, bodies, headers))
 
 
 def take(uri: str, queue: str, count: int, deadline: float = DEADLINE) -> list[str]:
@@ -37,12 +40,12 @@ def take(uri: str, queue: str, count: int, deadline: float = DEADLINE) -> list[s
 
 def messages(uri: str, queue: str, count: int, deadline: float = DEADLINE) -> list[AbstractIncomingMessage]:
     """Takes messages in order, until there are `count` and no more come for a moment, or until the deadline."""
-    return asyncio.run(messages_async(uri, queue, count, deadline))
+    return _run(messages_async(uri, queue, count, deadline))
 
 
 def depth(uri: str, queue: str) -> int:
     """How many messages are ready in the queue."""
-    return asyncio.run(depth_async(uri, queue))
+    return _run(depth_async(uri, queue))
 
 
 def times(bodies: Iterable[str]) -> dict[str, int]:
@@ -53,6 +56,12 @@ def times(bodies: Iterable[str]) -> dict[str, int]:
 def numbered(count: int, start: int = 0) -> list[str]:
     """Bodies that sort in the order of their numbers."""
     return [f"{number:06}" for number in range(start, start + count)]
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """In a thread of its own: in the caller's, Playwright's event loop may be running."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 async def publish_async(
