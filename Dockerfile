@@ -1,4 +1,5 @@
-# The agent without Spark is what `docker build .` makes; `--target report` adds Spark and Java.
+# The agent without Spark is what `docker build .` makes; `--target report` adds Spark and Java, `--target traffic`
+# aio-pika, for the sample traffic of docker-compose.yml.
 # Behind a mirror: `--secret id=pip,src=pip.conf` hands pip a configuration that no layer keeps.
 # By tag: each build has Debian's security fixes of its day, which a digest written down here would keep out until
 # somebody changes it. Where images are to be the same bit by bit: `--build-arg BASE=docker.io/library/debian@sha256:…`.
@@ -33,6 +34,10 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/build/bin/python -m pip wheel --no-build-isolation --use-pep517 --require-hashes --wheel-dir /wheels --requirement locks/report.lock \
     && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl
 
+FROM build AS build-traffic
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    python3 -m pip --python /opt/federation-agent/bin/python install --require-hashes --only-binary :all: --requirement locks/traffic.lock
+
 FROM python AS base
 # The one place to write to, for status-export: a volume made of it belongs to the agent.
 RUN useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin agent \
@@ -53,6 +58,11 @@ RUN apt-get update \
 COPY --from=build-report /opt/federation-agent /opt/federation-agent
 USER 10001:10001
 CMD ["--help"]
+
+FROM base AS traffic
+COPY --from=build-traffic /opt/federation-agent /opt/federation-agent
+ENTRYPOINT ["python"]
+CMD ["/traffic.py"]
 
 FROM base AS agent
 COPY --from=build /opt/federation-agent /opt/federation-agent

@@ -1,32 +1,33 @@
-"""Ten messages a second to the upstream's exchange `orders`, over its HTTP API: something to look at."""
+"""Ten messages a second to the upstream's exchange `orders`, published as users' programs do: something to look at."""
 
 from __future__ import annotations
 
-import base64
-import http.client
-import json
+import asyncio
 import os
-import time
+from itertools import count
 from pathlib import Path
 
-PATH = "/api/exchanges/%2F/orders/publish"
+import aio_pika
+
+PAUSE = 0.1
+
+
+async def publish(host: str, port: int, user: str, password: str) -> None:
+    """Until something fails: then the process ends, and Compose starts it again."""
+    async with await aio_pika.connect(host=host, port=port, login=user, password=password) as connection:
+        channel = await connection.channel(publisher_confirms=True)
+        orders = await channel.get_exchange("orders")
+        for number in count(1):
+            body = f"order {number}".encode()
+            message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+            await orders.publish(message, "orders.paid")
+            await asyncio.sleep(PAUSE)
 
 
 def main() -> None:
+    host, _, port = os.environ["TRAFFIC_BROKER"].rpartition(":")
     password = Path(os.environ["TRAFFIC_PASSWORD_FILE"]).read_text(encoding="utf-8").strip()
-    login = base64.b64encode(f"{os.environ['TRAFFIC_USER']}:{password}".encode()).decode()
-    headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
-    connection = http.client.HTTPConnection(os.environ["TRAFFIC_API"], timeout=10)
-    message = {"properties": {"delivery_mode": 2}, "routing_key": "orders.paid", "payload_encoding": "string"}
-    number = 0
-    while True:
-        number += 1
-        connection.request("POST", PATH, json.dumps(message | {"payload": f"order {number}"}), headers)
-        answer = connection.getresponse()
-        if answer.status != http.HTTPStatus.OK:
-            raise SystemExit(f"publishing to {os.environ['TRAFFIC_API']} failed: {answer.status} {answer.reason}")
-        answer.read()
-        time.sleep(0.1)
+    asyncio.run(publish(host, int(port), os.environ["TRAFFIC_USER"], password))
 
 
 if __name__ == "__main__":

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
+
+from aio_pika import DeliveryMode
 
 from tests.bench.client import furnish
 from tests.bench.load import Worker
-from tests.lab.admin import AdminError
+from tests.lab import user_program
 from tests.lab.certificates import Authority, tls_conf
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
@@ -25,6 +26,7 @@ FLOW_DEADLINE: Final = 300.0
 POLLER: Final = "poller"
 PROBE: Final = "probe"
 BETWEEN_PROBES: Final = 0.1
+SAMPLE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,20 +144,23 @@ class Scene:
 
         def flows() -> bool:
             nonlocal routed, taken
-            if taken < routed or not taken:
-                routed += self.pair.up.admin.publish(self.vhost, self.exchange, self.key, PROBE)
-                time.sleep(BETWEEN_PROBES)
-            taken += len(self.pair.down.admin.take(self.vhost, self.queue, 100))
+            routed += user_program.publish(self.up_uri, self.exchange, self.key, [PROBE])
+            taken += len(user_program.take(self.down_uri, self.queue, routed - taken, BETWEEN_PROBES))
             return taken > 0
 
-        eventually(flows, FLOW_DEADLINE, what="a message passes the link", ignoring=AdminError)
+        eventually(flows, FLOW_DEADLINE, what="a message passes the link")
+        taken += len(user_program.take(self.down_uri, self.queue, routed - taken))
+        assert taken == routed, f"of {routed} probes {taken} arrived"
 
-        def is_empty() -> bool:
-            nonlocal taken
-            taken += len(self.pair.down.admin.take(self.vhost, self.queue, 100))
-            return taken >= routed
-
-        eventually(is_empty, what="all probes arrive")
+    def check_sample(self, publisher: Worker, size: int) -> None:
+        """Some messages of the load, as a user's program takes them: whole, persistent, and with the link's header."""
+        publisher.ask("publish", count=SAMPLE, size=size, window=SAMPLE).answer()
+        came = user_program.messages(self.down_uri, self.queue, SAMPLE)
+        found = [
+            (message.body, message.delivery_mode, len(cast("list[object]", message.headers["x-received-from"])))
+            for message in came
+        ]
+        assert found == [(bytes(size), DeliveryMode.PERSISTENT, 1)] * SAMPLE, f"wrong messages: {found[:3]}"
 
     def worker(self, kind: str, *arguments: str) -> Worker:
         return Worker(kind, *arguments, mark=self.pair.lab.mark)

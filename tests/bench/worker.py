@@ -15,12 +15,23 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import uvloop
+from pamqp import commands
 
-from agent.amqp.wire import methods
-from agent.amqp.wire.channel import Channel, Message
-from agent.core.events import EVENT_EXCHANGE
-from tests.bench.client import Delivered, Progress, Publisher, bind, consume, count_deliveries, opened
+from tests.bench.client import (
+    BODY,
+    HEADER,
+    METHOD,
+    Connection,
+    Progress,
+    Publisher,
+    bound,
+    consume,
+    count_deliveries,
+    opened,
+)
 
+EVENT_EXCHANGE: Final = "amq.rabbitmq.event"
+CONSUMER: Final = "consumer.created"
 STAMP: Final = struct.Struct(">d")
 TO_AN_EXCHANGE: Final = b"\x10destination_kindS\x00\x00\x00\x08exchange"
 
@@ -49,7 +60,7 @@ class Publishing:
 class Consuming:
     """`count`: waits for so many messages."""
 
-    def __init__(self, delivered: Delivered) -> None:
+    def __init__(self, delivered: Progress) -> None:
         self._delivered = delivered
 
     @classmethod
@@ -66,8 +77,8 @@ class Trickling:
 
     def __init__(self, publisher: Publisher, exchange: str, key: str) -> None:
         self._publisher = publisher
-        self._exchange = exchange
-        self._key = key
+        message = publisher.message(exchange, key, bytes(STAMP.size))
+        self._before, self._after = message[: -STAMP.size - 1], message[-1:]
         self._latencies: list[float] = []
         self._newest = 0.0
         self._progress = Progress()
@@ -76,9 +87,7 @@ class Trickling:
     @classmethod
     async def begin(cls, up: str, exchange: str, key: str, down: str, queue: str) -> Obey:
         made = cls(await Publisher.on(await opened(up)), exchange, key)
-        channel = await (await opened(down)).channel()
-        channel.on_message = made._arrived
-        await consume(channel, queue)
+        await consume(await opened(down), queue, made._took)
         return made.obey
 
     async def obey(self, told: dict[str, Any]) -> object:
@@ -100,16 +109,16 @@ class Trickling:
         begun = time.monotonic()
         for number in range(count):
             await asyncio.sleep(begun + number / rate - time.monotonic())
-            self._publisher.send(self._publisher.message(self._exchange, self._key, STAMP.pack(time.monotonic())))
+            self._publisher.send(self._before + STAMP.pack(time.monotonic()) + self._after)
 
     async def _arrival_of_newer(self, stamp: float) -> float:
         while self._newest <= stamp:
             await self._progress.reach(self._progress.count + 1)
         return self._progress.last
 
-    def _arrived(self, message: Message) -> None:
-        if len(message.body) == STAMP.size:
-            stamp = STAMP.unpack(message.body)[0]
+    def _took(self, kind: int, payload: bytes) -> None:
+        if kind == BODY and len(payload) == STAMP.size:
+            stamp = STAMP.unpack(payload)[0]
             self._newest = max(self._newest, stamp)
             self._latencies.append(time.monotonic() - stamp)
             self._progress.add(1)
@@ -122,17 +131,17 @@ class Watching:
         self._vhost = vhost.encode()
         self._bindings = Progress()
         self._consumers = Progress()
-        self._downstream: Channel | None = None
+        self._of_consumers = False  # the event whose content comes next
+        self._downstream: Connection | None = None
 
     @classmethod
     async def begin(cls, uri: str, vhost: str) -> Obey:
         made = cls(vhost)
-        channel = await (await opened(uri)).channel()
-        channel.on_message = made._told
-        declared = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, exclusive=True)
-        for key in ("binding.created", "consumer.created"):
-            await bind(channel, EVENT_EXCHANGE, declared["queue"], key)
-        await consume(channel, declared["queue"])
+        connection = await opened(uri)
+        [declared] = await connection.ask(commands.Queue.Declare(exclusive=True))
+        assert isinstance(declared, commands.Queue.DeclareOk) and declared.queue
+        await connection.ask(*(bound(EVENT_EXCHANGE, declared.queue, key) for key in ("binding.created", CONSUMER)))
+        await consume(connection, declared.queue, made._took)
         return made.obey
 
     async def obey(self, told: dict[str, Any]) -> object:
@@ -147,21 +156,21 @@ class Watching:
 
     async def _bind_late(self, uri: str, exchange: str, queue: str, key: str) -> float:
         if self._downstream is None:
-            self._downstream = await (await opened(uri)).channel()
+            self._downstream = await opened(uri)
         wanted = self._bindings.count + 1
         begun = time.monotonic()
-        await bind(self._downstream, exchange, queue, key)
+        await self._downstream.ask(bound(exchange, queue, key))
         await self._bindings.reach(wanted)
         return self._bindings.last - begun
 
-    def _told(self, message: Message) -> None:
-        headers = b"".join(value for _, value in message.properties.values)
-        if self._vhost not in headers:
-            return
-        if message.call["routing_key"] == "consumer.created":
-            self._consumers.add(1)
-        elif TO_AN_EXCHANGE in headers:
-            self._bindings.add(1)
+    def _took(self, kind: int, payload: bytes) -> None:
+        if kind == METHOD:
+            self._of_consumers = payload.endswith(CONSUMER.encode())
+        elif kind == HEADER and self._vhost in payload:
+            if self._of_consumers:
+                self._consumers.add(1)
+            elif TO_AN_EXCHANGE in payload:
+                self._bindings.add(1)
 
 
 KINDS: Final[dict[str, Callable[..., Awaitable[Obey]]]] = {

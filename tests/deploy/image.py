@@ -22,6 +22,7 @@ from tests.lab.waiting import eventually
 
 STORE: Final = Path(os.environ.get("FEDERATION_AGENT_IMAGES", "var/images")).absolute()
 AGENT, REPORT = "localhost/federation-agent", "localhost/federation-agent-report"
+TRAFFIC: Final = "localhost/federation-agent-traffic"
 BUILDAH: Final = ("buildah", "--root", str(STORE / "store"), "--runroot", str(STORE / "run"), "--storage-driver=vfs")
 CONFIGURATION: Final = "/etc/federation-agent"
 MARK: Final = "FEDERATION_AGENT_CONTAINER"
@@ -80,6 +81,11 @@ def container() -> Iterator[Container]:
 @pytest.fixture(scope="module")
 def report_container() -> Iterator[Container]:
     yield from containers(REPORT)
+
+
+@pytest.fixture(scope="module")
+def traffic_container() -> Iterator[Container]:
+    yield from containers(TRAFFIC)
 
 
 Command = Callable[[Container, Path, str], list[str]]
@@ -164,7 +170,7 @@ def assert_healthy(container: Container, port: int) -> None:
 def test_the_agent_s_image_has_what_it_needs_and_no_more(container: Container) -> None:
     packages = container.root / "opt/federation-agent/lib/python3.11/site-packages"
     assert (packages / "agent").is_dir()
-    assert not [name for name in ("pyspark", "pip", "tests", "pytest") if (packages / name).exists()]
+    assert not [name for name in ("aio_pika", "pyspark", "pip", "tests", "pytest") if (packages / name).exists()]
     assert not list((container.root / "usr/lib").glob("jvm"))
     assert container.config["User"] == f"{UID}:{UID}"
     assert container.run("federation-agent", "--version").stdout.startswith("federation-agent ")
@@ -175,3 +181,8 @@ def test_the_report_s_image_has_spark_and_java(report_container: Container) -> N
     assert spark.returncode == 0, spark.stderr
     assert report_container.run("java", "-version").returncode == 0
     assert report_container.run("federation-agent", "--version").returncode == 0
+
+
+def test_the_traffic_s_image_has_the_client(traffic_container: Container) -> None:
+    imported = traffic_container.run("python", "-c", "import aio_pika")
+    assert imported.returncode == 0, imported.stderr

@@ -123,7 +123,7 @@ def test_the_agent_federates_the_traffic_with_the_files_that_are_mounted(
     agent.write_text(text.replace("/var/lib/federation-agent", str(agent.directory))).start()
     agent.wait_for("running", ("/", "orders", "origin"))
     traffic = SERVICES["traffic"]["environment"] | {
-        "TRAFFIC_API": f"127.0.0.1:{upstream.management_port}",
+        "TRAFFIC_BROKER": f"127.0.0.1:{upstream.amqp_port}",
         "TRAFFIC_PASSWORD_FILE": str(secrets / "operator-password"),
     }
     environment = os.environ | lab.mark | traffic

@@ -121,17 +121,6 @@ class Admin:
         body = {"routing_key": key, "arguments": arguments or {}}
         self.post("bindings", vhost, "e", source, "e" if to_exchange else "q", destination, body=body)
 
-    def publish(self, vhost: str, exchange: str, key: str, payload: str, **properties: object) -> bool:
-        """Publish one message; whether it was routed."""
-        body = {"routing_key": key, "payload": payload, "payload_encoding": "string", "properties": properties}
-        return bool(self.post("exchanges", vhost, exchange, "publish", body=body)["routed"])
-
-    def take(self, vhost: str, queue: str, count: int = 1) -> list[dict[str, Any]]:
-        """Take up to `count` messages out of a queue."""
-        body = {"count": count, "ackmode": "ack_requeue_false", "encoding": "auto"}
-        messages: list[dict[str, Any]] = self.post("queues", vhost, queue, "get", body=body)
-        return messages
-
     def _request(self, method: str, parts: tuple[str, ...], *, query: str = "", body: object = None) -> Any:
         path = "/".join(["/api", *(quote(part, safe="") for part in parts)]) + (f"?{query}" if query else "")
         connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT)

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.lab.admin import AdminError
+from aio_pika.exceptions import ChannelNotFoundEntity
+
+from tests.lab import user_program
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
@@ -105,25 +107,20 @@ def _traffic(downstream: Node, upstream: Node, seconds: float) -> int:
     begun = time.monotonic()
     try:
         eventually(
-            lambda: upstream.admin.publish("/", EXCHANGE, KEY, "first"),
+            lambda: user_program.publish(upstream.uri(), EXCHANGE, KEY, ["first"]),
             30,
             what="the upstream exchange has a binding",
-            ignoring=AdminError,
+            ignoring=ChannelNotFoundEntity,  # the agent makes the exchange
         )
         if not seconds:
             print("Ctrl-C stops all of it", flush=True)
         while not seconds or time.monotonic() - begun < seconds:
-            upstream.admin.publish("/", EXCHANGE, KEY, f"order at {time.strftime('%X')}")
+            user_program.publish(upstream.uri(), EXCHANGE, KEY, [f"order at {time.strftime('%X')}"])
             time.sleep(1)
     except KeyboardInterrupt:
         print()
-    eventually(lambda: _arrived(downstream), 10, what="messages arrive downstream")
-    return _arrived(downstream)
-
-
-def _arrived(node: Node) -> int:
-    messages: int = node.admin.get("queues", "/", QUEUE).get("messages", 0)
-    return messages
+    eventually(lambda: user_program.depth(downstream.uri(), QUEUE), 10, what="messages arrive downstream")
+    return user_program.depth(downstream.uri(), QUEUE)
 
 
 if __name__ == "__main__":

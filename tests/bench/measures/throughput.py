@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import repeat
 from statistics import median
 from typing import Any, Final
 
-from agent.amqp.wire import methods
-from agent.core import fields
 from tests.bench.bench import Bench
-from tests.bench.client import bind, opened
 from tests.bench.load import WINDOW
 from tests.bench.measures.far import FAR
 from tests.bench.process import Meter
@@ -88,16 +84,17 @@ def _live(
         with (
             bench.pair.scene(round_trip, tls=tls) as scene,
             running(scene, side) as processes,
-            scene.consumer() as consumer,
             scene.publisher() as publisher,
         ):
-            meter = Meter({**bench.pair.pids, **processes})
-            consumer.ask("count", count=count)
-            sent = publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
-            came = consumer.answer()
-            seconds = came["last"] - sent["began"]
-            _add(found, side, count=count, seconds=seconds, meter=meter)
-            limited.setdefault(side.name, []).append((sent["ended"] - sent["began"]) / seconds)
+            scene.check_sample(publisher, SIZE)
+            with scene.consumer() as consumer:
+                meter = Meter({**bench.pair.pids, **processes})
+                consumer.ask("count", count=count)
+                sent = publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
+                came = consumer.answer()
+                seconds = came["last"] - sent["began"]
+                _add(found, side, count=count, seconds=seconds, meter=meter)
+                limited.setdefault(side.name, []).append((sent["ended"] - sent["began"]) / seconds)
     shares = {name: median(values) for name, values in limited.items()}
     alone = _publisher_alone(bench, count)
     told = ", ".join(f"{share:.0%} of {name}'s time" for name, share in shares.items())
@@ -111,7 +108,7 @@ def _live(
 def _publisher_alone(bench: Bench, count: int) -> float:
     """Without any link: a durable queue upstream takes what comes."""
     with bench.pair.scene() as scene:
-        asyncio.run(_upstream_queue(scene, (), bound=True))
+        _bind_upstream_queue(scene, {})
         with scene.publisher() as publisher:
             sent = publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
     return float(count / (sent["ended"] - sent["began"]))
@@ -127,34 +124,26 @@ def _add(found: dict[str, Measure], side: Side, *, count: int, seconds: float, m
     print(f"  {side.name}: {count / seconds:.0f}/s, {each}", flush=True)
 
 
-def _arguments_of_native(bench: Bench) -> fields.Table:
+def _arguments_of_native(bench: Bench) -> dict[str, str]:
     """What the plugin declares its upstream queue with, which differs from release to release."""
     with bench.pair.scene() as scene, running(scene, Native()):
         told: dict[str, Any] = bench.pair.up.admin.get("queues", scene.vhost, scene.upstream_queue)["arguments"]
     unknown = {key: value for key, value in told.items() if not isinstance(value, str)}
     if unknown:
         raise ValueError(f"arguments of a type that the API doesn't tell: {json.dumps(unknown)}")
-    return tuple((key, fields.text(value)) for key, value in told.items())
+    return told
 
 
-def _collect(scene: Scene, arguments: fields.Table, count: int) -> None:
+def _collect(scene: Scene, arguments: Mapping[str, str], count: int) -> None:
     """Fills the link's queue as the link would have, without one."""
-    asyncio.run(_upstream_queue(scene, arguments, bound=True))
+    _bind_upstream_queue(scene, arguments)
     with scene.publisher() as publisher:
         publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
-    asyncio.run(_upstream_queue(scene, arguments, bound=False))
+    scene.pair.up.admin.delete("bindings", scene.vhost, "e", scene.exchange, "q", scene.upstream_queue, scene.key)
 
 
-async def _upstream_queue(scene: Scene, arguments: fields.Table, *, bound: bool) -> None:
-    queue, exchange, key = scene.upstream_queue, scene.exchange, scene.key
-    async with await opened(scene.up_uri) as connection:
-        channel = await connection.channel()
-        await channel.ask(
-            methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, durable=True, arguments=arguments
-        )
-        if bound:
-            await bind(channel, exchange, queue, key)
-        else:
-            await channel.ask(
-                methods.QUEUE_UNBIND, methods.QUEUE_UNBIND_OK, exchange=exchange, queue=queue, routing_key=key
-            )
+def _bind_upstream_queue(scene: Scene, arguments: Mapping[str, str]) -> None:
+    """Over the HTTP API: pamqp refuses the queue's name."""
+    admin = scene.pair.up.admin
+    admin.queue(scene.vhost, scene.upstream_queue, arguments=arguments)
+    admin.bind(scene.vhost, scene.exchange, scene.upstream_queue, scene.key)

@@ -1,4 +1,8 @@
-"""A link made by hand between two connections, queue to queue, and what it does to messages."""
+"""A link made by hand between two connections, queue to queue, and what it does to messages.
+
+What it forwards is published and consumed by aio-pika (`tests.lab.user_program`), but for one test: `ExactPublisher`
+and `take_exactly` use the agent's codec, because aio-pika can neither send nor show every field tag.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,12 @@ from agent.amqp.wire.splice import Counts, Source, Target
 from agent.core.confirms import Confirms
 from agent.core.hops import RECEIVED_FROM, Site, received_entry, with_entry
 from agent.core.model import AckMode
+from tests.lab.node import Node
+from tests.lab.user_program import depth_async
 from tests.lab.waiting import eventually_async
 
 HERE, THERE = Site("here", "v"), Site("there", "w")
 URI = "amqp://there:5672"
-PERSISTENT = b"\x10\x00\x02"
 
 
 @dataclass
@@ -96,8 +101,16 @@ async def running(link: Link) -> AsyncIterator[Link]:
         await link.stop()
 
 
-class Publisher:
-    """Puts messages into queue `name`, for a link, and into `name copy`, to look at; confirmed."""
+def declare(node: Node, *names: str) -> None:
+    """Fanouts, each with a queue of the same name."""
+    for name in names:
+        node.admin.exchange("/", name, "fanout")
+        node.admin.queue("/", name)
+        node.admin.bind("/", name, name)
+
+
+class ExactPublisher:
+    """Puts messages, to the byte, into queue `name`, for a link, and into `name copy`, to look at; confirmed."""
 
     def __init__(self, channel: Channel, name: str) -> None:
         self._channel = channel
@@ -106,9 +119,11 @@ class Publisher:
         channel.on_settled = self._settled
 
     @classmethod
-    async def at(cls, connection: Connection, name: str, *, copy: bool = True) -> Publisher:
+    async def at(cls, node: Node, connection: Connection, name: str) -> ExactPublisher:
+        declare(node, name)
+        node.admin.queue("/", f"{name} copy")
+        node.admin.bind("/", name, f"{name} copy")
         channel = await connection.channel()
-        await _declare(channel, name, name, *([f"{name} copy"] if copy else []))
         await channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
         return cls(channel, name)
 
@@ -125,24 +140,8 @@ class Publisher:
         self._confirms.confirmed(call["delivery_tag"], multiple=call["multiple"])
 
 
-async def prepare_downstream(connection: Connection, name: str) -> Channel:
-    """Fanout `name` with queue `name`; the channel is for looking at it."""
-    channel = await connection.channel()
-    await _declare(channel, name, name)
-    return channel
-
-
-async def _declare(channel: Channel, exchange: str, *queues: str) -> None:
-    await channel.ask(
-        methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=exchange, type="fanout", durable=True
-    )
-    for queue in queues:
-        await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, durable=True)
-        await channel.ask(methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
-
-
-async def take(channel: Channel, queue: str, count: int = 1, within: float = 30) -> list[Message]:
-    """So many messages out of a queue, as they come."""
+async def take_exactly(channel: Channel, queue: str, count: int, within: float = 30) -> list[Message]:
+    """So many messages out of a queue, with properties to the byte."""
     found: list[Message] = []
     channel.on_message = found.append
     async with asyncio.timeout(within):
@@ -150,13 +149,6 @@ async def take(channel: Channel, queue: str, count: int = 1, within: float = 30)
             await channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue, no_ack=True)
             await asyncio.sleep(0)
     return found
-
-
-async def depth(connection: Connection, queue: str) -> int:
-    channel = await connection.channel()
-    declared = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
-    await channel.close()
-    return int(declared["messages"])
 
 
 def stamped(original: Properties, exchange: str, *, sorts: bool = False) -> Properties:
@@ -169,11 +161,11 @@ def stamped(original: Properties, exchange: str, *, sorts: bool = False) -> Prop
     return bare.with_headers(table)
 
 
-async def until_depth(connection: Connection, queue: str, count: int) -> None:
+async def until_depth(node: Node, queue: str, count: int) -> None:
     """What a channel gives back is counted a moment after it is closed."""
 
     async def reached() -> bool:
-        return await depth(connection, queue) == count
+        return await depth_async(node.uri(), queue) == count
 
     await eventually_async(reached, what=f"{count} in {queue}")
 

@@ -11,6 +11,7 @@ from agent.errors import TransientError
 from tests.integration.amqp.conftest import Connecting
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
+from tests.lab.user_program import publish_async
 
 Naming = Callable[[str], str]
 Proxies = Callable[[Node | int], Proxy]
@@ -23,8 +24,7 @@ async def test_what_is_there_and_what_is_not(any_broker: Node, connecting: Conne
         any_broker.admin.exchange(vhost, "odd", "headers", auto_delete=True, arguments={"alternate-exchange": "a"})
         any_broker.admin.exchange(vhost, "hidden", "fanout", internal=True)
         connection = await connecting(any_broker.uri(vhost))
-        for _ in range(3):
-            any_broker.admin.publish(vhost, "amq.default", "full", "m")
+        assert await publish_async(any_broker.uri(vhost), "", "full", ["m"] * 3) == 3
         found = await probe(
             connection,
             queues=["full", "quorum", "none"],

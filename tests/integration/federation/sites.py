@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.core.fields import EMPTY, Table
-from tests.integration.federation import desk
+from aio_pika.abc import HeadersType
+
+from tests.lab import user_program
 from tests.lab.admin import AdminError
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
@@ -57,11 +58,14 @@ class Site:
     def delete_queue(self, name: str = Q) -> None:
         self.node.admin.delete("queues", self.vhost, name)
 
-    def publish(self, bodies: Iterable[str], key: str = "k", *, exchange: str = X, headers: Table = EMPTY) -> None:
-        desk.publish(self.uri, exchange, key, bodies, headers)
+    def publish(
+        self, bodies: Iterable[str], key: str = "k", *, exchange: str = X, headers: HeadersType | None = None
+    ) -> int:
+        """Publishes as users' programs do; how many were routed to a queue."""
+        return user_program.publish(self.uri, exchange, key, bodies, headers)
 
-    def take(self, count: int, *, queue: str = Q, deadline: float = desk.DEADLINE) -> list[str]:
-        return desk.take(self.uri, queue, count, deadline)
+    def take(self, count: int, *, queue: str = Q, deadline: float = user_program.DEADLINE) -> list[str]:
+        return user_program.take(self.uri, queue, count, deadline)
 
     def federated_bindings(self, exchange: str = X) -> list[dict[str, Any]]:
         """What links keep bound to this exchange."""

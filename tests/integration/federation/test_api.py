@@ -53,7 +53,7 @@ def test_a_link_from_standing_to_forwarding(agent: Agent, here: Site, there: Sit
     assert (running["vhost"], running["exchange"], running["upstream"]) == (here.vhost, "x", "origin")
     assert (running["upstream_cluster"], running["bindings"], running["error"]) == (there.node.cluster_name, 1, None)
     assert ask(agent, "/readyz") == {"status": "ok"}
-    assert there.node.admin.publish(there.vhost, "x", "a.b", "hello")
+    assert there.publish(["hello"], "a.b", exchange="x") == 1
     eventually(lambda: link(agent, "running")["forwarded"] == 1, what="the message is counted")
     text = ask(agent, "/metrics")
     assert "federation_agent_forwarded_messages_total" in text
@@ -64,10 +64,10 @@ def test_pause_resume_and_restart(agent: Agent, here: Site, there: Site) -> None
     link_id = link(agent, "running")["id"]
     ask(agent, f"/api/links/{link_id}/pause", "POST")
     link(agent, "paused")
-    assert there.node.admin.publish(there.vhost, "x", "a.b", "kept meanwhile")
+    assert there.publish(["kept meanwhile"], "a.b", exchange="x") == 1
     ask(agent, f"/api/links/{link_id}/resume", "POST")
     link(agent, "running")
-    eventually(lambda: here.node.admin.take(here.vhost, "q"), what="what was kept arrives")
+    assert here.take(1) == ["kept meanwhile"]
     ask(agent, f"/api/links/{link_id}/restart", "POST")
     link(agent, "running")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import POLICY, Site, X, federated, upstreams
 from tests.integration.federation.test_failures import link
 from tests.lab.admin import AdminError
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 

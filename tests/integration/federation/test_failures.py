@@ -5,16 +5,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
-from agent.core import fields
-from tests.integration.federation import desk
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import Q, Site, X, federated
 from tests.integration.federation.test_api import ask
+from tests.lab import user_program
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 PREFETCH = 500
@@ -35,7 +35,7 @@ def load(site: Site, bodies: list[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        publishing.join(desk.DEADLINE)
+        publishing.join(user_program.DEADLINE)
         assert not publishing.is_alive()
 
 
@@ -43,7 +43,7 @@ def wait_arriving(site: Site, more_than: int) -> None:
     """Until so many messages are in the queue."""
 
     def depth() -> int:
-        found: int = desk.depth(site.uri, Q)
+        found: int = user_program.depth(site.uri, Q)
         return found
 
     eventually(lambda: depth() > more_than, 30, what=f"more than {more_than} messages in {Q}")
@@ -66,7 +66,7 @@ def test_the_agent_is_killed_at_any_moment(agent_of: AgentOf, here: Site, there:
             wait_arriving(here, more_than)
             agent.kill()
             agent.start()
-    eventually(lambda: desk.depth(here.uri, Q) >= MESSAGES, 30, what="all of them arrive")
+    eventually(lambda: user_program.depth(here.uri, Q) >= MESSAGES, 30, what="all of them arrive")
     check_nothing_lost(here, bodies, 4)
 
 
@@ -81,7 +81,7 @@ def test_connections_are_cut_on_either_side(agent_of: AgentOf, here: Site, there
         for number, proxy in enumerate((up, down, up, down), 1):
             wait_arriving(here, number * 1_000)
             proxy.cut()
-    eventually(lambda: desk.depth(here.uri, Q) >= MESSAGES, 30, what="all of them arrive")
+    eventually(lambda: user_program.depth(here.uri, Q) >= MESSAGES, 30, what="all of them arrive")
     check_nothing_lost(here, bodies, 4)
     broken = [entry for entry in agent.told("link changed") if entry["status"] == "backoff"]
     assert all("connection" in entry["error"] for entry in broken)
@@ -113,12 +113,12 @@ def test_dead_endpoints_are_passed_over(agent_of: AgentOf, here: Site, there: Si
     agent.wait_for("running", link(here))
     assert agent.history(*link(here)) == ["running"]
     there.publish(["m"])
-    [message] = desk.messages(here.uri, Q, 1)
+    [message] = user_program.messages(here.uri, Q, 1)
     [told] = ask(agent, "/api/links")
     [native] = ask(agent, "/api/federation-links")
-    header = fields.table_to_json(message.properties.headers)["x-received-from"]
+    received: Any = message.headers["x-received-from"]
     safe = there.uri.replace("guest:guest@", "")
-    assert (told["uri"], native["uri"], header[0]["uri"]) == (safe, safe, safe)
+    assert (told["uri"], native["uri"], received[0]["uri"]) == (safe, safe, safe)
 
 
 def test_failures_that_pass_and_those_that_need_a_change(

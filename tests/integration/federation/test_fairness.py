@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import Site, federated
 from tests.lab.cluster import Cluster
+from tests.lab.user_program import numbered
 
 
 def test_a_queue_without_majority_holds_up_nobody_else(

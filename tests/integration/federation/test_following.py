@@ -3,8 +3,8 @@
 import time
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import POLICY, Q, Site, X, federated, upstreams
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 REFUSED = "definitions refused, the last good ones stay in force"

@@ -6,12 +6,12 @@ import signal
 from collections.abc import Callable
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered, times
 from tests.integration.federation.sites import POLICY, Site, federated
 from tests.integration.federation.test_failures import link
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
+from tests.lab.user_program import numbered, times
 from tests.lab.waiting import eventually
 
 PLUGINS = ("rabbitmq_federation", "rabbitmq_federation_management")

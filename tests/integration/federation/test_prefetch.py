@@ -8,12 +8,12 @@ import pytest
 
 from agent.core import prefetch
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
 from tests.lab.node import Node
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 MANY = 30_000
@@ -42,10 +42,12 @@ def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(
     assert size(agent) == prefetch.START
     tell(agent, "pause")
     agent.wait_for("paused", link(here))
-    there.publish(numbered(MANY))
+    assert there.publish(numbered(MANY)) == MANY
     tell(agent, "resume")
     eventually(lambda: size(agent) == prefetch.NEAR, what="more may be on the way")
-    assert here.take(MANY) == numbered(MANY)
+    came = here.take(MANY, deadline=60)
+    assert (set(numbered(MANY)) - set(came), len(came)) == (set(), MANY)
+    assert came == numbered(MANY)
     assert agent.history(*link(here)).count("running") == 2  # and never broken
     assert agent.terminate() == 0
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.integration.federation import desk
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_failures import ProxyTo, link
+from tests.lab import user_program
 from tests.lab.lab import Lab
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 PURPOSE = {"x-internal-purpose": "federation"}
@@ -39,7 +39,7 @@ def stream(site: Site) -> Iterator[list[str]]:
         yield published
     finally:
         is_over.set()
-        publishing.join(desk.DEADLINE)
+        publishing.join(user_program.DEADLINE)
 
 
 def queue_of(site: Site) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.running import HURRIED
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_failures import link
@@ -15,6 +14,7 @@ from tests.integration.federation.test_types import TYPE_PLUGINS, check
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 BrokerOn = Callable[..., Node]

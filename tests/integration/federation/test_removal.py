@@ -10,11 +10,11 @@ from urllib.error import HTTPError
 import pytest
 
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.desk import depth, numbered
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
+from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
 LONG = {"empty": 300, "waiting": 600}

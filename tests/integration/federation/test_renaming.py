@@ -4,10 +4,10 @@ import json
 import urllib.request
 
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.desk import depth, numbered
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_failures import link
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 RENAMED = "the downstream's cluster name is another"
@@ -54,7 +54,7 @@ def test_links_follow_a_new_name_and_leave_only_messages_under_the_former(
             there.wait_bound("k", exchange=exchange)
             there.publish(bodies := numbered(10), exchange=exchange)
             assert here.take(10) == bodies
-        assert depth(there.uri, kept) == 1
+        there.wait_depth(1, kept)
     finally:
         node.admin.put("cluster-name", body={"name": former})
 
@@ -76,5 +76,5 @@ def test_an_agent_that_goes_to_another_cluster_leaves_the_queues_of_the_first(
         there.wait_bound("k", "k", "l", deadline=10)  # it would be polled for each half minute only
         there.publish(["m"])
         assert second.take(1) == ["m"]
-        assert depth(there.uri, queues[0]) == 1
+        there.wait_depth(1, queues[0])
         assert agent.terminate() == 0

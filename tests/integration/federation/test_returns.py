@@ -8,12 +8,12 @@ import pytest
 
 from agent.core import prefetch
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import Q, Site, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import ProxyTo, link
 from tests.integration.federation.test_prefetch import size, tell
 from tests.lab.node import Node
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 pytestmark = pytest.mark.versions

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered, times
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Q, Site, X, federated
 from tests.lab.node import Node
+from tests.lab.user_program import numbered, times
 
 Edges = Mapping[int, Sequence[int]]
 """For each downstream site the numbers of its upstream sites."""

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
+from aio_pika.abc import FieldValue
 
-from agent.core import fields
-from agent.core.fields import EMPTY, Table
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.sites import Site, federated
 from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS, Node
+from tests.lab.user_program import numbered
 
 TYPE_PLUGINS: Final = (
     *DEFAULT_PLUGINS,
@@ -34,40 +33,36 @@ class Case:
     type: str
     key: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
-    taken: tuple[str, Table] = ("k", EMPTY)
-    left: tuple[str, Table] | None = None
+    taken: tuple[str, dict[str, FieldValue]] = ("k", {})
+    left: tuple[str, dict[str, FieldValue]] | None = None
 
     @property
     def name(self) -> str:
         return f"fed.{self.type}.{self.arguments.get('x-match', '')}"
 
 
-def header(**values: str) -> Table:
-    return tuple((key, fields.text(value)) for key, value in values.items())
-
-
 CASES: Final = (
-    Case("direct", "k", left=("other", EMPTY)),
-    Case("topic", "a.*.#", taken=("a.b.c", EMPTY), left=("b.a", EMPTY)),
+    Case("direct", "k", left=("other", {})),
+    Case("topic", "a.*.#", taken=("a.b.c", {}), left=("b.a", {})),
     Case("fanout"),
     Case(
         "headers",
         arguments={"x-match": "all", "kind": "report", "format": "pdf"},
-        taken=("", header(kind="report", format="pdf")),
-        left=("", header(kind="report")),
+        taken=("", {"kind": "report", "format": "pdf"}),
+        left=("", {"kind": "report"}),
     ),
     Case(
         "headers",
         arguments={"x-match": "any", "kind": "report", "format": "pdf"},
-        taken=("", header(kind="report")),
-        left=("", header(kind="letter")),
+        taken=("", {"kind": "report"}),
+        left=("", {"kind": "letter"}),
     ),
     Case(
         "x-jms-topic",
         "a.b",
         {"rjms_erlang_selector": SELECTOR},
-        taken=("a.b", header(kind="report")),
-        left=("a.b", header(kind="letter")),
+        taken=("a.b", {"kind": "report"}),
+        left=("a.b", {"kind": "letter"}),
     ),
     Case("x-consistent-hash", "1"),
     Case("x-random"),

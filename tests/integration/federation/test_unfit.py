@@ -8,11 +8,11 @@ import pytest
 
 from agent.core import fields
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.desk import numbered
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 FRAME = 131_072

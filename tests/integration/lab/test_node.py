@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.lab import user_program
 from tests.lab.admin import AdminError
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node, NodeError, answers_amqp, overridden
@@ -27,8 +28,8 @@ def test_a_vhost_of_its_own(broker: Node, vhost: str, name: Callable[[str], str]
     broker.admin.exchange(vhost, "orders")
     broker.admin.queue(vhost, queue)
     broker.admin.bind(vhost, "orders", queue, "new.#")
-    assert broker.admin.publish(vhost, "orders", "new.one", "hello")
-    assert [message["payload"] for message in broker.admin.take(vhost, queue)] == ["hello"]
+    assert user_program.publish(broker.uri(vhost), "orders", "new.one", ["hello"]) == 1
+    assert user_program.take(broker.uri(vhost), queue, 1) == ["hello"]
 
 
 def test_refusals_of_the_api_are_told(broker: Node, vhost: str) -> None:

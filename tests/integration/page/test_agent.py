@@ -6,11 +6,10 @@ from playwright.sync_api import Page, expect
 
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
-from tests.integration.federation.sites import Q, Site, X, federated
+from tests.integration.federation.sites import Site, X, federated
 from tests.integration.page.conftest import Open
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
-from tests.lab.waiting import eventually
 
 
 def status(page: Page, name: str) -> None:
@@ -41,8 +40,7 @@ def test_a_link_goes_down_and_comes_back(
     status(page, "Running")
     expect(page.locator("#rows .source")).to_have_text(f"{there.node.cluster_name} / {X}")
     expect(page.locator("#agent-more")).to_contain_text(f"beside {here.node.cluster_name}")
-    for body in ("one", "two"):
-        assert there.node.admin.publish(there.vhost, X, "k", body)
+    assert there.publish(["one", "two"]) == 2
     page.set_viewport_size({"width": 1920, "height": 900})  # wide enough for the totals
     expect(page.locator("#rows .cell-forwarded")).to_have_text("2")
 
@@ -84,10 +82,10 @@ def test_pause_resume_and_restart(agent_of: AgentOf, here: Site, there: Site, vi
     expect(state).to_have_text("Running")
     act(page, "Pause")
     expect(state).to_have_text("Paused")
-    assert there.node.admin.publish(there.vhost, X, "k", "kept meanwhile")
+    assert there.publish(["kept meanwhile"]) == 1
     act(page, "Resume")
     expect(state).to_have_text("Running")
-    eventually(lambda: here.node.admin.take(here.vhost, Q), what="what was kept arrives")
+    assert here.take(1) == ["kept meanwhile"]
     act(page, "Restart")
     expect(page.locator("#transitions .badge", has_text="Running")).to_have_count(3)
     assert agent.history(here.vhost, X) == ["running", "paused", *2 * ["starting", "running"]]

@@ -14,8 +14,9 @@ from agent.core.hops import Site
 from agent.core.model import LinkSettings, QueueType
 from agent.core.uri import parse
 from agent.runtime.flow import Flow, Path
-from tests.integration.amqp.links import PERSISTENT, Publisher, prepare_downstream, take, until
+from tests.integration.amqp.links import declare, until
 from tests.lab.node import Node
+from tests.lab.user_program import messages_async, publish_async
 from tests.unit.status.test_board import LINK
 
 STAMP = Stamp(
@@ -33,7 +34,8 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
     """What else a link has to do, such as following its bindings, waits for it."""
     called = name("resized")
     async with await opened(second_broker) as up, await opened(broker) as down:
-        publisher, there = await Publisher.at(up, called), await prepare_downstream(down, called)
+        declare(second_broker, called)
+        declare(broker, called)
         flow = Flow(replace(LINK, name=called), called, up=up, down=down, counts=Counts(), path=Path())
         await flow.start(STAMP, exchange=called)
         up.wire.hold_reading(self := object())
@@ -41,8 +43,8 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
             await flow.resize(2_000)
         up.wire.release_reading(self)
         assert flow.prefetch == 2_000
-        await publisher.publish((PERSISTENT, b"body"))
-        assert [each.body for each in await take(there, called)] == [b"body"]
+        await publish_async(second_broker.uri(), called, "k", ["body"])
+        assert [each.body for each in await messages_async(broker.uri(), called, 1)] == [b"body"]
         await until(lambda: not flow.unsettled, what="it is settled")
         await flow.close()
         await flow.leave()

@@ -14,6 +14,7 @@ from agent.core.plan import Outlook
 from tests.integration.runtime.planning import Pair, messages_in, told, wait_for_consumer
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
+from tests.lab.user_program import publish_async
 from tests.lab.waiting import eventually
 
 
@@ -66,10 +67,10 @@ def letters(native: Pair) -> list[str]:
     return [name.removeprefix(f"{native.queue} ") for name in names if name.startswith(f"{native.queue} ")]
 
 
-def put_backlog(native: Pair) -> None:
+async def put_backlog(native: Pair) -> None:
     """What nobody forwards: the plugin has gone, and the binding is left."""
-    for number in range(3):
-        assert native.there.admin.publish(native.vhost, "x", "key", str(number), delivery_mode=2)
+    uri = native.there.uri(native.vhost)
+    assert await publish_async(uri, "x", "key", ["0", "1", "2"]) == 3
     eventually(lambda: messages_in(native.there, native.vhost, native.queue) == 3, what="the backlog")
 
 
@@ -79,7 +80,7 @@ async def test_the_plugin_disabled_leaves_all_to_the_agent(native: tuple[Pair, D
     assert (running.outlook, running.actions) == (Outlook.STANDBY, ())
 
     disable(pair.here)
-    put_backlog(pair)
+    await put_backlog(pair)
     [letter] = letters(pair)
 
     planned = await pair.plan_link({})
