@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from agent.core import fields
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
@@ -17,7 +16,7 @@ from tests.lab.waiting import eventually
 
 FRAME = 131_072
 UNFIT = 12
-LARGE = (("x", fields.text("x" * (FRAME - 100))),)  # fills a frame; with the entry of the link it is too large
+LARGE = {"x": "x" * (FRAME - 100)}  # fills a frame; with the entry of the link it is too large
 
 
 def only(agent: Agent) -> dict[str, Any]:
