@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aio_pika.abc import HeadersType
 
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
@@ -16,7 +17,7 @@ from tests.lab.waiting import eventually
 
 FRAME = 131_072
 UNFIT = 12
-LARGE = {"x": "x" * (FRAME - 100)}  # fills a frame; with the entry of the link it is too large
+LARGE: HeadersType = {"x": "x" * (FRAME - 100)}  # fills a frame; with the entry of the link it is too large
 
 
 def only(agent: Agent) -> dict[str, Any]:
