@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from agent.core.url_text import Tls
+from agent.core.addresses.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.read_file import HangingError, UnreadableError, read_in_time
 

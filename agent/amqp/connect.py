@@ -17,8 +17,8 @@ from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.login import DEFAULT_MECHANISMS, PATIENCE, Terms
 from agent.amqp.wire.tables import MAX_SHORT
 from agent.core import fields
+from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.core.fields import Field, Table
-from agent.core.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.network import explain, server_name, tls_context
 

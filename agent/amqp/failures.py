@@ -14,9 +14,9 @@ from agent.amqp.wire.ends import (
     one_line,
 )
 from agent.amqp.wire.login import Terms
-from agent.core.lifecycle import Trouble
-from agent.core.uri import FRAME_MAX_SINCE_4_1, Mechanism
-from agent.core.url_text import Tls
+from agent.core.addresses.uri import FRAME_MAX_SINCE_4_1, Mechanism
+from agent.core.addresses.url_text import Tls
+from agent.core.links.lifecycle import Trouble
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.network import explain, hung_up
 

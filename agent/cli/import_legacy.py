@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.cli import output
-from agent.definitions import yaml
-from agent.definitions.findings import file_problem
-from agent.definitions.legacy import import_legacy
+from agent.definitions.document import yaml
+from agent.definitions.document.findings import file_problem
+from agent.definitions.sources.legacy import import_legacy
 from agent.errors import ConfigurationError
 from agent.read_file import UnreadableError, read_file
 

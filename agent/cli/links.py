@@ -16,7 +16,7 @@ from rich.text import Text
 
 from agent.cli import output
 from agent.cli.remote import Remote, RemoteError
-from agent.core.printable import printable
+from agent.core.text.printable import printable
 
 REFRESH: Final = 1.0
 UNBOUNDED: Final = 10_000  # no line is broken where a program reads

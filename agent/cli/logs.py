@@ -14,9 +14,9 @@ from structlog.stdlib import ProcessorFormatter
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from agent.core.printable import printable
-from agent.core.repeats import Repeats
 from agent.core.settings import LogFormat, LogSettings
+from agent.core.text.printable import printable
+from agent.core.text.repeats import Repeats
 
 FEW: Final = 10
 PERIOD: Final = 300.0

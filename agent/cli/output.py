@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from agent.core.printable import printable
+from agent.core.text.printable import printable
 
 
 class Ready(str):

@@ -12,10 +12,10 @@ from typing import Any
 
 from agent.cli import output
 from agent.core import fields
-from agent.core.hops import BOUND_FROM
+from agent.core.links.plan import Action, Outlook, Plan, PlannedLink, Verb
 from agent.core.model import LinkSettings
-from agent.core.plan import Action, Outlook, Plan, PlannedLink, Verb
-from agent.definitions.load import load_configuration
+from agent.core.rules.hops import BOUND_FROM
+from agent.definitions.sources.load import load_configuration
 from agent.runtime.survey import Survey, survey
 
 _MARKS = {Verb.CREATE: ("+", "green"), Verb.BIND: ("+", "green"), Verb.KEEP: ("=", "white"), Verb.DELETE: ("-", "red")}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit
 
-from agent.core.redaction import redacted
-from agent.core.secret import Secret
+from agent.core.addresses.secret import Secret
+from agent.core.text.redaction import redacted
 from agent.errors import AgentError, CannotStartError
 from agent.network import explain
 

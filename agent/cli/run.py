@@ -15,18 +15,18 @@ from typing import Final
 import structlog
 import uvloop
 
-from agent.amqp.events import DEFINITION_EVENTS
+from agent.amqp.broker_events import DEFINITION_EVENTS
 from agent.cli.deadline import SECONDS, StopDeadline
 from agent.cli.logs import configure_logging
 from agent.core.settings import LogFormat, LogLevel, LogSettings
-from agent.definitions.load import load_configuration
-from agent.definitions.watch import Watcher
+from agent.definitions.sources.load import load_configuration
+from agent.downstream.watch import Watcher
 from agent.runtime.expiry import watch_expiries
 from agent.runtime.supervisor import Supervisor, report_failure
 from agent.status.board import Board
 from agent.status.export.exporter import Exporter
-from agent.status.http import HttpServer
-from agent.status.limits import raise_descriptor_limit
+from agent.status.http.limits import raise_descriptor_limit
+from agent.status.http.server import HttpServer
 
 END_PATIENCE: Final = 2.0
 

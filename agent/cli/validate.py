@@ -10,8 +10,8 @@ from typing import Any
 
 from agent.cli import output
 from agent.core.model import Definitions
-from agent.definitions.findings import one_line
-from agent.definitions.load import load_configuration
+from agent.definitions.document.findings import one_line
+from agent.definitions.sources.load import load_configuration
 from agent.errors import ConfigurationError, Problem, Severity
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
-from agent.core.uri import AmqpUri
 from agent.errors import Place
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agent.core.http_url import HttpUrl
-from agent.core.removal import CleanupAfter
-from agent.core.secret import Secret
-from agent.core.uri import AmqpUri
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import AmqpUri
+from agent.core.links.removal import CleanupAfter
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
-from agent.core.http_url import HttpUrl
-from agent.core.url_text import encode
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.url_text import encode
 from agent.errors import PermanentError
 from agent.management import shapes
 from agent.management.answers import (

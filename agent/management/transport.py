@@ -14,8 +14,8 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from agent.core.http_url import HttpUrl
-from agent.core.redaction import redacted
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.text.redaction import redacted
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.management.elements import STEP, ListReader, NotAListError, TooMuchError
 from agent.management.shapes import ShapeError

@@ -11,10 +11,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from agent.errors import AgentError, CannotStartError
-from agent.pipeline import files, java
-from agent.pipeline.following import follow
 from agent.pipeline.options import Options, parse
+from agent.pipeline.reading.following import follow
 from agent.pipeline.run import run
+from agent.pipeline.spark import files, java
 
 Watch = Callable[[SparkSession], AbstractContextManager[object]]
 """Lasts as long as the work, and sees how far it is."""

@@ -9,18 +9,19 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from agent.pipeline import files, periods
-from agent.pipeline.dates import Dates
-from agent.pipeline.effort import suited_to
-from agent.pipeline.extent import extent
-from agent.pipeline.ledger import Standing
-from agent.pipeline.objectives import USUAL, Objective, parse_objectives
+from agent.pipeline.findings.publishing import PAGE, SUMMARY, publish
 from agent.pipeline.options import Options
-from agent.pipeline.periods import micros
-from agent.pipeline.publishing import PAGE, SUMMARY, publish
+from agent.pipeline.reading.ledger import Standing
+from agent.pipeline.reading.store import Store
 from agent.pipeline.schema import TABLES, VERSION
-from agent.pipeline.store import Store
-from agent.pipeline.tables import write_tables
+from agent.pipeline.spark import files
+from agent.pipeline.spark.effort import suited_to
+from agent.pipeline.tables import periods
+from agent.pipeline.tables.dates import Dates
+from agent.pipeline.tables.every import write_tables
+from agent.pipeline.tables.extent import extent
+from agent.pipeline.tables.objectives import USUAL, Objective, parse_objectives
+from agent.pipeline.tables.periods import micros
 from agent.pipeline.window import bounds
 
 STORE: Final = "_lines"

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from agent.amqp.pool import Shared
+from agent.amqp.connection_pool import Shared
 from agent.amqp.wire.channel import Channel
 from agent.core.model import Link
 from agent.errors import TransientError

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from agent.core.lifecycle import LinkState
+from agent.core.links.lifecycle import LinkState
 from agent.core.model import Link
 
 REMIND_EVERY: Final = 300.0

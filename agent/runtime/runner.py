@@ -11,26 +11,26 @@ from typing import Any, Final
 
 import structlog
 
+from agent.amqp.connection_pool import Shared
+from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line, trouble_of
-from agent.amqp.pool import Shared
-from agent.amqp.upstream import NotEmptyError, count_consumers
-from agent.amqp.wire.splice import Counts
-from agent.core import backoff, lifecycle
-from agent.core.lifecycle import Effect, Event, LinkState, Phase, Side
+from agent.core.addresses.uri import AmqpUri
+from agent.core.links import backoff, lifecycle
+from agent.core.links.lifecycle import Effect, Event, LinkState, Phase, Side
+from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, Link
-from agent.core.suspicion import Watch
-from agent.core.uri import AmqpUri
 from agent.errors import AgentError, BrokerError, PermanentError
-from agent.runtime.building import ServedElsewhereError
-from agent.runtime.connections import Connections
-from agent.runtime.flow import Flow
-from agent.runtime.internal import InternalExchanges
-from agent.runtime.lingering import Lingering
-from agent.runtime.removal import Removal
-from agent.runtime.session import ExchangeSession, Memory
-from agent.runtime.tasks import both
-from agent.runtime.tending import Tending
-from agent.runtime.world import DOWNSTREAM, World
+from agent.links.connections import Connections
+from agent.links.exchange.building import ServedElsewhereError
+from agent.links.exchange.internal_exchange import InternalExchanges
+from agent.links.exchange.lingering import Lingering
+from agent.links.exchange.removal import Removal
+from agent.links.exchange.session import ExchangeSession, Memory
+from agent.links.exchange.upkeep import Tending
+from agent.links.exchange.upstream_objects import NotEmptyError, count_consumers
+from agent.links.flow import Flow
+from agent.links.shared_connections import DOWNSTREAM, World
+from agent.links.tasks import both
 from agent.status.board import Gauges
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go

@@ -11,28 +11,28 @@ from typing import Any, Final
 
 import structlog
 
-from agent.core import lifecycle
-from agent.core.lifecycle import LinkState, Phase, Side
+from agent.core.addresses.uri import AmqpUri
+from agent.core.links import lifecycle
+from agent.core.links.lifecycle import LinkState, Phase, Side
 from agent.core.model import Binding, CleanupMode, Link, LinkKind
-from agent.core.resolve import resolving
-from agent.core.unserved import unserved
-from agent.core.uri import AmqpUri
-from agent.definitions.keeper import Keeper
-from agent.definitions.load import Configuration
-from agent.definitions.watch import Cause
+from agent.core.rules.resolve import resolving
+from agent.core.rules.unserved import unserved
+from agent.definitions.sources.keeper import Keeper
+from agent.definitions.sources.load import Configuration
+from agent.downstream.declaring import declare_missing
+from agent.downstream.follow import BindingFollower
+from agent.downstream.known_bindings import Federated, KnownBindings
+from agent.downstream.listen import Listener, SaidAlreadyError
+from agent.downstream.reading import Reading, Source, read_bindings, read_downstream
+from agent.downstream.slices import in_slices
+from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Problem
-from agent.runtime.declaring import declare_missing
-from agent.runtime.downstream import Reading, Source, read_bindings, read_downstream
-from agent.runtime.follow import BindingFollower
-from agent.runtime.known_bindings import Federated, KnownBindings
+from agent.links.exchange.renaming import sweep
+from agent.links.exchange.shared_queues import SharedQueues
+from agent.links.shared_connections import World
 from agent.runtime.link_log import LinkLog
-from agent.runtime.listen import Listener, SaidAlreadyError
-from agent.runtime.pulse import beat
-from agent.runtime.renaming import sweep
 from agent.runtime.runner import LinkRunner, Other
-from agent.runtime.shared_queues import SharedQueues
-from agent.runtime.slices import in_slices
-from agent.runtime.world import World
+from agent.runtime.ticker import beat
 from agent.status.board import Board
 
 STOP_PATIENCE: Final = 15.0

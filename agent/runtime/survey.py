@@ -10,11 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.amqp.connect import connect_any
-from agent.amqp.probe import Presence, Standing, probe
-from agent.core import names
-from agent.core.hops import Site
-from agent.core.model import Link, LinkKind
-from agent.core.plan import (
+from agent.amqp.passive_declares import Presence, Standing, probe
+from agent.core.addresses.uri import AmqpUri
+from agent.core.links.plan import (
     Action,
     Downstream,
     Plan,
@@ -24,12 +22,13 @@ from agent.core.plan import (
     plan_link,
     upstream_queue_name,
 )
-from agent.core.resolve import Resolution, resolving
-from agent.core.uri import AmqpUri
-from agent.definitions.keeper import Keeper
-from agent.definitions.load import Configuration
-from agent.errors import BrokerError, ConfigurationError, PermanentError, Problem
-from agent.runtime.downstream import (
+from agent.core.model import Link, LinkKind
+from agent.core.rules import names
+from agent.core.rules.hops import Site
+from agent.core.rules.resolve import Resolution, resolving
+from agent.definitions.sources.keeper import Keeper
+from agent.definitions.sources.load import Configuration
+from agent.downstream.reading import (
     CONNECTION_NAME,
     DEFAULT_VHOST,
     Reading,
@@ -38,7 +37,8 @@ from agent.runtime.downstream import (
     read_bindings,
     read_downstream,
 )
-from agent.runtime.slices import in_slices
+from agent.downstream.slices import in_slices
+from agent.errors import BrokerError, ConfigurationError, PermanentError, Problem
 
 PATIENCE = 10.0  # seconds for an upstream to let us in; others go on meanwhile
 AT_ONCE = 20  # connections

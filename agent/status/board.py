@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent.core.expiry import Expiry
-from agent.core.histogram import Histogram
-from agent.core.lifecycle import LinkState, Side, Status, Trouble
+from agent.core.addresses.expiry import Expiry
+from agent.core.addresses.uri import AmqpUri
+from agent.core.links.histogram import Histogram
+from agent.core.links.lifecycle import LinkState, Side, Status, Trouble
+from agent.core.links.reasons import reason_of
 from agent.core.model import Link, LinkKind
-from agent.core.reasons import reason_of
-from agent.core.uri import AmqpUri
 from agent.status.feed import Feed
 from agent.status.history import History, Sample
 from agent.status.moment import moment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from agent.core.expiry import Expiry, What
+from agent.core.addresses.expiry import Expiry, What
 from agent.status.families import PREFIX, Family, Type, labelled
 
 CERTIFICATE: Final = Family(

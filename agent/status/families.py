@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from agent.core.histogram import Histogram
-from agent.core.hops import Verdict
-from agent.core.lifecycle import Side, Status, Trouble
+from agent.core.links.histogram import Histogram
+from agent.core.links.lifecycle import Side, Status, Trouble
+from agent.core.rules.hops import Verdict
 from agent.status.board import Entry, Gauges
 
 PREFIX: Final = "federation_agent_"

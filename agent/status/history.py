@@ -8,7 +8,7 @@ from sys import intern
 from typing import Any, Final, NamedTuple
 
 from agent.core.export_event import Reason
-from agent.core.lifecycle import Status
+from agent.core.links.lifecycle import Status
 from agent.status.moment import moment
 
 TRANSITIONS: Final = 50

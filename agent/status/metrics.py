@@ -14,9 +14,10 @@ from typing import Final
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from agent.core.model import LinkKind
-from agent.status import expiry, native
+from agent.status import expiry
 from agent.status.board import Board, Entry
 from agent.status.families import INFO, LINK_FAMILIES, Family, Looked, Sample, Type, labelled
+from agent.status.http import native
 from agent.status.slices import in_slices
 
 Labels = tuple[str, str, str, str]

@@ -13,7 +13,7 @@ import pytest
 from agent.amqp.connect import connect_any
 from agent.amqp.wire import methods
 from agent.core import fields
-from agent.core.uri import parse
+from agent.core.addresses.uri import parse
 from tests.acceptance.command import federation_agent
 from tests.hostile.peer import HostileBroker, Peer
 from tests.hostile.scene import Scene, stopped_at_the_end

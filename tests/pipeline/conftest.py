@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from agent.pipeline import java
+from agent.pipeline.spark import java
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from agent.core.lifecycle import Status
+from agent.core.links.lifecycle import Status
 from agent.errors import ConfigurationError
-from agent.pipeline.objectives import Objective, ObjectiveKind, parse_objectives
 from agent.pipeline.options import OptionError, parse
-from agent.pipeline.periods import hours, micros
 from agent.pipeline.schema import BUCKETS
+from agent.pipeline.tables.objectives import Objective, ObjectiveKind, parse_objectives
+from agent.pipeline.tables.periods import hours, micros
 from agent.pipeline.window import Bounds
 from tests.acceptance.command import federation_agent
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agent.errors import CannotStartError
-from agent.pipeline import files, java
+from agent.pipeline.spark import files, java
 from tests.acceptance.command import federation_agent
 from tests.pipeline.lines import line, write
 

@@ -11,16 +11,17 @@ import jsonschema
 import pytest
 from pyspark.sql import SparkSession
 
-from agent.pipeline import literal, options
+from agent.pipeline import options
 from agent.pipeline.findings.asked import Asked
 from agent.pipeline.findings.gather import SLOTS, gather
 from agent.pipeline.findings.model import Findings, LinkTime, Spent, Which
 from agent.pipeline.findings.strips import strips
+from agent.pipeline.findings.summary import summary
 from agent.pipeline.page.document import page
-from agent.pipeline.periods import micros
 from agent.pipeline.run import run
 from agent.pipeline.schema import TABLES, Bucket
-from agent.pipeline.summary import summary
+from agent.pipeline.spark import literal
+from agent.pipeline.tables.periods import micros
 from agent.pipeline.window import Bounds
 from tests.acceptance.command import ROOT
 from tests.pipeline.lines import BOUNDS, heartbeats, instant, line, write

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from agent.pipeline import options
-from agent.pipeline.files import read_table
-from agent.pipeline.periods import micros
 from agent.pipeline.run import run
+from agent.pipeline.spark.files import read_table
+from agent.pipeline.tables.periods import micros
 from tests.pipeline.fleet import SECOND, Fleet, Span
 from tests.pipeline.lines import START, instant
 

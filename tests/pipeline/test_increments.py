@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from agent.pipeline import files, following, options
+from agent.pipeline import options
+from agent.pipeline.reading import following
+from agent.pipeline.reading.store import Store
 from agent.pipeline.run import STORE, run
 from agent.pipeline.schema import TABLES
-from agent.pipeline.store import Store
+from agent.pipeline.spark import files
 from tests.lab.waiting import eventually
 from tests.pipeline.lines import heartbeats, line, write
 

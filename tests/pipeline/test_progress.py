@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from agent.cli import progress
-from agent.pipeline.steps import READ, STEPS, begin
+from agent.pipeline.spark.steps import READ, STEPS, begin
 from tests.acceptance.command import COMMAND
 from tests.pipeline.lines import heartbeats, line, write
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.secret import Secret
-from agent.core.url_text import Tls
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.network import MAX_FILE, explain, hung_up, server_name, tls_context
 from tests.lab.certificates import Authority

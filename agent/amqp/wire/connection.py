@@ -16,8 +16,8 @@ from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, Heartb
 from agent.amqp.wire.login import Terms, client_properties, lower
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
+from agent.core.addresses.uri import Mechanism
 from agent.core.fields import Table
-from agent.core.uri import Mechanism
 from agent.errors import AgentError, BrokerError, TransientError
 
 BUFFER: Final = 256 * 1024

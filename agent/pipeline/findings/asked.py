@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from agent.pipeline import files
 from agent.pipeline.findings.model import Spent, Which
-from agent.pipeline.periods import EPOCH
 from agent.pipeline.schema import CELL, LINK, Bucket
+from agent.pipeline.spark import files
+from agent.pipeline.tables.periods import EPOCH
 from agent.pipeline.window import Bounds
 
 LONGEST: Final = 400

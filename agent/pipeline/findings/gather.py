@@ -17,7 +17,7 @@ from agent.pipeline.findings.heat import heat_of_edges, heat_of_links
 from agent.pipeline.findings.model import Findings, Span
 from agent.pipeline.findings.promises import promises
 from agent.pipeline.findings.strips import strips
-from agent.pipeline.side_by_side import side_by_side
+from agent.pipeline.spark.side_by_side import side_by_side
 from agent.pipeline.window import Bounds
 
 WORST: Final = 40

@@ -8,10 +8,10 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from agent.pipeline import literal
 from agent.pipeline.findings.asked import LONGEST, Asked, flowing
 from agent.pipeline.findings.model import Edge, Heat, HeatRow, LinkTime
 from agent.pipeline.schema import LINK, SECOND
+from agent.pipeline.spark import literal
 
 COLUMNS: Final = 31
 _HOUR: Final = 3600 * SECOND

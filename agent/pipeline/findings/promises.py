@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 from agent.pipeline.findings.asked import Asked, named, which_of
 from agent.pipeline.findings.model import Objective, Promise, Promises
 from agent.pipeline.schema import LINK
-from agent.pipeline.slo import BURNS
+from agent.pipeline.tables.slo import BURNS
 
 ALARMS = (("burn_1h", "burn_5m", 14.4), ("burn_6h", "burn_30m", 6.0), ("burn_3d", "burn_6h", 1.0))
 """Both above: what is left is being used up too fast."""

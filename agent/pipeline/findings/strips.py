@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pyspark.sql import Window
 from pyspark.sql import functions as fn
 
-from agent.pipeline import literal
 from agent.pipeline.findings.asked import Asked
 from agent.pipeline.findings.model import LinkTime, Slot, Spent, Strip
 from agent.pipeline.schema import LINK, SECOND, Bucket
+from agent.pipeline.spark import literal
 
 
 def strips(asked: Asked, links: Sequence[LinkTime], *, slots: int) -> tuple[Strip, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from agent.core.printable import printable
+from agent.core.text.printable import printable
 
 _BLANKS: Final = "\t\n"
 _VOID: Final = frozenset({"meta", "link", "br", "hr", "col"})

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from agent.pipeline.findings.model import Span, Which
 from agent.pipeline.page.markup import Markup, element, join
-from agent.pipeline.periods import EPOCH
+from agent.pipeline.tables.periods import EPOCH
 
 NOTHING: Final = "\N{EN DASH}"
 UNREACHED: Final = "not reached yet"

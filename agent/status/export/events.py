@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType, Reason
-from agent.core.histogram import Histogram
-from agent.core.lifecycle import Status
+from agent.core.links.histogram import Histogram
+from agent.core.links.lifecycle import Status
 from agent.status.board import Board, Entry
 from agent.status.export.files import Line
 

@@ -12,8 +12,8 @@ from typing import Final
 import structlog
 
 from agent.core.export_event import AgentStatus, Reason
-from agent.core.lifecycle import LinkState
-from agent.core.reasons import reason_of
+from agent.core.links.lifecycle import LinkState
+from agent.core.links.reasons import reason_of
 from agent.core.settings import StatusExportSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board, Entry

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from agent.core.addresses.uri import parse
 from agent.core.model import (
     ApplyTo,
     Choice,
@@ -22,8 +23,7 @@ from agent.core.model import (
     VhostDefinitions,
     VhostState,
 )
-from agent.core.resolve import resolve
-from agent.core.uri import parse
+from agent.core.rules.resolve import resolve
 from agent.errors import Place
 
 RUNS: Final = 5

@@ -6,7 +6,7 @@ from typing import Protocol
 import pytest
 
 from agent.amqp.connect import Connection, connect
-from agent.core.uri import parse
+from agent.core.addresses.uri import parse
 from tests.lab.node import Node
 
 RELEASES = [None, pytest.param("trixie", marks=pytest.mark.versions), pytest.param("sid", marks=pytest.mark.versions)]

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.amqp.connect import Connection
-from agent.amqp.stamp import Stamp
+from agent.amqp.data.splice import Counts, Source, Target
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, Message
 from agent.amqp.wire.methods import Call
 from agent.amqp.wire.properties import Properties
-from agent.amqp.wire.splice import Counts, Source, Target
-from agent.core.confirms import Confirms
-from agent.core.hops import RECEIVED_FROM, Site, received_entry, with_entry
+from agent.core.links.confirms import Confirms
 from agent.core.model import AckMode
+from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry, with_entry
+from agent.links.exchange.received_from import Stamp
 from tests.lab.node import Node
 from tests.lab.user_program import depth_async
 from tests.lab.waiting import eventually_async

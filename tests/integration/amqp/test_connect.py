@@ -11,7 +11,7 @@ import pytest
 
 from agent.amqp.connect import connect, connect_any
 from agent.amqp.wire import methods
-from agent.core.uri import Mechanism, parse
+from agent.core.addresses.uri import Mechanism, parse
 from agent.errors import BrokerError, PermanentError, TransientError, UriError
 from tests.integration.amqp.conftest import Connecting
 from tests.integration.conftest import TlsBroker

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from agent.amqp.data.splice import WHOLE
+from agent.amqp.data.target import largest_taken
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
-from agent.amqp.wire.splice import WHOLE
 from agent.amqp.wire.tables import encode_table, short_string
-from agent.amqp.wire.target import largest_taken
 from agent.core import fields
 from agent.core.fields import Field
-from agent.core.hops import RECEIVED_FROM, Site, received_entry
 from agent.core.model import AckMode
+from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry
 from tests.integration.amqp.conftest import Connecting
 from tests.integration.amqp.links import (
     HERE,

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from agent.amqp.broker_events import DEFINITION_EVENTS, NoEvents, subscribe
 from agent.amqp.connect import connect
-from agent.amqp.events import DEFINITION_EVENTS, NoEvents, subscribe
-from agent.core.events import BrokerEvent
-from agent.core.uri import parse
-from agent.definitions.watch import Cause, Watcher
+from agent.core.addresses.uri import parse
+from agent.core.broker_events import BrokerEvent
+from agent.downstream.watch import Cause, Watcher
 
 
 def say(*words: str) -> None:

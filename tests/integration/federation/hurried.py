@@ -1,12 +1,12 @@
 """The agent's command, where exchanges are looked at ten times as often, and bindings asserted the more."""
 
 from agent.cli.main import main
-from agent.core import rounds
-from agent.runtime import lookout, tending
+from agent.core.links import rounds
+from agent.links.exchange import lookout, upkeep
 
 if __name__ == "__main__":
     lookout.LOOK_EVERY /= 10  # type: ignore[misc]
-    tending.ASSERT_ALL /= 10  # type: ignore[misc]
+    upkeep.ASSERT_ALL /= 10  # type: ignore[misc]
     rounds.WITHIN /= 100  # type: ignore[misc]
     rounds.PER_SECOND *= 100  # type: ignore[misc]
     main()

@@ -5,7 +5,7 @@ import ssl
 import time
 import urllib.request
 
-from agent.core.certificate import not_after
+from agent.core.addresses.certificate import not_after
 from tests.integration.conftest import TlsBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import POLICY

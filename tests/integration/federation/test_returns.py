@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.core import prefetch
+from agent.core.links import prefetch
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Q, Site, federated
 from tests.integration.federation.test_api import ask

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from agent.core.http_url import parse
-from agent.core.uri import parse as parse_amqp
+from agent.core.addresses.http_url import parse
+from agent.core.addresses.uri import parse as parse_amqp
 from agent.errors import PermanentError
 from agent.management.client import ManagementClient
 from tests.lab.node import Node

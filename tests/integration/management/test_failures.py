@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agent.core.http_url import parse
+from agent.core.addresses.http_url import parse
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.management.client import ManagementClient
 from tests.integration.conftest import TlsBroker

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from agent.amqp.wire.target import Counts
-from agent.core.lifecycle import Failed, LinkState, Phase, Stalled
+from agent.amqp.data.target import Counts
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import parse
+from agent.core.links.lifecycle import Failed, LinkState, Phase, Stalled
 from agent.core.model import Exchange, Link, LinkKind, LinkSettings
-from agent.core.secret import Secret
 from agent.core.settings import HttpSettings
-from agent.core.uri import parse
 from agent.status.board import Board, Gauges
-from agent.status.http import HttpServer
+from agent.status.http.server import HttpServer
 
 RUNNING: Final = LinkState(phase=Phase.OPEN, started=True)
 STARTING: Final = LinkState(phase=Phase.OPENING, started=True)

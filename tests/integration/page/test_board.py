@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from playwright.sync_api import Page, expect
 
-from agent.core.lifecycle import LinkState
+from agent.core.links.lifecycle import LinkState
 from agent.status.board import Gauges
 from tests.integration.page.conftest import Open
 from tests.integration.page.served import PAUSED, RUNNING, STALLED, STARTING, Served, Shown, failed, link

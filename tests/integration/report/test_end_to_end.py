@@ -14,8 +14,9 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as fn
 
-from agent.pipeline import files, options
+from agent.pipeline import options
 from agent.pipeline.run import run
+from agent.pipeline.spark import files
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated

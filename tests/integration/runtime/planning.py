@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from agent.core.plan import Action, PlannedLink
-from agent.definitions.load import load_configuration
+from agent.core.links.plan import Action, PlannedLink
+from agent.definitions.sources.load import load_configuration
 from agent.runtime.survey import Survey, survey
 from tests.lab.admin import AdminError
 from tests.lab.node import Node

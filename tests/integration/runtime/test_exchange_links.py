@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.plan import Outlook
+from agent.core.links.plan import Outlook
 from tests.integration.runtime.planning import (
     FEDERATE,
     ORIGIN,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.plan import Outlook
+from agent.core.links.plan import Outlook
 from tests.integration.runtime.planning import FEDERATE, Naming, Pair, snapshot, told, wait_for_consumer
 from tests.lab.node import NATIVE_PLUGINS, Node
 

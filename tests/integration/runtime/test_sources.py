@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.plan import Outlook
+from agent.core.links.plan import Outlook
 from agent.errors import ConfigurationError, PermanentError
 from tests.acceptance.command import federation_agent
 from tests.integration.runtime.planning import FEDERATE, ORIGIN, Naming, Pair, of_vhost, only_link, told

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.plan import Outlook
+from agent.core.links.plan import Outlook
 from tests.integration.runtime.planning import Pair, messages_in, told, wait_for_consumer
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.status.openapi import PATHS
+from agent.status.http.openapi import PATHS
 from tests.acceptance.command import federation_agent
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent

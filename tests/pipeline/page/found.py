@@ -31,8 +31,8 @@ from agent.pipeline.findings.model import (
     Strip,
     Which,
 )
-from agent.pipeline.periods import micros
 from agent.pipeline.schema import SECOND, Bucket
+from agent.pipeline.tables.periods import micros
 
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR

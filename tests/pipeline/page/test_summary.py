@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from agent.pipeline.findings.model import Findings, Fleet, Spent
-from agent.pipeline.summary import summary
+from agent.pipeline.findings.summary import summary
 from tests.acceptance.command import ROOT
 from tests.pipeline.page.found import HOUR, findings
 

@@ -8,7 +8,7 @@ import pytest
 from agent.pipeline.findings.model import Span
 from agent.pipeline.page import words
 from agent.pipeline.page.words import Calendar
-from agent.pipeline.periods import micros
+from agent.pipeline.tables.periods import micros
 
 NARROW, HARD = "\N{NARROW NO-BREAK SPACE}", "\N{NO-BREAK SPACE}"
 

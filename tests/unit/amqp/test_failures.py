@@ -9,7 +9,7 @@ from agent.amqp.failures import blames_message, lost, one_line, trouble_of
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError
 from agent.core import fields
-from agent.core.lifecycle import Trouble
+from agent.core.links.lifecycle import Trouble
 from agent.errors import BrokerError, PermanentError, TransientError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core import names
+from agent.core.rules import names
 
 TEXTS = (
     "PRECONDITION_FAILED - exchange '{name}' in vhost '{vhost}' in use",

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core import backoff, fields, names
+from agent.core import fields
 from agent.core.fields import Field
-from agent.core.patterns import Patience, Pattern, TimedPattern
-from agent.core.suggest import did_you_mean
+from agent.core.links import backoff
+from agent.core.rules import names
+from agent.core.rules.patterns import Patience, Pattern, TimedPattern
+from agent.core.text.suggest import did_you_mean
 from tests.unit.core import strategies
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent.definitions.load import Configuration, load_configuration
+from agent.definitions.sources.load import Configuration, load_configuration
 from agent.errors import ConfigurationError
 
 DOWNSTREAM = "downstream: {uri: amqp://localhost}\n"

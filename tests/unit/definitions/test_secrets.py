@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.definitions.exports import read_export
-from agent.definitions.load import load_configuration
-from agent.definitions.parameters import read_global, read_parameters
+from agent.definitions.sources.exports import read_export
+from agent.definitions.sources.load import load_configuration
+from agent.definitions.sources.parameters import read_global, read_parameters
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import DOWNSTREAM, write
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.core.http_url import parse
+from agent.core.addresses.http_url import parse
 from agent.errors import BrokerError
 from agent.management.client import ManagementClient
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from agent.core.addresses.uri import parse
 from agent.core.settings import DownstreamSettings
-from agent.core.uri import parse
 from agent.runtime.expiry import watch_expiries
 from agent.status.board import Board
 

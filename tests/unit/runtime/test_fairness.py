@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from agent.amqp.channel_pool import Desk
 from agent.amqp.connect import Connection
-from agent.amqp.desk import Desk
-from agent.amqp.pool import Shared
+from agent.amqp.connection_pool import Shared
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.login import Terms
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import Mechanism, parse
 from agent.core.model import Link
-from agent.core.secret import Secret
-from agent.core.uri import Mechanism, parse
 from agent.runtime.fairness import LATE, PATIENCE, Fairness
 from tests.unit.amqp.wire.link import Wire, calls, feed, opened, turn
 from tests.unit.status.test_board import LINK

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from agent.core import lifecycle
-from agent.core.lifecycle import Event, Failed, LinkState, RetryDue
+from agent.core.links import lifecycle
+from agent.core.links.lifecycle import Event, Failed, LinkState, RetryDue
 from agent.core.model import Link, LinkKind, LinkSettings
 from agent.runtime.link_log import REMIND_EVERY, LinkLog
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from agent.amqp.pool import Shared
-from agent.core import lifecycle
-from agent.core.lifecycle import Status
+from agent.amqp.connection_pool import Shared
+from agent.core.links import lifecycle
+from agent.core.links.lifecycle import Status
+from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
-from agent.core.removal import CleanupAfter
 from agent.errors import TransientError
+from agent.links.shared_connections import World
 from agent.runtime.runner import LinkRunner
-from agent.runtime.world import World
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.status.test_board import LINK
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from agent.definitions.keeper import Keeper
-from agent.definitions.load import Configuration, load_configuration
-from agent.definitions.watch import Cause
+from agent.definitions.sources.keeper import Keeper
+from agent.definitions.sources.load import Configuration, load_configuration
+from agent.downstream.listen import SaidAlreadyError
+from agent.downstream.reading import read_downstream
+from agent.downstream.watch import Cause
 from agent.errors import TransientError
-from agent.runtime.downstream import read_downstream
-from agent.runtime.listen import SaidAlreadyError
 from agent.runtime.supervisor import Supervisor
 from agent.status.board import Board
 from tests.unit.runtime.http_api import HttpApi, http_api

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import aiohttp
 
-from agent.amqp.wire.splice import Counts
-from agent.core.lifecycle import LinkState
-from agent.core.secret import Secret
+from agent.amqp.data.splice import Counts
+from agent.core.addresses.secret import Secret
+from agent.core.links.lifecycle import LinkState
 from agent.core.settings import HttpSettings
 from agent.status.board import Board, Gauges
-from agent.status.http import HttpServer
+from agent.status.http.server import HttpServer
 from tests.unit.status.test_board import LINK, Clock
 
 TOKEN: Final = "t0ken"

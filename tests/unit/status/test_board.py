@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.amqp.wire.splice import Counts
-from agent.core.lifecycle import Blocked, Failed, LinkState, Phase, Side, Trouble, Unwanted
+from agent.amqp.data.splice import Counts
+from agent.core.addresses.uri import parse
+from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Side, Trouble, Unwanted
 from agent.core.model import Exchange, Link, LinkKind, LinkSettings
-from agent.core.uri import parse
 from agent.status.board import Board, Gauges
-from agent.status.native import link_view
+from agent.status.http.native import link_view
 
 LINK = Link(
     "1a2b3c4d", LinkKind.EXCHANGE, "/", "orders", "origin", (parse("amqp://u:s3ntinel@h:5672/%2f"),), "there",

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.core.expiry import Expiry, Peer, What
+from agent.core.addresses.expiry import Expiry, Peer, What
 from agent.status.expiry import exposition
 
 

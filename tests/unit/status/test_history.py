@@ -3,7 +3,7 @@ from __future__ import annotations
 import tracemalloc
 
 from agent.core.export_event import Reason
-from agent.core.lifecycle import Status
+from agent.core.links.lifecycle import Status
 from agent.status.history import EVERY, TRANSITIONS, WINDOW, History, Sample
 
 NOW = 1_800_000_000.0

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.amqp.wire.splice import Counts
-from agent.core.lifecycle import LinkState, Status
-from agent.status import metrics, native
+from agent.amqp.data.splice import Counts
+from agent.core.links.lifecycle import LinkState, Status
+from agent.status import metrics
 from agent.status.board import Board, Gauges
+from agent.status.http import native
 from agent.status.slices import SLICE
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 

@@ -11,22 +11,22 @@ from typing import Any
 import pamqp.base
 import pamqp.frame
 
-from agent.amqp.stamp import Stamp
+from agent.amqp.data.returns import LONGEST
+from agent.amqp.data.scrutiny import Scrutiny
+from agent.amqp.data.splice import Counts, Source, Target
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms
 from agent.amqp.wire.properties import HEADERS, Properties
-from agent.amqp.wire.returns import LONGEST
-from agent.amqp.wire.scrutiny import Scrutiny
-from agent.amqp.wire.splice import Counts, Source, Target
 from agent.amqp.wire.tables import encode_table
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import Mechanism
 from agent.core.fields import Field
-from agent.core.hops import Site
+from agent.core.links.suspicion import Suspicion
 from agent.core.model import AckMode
-from agent.core.secret import Secret
-from agent.core.suspicion import Suspicion
-from agent.core.uri import Mechanism
+from agent.core.rules.hops import Site
+from agent.links.exchange.received_from import Stamp
 
 HERE, THERE = Site("here", "v"), Site("there", "w")
 EXCHANGE, URI = "downstream exchange", "amqp://there:5672"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.definitions.legacy import LegacyError, connections, federation, import_legacy
+from agent.definitions.sources.legacy import LegacyError, connections, federation, import_legacy
 
 FILE = "rabbitmq.config"
 HERE = Path(__file__).parent

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.definitions.legacy import LegacyError, import_legacy
-from agent.definitions.legacy.terms import Atom, Binary, List, String, Term, Tuple
-from agent.definitions.load import load_configuration
+from agent.definitions.sources.legacy import LegacyError, import_legacy
+from agent.definitions.sources.legacy.terms import Atom, Binary, List, String, Term, Tuple
+from agent.definitions.sources.load import load_configuration
 from tests.unit.definitions.legacy.erlang import write
 from tests.unit.definitions.legacy.federations import (
     ANY_SETTINGS,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.definitions.legacy.errors import LegacyError
-from agent.definitions.legacy.terms import (
+from agent.definitions.sources.legacy.errors import LegacyError
+from agent.definitions.sources.legacy.terms import (
     MAX_BYTES,
     MAX_DEPTH,
     Atom,

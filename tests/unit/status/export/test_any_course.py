@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent.amqp.wire.splice import Counts
+from agent.amqp.data.splice import Counts
 from agent.core.export_event import FIELDS, AgentStatus, Reason
-from agent.core.lifecycle import LinkState, Status
+from agent.core.links.lifecycle import LinkState, Status
 from agent.core.settings import Fsync, StatusExportSettings
 from agent.status.board import Board, Entry, Gauges
 from agent.status.export.events import Events, day_at

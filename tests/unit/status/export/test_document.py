@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from agent.core.export_event import FIELDS, Reason
-from agent.core.lifecycle import Status
+from agent.core.links.lifecycle import Status
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "export.md"
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| .*\|$", re.MULTILINE)

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.amqp.wire.splice import Counts
+from agent.amqp.data.splice import Counts
 from agent.core.export_event import FIELDS, AgentStatus, FieldType, Reason
-from agent.core.lifecycle import Failed, LinkState, Phase, Status
+from agent.core.links.lifecycle import Failed, LinkState, Phase, Status
 from agent.status.board import Board, Gauges
 from agent.status.export.events import Events
 from agent.status.export.files import Line

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agent.amqp.wire.splice import Counts
-from agent.core import lifecycle
-from agent.core.lifecycle import Failed, LinkState, Side, Trouble
+from agent.amqp.data.splice import Counts
+from agent.core.links import lifecycle
+from agent.core.links.lifecycle import Failed, LinkState, Side, Trouble
 from agent.core.settings import StatusExportSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board, Gauges

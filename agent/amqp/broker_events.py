@@ -1,0 +1,120 @@
+"""What a broker tells by itself, where its event exchange is enabled; a hint to look, never the truth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from agent.amqp.connect import Connection
+from agent.amqp.failures import NOT_FOUND, one_line
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.core import fields
+from agent.core.broker_events import EVENT_EXCHANGE, BrokerEvent
+from agent.errors import BrokerError, TransientError
+
+DEFINITION_EVENTS = (
+    "parameter.*",
+    "policy.*",
+    "exchange.*",
+    "queue.created",
+    "queue.deleted",
+    "vhost.created",
+    "vhost.deleted",
+)
+# Apart from the others: a storm of them delays nothing else.
+BINDING_EVENTS = ("binding.*",)
+# A storm waits in the broker, and of a greater one the oldest events go: polling finds what they told.
+_PREFETCH = 500
+_MAX_LENGTH = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class NoEvents:
+    """This broker tells nothing, at least not to us: poll it more often. `reason` is for the operator."""
+
+    reason: str
+
+
+class Events:
+    """Events as they come, subscriptions to events apart; ends with a BrokerError when the connection is lost."""
+
+    def __init__(self, connection: Connection, channel: Channel) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._arrived: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._cancelled = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        with suppress(BrokerError):  # it is gone then; and an error here would hide that a task is cancelled
+            await self._channel.close()
+
+    async def __aiter__(self) -> AsyncIterator[BrokerEvent]:
+        while (message := await self._arrived.get()) is not None:
+            event = _read(message)
+            if event.fields.get("source_name") != EVENT_EXCHANGE:
+                yield event
+            if self._arrived.empty() and not self._channel.closed.done():
+                self._channel.send(methods.BASIC_ACK, delivery_tag=message.call["delivery_tag"], multiple=True)
+        raise self._ended()
+
+    async def consume(self, keys: Iterable[str]) -> None:
+        """Declares a queue that goes with the channel, binds it and listens."""
+        channel = self._channel
+        channel.on_message = self._arrived.put_nowait
+        channel.on_cancel = self._cancel
+        channel.closed.add_done_callback(lambda _: self._arrived.put_nowait(None))
+        channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=_PREFETCH)
+        limit = (("x-max-length", fields.long(_MAX_LENGTH)),)
+        declared = await channel.ask(
+            methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, exclusive=True, auto_delete=True, arguments=limit
+        )
+        queue = declared["queue"]
+        for key in keys:
+            channel.ask(
+                methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=EVENT_EXCHANGE, routing_key=key
+            )
+        await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue, exclusive=True)
+
+    def _cancel(self, _: str) -> None:
+        self._cancelled = True
+        self._arrived.put_nowait(None)
+
+    def _ended(self) -> BrokerError:
+        if self._cancelled:
+            return TransientError(f"{self._connection.where}: the broker ended the subscription to {EVENT_EXCHANGE}")
+        return self._channel.closed.result()
+
+
+def _read(message: Message) -> BrokerEvent:
+    """A parameter's value is left out: it holds URIs with their passwords, and Erlang terms besides."""
+    told = fields.table_to_json(message.properties.headers)
+    return BrokerEvent(message.call["routing_key"], {key: value for key, value in told.items() if key != "value"})
+
+
+async def subscribe(connection: Connection, keys: Iterable[str]) -> Events | NoEvents:
+    """Listens to the events of the whole cluster; the connection must be to the vhost of the event exchange, `/`."""
+    events = Events(connection, await connection.channel())
+    try:
+        await events.consume(keys)
+    except ChannelClosedError as error:
+        if error.code == NOT_FOUND:
+            return NoEvents(
+                f"{connection.where}: no {EVENT_EXCHANGE} in vhost {connection.vhost!r}: "
+                "enable rabbitmq_event_exchange, and changes are seen at once"
+            )
+        reason = one_line(str(error))
+        return NoEvents(f"{connection.where}: {EVENT_EXCHANGE} can't be read ({error.code}): {reason}")
+    return events

@@ -1,0 +1,137 @@
+"""Connections that many links share: a thousand links are not a thousand sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.amqp.channel_pool import Desk
+from agent.amqp.connect import Connection
+from agent.errors import BrokerError
+
+LINKS_PER_CONNECTION: Final = 250
+REST: Final = 0.5  # after a failure, before the next attempt
+CHANNELS_PER_LINK: Final = 4  # its messages', and those that come and go
+
+Opener = Callable[[], Awaitable[Connection]]
+
+
+@dataclass(eq=False)
+class Shared:
+    """One connection and how many use it; `speaks_plugin` is what was found out of the broker, `asked_at` when."""
+
+    connection: Connection
+    desk: Desk
+    users: int = 0
+    is_left: bool = False
+    speaks_plugin: bool | None = None
+    asked_at: float = 0.0
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass
+class _Group:
+    """Connections that lead to one place, and how opening the next one goes."""
+
+    open: list[Shared] = field(default_factory=list)
+    opening: asyncio.Task[Shared] | None = None
+    waiting: int = 0
+    failure: BrokerError | None = None
+    failed_at: float = 0.0
+
+
+class Pool:
+    """Hands out connections by what they lead to; one is opened where all others are full or gone.
+
+    Whoever comes while one is opened waits for it, and is told the same if it fails: a thousand links of a dead
+    broker don't knock a thousand times.
+    """
+
+    def __init__(self, per_connection: int = LINKS_PER_CONNECTION) -> None:
+        self._per_connection = per_connection
+        self._groups: dict[Hashable, _Group] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def acquire(self, key: Hashable, opener: Opener) -> Shared:
+        group = self._groups.setdefault(key, _Group())
+        group.waiting += 1
+        try:
+            while (shared := self._with_room(group)) is None:
+                if group.opening is None:
+                    group.opening = asyncio.create_task(self._open(group, opener))
+                    group.opening.add_done_callback(_retrieve)
+                opened = await asyncio.shield(group.opening)
+                if opened.connection.is_closed:  # nobody had a chance to use it, and the next would end the same way
+                    raise self._failed(group, opened.connection.wire.closed.result())
+            shared.users += 1
+            return shared
+        finally:
+            group.waiting -= 1
+            if not group.waiting:
+                self._clear(group)
+
+    async def _open(self, group: _Group, opener: Opener) -> Shared:
+        loop = asyncio.get_running_loop()
+        try:
+            if group.failure is not None and loop.time() - group.failed_at < REST:
+                raise group.failure.with_traceback(None)
+            connection = await opener()
+        except BrokerError as error:
+            self._failed(group, error)
+            raise
+        else:
+            opened = Shared(connection, Desk(connection))
+            group.open.append(opened)
+            group.failure = None
+            return opened
+        finally:
+            if group.opening is asyncio.current_task():
+                group.opening = None
+
+    def _failed(self, group: _Group, error: BrokerError) -> BrokerError:
+        """Remembers it for those who come soon after."""
+        if error is not group.failure:
+            group.failure, group.failed_at = error, asyncio.get_running_loop().time()
+        return error
+
+    def _clear(self, group: _Group) -> None:
+        """Nobody waits any more: what was opened for those who gave up isn't needed."""
+        if group.opening is not None:
+            group.opening.cancel()
+            group.opening = None
+        for shared in group.open:
+            if not shared.users and not shared.is_left:
+                shared.is_left = True
+                closing = asyncio.create_task(shared.connection.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+
+    def _with_room(self, group: _Group) -> Shared | None:
+        group.open = [shared for shared in group.open if not shared.is_left and not shared.connection.is_closed]
+        return next((shared for shared in group.open if shared.users < self._room(shared)), None)
+
+    def standing(self, key: Hashable) -> Iterator[Connection]:
+        """The open connections that lead there."""
+        group = self._groups.get(key, _Group())
+        return (shared.connection for shared in group.open if not shared.connection.is_closed)
+
+    async def release(self, shared: Shared) -> None:
+        """The last one closes the door; nobody is let in through it any more."""
+        shared.users -= 1
+        if shared.users == 0:
+            shared.is_left = True
+            await shared.connection.close()
+
+    def _room(self, shared: Shared) -> int:
+        """How many links fit; a broker may allow few channels, and some may be lost for good."""
+        if shared.connection.wire.is_spoiled:
+            return 0
+        return max(1, min(self._per_connection, shared.connection.channel_max // CHANNELS_PER_LINK))
+
+
+def _retrieve(opening: asyncio.Task[Shared]) -> None:
+    """Where nobody waits any more, nobody has to know."""
+    if not opening.cancelled():
+        opening.exception()

@@ -1,0 +1,1 @@
+"""The data path: deliveries in, publishes out, confirms in, acknowledgements out. Knows no kind of link."""

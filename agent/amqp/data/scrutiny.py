@@ -1,0 +1,70 @@
+"""Messages of a link under suspicion, each looked at as a whole before it goes on: see `core.suspicion`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from hashlib import blake2b
+from typing import Final
+
+from agent.amqp.data.unfit import CLOSES, UNREADABLE
+from agent.amqp.data.walk import Names, check_table
+from agent.amqp.wire.properties import HEADERS, Properties
+from agent.amqp.wire.tables import CodecError
+from agent.core.links.suspicion import Suspicion
+
+_DELIVERIES: Final = Names("x-delivery-count")  # what a quorum queue adds, and counts up each time
+_MOST_ON_THE_WAY: Final = 64
+
+
+class Scrutiny:
+    """`unconfirmed` answers the deliveries that are on the way."""
+
+    def __init__(
+        self, suspicion: Suspicion, clock: Callable[[], float], unconfirmed: Callable[[], Collection[int]]
+    ) -> None:
+        self._suspicion = suspicion
+        self._clock = clock
+        self._unconfirmed = unconfirmed
+        self._passed: dict[int, bytes] = {}
+
+    def objection(self, tag: int, publish: bytes, properties: bytes, size: int) -> str:
+        """Why a delivery must not go on; empty where it may. `properties` begin with their flags."""
+        now = self._clock()
+        try:
+            read = Properties.read(properties)
+            if read.flags & HEADERS:
+                check_table(read.raw_headers)
+        except CodecError:
+            self._suspicion.caught(now)
+            return UNREADABLE
+        digest = _digest(publish, read, size)
+        if self._suspicion.is_culprit(digest, now):
+            self._suspicion.caught(now)
+            return CLOSES
+        if len(self._passed) >= _MOST_ON_THE_WAY:
+            self._passed = {tag: self._passed[tag] for tag in self._unconfirmed() if tag in self._passed}
+        if len(self._passed) < _MOST_ON_THE_WAY:  # of so many none is alone, and nothing will be known
+            self._passed[tag] = digest
+        return ""
+
+    @property
+    def on_the_way(self) -> list[bytes]:
+        """The digests of what was published and isn't confirmed; more than one where it isn't known of which."""
+        return [self._passed.get(tag, b"") for tag in self._unconfirmed()]
+
+
+def _digest(publish: bytes, properties: Properties, size: int) -> bytes:
+    """What makes a message the same one when it comes again: its way, its properties, and the size of its body.
+
+    Brokers don't look into a body.
+    """
+    table = properties.raw_headers
+    found = _DELIVERIES.find(table, 4, len(table))
+    same = table[4:] if found is None else table[4 : found.begin] + table[found.after :]
+    others = (value for flag, value in properties.values if flag != HEADERS)
+    flags = properties.flags & ~HEADERS
+    told = (publish, flags.to_bytes(2, "big"), *others, same, size.to_bytes(8, "big"))
+    digest = blake2b(digest_size=16)
+    for each in told:
+        digest.update(len(each).to_bytes(4, "big") + each)
+    return digest.digest()

@@ -1,0 +1,274 @@
+"""The downstream channel of a link: what is published on it, what the broker answers, what is settled upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from agent.amqp.data.returns import LONGEST, Later, Returns
+from agent.amqp.data.unfit import TOO_LARGE, TOO_MANY_HEADERS, Unfit
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.channel import Channel
+from agent.amqp.wire.tables import CodecError
+from agent.core.links.confirms import Confirms
+from agent.core.links.histogram import Histogram
+from agent.core.model import AckMode
+from agent.errors import BrokerError
+
+_ACK: Final = 60 << 16 | 80
+_NACK: Final = 60 << 16 | 120
+_RETURN: Final = 60 << 16 | 50
+_U32: Final = struct.Struct(">I")
+_TAG_AND_FLAG: Final = struct.Struct(">QB")
+_SETTLE_FRAME: Final = struct.Struct(">BHIHHQBB")
+_SETTLE_SIZE: Final = 13
+_REQUEUE: Final = 2
+MOST_UNSETTLED: Final = 4 * 65_535  # consumers follow one another, and none has a larger prefetch than that
+TRANSFER_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0)
+BINDING_SYNC_BOUNDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
+_LARGER: Final = re.compile(r"larger than (?:configured )?max size (\d{1,15})")
+
+
+@dataclass(slots=True)
+class Counts:
+    """What went through a link since it was made; the board reads it."""
+
+    forwarded: int = 0
+    bytes: int = 0
+    redelivered: int = 0
+    returned: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    refused: int = 0  # by the downstream, each time
+    unfit: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
+    transfer: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BOUNDS))  # seconds from read to confirm
+    binding_sync: Histogram = field(default_factory=lambda: Histogram(BINDING_SYNC_BOUNDS))  # from a change to its bind
+
+
+def largest_taken(error: BrokerError) -> int | None:
+    """The largest body that a broker takes, from what it says when it closes a channel over a larger one."""
+    said = _LARGER.search(str(error))
+    return int(said[1]) if said else None
+
+
+class Outlet(Protocol):
+    """The connection that publishes go to."""
+
+    @property
+    def frame_max(self) -> int: ...
+
+    def write_soon(self, data: bytes) -> None: ...
+
+
+class Target:
+    """Settles upstream what the downstream confirms, in one frame for all of it.
+
+    What the downstream refuses or can never take goes back upstream after a while. It isn't dropped, it doesn't come
+    again at once and forever, and what follows it flows on. But it keeps coming until something is changed.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        outlet: Outlet,
+        counts: Counts,
+        *,
+        ack_mode: AckMode,
+        settle: Callable[[bytes], None],
+        largest: int | None = None,
+        longest_return: float = LONGEST,
+        later: Later | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`largest` is what the broker is known to take of a body; it tells so only when it refuses one.
+
+        `longest_return` is how many seconds at most go by before upstream is given back what was refused.
+        """
+        loop = asyncio.get_running_loop()
+        later = later or loop.call_later
+        self.outlet = outlet
+        self.number = channel.number
+        self.confirms = Confirms()
+        self.upstream_number = 0
+        self.largest = largest
+        self._channel = channel
+        self._upstream: Channel | None = None
+        self._counts = counts
+        self._ack_mode = ack_mode
+        self._settle = settle
+        self._clock = clock or loop.time
+        self._refused = Returns(later, self._give_back, longest=longest_return)
+        self._unfit = Unfit(later, self._give_back, self._clock, pause=longest_return)
+        self._batches: deque[tuple[int, float]] = deque()  # last publish number and time of a read's publishes
+        self._measured = 0  # the last publish number of the last batch that was settled
+        self._withholds = False
+        self._quiet: asyncio.Future[None] | None = None
+
+    def fed_by(self, upstream: Channel) -> None:
+        """Where deliveries come from, and are settled."""
+        self._upstream = upstream
+        self.upstream_number = upstream.number
+
+    @property
+    def is_open(self) -> bool:
+        return self._channel.is_usable
+
+    @property
+    def oldest_unconfirmed(self) -> float | None:
+        """When what has waited longest for its confirm was read."""
+        return self._batches[0][1] if self._batches else None
+
+    def streams(self, *, midway: bool) -> None:
+        """Whether the broker has the beginning of a message and waits for the rest."""
+        self._channel.is_midway = midway
+
+    def published(self, tags: list[int], size: int, *, redelivered: int) -> None:
+        """These deliveries were written, whole and in this order."""
+        counts = self._counts
+        counts.bytes += size
+        counts.redelivered += redelivered
+        if self._ack_mode is AckMode.ON_CONFIRM:
+            self._batches.append((self.confirms.published(tags), self._clock()))
+            self._limit_unsettled()
+            return
+        counts.forwarded += len(tags)
+        self._done(tags)
+        self.acknowledge()
+
+    def dropped(self, tag: int, reason: str) -> None:
+        self._counts.dropped[reason] = self._counts.dropped.get(reason, 0) + 1
+        self._done([tag])
+
+    def unfit(self, tag: int, reason: str, size: int) -> None:
+        """The downstream could never take this. Where nothing is acknowledged, nothing can be returned: it is lost."""
+        self._counts.unfit[reason] = self._counts.unfit.get(reason, 0) + 1
+        if self._ack_mode is not AckMode.NO_ACK:
+            self.confirms.hold(tag)
+            self._unfit.add(tag, reason, size)
+            self._limit_unsettled()
+
+    def _limit_unsettled(self) -> None:
+        """What is known of each delivery takes memory, and a broker sends no more than it was allowed to."""
+        if self.confirms.in_flight + self.confirms.held > MOST_UNSETTLED:
+            raise CodecError("more deliveries than the prefetch allows")
+
+    @property
+    def held_unfit(self) -> int:
+        """How many deliveries are held that can't be published."""
+        return self._unfit.count
+
+    @property
+    def trouble(self) -> str:
+        """What an operator should know of messages that don't go through; empty where all do."""
+        limits = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
+        told = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unfit.describe(limits)]
+        if refused := self.confirms.held - self._unfit.count:
+            told.append(f"{refused} refused by the downstream (basic.nack: is a queue there full?) and tried again")
+        return "; ".join(filter(None, told))
+
+    def _lost(self) -> str:
+        """Where nothing is acknowledged."""
+        lost = sum(self._counts.unfit.values())
+        return f"{lost} lost, since they can't be published downstream and ack-mode is no-ack" if lost else ""
+
+    def take(self, buffer: bytearray, at: int, end: int) -> int:
+        """Consumes whole frames of the downstream channel: confirms quickly, everything else by the channel."""
+        prefix = frames.PREFIX.unpack_from
+        confirmed, counts = 0, self._ack_mode is AckMode.ON_CONFIRM
+        while end - at >= frames.OVERHEAD:
+            kind, of_channel, size = prefix(buffer, at)
+            after = at + frames.OVERHEAD + size
+            if of_channel != self.number or after > end:
+                break
+            if buffer[after - 1] != frames.END:
+                raise CodecError("a frame doesn't end where it says")
+            ids = _U32.unpack_from(buffer, at + 7)[0] if kind == frames.METHOD and size >= 4 else 0
+            if ids in {_ACK, _NACK} and size == _SETTLE_SIZE:
+                tag, flags = _TAG_AND_FLAG.unpack_from(buffer, at + 11)
+                if not counts:
+                    pass  # nothing waits for it
+                elif ids == _ACK:
+                    confirmed += self.confirms.confirmed(tag, multiple=bool(flags & 1))
+                else:
+                    self._refuse(tag, multiple=bool(flags & 1))
+            elif ids == _RETURN:  # its header and body follow, and are nobody's
+                self._counts.returned += 1
+            elif kind == frames.METHOD:
+                self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
+            at = after
+        self._counts.forwarded += confirmed
+        self._refused.taken += confirmed
+        self._measure()
+        self.acknowledge()
+        return at
+
+    async def settled(self) -> None:
+        """Waits until nothing is in flight."""
+        while self.confirms.in_flight:
+            self._quiet = asyncio.get_running_loop().create_future()
+            await self._quiet
+
+    def withhold(self) -> None:
+        """Upstream hears nothing more of what is confirmed, until `go_on`."""
+        self._withholds = True
+
+    def go_on(self) -> None:
+        self._withholds = False
+        self.acknowledge()
+
+    @property
+    def last_told(self) -> int:
+        """The delivery up to which upstream has heard that all is settled."""
+        return self.confirms.acknowledged
+
+    def acknowledge(self) -> None:
+        """Tells upstream what is settled, in one frame for all of it unless something between is held."""
+        if self._quiet is not None and not self.confirms.in_flight and not self._quiet.done():
+            self._quiet.set_result(None)
+        if self._withholds or not self._settles:
+            return
+        singly, tag = self.confirms.acknowledge()
+        for each in singly:
+            self._say(methods.BASIC_ACK, each, 0)
+        if tag is not None:
+            self._say(methods.BASIC_ACK, tag, 1)
+
+    @property
+    def _settles(self) -> bool:
+        """Whether upstream wants to hear; a method on a channel that is closed would cost its whole connection."""
+        wanted = self._ack_mode is not AckMode.NO_ACK
+        return wanted and self._upstream is not None and self._upstream.is_usable
+
+    def _done(self, tags: list[int]) -> None:
+        if self._ack_mode is not AckMode.NO_ACK:
+            for tag in tags:
+                self.confirms.dropped(tag)
+
+    def _refuse(self, number: int, *, multiple: bool) -> None:
+        tags = self.confirms.refused(number, multiple=multiple)
+        self._counts.refused += len(tags)
+        self._refused.add(tags)
+
+    def _give_back(self, tags: list[int]) -> None:
+        if not self._settles:
+            return
+        for tag in tags:
+            self.confirms.returned(tag)
+            self._say(methods.BASIC_NACK, tag, _REQUEUE)
+        self.acknowledge()
+
+    def _say(self, method: methods.Method, tag: int, flags: int) -> None:
+        number = self.upstream_number
+        self._settle(_SETTLE_FRAME.pack(frames.METHOD, number, _SETTLE_SIZE, *method.ids, tag, flags, frames.END))
+
+    def _measure(self) -> None:
+        """What one read brought took as long as the last of it to settle."""
+        batches, oldest = self._batches, self.confirms.oldest_number
+        while batches and batches[0][0] < oldest:
+            last, since = batches.popleft()
+            self._counts.transfer.observe(self._clock() - since, last - self._measured)
+            self._measured = last

@@ -1,0 +1,96 @@
+"""Which of very many exchanges are missing, at a few microseconds of the broker's time each."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from agent.amqp.channel_pool import Desk
+from agent.amqp.connect import Connection
+from agent.amqp.failures import NOT_FOUND
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.links.exchange.upstream_objects import refusal
+
+AT_ONCE: Final = 32  # channels, where exchanges are missing
+_NAMED = re.compile(r"no exchange '(.*)' in vhost '", re.DOTALL)
+
+Names = Sequence[str]
+
+
+class MissingExchanges:
+    """Looks at exchanges of one connection, the same ones again and again.
+
+    A passive declare with `nowait` is answered only where the exchange is missing: by an error that names it and closes
+    the channel. What was behind it is looked at again, in halves, so that no name is sent more than a few times however
+    many are missing. Where names are so long that the error text exceeds 255 bytes, brokers from 4.0 on close the
+    whole connection: don't ask for such names.
+    """
+
+    def __init__(self, connection: Connection, desk: Desk) -> None:
+        self._connection = connection
+        self._desk = desk
+        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._encoded: dict[str, bytes] = {}  # encoding takes longer than all else
+
+    async def among(self, names: Names) -> frozenset[str]:
+        if not names:
+            return frozenset()
+        if len(self._encoded) > 2 * len(names):
+            self._encoded.clear()
+        async with self._desk.counter() as channel:
+            found, rest = await self._look(channel, names)
+        return found | await self._halves(rest)
+
+    async def _halves(self, names: Names) -> frozenset[str]:
+        if not names:
+            return frozenset()
+        middle = (len(names) + 1) // 2
+        first, second = await asyncio.gather(self._on_own_channel(names[:middle]), self._on_own_channel(names[middle:]))
+        return first | second
+
+    async def _on_own_channel(self, names: Names) -> frozenset[str]:
+        if not names:
+            return frozenset()
+        async with self._gate:
+            channel = self._connection.wire.begin_channel()
+            try:
+                found, rest = await self._look(channel, names)
+            finally:
+                channel.leave()
+        return found | await self._halves(rest)
+
+    async def _look(self, channel: Channel, names: Names) -> tuple[frozenset[str], Names]:
+        """The first that is missing, if any is, and what still has to be looked at.
+
+        The broker works in order, so once the last one is answered the others were looked at too.
+        """
+        channel.send_encoded(self._encode(name) for name in names[:-1])
+        last = {"exchange": names[-1], "type": "fanout", "passive": True}
+        try:
+            await channel.ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **last)
+        except ChannelClosedError as error:
+            if error.code != NOT_FOUND:
+                raise refusal(self._connection, "looking for exchanges", error) from error
+            return _culprit(str(error), names)
+        return frozenset(), ()
+
+    def _encode(self, name: str) -> bytes:
+        encoded = self._encoded.get(name)
+        if encoded is None:
+            encoded = methods.EXCHANGE_DECLARE.encode(exchange=name, type="fanout", passive=True, nowait=True)
+            self._encoded[name] = encoded
+        return encoded
+
+
+def _culprit(text: str, names: Names) -> tuple[frozenset[str], Names]:
+    named = _NAMED.search(text)
+    if named is not None and named[1] in names:
+        at = names.index(named[1])
+    elif len(names) == 1:
+        at = 0
+    else:
+        return frozenset(), names  # one of them, and the halves show which
+    return frozenset({names[at]}), names[at + 1 :]

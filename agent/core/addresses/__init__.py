@@ -1,0 +1,1 @@
+"""Addresses and credentials: AMQP URIs, HTTP URLs, secrets, and when certificates and tokens end."""

@@ -1,0 +1,47 @@
+"""The address of a RabbitMQ HTTP API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import GUEST
+from agent.core.addresses.url_text import TLS_KEYS, Tls, read_tls, split, warn_tls, warn_unknown
+from agent.errors import UriError
+
+
+@dataclass(frozen=True, slots=True)
+class HttpUrl:
+    scheme: str
+    host: str
+    port: int
+    user: str = field(repr=False)
+    password: Secret
+    path: str = ""
+    tls: Tls | None = None
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def safe(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}{self.path}"
+
+    def __str__(self) -> str:
+        return self.safe
+
+
+def parse(text: str) -> HttpUrl:
+    parts = split(text, ("http", "https"))
+    if not parts.host:
+        raise UriError("the URL names no host")
+    query = dict(parts.query)
+    secure = parts.scheme == "https"
+    return HttpUrl(
+        scheme=parts.scheme,
+        host=parts.host,
+        port=parts.port or (15671 if secure else 15672),
+        user=parts.user if parts.user is not None else GUEST,
+        password=parts.password or Secret(GUEST),
+        path=(parts.path or "").rstrip("/"),
+        tls=read_tls(query) if secure else None,
+        warnings=(*warn_unknown(query, TLS_KEYS), *warn_tls(query, scheme=parts.scheme, secure="https")),
+    )

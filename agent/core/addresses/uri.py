@@ -1,0 +1,185 @@
+"""AMQP URIs with every parameter that RabbitMQ understands: parse, print, redact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.url_text import (
+    MAX_VHOST,
+    TLS_KEYS,
+    Tls,
+    UrlParts,
+    decode,
+    encode,
+    number,
+    read_tls,
+    refuse_nul,
+    split,
+    warn_tls,
+    warn_unknown,
+    write_tls,
+)
+from agent.errors import UriError
+
+GUEST = "guest"
+DEFAULT_HEARTBEAT = 10
+DEFAULT_CONNECTION_TIMEOUT = 60_000
+MIN_FRAME_MAX = 4096
+FRAME_MAX_SINCE_4_1 = 8192
+_TUNING_KEYS = {
+    "heartbeat": 2**16 - 1,
+    "connection_timeout": 2**31 - 1,
+    "channel_max": 2**16 - 1,
+    "frame_max": 2**31 - 1,
+}
+_KNOWN_KEYS = frozenset({*_TUNING_KEYS, "auth_mechanism", *TLS_KEYS})
+_DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
+
+
+class Mechanism(StrEnum):
+    PLAIN = "plain"
+    AMQPLAIN = "amqplain"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpUri:
+    """One endpoint. An empty host means the downstream itself; no path means the downstream's vhost."""
+
+    scheme: str = "amqp"
+    host: str = ""
+    port: int | None = None
+    user: str | None = field(default=None, repr=False)
+    password: Secret | None = None
+    path: str | None = None
+    heartbeat: int | None = None
+    connection_timeout: int | None = None
+    channel_max: int | None = None
+    frame_max: int | None = None
+    mechanisms: tuple[Mechanism, ...] = ()
+    tls: Tls | None = None
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def is_downstream_itself(self) -> bool:
+        return not self.host
+
+    @property
+    def connect_host(self) -> str:
+        """The host as a resolver takes it: no brackets, no percent-encoding."""
+        return decode(self.host.strip("[]"))
+
+    @property
+    def connect_port(self) -> int:
+        return self.port or _DEFAULT_PORTS[self.scheme]
+
+    @property
+    def login(self) -> tuple[str, Secret]:
+        return self.user if self.user is not None else GUEST, self.password or Secret(GUEST)
+
+    def vhost(self, default: str) -> str:
+        """The vhost it names, or the default where it names none."""
+        return default if self.path is None else decode(self.path[1:])
+
+    @property
+    def safe(self) -> str:
+        """Scheme, host, port and path as written: the only form that is ever shown or sent in a header."""
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{self.host}{port}{self.path or ''}"
+
+    def __str__(self) -> str:
+        return self.safe
+
+    def reveal(self) -> str:
+        """The whole URI with its secrets, for connecting and for nothing else."""
+        user = "" if self.user is None else encode(self.user)
+        password = "" if self.password is None else f":{encode(self.password.reveal())}"
+        at = "@" if self.user is not None else ""
+        port = "" if self.port is None else f":{self.port}"
+        query = "&".join(f"{key}={encode(value)}" for key, value in self._query())
+        return f"{self.scheme}://{user}{password}{at}{self.host}{port}{self.path or ''}{'?' if query else ''}{query}"
+
+    def _query(self) -> list[tuple[str, str]]:
+        tuning = ((key, getattr(self, key)) for key in _TUNING_KEYS)
+        return [
+            *((key, str(value)) for key, value in tuning if value is not None),
+            *(("auth_mechanism", mechanism.value) for mechanism in self.mechanisms),
+            *(write_tls(self.tls) if self.tls else ()),
+        ]
+
+
+def parse(text: str) -> AmqpUri:
+    parts = split(text, tuple(_DEFAULT_PORTS))
+    if parts.path and "/" in parts.path[1:]:
+        raise UriError("the path names one vhost; write a '/' inside its name as %2F")
+    vhost = decode(parts.path[1:]) if parts.path else ""
+    if len(vhost.encode()) > MAX_VHOST:
+        raise UriError(f"the path is longer than the {MAX_VHOST} bytes of a vhost's name")
+    refuse_nul(vhost, "the path")
+    query = dict(reversed(parts.query))
+    secure = parts.scheme == "amqps"
+    tuning = {key: number(query[key], key, high=high) for key, high in _TUNING_KEYS.items() if key in query}
+    if 0 < tuning.get("frame_max", 0) < MIN_FRAME_MAX:
+        raise UriError(f"frame_max must be 0 or at least {MIN_FRAME_MAX}")
+    return AmqpUri(
+        scheme=parts.scheme,
+        host=parts.host,
+        port=parts.port,
+        user=parts.user,
+        password=parts.password,
+        path=parts.path,
+        heartbeat=tuning.get("heartbeat"),
+        connection_timeout=tuning.get("connection_timeout"),
+        channel_max=tuning.get("channel_max"),
+        frame_max=tuning.get("frame_max"),
+        mechanisms=tuple(_mechanism(value) for key, value in parts.query if key == "auth_mechanism"),
+        tls=read_tls(query) if secure else None,
+        warnings=_warnings(parts, query, tuning),
+    )
+
+
+def from_parts(
+    *,
+    host: str,
+    protocol: str = "amqp",
+    port: int | None = None,
+    virtual_host: str | None = None,
+    username: str | None = None,
+    password: Secret | None = None,
+    mechanism: Mechanism | None = None,
+    heartbeat: int | None = None,
+    tls: Tls | None = None,
+) -> AmqpUri:
+    """The endpoint that the 2.x plugin's separate properties describe."""
+    bracketed = f"[{host.strip('[]')}]" if ":" in host else encode(host)
+    split(f"{protocol}://{bracketed}", tuple(_DEFAULT_PORTS))  # a host that a URI couldn't have is none here either
+    return AmqpUri(
+        scheme=protocol,
+        host=bracketed,
+        port=port,
+        user=username if username is not None or password is None else GUEST,
+        password=password,
+        path=None if virtual_host is None else "/" + encode(virtual_host),
+        heartbeat=heartbeat,
+        mechanisms=() if mechanism is None else (mechanism,),
+        tls=(tls or Tls()) if protocol == "amqps" else None,
+    )
+
+
+def _mechanism(value: str) -> Mechanism:
+    try:
+        return Mechanism(value.lower())
+    except ValueError:
+        raise UriError(f"auth_mechanism must be one of {', '.join(Mechanism)}") from None
+
+
+def _warnings(parts: UrlParts, query: dict[str, str], tuning: dict[str, int]) -> tuple[str, ...]:
+    found = list(warn_unknown(query, _KNOWN_KEYS))
+    if parts.path == "/":
+        found.append("the URI's bare trailing '/' means the vhost named '' to RabbitMQ; write /%2f for the vhost '/'")
+    found += warn_tls(query, scheme=parts.scheme, secure="amqps")
+    if 0 < tuning.get("frame_max", 0) < FRAME_MAX_SINCE_4_1:
+        found.append(f"brokers from 4.1 on refuse a frame_max below {FRAME_MAX_SINCE_4_1}")
+    return tuple(found)

@@ -1,0 +1,81 @@
+"""Grouped bindings: many downstream bindings become one upstream binding per distinct key and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agent.core import fields
+from agent.core.fields import EMPTY, Table
+from agent.core.model import Binding
+from agent.core.rules import hops, names
+from agent.core.rules.hops import Site
+
+TAKES_EVERYTHING: dict[str, tuple[str, Table]] = {
+    "topic": ("#", EMPTY),
+    "fanout": ("", EMPTY),
+    "headers": ("", EMPTY),
+}
+"""The binding that asks an exchange of this type for all of its messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One binding as it should stand upstream; arguments are sorted, so equal groups are equal."""
+
+    routing_key: str
+    arguments: Table = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a link's bindings need to know of the way they travel."""
+
+    upstream: Site
+    downstream: Site
+    exchange: str
+    max_hops: int
+
+    def group(self, binding: Binding, letter: str) -> Group | None:
+        """The upstream binding that stands for this one, or nothing where it has no hop left."""
+        carried = self._carried(binding.arguments, letter)
+        return None if carried is None else Group(binding.routing_key, carried)
+
+    def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
+        """Everything that should be bound upstream; members with equal results share one group."""
+        # There may be very many, and most have no arguments of their own.
+        keys_by_arguments: dict[Table, list[str]] = {}
+        for binding in bindings:
+            keys_by_arguments.setdefault(binding.arguments, []).append(binding.routing_key)
+        return frozenset(
+            Group(key, carried)
+            for arguments, keys in keys_by_arguments.items()
+            if (carried := self._carried(arguments, letter)) is not None
+            for key in keys
+        )
+
+    def _carried(self, arguments: Table, letter: str) -> Table | None:
+        left = hops.binding_hops(arguments, self.max_hops, self.upstream)
+        if left == 0:
+            return None
+        shown = names.bound_exchange(self.downstream.vhost, self.exchange, letter)
+        entry = hops.bound_entry(self.downstream, shown, left)
+        return fields.ordered(hops.with_entry(arguments, hops.BOUND_FROM, entry))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    bind: tuple[Group, ...]
+    unbind: tuple[Group, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.bind or self.unbind)
+
+
+def difference(*, bound: frozenset[Group], wanted: frozenset[Group]) -> Difference:
+    """What to do; binds come first, so that a changed binding leaves no gap."""
+    return Difference(bind=_ordered(wanted - bound), unbind=_ordered(bound - wanted))
+
+
+def _ordered(groups: frozenset[Group]) -> tuple[Group, ...]:
+    return tuple(sorted(groups, key=lambda group: (group.routing_key, repr(group.arguments))))

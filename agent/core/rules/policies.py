@@ -1,0 +1,118 @@
+"""Which definition federates an exchange or a queue: one, never several merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from agent.core.fields import Table
+from agent.core.model import ApplyTo, Choice, Exchange, Federation, Policy, Queue, QueueType
+from agent.core.rules.patterns import TimedPattern, VhostPatience
+from agent.errors import Place
+
+INTERNAL_PURPOSE = "x-internal-purpose"
+SET_ARGUMENTS = ("upstream-set", "x-upstream-set")
+_FOR_EXCHANGES = frozenset({ApplyTo.EXCHANGES, ApplyTo.ALL})
+_FOR_QUEUES = {
+    QueueType.CLASSIC: frozenset({ApplyTo.QUEUES, ApplyTo.ALL, ApplyTo.CLASSIC_QUEUES}),
+    QueueType.QUORUM: frozenset({ApplyTo.QUEUES, ApplyTo.ALL, ApplyTo.QUORUM_QUEUES}),
+    None: frozenset({ApplyTo.QUEUES, ApplyTo.ALL}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The definition in force and where it stands; `source` is how a link names what asked for it."""
+
+    federation: Federation
+    source: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The policy that holds; `undecided` where one that could not be judged might win instead."""
+
+    policy: Policy | None
+    undecided: bool = False
+
+
+class PolicyBook:
+    """The agent's own policies of one vhost, highest priority first; equal ones by name, so that the choice is firm.
+
+    `before` names the policy that held when the name was last judged. One that can't be judged now holds if it did.
+    """
+
+    __slots__ = ("_patience", "_ranked")
+
+    def __init__(self, patience: VhostPatience) -> None:
+        self._patience = patience
+        self._ranked: list[tuple[Policy, TimedPattern]] = []
+
+    def read(self, policies: Iterable[Policy]) -> Iterator[None]:
+        """Step by step, as compiling a pattern takes milliseconds."""
+        for policy in sorted(policies, key=lambda policy: (-policy.priority, policy.name)):
+            self._ranked.append((policy, TimedPattern(policy.pattern, self._patience)))
+            yield
+
+    @property
+    def unjudged(self) -> Iterator[tuple[Policy, str]]:
+        """The policies that could not be held against every name, and why."""
+        return ((policy, pattern.problem) for policy, pattern in self._ranked if pattern.problem is not None)
+
+    def for_exchange(self, exchange: Exchange, before: str | None = None) -> Verdict:
+        """The agent's policies and the broker's verdict weighed against each other; an equal one of the agent wins."""
+        return self._weigh(exchange.name, _FOR_EXCHANGES, exchange.policy, before=before)
+
+    def for_queue(self, queue: Queue, before: str | None = None) -> Verdict:
+        return self._weigh(queue.name, _FOR_QUEUES[queue.type], queue.policy, before=before)
+
+    def _weigh(self, name: str, targets: frozenset[ApplyTo], brokers: Policy | None, *, before: str | None) -> Verdict:
+        undecided: Policy | None = None
+        own: Policy | None = None
+        for policy, pattern in self._ranked:
+            if policy.apply_to not in targets:
+                continue
+            found = pattern.matches(name)
+            if found or (found is None and policy.name == before):
+                own = policy
+                break
+            if found is None:
+                undecided = undecided or policy
+        winner = _higher(own, brokers)
+        return Verdict(winner, undecided is not None and _higher(undecided, winner) is undecided)
+
+
+def _higher(own: Policy | None, brokers: Policy | None) -> Policy | None:
+    if own is None or brokers is None:
+        return own or brokers
+    return brokers if brokers.priority > own.priority else own
+
+
+def can_federate_exchange(exchange: Exchange) -> bool:
+    return bool(exchange.name) and not exchange.internal and not _has_purpose(exchange)
+
+
+def can_federate_queue(queue: Queue) -> bool:
+    return not _has_purpose(queue)
+
+
+def _has_purpose(thing: Exchange | Queue) -> bool:
+    return any(key == INTERNAL_PURPOSE for key, _ in thing.arguments)
+
+
+def set_by_argument(exchange: Exchange, place: Place) -> Chosen | None:
+    """The set that a client named when it declared the exchange, as with the 2.x plugin."""
+    for key, value in exchange.arguments:
+        if key in SET_ARGUMENTS and value.tag == "S":
+            return Chosen(Federation(Choice.SET, value.value), f"argument {key}", place)
+    return None
+
+
+def without_set(arguments: Table) -> Table:
+    """The arguments as an exchange over there gets them: the set's name means nothing there."""
+    return tuple((key, value) for key, value in arguments if key not in SET_ARGUMENTS)
+
+
+def chosen_by_policy(policy: Policy | None) -> Chosen | None:
+    return None if policy is None else Chosen(policy.federation, policy.name, policy.place)

@@ -1,0 +1,380 @@
+"""Definitions and what stands on the downstream → the links that should exist."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from agent.core.model import (
+    Choice,
+    Definitions,
+    Exchange,
+    Federation,
+    Link,
+    LinkKind,
+    LinkSettings,
+    Queue,
+    SetMember,
+    Upstream,
+    VhostDefinitions,
+    VhostState,
+)
+from agent.core.rules import names, policies
+from agent.core.rules.bindings import TAKES_EVERYTHING
+from agent.core.rules.patterns import Patience, TimedPattern, VhostPatience
+from agent.core.rules.policies import Chosen, PolicyBook, Verdict
+from agent.core.rules.steps import finish
+from agent.core.text.suggest import did_you_mean
+from agent.errors import Place, Problem, Severity
+
+ALL = "all"
+
+
+MOST_HINTS = 20  # of a vhost, since comparing names takes its time
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """`unjudged` are the patterns that took too long: what stands because of them was left as it was."""
+
+    links: tuple[Link, ...]
+    problems: tuple[Problem, ...]
+    unjudged: tuple[Problem, ...] = ()
+
+
+def resolve(definitions: Definitions, states: Mapping[str, VhostState]) -> Resolution:
+    """Every link that should exist, and what stands in the way of those that can't."""
+    return finish(resolving(definitions, states))
+
+
+def resolving(
+    definitions: Definitions,
+    states: Mapping[str, VhostState],
+    *,
+    standing: Iterable[Link] = (),
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Generator[None, None, Resolution]:
+    """`resolve` in short steps. `standing` are the links of the last resolution: where a pattern takes too long to be
+    judged, what it said then still holds. `clock` answers seconds, at best of CPU time."""
+    links: list[Link] = []
+    problems: list[Problem] = []
+    unjudged: list[Problem] = []
+    ids = names.LinkIds()
+    patience = Patience(clock)
+    before = _by_vhost(standing)
+    for vhost in sorted({*definitions.vhosts, *states}):
+        resolver = _VhostResolver(
+            vhost,
+            definitions.of(vhost),
+            states.get(vhost, VhostState()),
+            ids=ids,
+            patience=patience.of_vhost(),
+            standing=before.get(vhost, {}),
+        )
+        for link in resolver.links():
+            if link is not None:
+                links.append(link)
+            yield
+        problems.extend(resolver.problems)
+        unjudged.extend(resolver.unjudged())
+    return Resolution(tuple(links), tuple(dict.fromkeys(problems)), tuple(dict.fromkeys(unjudged)))
+
+
+_Standing = Mapping[tuple[LinkKind, str], list[Link]]
+"""The links of one vhost by kind and name."""
+
+
+def _by_vhost(links: Iterable[Link]) -> Mapping[str, _Standing]:
+    found: dict[str, dict[tuple[LinkKind, str], list[Link]]] = defaultdict(lambda: defaultdict(list))
+    for link in links:
+        found[link.vhost][link.kind, link.name].append(link)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """An upstream as one member of a set uses it; one that is `unjudged` counts where its link stands already."""
+
+    upstream: Upstream
+    settings: LinkSettings
+    unjudged: bool = False
+
+
+class _VhostResolver:
+    def __init__(
+        self,
+        vhost: str,
+        definitions: VhostDefinitions,
+        state: VhostState,
+        *,
+        ids: names.LinkIds,
+        patience: VhostPatience,
+        standing: _Standing,
+    ) -> None:
+        self.problems: list[Problem] = []
+        self._vhost = vhost
+        self._ids = ids
+        self._definitions = definitions
+        self._state = state
+        self._patience = patience
+        self._standing = standing
+        self._book = PolicyBook(patience)
+        self._sources: dict[Chosen, tuple[_Source, ...]] = {}
+        self._upstream_patterns: list[tuple[Chosen, TimedPattern]] = []
+        self._hints_left = MOST_HINTS
+
+    def links(self) -> Iterator[Link | None]:
+        """Nothing now and then, so that whoever asks can do something else."""
+        for _ in self._book.read(self._definitions.policies.values()):
+            yield None
+        for _, exchange in sorted(self.exchanges.items()):
+            yield from self._links_of_exchange(exchange)
+            yield None
+        for _, queue in sorted(self._state.queues.items()):
+            yield from self._links_of_queue(queue)
+            yield None
+        yield from self._shovel_links()
+
+    def unjudged(self) -> Iterator[Problem]:
+        for policy, why in self._book.unjudged:
+            yield Problem(
+                policy.place,
+                f"policy {policy.name!r} in vhost {self._vhost!r} can't be held against all names, so links that "
+                f"depend on it stay as they are: its pattern can't be used: {why}",
+            )
+        for chosen, pattern in self._upstream_patterns:
+            if pattern.problem is not None:
+                yield Problem(
+                    chosen.place,
+                    f"policy {chosen.source!r} in vhost {self._vhost!r} can't be held against all upstreams, so links "
+                    f"that depend on it stay as they are: its federation-upstream-pattern can't be used: "
+                    f"{pattern.problem}",
+                )
+
+    def _links_of_exchange(self, exchange: Exchange) -> Iterator[Link]:
+        standing = self._standing.get((LinkKind.EXCHANGE, exchange.name), [])
+        verdict = self._book.for_exchange(exchange, _policy_of(standing))
+        chosen = self._choose_for_exchange(exchange, verdict)
+        is_by_policy = chosen is None or chosen.source == _source_of(verdict)
+        if is_by_policy and _is_undecided(verdict, standing):
+            yield from self._left_alone(standing)
+            return
+        if chosen is not None and self._federates(exchange, chosen):
+            yield from self._exchange_links(exchange, chosen)
+
+    def _links_of_queue(self, queue: Queue) -> Iterator[Link]:
+        standing = self._standing.get((LinkKind.QUEUE, queue.name), [])
+        verdict = self._book.for_queue(queue, _policy_of(standing))
+        if _is_undecided(verdict, standing):
+            yield from self._left_alone(standing)
+            return
+        chosen = policies.chosen_by_policy(verdict.policy)
+        if chosen is not None and policies.can_federate_queue(queue):
+            yield from self._queue_links(queue, chosen)
+
+    def _left_alone(self, standing: Iterable[Link]) -> Iterator[Link]:
+        """Links whose policy can't be judged: only an upstream that is gone, or has moved, changes them."""
+        for link in standing:
+            upstream = self._definitions.upstreams.get(link.upstream)
+            if upstream is not None:
+                link_id = self._ids.of(link.kind, self._vhost, link.name, link.upstream, link.remote_name)
+                yield replace(link, id=link_id, uris=upstream.uris)
+
+    @cached_property
+    def exchanges(self) -> dict[str, Exchange]:
+        """What stands, and what the agent will declare; a standing exchange keeps its own attributes."""
+        declared = {
+            exchange.name: Exchange(
+                name=exchange.name,
+                type=exchange.type,
+                durable=exchange.durable,
+                auto_delete=exchange.auto_delete,
+                internal=exchange.internal,
+                arguments=exchange.arguments,
+            )
+            for exchange in self._definitions.exchanges.values()
+        }
+        return declared | dict(self._state.exchanges)
+
+    def _choose_for_exchange(self, exchange: Exchange, verdict: Verdict) -> Chosen | None:
+        declared = self._definitions.exchanges.get(exchange.name)
+        if declared is not None and declared.upstream_set is not None:
+            return Chosen(Federation(Choice.SET, declared.upstream_set), f"exchanges.{exchange.name}", declared.place)
+        by_argument = policies.set_by_argument(exchange, self._place(f"exchange {exchange.name!r}"))
+        return by_argument or policies.chosen_by_policy(verdict.policy)
+
+    def _federates(self, exchange: Exchange, chosen: Chosen) -> bool:
+        if policies.can_federate_exchange(exchange):
+            return True
+        if exchange.name and chosen.source not in self._definitions.policies and exchange.policy is None:
+            self._warn(chosen.place, f"exchange {exchange.name!r} is internal and can't be federated")
+        return False
+
+    def _exchange_links(self, exchange: Exchange, chosen: Chosen) -> Iterator[Link]:
+        bare = replace(exchange, arguments=policies.without_set(exchange.arguments))
+        for source in self._distinct(chosen, exchange.name, "exchange"):
+            if source.unjudged and not self._stands(LinkKind.EXCHANGE, exchange.name, source):
+                continue
+            refusal = self._unusable(exchange) or _refusal(bare, source.settings)
+            if refusal is not None:
+                self.problems.append(Problem(source.upstream.place, refusal))
+            yield self._link(LinkKind.EXCHANGE, bare, source, chosen=chosen, problem=refusal)
+
+    def _stands(self, kind: LinkKind, name: str, source: _Source) -> bool:
+        return any(link.upstream == source.upstream.name for link in self._standing.get((kind, name), ()))
+
+    def _unusable(self, exchange: Exchange) -> str | None:
+        if exchange.unusable is None:
+            return None
+        return (
+            f"exchange {exchange.name!r} in vhost {self._vhost!r} can't be federated: it {exchange.unusable}; "
+            "declare it again with other arguments"
+        )
+
+    def _queue_links(self, queue: Queue, chosen: Chosen) -> Iterator[Link]:
+        for source in self._distinct(chosen, queue.name, "queue"):
+            if source.unjudged and not self._stands(LinkKind.QUEUE, queue.name, source):
+                continue
+            yield self._link(LinkKind.QUEUE, queue, source, chosen=chosen)
+
+    def _link(
+        self, kind: LinkKind, local: Exchange | Queue, source: _Source, *, chosen: Chosen, problem: str | None = None
+    ) -> Link:
+        upstream, settings = source.upstream, source.settings
+        exchange, queue = (local, None) if isinstance(local, Exchange) else (None, local)
+        remote_name = (settings.exchange if exchange else settings.queue) or local.name
+        return Link(
+            id=self._ids.of(kind, self._vhost, local.name, upstream.name, remote_name),
+            kind=kind,
+            vhost=self._vhost,
+            name=local.name,
+            upstream=upstream.name,
+            uris=upstream.uris,
+            remote_name=remote_name,
+            settings=settings,
+            policy=chosen.source,
+            exchange=exchange,
+            queue=queue,
+            problem=problem,
+        )
+
+    def _shovel_links(self) -> Iterator[Link]:
+        for name, shovel in sorted(self._definitions.shovels.items()):
+            yield Link(
+                id=self._ids.of(LinkKind.SHOVEL, self._vhost, name),
+                kind=LinkKind.SHOVEL,
+                vhost=self._vhost,
+                name=name,
+                upstream="",
+                uris=shovel.source_uris,
+                remote_name="",
+                settings=LinkSettings(),
+                policy="",
+                shovel=shovel,
+            )
+
+    def _distinct(self, chosen: Chosen, name: str, attribute: str) -> Iterator[_Source]:
+        """One link for each upstream and name over there, however often a set lists it."""
+        found: set[tuple[str, str]] = set()
+        for source in self._resolve_sources(chosen):
+            key = (source.upstream.name, getattr(source.settings, attribute) or name)
+            if key in found:
+                self._warn(chosen.place, f"{_describe(chosen)} names upstream {key[0]!r} twice; the first one counts")
+                continue
+            found.add(key)
+            yield source
+
+    def _resolve_sources(self, chosen: Chosen) -> tuple[_Source, ...]:
+        sources = self._sources.get(chosen)
+        if sources is None:
+            sources = self._sources[chosen] = tuple(
+                _Source(upstream, replace(LinkSettings(), **{**upstream.settings, **member.settings}), unjudged)
+                for member, unjudged in self._members(chosen)
+                if (upstream := self._upstream(member.upstream, chosen)) is not None
+            )
+        return sources
+
+    def _members(self, chosen: Chosen) -> Iterable[tuple[SetMember, bool]]:
+        """Each with whether that it belongs there couldn't be judged."""
+        upstreams = self._definitions.upstreams
+        match chosen.federation.choice:
+            case Choice.UPSTREAM:
+                return ((SetMember(chosen.federation.value), False),)
+            case Choice.PATTERN:
+                return self._matching_members(chosen)
+            case Choice.SET if chosen.federation.value == ALL:
+                return tuple((SetMember(name), False) for name in sorted(upstreams))
+            case Choice.SET:
+                return tuple((member, False) for member in self._set_members(chosen))
+
+    def _matching_members(self, chosen: Chosen) -> Iterator[tuple[SetMember, bool]]:
+        pattern = TimedPattern(chosen.federation.value, self._patience)
+        self._upstream_patterns.append((chosen, pattern))
+        for name in sorted(self._definitions.upstreams):
+            found = pattern.matches(name)
+            if found is not False:
+                yield SetMember(name), found is None
+
+    def _set_members(self, chosen: Chosen) -> tuple[SetMember, ...]:
+        sets = self._definitions.upstream_sets
+        found = sets.get(chosen.federation.value)
+        if found is None:
+            hint = self._hint(chosen.federation.value, sets)
+            self._warn(
+                chosen.place,
+                f"{_describe(chosen)} in vhost {self._vhost!r} isn't defined, so it yields no link{hint}",
+            )
+            return ()
+        return found.members
+
+    def _upstream(self, name: str, chosen: Chosen) -> Upstream | None:
+        upstream = self._definitions.upstreams.get(name)
+        if upstream is None:
+            hint = self._hint(name, self._definitions.upstreams)
+            self._warn(
+                chosen.place,
+                f"upstream {name!r} of {_describe(chosen)} isn't defined in vhost {self._vhost!r}, "
+                f"so it yields no link{hint}",
+            )
+        return upstream
+
+    def _hint(self, name: str, known: Iterable[str]) -> str:
+        self._hints_left -= 1
+        return did_you_mean(name, known) if self._hints_left >= 0 else ""
+
+    def _warn(self, place: Place, message: str) -> None:
+        self.problems.append(Problem(place, message, Severity.WARNING))
+
+    def _place(self, what: str) -> Place:
+        return Place(f"downstream {what} in vhost {self._vhost!r}")
+
+
+def _policy_of(standing: Iterable[Link]) -> str | None:
+    """What asked for an object's links; they share it."""
+    return next((link.policy for link in standing), None)
+
+
+def _source_of(verdict: Verdict) -> str | None:
+    return None if verdict.policy is None else verdict.policy.name
+
+
+def _is_undecided(verdict: Verdict, standing: Iterable[Link]) -> bool:
+    """Whether what can be judged would end links that a policy which can't be judged may still ask for."""
+    before = _policy_of(standing)
+    return verdict.undecided and before is not None and before != _source_of(verdict)
+
+
+def _describe(chosen: Chosen) -> str:
+    kind = {Choice.UPSTREAM: "federation-upstream", Choice.SET: "upstream set", Choice.PATTERN: "upstream pattern"}
+    return f"{kind[chosen.federation.choice]} {chosen.federation.value!r}"
+
+
+def _refusal(exchange: Exchange, settings: LinkSettings) -> str | None:
+    if settings.forward_unrouted and exchange.type not in TAKES_EVERYTHING:
+        return (
+            f"forward-unrouted can't be had for exchange {exchange.name!r} of type {exchange.type}: no binding asks "
+            f"for everything there; drop the key or use one of {', '.join(TAKES_EVERYTHING)}"
+        )
+    return None

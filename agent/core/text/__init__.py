@@ -1,0 +1,1 @@
+"""Texts that people read: what is printable, what is redacted, what was meant, what was said before."""

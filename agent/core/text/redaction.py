@@ -1,0 +1,54 @@
+"""Takes our own secret out of a text that comes from who was given it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from agent.core.addresses.secret import Secret
+
+REDACTED: Final = "[redacted]"
+SHORTEST: Final = 4  # what is shorter guards nothing, and is in every text: its place there would show what it is
+_RUN: Final = 8  # so much of a longer secret is hidden too: brokers cut their texts, and a token is longer than those
+
+
+def redacted(text: str, secret: Secret, *, user: str = "") -> str:
+    """The text without the secret, or eight letters of it, as it is or as URIs, JSON and HTTP encode it.
+
+    Upper and lower case count as the same, since some headers are read so. What is part of the user's name stays:
+    brokers name users, and guest/guest is no secret.
+    """
+    hidden = [False] * len(text)
+    for form in _forms(secret.reveal(), user):
+        length = min(len(form), _RUN)
+        for at in range(len(text) - length + 1):
+            run = text[at : at + length].lower()
+            if run in form and run not in user.lower():
+                hidden[at : at + length] = [True] * length
+    return _replaced(text, hidden)
+
+
+def _forms(value: str, user: str) -> set[str]:
+    if len(value) < SHORTEST or value == user:
+        return set()
+    encoded = (quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1], repr(value)[1:-1])
+    return {form.lower() for form in (value, *encoded, *_in_base64(value.encode()))}
+
+
+def _in_base64(value: bytes) -> list[str]:
+    """As it looks behind 0, 1 or 2 other bytes, as a login's are; letters that hold bits of others are left out."""
+    wholes = (base64.b64encode(bytes(before) + value).decode() for before in range(3))
+    forms = (whole[(0, 2, 3)[before] : 8 * (before + len(value)) // 6] for before, whole in enumerate(wholes))
+    return [form for form in forms if len(form) >= SHORTEST]
+
+
+def _replaced(text: str, hidden: list[bool]) -> str:
+    parts = []
+    for at, letter in enumerate(text):
+        if not hidden[at]:
+            parts.append(letter)
+        elif at == 0 or not hidden[at - 1]:
+            parts.append(REDACTED)
+    return "".join(parts)

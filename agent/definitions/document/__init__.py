@@ -1,0 +1,1 @@
+"""Text to plain data that knows the place of every key and value, and what is wrong with it."""

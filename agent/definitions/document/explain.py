@@ -1,0 +1,133 @@
+"""Checks a value against a model and says what is wrong in an operator's words, never quoting what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from agent.definitions.document.findings import Path, Spot, quoted, suggest
+from agent.definitions.models.keys import Keys
+from agent.definitions.models.value_types import kind_of
+
+AnyKeys = TypeVar("AnyKeys", bound=Keys)
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+}
+_LIMITS = {
+    "greater_than": ("more than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+_LIKE_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
+def check(model: type[AnyKeys], raw: object, spot: Spot) -> AnyKeys | None:
+    """The model, or nothing after everything wrong with it was reported."""
+    before = spot.findings.errors
+    if isinstance(raw, dict):
+        model.rules(raw, spot)
+    try:
+        value = model.model_validate(raw)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    else:
+        return value if spot.findings.errors == before else None
+    for detail in details:
+        _report(detail, model, spot)
+    return None
+
+
+def _report(detail: ErrorDetails, model: type[Keys], spot: Spot) -> None:
+    path = _real_path(detail["loc"])
+    inner = _model_at(model, path[:-1]) or model
+    match detail["type"]:
+        case "extra_forbidden":
+            name = str(path[-1])
+            hint = inner.about_unknown(name)
+            spot.error(f"unknown key {quoted(name)} in {inner.noun}{hint}", *path, key=True)
+        case "missing":
+            spot.error(f"{inner.noun} needs the key '{path[-1]}'", *path[:-1], key=True)
+        case _:
+            spot.error(_prefix(path) + _message(detail), *path)
+
+
+def _real_path(loc: Path) -> Path:
+    """Pydantic ends the path of a mapping's key so."""
+    return loc[:-1] if loc and loc[-1] == "[key]" else loc
+
+
+def _prefix(path: Path) -> str:
+    names = [part for part in path if isinstance(part, str)]
+    return f"{'.'.join(names)}: " if names else ""
+
+
+def _message(detail: ErrorDetails) -> str:
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "agent":
+        return str(context["message"])
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind]}, got {kind_of(value)}{_hint(kind, value)}"
+    if kind in _LIMITS:
+        words, name = _LIMITS[kind]
+        limit = context[name]
+        return f"must be {words} {int(limit) if limit == int(limit) else limit}"
+    return _special(kind, value, context)
+
+
+def _special(kind: str, value: object, context: Mapping[str, Any]) -> str:
+    match kind:
+        case "enum" | "literal_error":
+            hint = suggest(value, _choices(context)) if isinstance(value, str) else ""
+            return f"must be {context['expected']}{hint}"
+        case "string_too_short" | "too_short":
+            return "must not be empty"
+        case "finite_number":
+            return "must be a finite number"
+        case "int_parsing_size":
+            return "the number is too large"
+        case "string_unicode":
+            return "half of a character (a lone surrogate)"
+        case _:
+            return f"can't be used here ({kind.replace('_', ' ')})"
+
+
+def _choices(context: Mapping[str, Any]) -> list[str]:
+    return str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+
+
+def _hint(kind: str, value: object) -> str:
+    if kind == "bool_type" and isinstance(value, str) and value.lower() in _LIKE_BOOLEANS:
+        return f"; write {_LIKE_BOOLEANS[value.lower()]}"
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return "; put it in quotes"
+    return ""
+
+
+def _model_at(model: type[Keys], path: Path) -> type[Keys] | None:
+    """The model of the mapping that a path leads to."""
+    found: type[BaseModel] = model
+    for part in path:
+        field = next((f for name, f in found.model_fields.items() if (f.alias or name) == part), None)
+        inner = next(_models_in(field.annotation), None) if field else None
+        if inner is None:
+            return None
+        found = inner
+    return found if issubclass(found, Keys) else None
+
+
+def _models_in(annotation: object) -> Iterator[type[Keys]]:
+    if isinstance(annotation, type) and issubclass(annotation, Keys):
+        yield annotation

@@ -1,0 +1,131 @@
+"""Collects what is wrong with a document, each thing with its place; values are never quoted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from agent.core.text.suggest import did_you_mean
+from agent.errors import ConfigurationError, Place, Problem, Severity
+
+Path: TypeAlias = tuple[str | int, ...]
+Locate: TypeAlias = Callable[[Path, bool], Place]
+"""Answers the place of a path's value, or of its key; of the longest part that exists."""
+
+MOST_PROBLEMS = 100
+LONGEST_SLIP = 64
+_PLAIN_NAME = re.compile(r"[\w.#*/ +-]{1,64}")
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u2030-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
+
+
+def one_line(text: str) -> str:
+    return _UNPRINTABLE.sub(" ", text)
+
+
+def quoted(name: str) -> str:
+    """A name as messages show it; what looks like anything but a name may be a misplaced URI or password."""
+    return f"'{name}'" if _PLAIN_NAME.fullmatch(name) else "(not shown: it doesn't look like a name)"
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """A suggestion, but for words too long to be a slip, and slow to compare."""
+    return did_you_mean(word, known) if len(word) <= LONGEST_SLIP else ""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found so far. `raw` holds interpolated texts as written, `unresolved` those without a value here."""
+
+    locate: Locate
+    raw: Mapping[Path, str] = field(default_factory=dict)
+    unresolved: Set[Path] = frozenset()
+    problems: list[Problem] = field(default_factory=list)
+    regex_bytes: int = 0
+    _counted: int = 0
+    _errors: int = 0
+
+    def add(self, message: str, path: Path, *, key: bool = False, severity: Severity = Severity.ERROR) -> None:
+        """Raises ConfigurationError where there are too many to go on; further warnings are dropped."""
+        if not key and self.is_unresolved(path):
+            return  # it was judged with a stand-in, and a warning already says so; a key is what it is
+        if severity is Severity.WARNING and self.full:
+            return
+        place = self.locate(path, key)
+        self.problems.append(problem_at(place, message, severity))
+        if self.errors >= MOST_PROBLEMS:
+            more = problem_at(place, f"{MOST_PROBLEMS} problems so far; mend these, and look again")
+            raise ConfigurationError([*in_order(self.problems), more])
+
+    def is_unresolved(self, path: Path) -> bool:
+        """Whether the value there, or one that it stands in, isn't known on this machine."""
+        return any(path[:length] in self.unresolved for length in range(len(path) + 1))
+
+    @property
+    def full(self) -> bool:
+        return len(self.problems) >= 2 * MOST_PROBLEMS
+
+    @property
+    def errors(self) -> int:
+        """Counted on from where the last question ended, since every entry asks and problems only come along."""
+        self._errors += sum(problem.severity is Severity.ERROR for problem in self.problems[self._counted :])
+        self._counted = len(self.problems)
+        return self._errors
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """One path in a document. `native` marks what RabbitMQ has accepted by its own, softer rules."""
+
+    findings: Findings
+    path: Path = ()
+    native: bool = False
+
+    def at(self, *parts: str | int) -> Spot:
+        return replace(self, path=self.path + parts)
+
+    @property
+    def place(self) -> Place:
+        return self.findings.locate(self.path, True)
+
+    def error(self, message: str, *parts: str | int, key: bool = False) -> None:
+        self.findings.add(message, self.path + parts, key=key)
+
+    def warn(self, message: str, *parts: str | int, key: bool = False) -> None:
+        self.findings.add(message, self.path + parts, key=key, severity=Severity.WARNING)
+
+    def is_unresolved(self, *parts: str | int) -> bool:
+        return self.findings.is_unresolved(self.path + parts)
+
+    def name(self, value: str, *parts: str | int) -> str:
+        """A value that is a name, as messages show it: as written, not as resolved."""
+        return quoted_raw(self.findings.raw.get(self.path + parts)) or quoted(value)
+
+
+def quoted_raw(raw: str | None) -> str:
+    return f"'{one_line(raw)}'" if raw is not None and len(raw) <= 100 else ""
+
+
+def problem_at(place: Place, message: str, severity: Severity = Severity.ERROR) -> Problem:
+    return Problem(replace(place, source=one_line(place.source)), one_line(message), severity)
+
+
+def file_problem(source: str, message: str, line: int = 1, column: int = 1) -> Problem:
+    return problem_at(Place(source, line, column), message)
+
+
+def in_order(problems: list[Problem]) -> list[Problem]:
+    """By position; files keep the order in which they were read."""
+    sources = {source: number for number, source in enumerate(dict.fromkeys(p.place.source for p in problems))}
+    return sorted(problems, key=lambda p: (sources[p.place.source], p.place.line or 0, p.place.column or 0))
+
+
+def errors_of(problems: list[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem.severity is Severity.ERROR]
+
+
+def raise_errors(problems: list[Problem]) -> None:
+    """A document with errors is refused as a whole; its warnings are told along."""
+    if errors_of(problems):
+        raise ConfigurationError(in_order(problems))

@@ -1,0 +1,94 @@
+"""`${env:NAME}` and `${file:PATH}` in texts; `$${` is a literal `${`. What they resolve to is never shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+
+from agent.definitions.document.findings import Path
+from agent.read_file import UnreadableError, read_file
+
+MAX_VALUE_BYTES = 64 * 1024
+MAX_LENGTH = 4 * 1024 * 1024
+STAND_IN = "1"  # may be a name, a password, a host and a port
+_URI_STAND_IN = "amqp://unresolved"
+_STAND_INS = {
+    "uri": _URI_STAND_IN,
+    "src-uri": _URI_STAND_IN,
+    "dest-uri": _URI_STAND_IN,
+    "management": "http://unresolved",
+    "listen": "127.0.0.1:9419",
+}
+_MARK = re.compile(r"\$\$\{|\$\{(?P<inner>[^{}]*)(?P<closed>\})?")
+_REFERENCE = re.compile(r"(?P<kind>env|file):(?P<name>.+)")
+
+HOW_TO = "write ${env:NAME} or ${file:PATH}, or $${ for a literal ${"
+
+ReadFile = Callable[[str, int], bytes]
+
+
+@dataclass(slots=True)
+class Interpolator:
+    """Resolves the texts of one document and remembers by path which ones it touched."""
+
+    environment: Mapping[str, str]
+    directory: str
+    report: Callable[[Path, str], None]  # what has no value on this machine
+    refuse: Callable[[Path, str], None]  # what can't be meant
+    read: ReadFile = read_file
+    raw: dict[Path, str] = field(default_factory=dict)
+    unresolved: set[Path] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+    _known: dict[str, str | UnreadableError] = field(default_factory=dict)
+    _length: int = 0
+
+    def resolve(self, text: str, path: Path) -> str:
+        if "${" not in text:
+            return text
+        self.raw[path] = text
+        found = {mark[0]: mark for mark in _MARK.finditer(text)}
+        values = {mark: self._value(reference, path) for mark, reference in found.items()}
+        if None in values.values():
+            self.unresolved.add(path)
+        stand_in = _STAND_INS.get(_last_key(path), STAND_IN) if text in found else STAND_IN
+        whole = _MARK.sub(lambda mark: stand_in if (value := values[mark[0]]) is None else value, text)
+        self._length += len(whole)
+        if self._length > MAX_LENGTH:
+            self.refuse(path, f"what ${{…}} stands for is longer than {MAX_LENGTH} characters in all")
+            return STAND_IN
+        return whole
+
+    def _value(self, found: re.Match[str], path: Path) -> str | None:
+        """What a reference stands for; nothing after it was reported."""
+        mark = found[0]
+        if mark == "$${":
+            return "${"
+        reference = _REFERENCE.fullmatch(found["inner"])
+        if reference is None or not found["closed"]:
+            self.refuse(path, f"a ${{…}} that can't be understood; {HOW_TO}")
+            return None
+        if mark not in self._known:
+            self._known[mark] = self._look_up(reference["kind"], reference["name"])
+        value = self._known[mark]
+        if isinstance(value, UnreadableError):
+            self.report(path, f"{mark}: {value}")
+            return None
+        return value
+
+    def _look_up(self, kind: str, name: str) -> str | UnreadableError:
+        if kind == "env":
+            return self.environment.get(name, UnreadableError("the environment variable isn't set"))
+        path = str(FilePath(self.directory, name))
+        self.files.add(path)
+        try:
+            return self.read(path, MAX_VALUE_BYTES).decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError:
+            return UnreadableError("the file is not UTF-8")
+        except UnreadableError as error:
+            return UnreadableError(str(error))
+
+
+def _last_key(path: Path) -> str:
+    return next((part for part in reversed(path) if isinstance(part, str)), "")

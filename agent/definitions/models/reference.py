@@ -1,0 +1,155 @@
+"""The configuration's reference, from the models.
+
+`python -m agent.definitions.models.reference > docs/configuration.md` writes it anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from agent.definitions.document import yaml
+from agent.definitions.models.document import DocumentModel
+from agent.definitions.models.keys import Keys
+from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyDefinitionModel, PolicyModel
+from agent.definitions.models.schema import build_schema
+from agent.definitions.models.settings import (
+    AgentModel,
+    CleanupModel,
+    DownstreamModel,
+    HttpModel,
+    LogModel,
+    SourcesModel,
+    StatusExportModel,
+)
+from agent.definitions.models.shovel import PropertiesModel, ShovelModel
+from agent.definitions.models.upstream import SetMemberModel, SslOptionsModel, UpstreamModel
+from agent.definitions.sources.exports import MAX_BYTES as MAX_EXPORT_BYTES
+
+_INTRO = f"""\
+# Configuration
+
+<!-- Written by `python -m agent.definitions.models.reference`; a test keeps it current. -->
+
+One YAML file, with keys as RabbitMQ spells them. `config/` holds commented examples, `config/agent.schema.json` tells
+editors the keys. `federation-agent validate -c FILE` judges a file offline and tells everything that is wrong with it,
+each as `FILE:LINE:COLUMN: message`.
+
+```yaml
+downstream:
+  uri: amqp://guest:guest@127.0.0.1:5672
+  management: http://guest:guest@127.0.0.1:15672
+upstreams:
+  origin: {{uri: "amqp://agent:${{env:ORIGIN_PASSWORD}}@remote-host.local"}}
+policies:
+  federated: {{pattern: ^federated\\., apply-to: exchanges, definition: {{federation-upstream: origin}}}}
+```
+
+## How the file is read
+
+- YAML by the core schema of 1.2: only `true` and `false` are booleans; `yes`, `on` and `1:30` are text. Anchors,
+  aliases and `<<` work; tags, several documents in a file, and keys that aren't text don't. A key may stand once.
+- UTF-8, at most {yaml.MAX_BYTES // 1024 // 1024} MiB, {yaml.MAX_DEPTH} levels deep, {yaml.MAX_NODES} keys and values
+  (aliases counted as if copied).
+- `${{env:NAME}}` and `${{file:PATH}}` stand in any text that is a value: an environment variable, or a file's contents
+  without the newline at its end (at most 64 KiB; the path counts from the configuration's directory). They give text,
+  never a number, and are read again with the file. `$${{` is a literal `${{`. What they stand for in URIs' logins,
+  passwords and tokens is never shown. Where they stand for a name or an address (of an exchange, queue, host, vhost, or
+  the agent), that is shown as what it is, in logs, on brokers and in the status: keep secrets out of names.
+  `validate` only warns where one has no value on this machine.
+- A section or mapping with nothing in it is empty, as when all of its entries are commented out.
+- A definition has one place: the same name from two sources (this file, an export, the broker) is an error that names
+  both. A document with an error changes nothing: what was in force stays so.
+- A reference to an upstream or set that is defined nowhere is an error. It is a warning where `definitions.management`
+  is written as `true`, beside `downstream.management`: then the broker may define it.
+- Definitions exports are JSON up to {MAX_EXPORT_BYTES // 1024 // 1024} MiB, or YAML within the limits above. Texts in
+  them, and in what the broker defines, are taken literally.
+
+"""
+
+_SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
+    ("The file", DocumentModel),
+    ("`agent`", AgentModel),
+    ("`agent.http`", HttpModel),
+    ("`agent.status-export`", StatusExportModel),
+    ("`agent.log`", LogModel),
+    ("`agent.cleanup-after`", CleanupModel),
+    ("`downstream`", DownstreamModel),
+    ("`definitions`", SourcesModel),
+    ("`upstreams.NAME`", UpstreamModel),
+    ("`upstreams.NAME.ssl-options`", SslOptionsModel),
+    ("`upstream-sets.NAME[]`", SetMemberModel),
+    ("`policies.NAME`", PolicyModel),
+    ("`policies.NAME.definition`", PolicyDefinitionModel),
+    ("`exchanges.NAME`", ExchangeModel),
+    ("`bindings.EXCHANGE[]`", BindingModel),
+    ("`shovels.NAME`", ShovelModel),
+    ("`shovels.NAME.dest-publish-properties`", PropertiesModel),
+)
+_NOT_TOLD = ({"$ref": "#/$defs/Interpolated"}, {"type": "null"})
+_LIKE_AN_UPSTREAM = "\nAnd any key of an upstream but those that say where to connect; the set's value wins.\n"
+
+
+def reference_text() -> str:
+    schema = build_schema()
+    return _INTRO + "\n".join(_section(title, model, schema) for title, model in _SECTIONS)
+
+
+def _section(title: str, model: type[Keys], schema: dict[str, Any]) -> str:
+    described = schema["$defs"].get(model.__name__, schema)
+    rows = "\n".join(_rows(model, described["properties"], schema))
+    more = _LIKE_AN_UPSTREAM if model is SetMemberModel else ""
+    return f"## {title}\n\n{described['description']}\n\n| key | value | what it says |\n|---|---|---|\n{rows}\n{more}"
+
+
+def _rows(model: type[Keys], properties: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
+    own = [found.alias or name for name, found in model.model_fields.items() if name in model.__annotations__]
+    inherited = [] if model is SetMemberModel else [key for key in properties if key not in own]
+    for key in (*own, *inherited):
+        value = properties[key]
+        resolved = {**_resolve(value, schema), **value}
+        yield f"| `{key}` | {_type(value, schema)} | {resolved['description']} |"
+
+
+def _resolve(value: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    reference = value.get("$ref")
+    found: dict[str, Any] = schema["$defs"][reference.rpartition("/")[2]] if reference else value
+    return found
+
+
+def _type(value: dict[str, Any], schema: dict[str, Any]) -> str:
+    value = _resolve(value, schema)
+    if "anyOf" in value:
+        kinds = [_type(one, schema) for one in value["anyOf"] if one not in _NOT_TOLD]
+        return " or ".join(dict.fromkeys(kinds))
+    if "enum" in value:
+        return ", ".join(f"`{choice}`" for choice in value["enum"])
+    if "const" in value:
+        return f"`{value['const']}`"
+    return _plain_type(value, schema)
+
+
+def _plain_type(value: dict[str, Any], schema: dict[str, Any]) -> str:
+    match value["type"]:
+        case "string":
+            return "text"
+        case "boolean":
+            return "`true`, `false`"
+        case "integer":
+            return "whole number" + _range(value)
+        case "number":
+            return "number" + _range(value)
+        case "array":
+            return f"list of {_type(value['items'], schema)}s" if "items" in value else "list"
+        case _:
+            return "mapping"
+
+
+def _range(value: dict[str, Any]) -> str:
+    low, above = value.get("minimum"), value.get("exclusiveMinimum")
+    return f" > {above}" if above is not None else f" ≥ {low}" if low is not None else ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference_text())

@@ -1,0 +1,261 @@
+"""What the configuration says about the agent itself, its downstream and its sources."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from agent.core.addresses import http_url, uri
+from agent.core.links.removal import CleanupAfter
+from agent.core.settings import (
+    AgentSettings,
+    DownstreamSettings,
+    Fsync,
+    HttpSettings,
+    LogFormat,
+    LogLevel,
+    LogSettings,
+    SourceSettings,
+    StatusExportSettings,
+)
+from agent.definitions.document.findings import Spot
+from agent.definitions.models.keys import Keys
+from agent.definitions.models.upstream import warn_uris
+from agent.definitions.models.value_types import (
+    INTEGRAL,
+    MAX_EXPIRY,
+    MAY_BE_EMPTY,
+    AmqpUris,
+    HttpUrls,
+    Name,
+    Seconds,
+    SecondsOrNone,
+    SecretText,
+    Text,
+    Texts,
+    key,
+    kind_of,
+    readable,
+    refuse,
+)
+
+_LISTEN = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/@\s]+)):(?P<port>[0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
+
+def parse_listen(value: object) -> Listen:
+    if not isinstance(value, str):
+        raise refuse(f"expected HOST:PORT, got {kind_of(value)}")
+    found = _LISTEN.fullmatch(value)
+    if found is None or int(found["port"]) > 65535:
+        raise refuse("expected HOST:PORT, such as 127.0.0.1:9419 or [::1]:9419")
+    return Listen(found["ipv6"] or found["host"], int(found["port"]))
+
+
+ListenAddress = Annotated[Listen, BeforeValidator(parse_listen), WithJsonSchema({"type": "string"})]
+
+
+class HttpModel(Keys):
+    """Where the agent's dashboard, API and metrics are served."""
+
+    noun = "agent.http"
+
+    listen: ListenAddress = Field(
+        default=Listen("127.0.0.1", 9419), description="HOST:PORT to listen on; 127.0.0.1:9419 by default."
+    )
+    token: SecretText = key(
+        "Bearer token that changes need; reading too where others reach the address, unless `allow-anonymous` is true."
+    )
+    allow_anonymous: bool = Field(
+        default=False, description="Whether a non-loopback address may be served without a token; false by default."
+    )
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        if raw.get("token") == "":
+            spot.error("http.token: the token is empty", "token")
+        found = _LISTEN.fullmatch(raw["listen"]) if isinstance(raw.get("listen"), str) else None
+        open_to_all = found and not Listen(found["ipv6"] or found["host"], 0).is_loopback
+        if open_to_all and "token" not in raw and raw.get("allow-anonymous") is not True:
+            spot.error(
+                "http.listen: others can reach this address; give a token, or say allow-anonymous: true", "listen"
+            )
+
+    def to_core(self) -> HttpSettings:
+        return HttpSettings(self.listen.host, self.listen.port, self.token, allow_anonymous=self.allow_anonymous)
+
+
+class StatusExportModel(Keys):
+    """Status events as files, for `federation-agent report`."""
+
+    noun = "agent.status-export"
+
+    directory: Annotated[Text, Field(min_length=1)] = Field(
+        description="Directory to write to, relative to this file; mandatory."
+    )
+    sample_interval: Seconds = Field(default=10.0, description="Seconds between samples of a link; 10 by default.")
+    rotate: Seconds = Field(default=60.0, description="Seconds after which a file is finished; 60 by default.")
+    keep_days: Annotated[int, Field(ge=1, le=36500), INTEGRAL] = key(
+        "Days after which this agent's files are deleted; kept for ever by default."
+    )
+    fsync: Annotated[Fsync, Strict(False)] = Field(
+        default=Fsync.ROTATE,
+        description="When events are forced onto the disk: at each write, with each finished file (default), or never.",
+    )
+
+    def to_core(self, directory: str) -> StatusExportSettings:
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return StatusExportSettings(**values | {"directory": str(Path(directory, self.directory))})
+
+
+class LogModel(Keys):
+    """The agent's log, one event a line on standard output; read at the start."""
+
+    noun = "agent.log"
+
+    format: Annotated[LogFormat, Strict(False)] = Field(
+        default=LogFormat.AUTO,
+        description="`console` for people, `json` for programs, or `auto`: `console` on a terminal; `auto` by default.",
+    )
+    level: Annotated[LogLevel, Strict(False)] = Field(
+        default=LogLevel.INFO, description="From which level on events are logged; `info` by default."
+    )
+
+    def to_core(self) -> LogSettings:
+        return LogSettings(self.format, self.level)
+
+
+class CleanupModel(Keys):
+    """How long a link has to be unwanted until what it built upstream is removed; one number sets both, 0: at once."""
+
+    noun = "agent.cleanup-after"
+
+    empty: SecondsOrNone = Field(default=10.0, description="Seconds where its queue upstream is empty; 10 by default.")
+    waiting: SecondsOrNone = Field(default=600.0, description="Seconds while messages wait in it; 600 by default.")
+
+    def to_core(self) -> CleanupAfter:
+        return CleanupAfter(self.empty, self.waiting)
+
+
+class _OrOneNumber:
+    """A number stands for a mapping in which both keys have that value."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_both, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "number", "minimum": 0, "maximum": MAX_EXPIRY / 1000}, handler(schema)]}
+
+
+def _both(value: object) -> object:
+    if isinstance(value, dict | CleanupModel):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse(f"expected a number, or a mapping with 'empty' and 'waiting', got {kind_of(value)}")
+    if not math.isfinite(value) or not 0 <= value <= MAX_EXPIRY / 1000:
+        raise refuse(f"must be at least 0 and at most {MAX_EXPIRY // 1000}")
+    return {"empty": float(value), "waiting": float(value)}
+
+
+class AgentModel(Keys):
+    """The agent itself."""
+
+    noun = "agent"
+
+    name: Name = key("Name of this process; the host's name by default.")
+    group: Name = key("Replicas of one group share the links; the downstream's cluster name by default.")
+    http: Annotated[HttpModel, MAY_BE_EMPTY] = Field(default_factory=HttpModel, description="The agent's HTTP server.")
+    status_export: StatusExportModel = key("Status events as files, for `federation-agent report`; none by default.")
+    stall_after: Seconds = Field(
+        default=30.0, description="Seconds without a confirm, despite a backlog, until a link is `stalled`; 30."
+    )
+    log: Annotated[LogModel, MAY_BE_EMPTY] = Field(default_factory=LogModel, description="How the log looks.")
+    cleanup_after: Annotated[CleanupModel, _OrOneNumber()] = Field(
+        default_factory=CleanupModel,
+        description="Seconds for which a link has to be unwanted until what it built upstream is removed: one number, "
+        "or `{empty: 10, waiting: 600}`, the default; 0 removes at once.",
+    )
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        if isinstance(raw.get("http"), dict):
+            HttpModel.rules(raw["http"], spot.at("http"))
+
+    def to_core(self, directory: str) -> AgentSettings:
+        export = self.status_export.to_core(directory) if "status_export" in self.model_fields_set else None
+        return AgentSettings(
+            self.name,
+            self.group,
+            self.http.to_core(),
+            export,
+            self.stall_after,
+            self.log.to_core(),
+            self.cleanup_after.to_core(),
+        )
+
+
+class DownstreamModel(Keys):
+    """The cluster that the agent stands beside."""
+
+    noun = "downstream"
+
+    uri: AmqpUris = Field(description="AMQP URI of the cluster, or a list of interchangeable ones; mandatory.")
+    management: HttpUrls = key("URL of its HTTP API, or a list; without it bindings come from `bindings`.")
+
+    def to_core(self) -> DownstreamSettings:
+        return DownstreamSettings(self.uri, self.management or ())
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        endpoints = readable(raw.get("uri"), uri.parse)
+        for endpoint in endpoints:
+            if endpoint.is_downstream_itself:
+                spot.error("uri: the downstream's URI needs a host", "uri")
+            if endpoint.vhost("/") not in {"/", ""}:
+                spot.warn("uri: the path is ignored; the agent serves every vhost", "uri")
+        warn_uris(tuple(endpoint for endpoint in endpoints if endpoint.path != "/"), spot, "uri")
+        for url in readable(raw.get("management"), http_url.parse):
+            for warning in url.warnings:
+                spot.warn(f"management: {warning}", "management")
+
+
+class SourcesModel(Keys):
+    """Where definitions come from besides this file."""
+
+    noun = "definitions"
+
+    management: bool = Field(
+        default=True, description="Whether to read definitions from the downstream's HTTP API; true by default."
+    )
+    files: Texts = Field(default=(), description="RabbitMQ definitions exports, JSON or YAML, relative to this file.")
+
+    def to_core(self, directory: str) -> SourceSettings:
+        return SourceSettings(self.management, tuple(str(Path(directory, name)) for name in self.files))

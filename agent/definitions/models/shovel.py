@@ -1,0 +1,184 @@
+"""Shovels: the keys of RabbitMQ's dynamic shovels for AMQP 0-9-1, older spellings included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+
+from agent.core.model import AckMode, Shovel
+from agent.definitions.document.findings import Spot
+from agent.definitions.models.keys import Keys, SnakeKeys
+from agent.definitions.models.upstream import warn_uris
+from agent.definitions.models.value_types import (
+    INTEGRAL,
+    MAX_EXPIRY,
+    MAY_BE_EMPTY,
+    AmqpUris,
+    Arguments,
+    Prefetch,
+    SecondsOrNone,
+    ShortText,
+    key,
+    kind_of,
+    refuse,
+)
+from agent.errors import Place
+
+OLD_SPELLINGS = {
+    "prefetch_count": "src_prefetch_count",
+    "delete_after": "src_delete_after",
+    "publish_properties": "dest_publish_properties",
+    "add_forward_headers": "dest_add_forward_headers",
+    "add_timestamp_header": "dest_add_timestamp_header",
+}
+_NOT_SETTINGS = frozenset({"src_uri", "dest_uri", "src_protocol", "dest_protocol", "internal", "internal_owner"})
+PROTOCOL = "amqp091"
+DEPRECATED = {"deprecated": True}
+
+
+def _delete_after(value: object) -> object:
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    if value in ("never", "queue-length") or (isinstance(whole, int) and not isinstance(whole, bool) and whole >= 0):
+        return whole
+    raise refuse(f"expected never, queue-length or a number of messages, got {kind_of(value)}")
+
+
+DeleteAfter = Annotated[
+    str | int,
+    BeforeValidator(_delete_after),
+    WithJsonSchema({"anyOf": [{"enum": ["never", "queue-length"]}, {"type": "integer", "minimum": 0}]}),
+]
+
+
+def _protocol(value: str) -> str:
+    if value != PROTOCOL:
+        raise refuse(f"only {PROTOCOL} is shovelled here; leave other protocols to the broker's own plugin")
+    return value
+
+
+Protocol = Annotated[str, AfterValidator(_protocol), WithJsonSchema({"const": PROTOCOL})]
+
+
+class PropertiesModel(SnakeKeys):
+    """Properties that every shovelled message is given."""
+
+    noun = "dest-publish-properties"
+
+    content_type: ShortText = key("MIME type of the body.")
+    content_encoding: ShortText = key("Encoding of the body.")
+    delivery_mode: Annotated[int, Field(ge=1, le=2), INTEGRAL] = key("1 for transient, 2 for persistent.")
+    priority: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Priority.")
+    correlation_id: ShortText = key("Correlation identifier.")
+    reply_to: ShortText = key("Where to reply to.")
+    expiration: ShortText = key("Milliseconds after which the message goes, as text.")
+    message_id: ShortText = key("Message identifier.")
+    timestamp: Annotated[int, Field(ge=0, lt=2**63), INTEGRAL] = key("Seconds since 1970.")
+    type: ShortText = key("Type of the message.")
+    user_id: ShortText = key("User; the broker refuses any but the one that is connected.")
+    app_id: ShortText = key("Application.")
+    cluster_id: ShortText = key("Cluster; of AMQP 0-8.")
+
+
+class ShovelModel(Keys):
+    """Moves messages from a queue or exchange to another, anywhere."""
+
+    noun = "a shovel"
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["src-queue"]}, {"required": ["src-exchange"]}],
+            "not": {"required": ["dest-queue", "dest-exchange"]},
+        }
+    )
+
+    src_uri: AmqpUris = Field(description="AMQP URI of the source, or a list of interchangeable ones; mandatory.")
+    src_protocol: Protocol = key("`amqp091`, the only one.")
+    src_queue: ShortText = key("Queue to consume from; this or `src-exchange`.")
+    src_exchange: ShortText = key("Exchange to consume from, by a queue of the shovel's own; this or `src-queue`.")
+    src_exchange_key: ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
+    src_queue_args: Arguments = key("Arguments to declare `src-queue` with.")
+    src_consumer_args: Arguments = key("Arguments to consume with, such as `x-priority`.")
+    src_consumer_name: ShortText = key("Consumer tag.")
+    src_prefetch_count: Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
+    src_delete_after: DeleteAfter = key(
+        "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."
+    )
+    src_delete_after_duration: Annotated[int, Field(ge=1, le=MAX_EXPIRY // 1000), INTEGRAL] = key(
+        "Seconds after which it stops."
+    )
+    src_predeclared: bool = key("Whether `src-queue` has to stand already; false by default.")
+    dest_uri: AmqpUris = Field(description="AMQP URI of the destination, or a list of interchangeable ones; mandatory.")
+    dest_protocol: Protocol = key("`amqp091`, the only one.")
+    dest_queue: ShortText = key("Queue to publish to; this or `dest-exchange`.")
+    dest_exchange: ShortText = key("Exchange to publish to; by default each message's own.")
+    dest_exchange_key: ShortText = key("Routing key to publish with; by default each message's own.")
+    dest_queue_args: Arguments = key("Arguments to declare `dest-queue` with.")
+    dest_predeclared: bool = key("Whether `dest-queue` has to stand already; false by default.")
+    dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties that every message is given.")
+    dest_add_forward_headers: bool = key("Whether to add the header `x-shovelled`; false by default.")
+    dest_add_timestamp_header: bool = key("Whether to add the header `x-shovelled-timestamp`; false by default.")
+    ack_mode: Annotated[AckMode, Strict(False)] = key(
+        "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
+    )
+    reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
+    prefetch_count: Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
+    delete_after: DeleteAfter = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
+    publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key(
+        "Old spelling of `dest-publish-properties`.", json_schema_extra=DEPRECATED
+    )
+    add_forward_headers: bool = key("Old spelling of `dest-add-forward-headers`.", json_schema_extra=DEPRECATED)
+    add_timestamp_header: bool = key("Old spelling of `dest-add-timestamp-header`.", json_schema_extra=DEPRECATED)
+    internal: bool = key("Set by brokers on their own shovels; means nothing here.")
+    internal_owner: dict[str, str] = key(
+        "Set by brokers on their own shovels; means nothing here.", alias="internal_owner"
+    )
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        if ("src-queue" in raw) == ("src-exchange" in raw):
+            spot.error("a shovel needs either src-queue or src-exchange, and not both", key=True)
+        if "dest-queue" in raw and "dest-exchange" in raw:
+            spot.error("dest-queue and dest-exchange exclude each other", "dest-exchange", key=True)
+        after = raw.get("src-delete-after", raw.get("delete-after"))
+        if raw.get("ack-mode") == "no-ack" and isinstance(after, int):
+            name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
+            spot.error("a number of messages can't be counted off with ack-mode: no-ack", name, key=True)
+        _idle_keys(raw, spot)
+
+    def to_core(self, name: str, place: Place) -> Shovel:
+        return Shovel(name, self.src_uri, self.dest_uri, place, self.settings())
+
+    def settings(self) -> dict[str, Any]:
+        """By the new spellings; where both are written the new one counts, as with RabbitMQ."""
+        written = self.written()
+        for old, new in OLD_SPELLINGS.items():
+            if old in written:
+                written.setdefault(new, written.pop(old))
+                written.pop(old, None)
+        for name in _NOT_SETTINGS & written.keys():
+            del written[name]
+        properties = written.get("dest_publish_properties")
+        if isinstance(properties, PropertiesModel):
+            written["dest_publish_properties"] = properties.written()
+        return written
+
+    def warnings(self, spot: Spot) -> None:
+        warn_uris(self.src_uri, spot, "src-uri")
+        warn_uris(self.dest_uri, spot, "dest-uri")
+
+
+def _idle_keys(raw: Mapping[str, Any], spot: Spot) -> None:
+    """Keys that would do nothing: RabbitMQ says nothing, we do."""
+    report = spot.warn if spot.native else spot.error
+    if "src-exchange-key" in raw and "src-exchange" not in raw:
+        report("src-exchange-key does nothing without src-exchange", "src-exchange-key", key=True)
+    if "dest-exchange-key" in raw and "dest-queue" in raw:
+        report("dest-exchange-key does nothing with dest-queue", "dest-exchange-key", key=True)
+
+
+def other_protocol(raw: Mapping[str, Any]) -> Literal["src-protocol", "dest-protocol"] | None:
+    """The key that asks for a protocol which isn't shovelled here."""
+    if raw.get("src-protocol", PROTOCOL) != PROTOCOL:
+        return "src-protocol"
+    return "dest-protocol" if raw.get("dest-protocol", PROTOCOL) != PROTOCOL else None

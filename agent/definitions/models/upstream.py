@@ -1,0 +1,244 @@
+"""Upstreams and upstream sets: the keys of RabbitMQ's federation, and 2.x's separate connection properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+
+from agent.core.addresses import uri
+from agent.core.addresses.uri import AmqpUri, Mechanism
+from agent.core.addresses.url_text import Tls, check_file, check_server_name, refuse_nul
+from agent.core.model import AckMode, ChannelUse, CleanupMode, QueueType, SetMember, Upstream
+from agent.definitions.document.findings import Spot
+from agent.definitions.models.keys import Keys, SnakeKeys
+from agent.definitions.models.value_types import (
+    INTEGRAL,
+    MAX_EXPIRY,
+    MAY_BE_EMPTY,
+    AmqpUris,
+    Milliseconds,
+    Name,
+    Prefetch,
+    SecondsOrNone,
+    SecretText,
+    ShortText,
+    Text,
+    accepted_by,
+    key,
+    kind_of,
+    refuse,
+)
+from agent.errors import Place, UriError
+
+_NO_BROKER_HONOURS = "ha-policy: no current broker honours mirrored queues; use queue-type: quorum"
+
+
+def _ha_policy(value: object) -> object:
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return value
+    raise refuse(f"expected text, a list or a mapping, got {kind_of(value)}")
+
+
+HaPolicy = Annotated[
+    str, BeforeValidator(_ha_policy), WithJsonSchema({"anyOf": [{"type": t} for t in ("string", "array", "object")]})
+]
+
+
+class LinkKeys(Keys):
+    """What an upstream says about its links; a member of a set may say it again, and wins."""
+
+    exchange: ShortText = key("Name of the exchange over there; the federated exchange's own by default.")
+    queue: ShortText = key("Name of the queue over there; the federated queue's own by default.")
+    consumer_tag: ShortText = key("Consumer tag of queue links; `federation-link-NAME` by default.")
+    prefetch_count: Prefetch = key(
+        "Most messages that may be on their way unacknowledged; `auto`, the default, sizes it to the path."
+    )
+    reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
+    max_hops: Annotated[int, Field(ge=1, le=2**15 - 1), INTEGRAL] = key(
+        "How many federation links a message may cross before it stops; 1 by default."
+    )
+    ack_mode: Annotated[AckMode, Strict(False)] = key(
+        "When a message is acknowledged over there: `on-confirm` (default, loses nothing), `on-publish` or `no-ack`."
+    )
+    trust_user_id: bool = key("Whether the `user_id` of messages is kept; false by default.")
+    expires: Annotated[int, Field(ge=1, le=MAX_EXPIRY), INTEGRAL] = key(
+        "Milliseconds after which the upstream queue goes when nobody consumes from it; never by default."
+    )
+    message_ttl: Milliseconds = key("Milliseconds that a message may wait in the upstream queue; for ever by default.")
+    queue_type: Annotated[QueueType, Strict(False)] = key("Type of the upstream queue: `classic` (default), `quorum`.")
+    ha_policy: HaPolicy = key("Of RabbitMQ 2.x; accepted with a warning, as no current broker honours it.")
+    bind_nowait: bool = key("Accepted for RabbitMQ's sake; the agent always pipelines its bindings.")
+    channel_use_mode: Annotated[ChannelUse, Strict(False)] = key(
+        "Accepted for RabbitMQ's sake (`multiple`, `single`); the agent uses the channels it needs."
+    )
+    resource_cleanup_mode: Annotated[CleanupMode, Strict(False)] = key(
+        "`default` deletes the upstream queue when federation ends for good; `never` leaves it."
+    )
+    forward_unrouted: bool = key(
+        "Whether everything is asked for, even what no binding matches, so that an alternate exchange here sees it; "
+        "not for direct exchanges. False by default."
+    )
+
+    def settings(self) -> dict[str, Any]:
+        return {name: value for name, value in self.written().items() if name in LinkKeys.model_fields}
+
+    def warnings(self, spot: Spot) -> None:
+        if "ha_policy" in self.model_fields_set:
+            spot.warn(_NO_BROKER_HONOURS, "ha-policy")
+
+
+def _mechanism(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+class SslOptionsModel(SnakeKeys):
+    """How to speak TLS where an upstream is written without a URI."""
+
+    noun = "ssl-options"
+
+    cacertfile: Annotated[Text, accepted_by(partial(check_file, key="cacertfile"))] = key(
+        "File with the certificates of the authorities to trust."
+    )
+    certfile: Annotated[Text, accepted_by(partial(check_file, key="certfile"))] = key(
+        "File with the agent's own certificate."
+    )
+    keyfile: Annotated[Text, accepted_by(partial(check_file, key="keyfile"))] = key(
+        "File with the private key of `certfile`."
+    )
+    verify: Literal["verify_peer", "verify_none"] = key("`verify_peer`, the default, or `verify_none`.")
+    fail_if_no_peer_cert: bool = key("Accepted for RabbitMQ's sake; it concerns servers.")
+    password: SecretText = key("Password of `keyfile`.")
+    depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Longest chain of certificates that is followed.")
+    server_name_indication: Annotated[Text, accepted_by(check_server_name)] = key(
+        "Host name that the peer's certificate has to show; the host by default. `disable` takes any host's that the "
+        "authorities signed."
+    )
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        if "keyfile" in raw and "certfile" not in raw:
+            spot.error("keyfile is given without certfile", "keyfile", key=True)
+
+    def to_core(self) -> Tls:
+        return Tls(**(self.written() | {"verify": self.verify != "verify_none"}))
+
+
+class UpstreamModel(LinkKeys):
+    """A remote cluster to federate from."""
+
+    noun = "an upstream"
+    parts: ClassVar[tuple[str, ...]] = (
+        "host",
+        "port",
+        "protocol",
+        "virtual-host",
+        "username",
+        "password",
+        "mechanism",
+        "heartbeat",
+        "ssl-options",
+    )
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["uri"]}, {"required": ["host"]}],
+            "dependentSchemas": {"uri": {"not": {"anyOf": [{"required": [part]} for part in parts]}}},
+        }
+    )
+
+    uri: AmqpUris = key("AMQP URI of the cluster, or a list of interchangeable ones.")
+    host: Name = key("Host to connect to, instead of `uri`.")
+    port: Annotated[int, Field(ge=1, le=65535), INTEGRAL] = key("Port; 5672, or 5671 with amqps, by default.")
+    protocol: Literal["amqp", "amqps"] = key("`amqp`, the default, or `amqps`.")
+    virtual_host: Annotated[ShortText, accepted_by(partial(refuse_nul, key="virtual-host"))] = key(
+        "Virtual host over there; the federated object's own by default."
+    )
+    username: Annotated[Text, accepted_by(partial(refuse_nul, key="username"))] = key(
+        "User to connect as; guest by default."
+    )
+    password: Annotated[SecretText, accepted_by(partial(refuse_nul, key="password"))] = key(
+        "Password of `username`; guest by default."
+    )
+    mechanism: Annotated[
+        Literal["default", "plain", "amqplain", "external"],
+        BeforeValidator(_mechanism),
+        WithJsonSchema({"type": "string", "pattern": "^(?i:default|plain|amqplain|external)$"}),
+    ] = key("How to authenticate: `default` (PLAIN or AMQPLAIN), `plain`, `amqplain` or `external`.")
+    heartbeat: Annotated[
+        int,
+        Field(ge=0, le=65535),
+        INTEGRAL,
+        BeforeValidator(lambda value: 0 if value == "none" else value),
+        WithJsonSchema({"anyOf": [{"const": "none"}, {"type": "integer", "minimum": 0, "maximum": 65535}]}),
+    ] = key("Seconds between heartbeats, 10 by default, or `none`.")
+    ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key("How to speak TLS, with protocol `amqps`.")
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        parts = [part for part in cls.parts if part in raw]
+        if "uri" in raw:
+            for part in parts:
+                spot.error(f"'{part}' stands beside 'uri'; give either the URI or its parts", part, key=True)
+        elif "host" not in raw:
+            spot.error("an upstream needs the key 'uri' (or 'host')", key=True)
+        if isinstance(raw.get("ssl-options"), dict):
+            SslOptionsModel.rules(raw["ssl-options"], spot.at("ssl-options"))
+            if raw.get("protocol") != "amqps" and not spot.is_unresolved("protocol"):
+                spot.warn("ssl-options do nothing without protocol: amqps", "ssl-options", key=True)
+        _check_host(raw.get("host"), spot)
+
+    def to_core(self, name: str, place: Place) -> Upstream:
+        return Upstream(name, self.endpoints(), place, self.settings())
+
+    def endpoints(self) -> tuple[AmqpUri, ...]:
+        if "uri" in self.model_fields_set:
+            return self.uri
+        written = self.written()
+        mechanism = written.get("mechanism", "default")
+        return (
+            uri.from_parts(
+                **{name: written[name] for name in _AS_THEY_ARE if name in written},
+                mechanism=None if mechanism == "default" else Mechanism(mechanism),
+                tls=self.ssl_options.to_core() if "ssl_options" in written else None,
+            ),
+        )
+
+    def warnings(self, spot: Spot) -> None:
+        super().warnings(spot)
+        warn_uris(self.uri, spot, "uri")
+        if "ssl_options" in self.model_fields_set and self.ssl_options.verify == "verify_none":
+            spot.warn("verify_none: whoever answers is believed; give cacertfile instead", "ssl-options", "verify")
+
+
+_AS_THEY_ARE = ("host", "port", "protocol", "virtual_host", "username", "password", "heartbeat")
+
+
+def _check_host(host: object, spot: Spot) -> None:
+    if not isinstance(host, str) or not host:
+        return
+    try:
+        uri.parse(uri.from_parts(host=host).safe)
+    except UriError:
+        spot.error("the host can't be understood; give a host name or an IP address, the port in 'port'", "host")
+
+
+def warn_uris(uris: tuple[AmqpUri, ...] | None, spot: Spot, name: str) -> None:
+    for endpoint in uris or ():
+        for warning in endpoint.warnings:
+            spot.warn(f"{name}: {warning}", name)
+
+
+class SetMemberModel(LinkKeys):
+    """One upstream of a set."""
+
+    noun = "a member of an upstream set"
+
+    upstream: Name = Field(description="Name of the upstream; mandatory.")
+
+    def to_core(self) -> SetMember:
+        return SetMember(self.upstream, self.settings())

@@ -1,0 +1,248 @@
+"""The types of single values: checked strictly, published as JSON Schema, and with errors that quote nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from agent.core import fields
+from agent.core.addresses import http_url, uri
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import AmqpUri
+from agent.core.fields import Table
+from agent.core.rules.patterns import Pattern
+from agent.definitions.document.yaml_scalars import LongNumber
+from agent.errors import UriError
+
+Parsed = TypeVar("Parsed")
+
+MAX_SHORT_TEXT = 255  # AMQP's short strings, in bytes
+MAX_EXPIRY = 2**32 - 1  # what brokers take for x-expires and x-message-ttl
+MAX_ADDRESSES = 1_000  # of one upstream; each is read by itself
+MAX_PREFETCH = 2**16 - 1
+
+
+def refuse(message: str) -> PydanticCustomError:
+    return PydanticCustomError("agent", "{message}", {"message": message})
+
+
+def key(description: str, **more: Any) -> Any:
+    """A key that may be left out; `model_fields_set` tells whether it was."""
+    return Field(default=None, description=description, **more)
+
+
+def kind_of(value: object) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true or false"
+        case int():
+            return "a number"
+        case float():
+            return "a number with a fraction"
+        case LongNumber():
+            return "a number that is too large"
+        case str():
+            return "text"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return "a mapping"
+
+
+def _whole(value: object) -> object:
+    """JSON encoders write 1000 as 1000.0 now and then."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _short(value: str) -> str:
+    if len(value.encode("utf-8", "surrogatepass")) > MAX_SHORT_TEXT:
+        raise refuse(f"longer than {MAX_SHORT_TEXT} bytes, which is all that AMQP takes")
+    return value
+
+
+def _unsurrogated(value: object) -> object:
+    """JSON can spell halves of characters that no broker takes."""
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise refuse("half of a character (a lone surrogate)")
+    return value
+
+
+class _MayBeEmpty:
+    """A mapping whose keys are all commented out, which YAML reads as null, is an empty one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_mapping, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
+
+
+def _mapping(value: object) -> object:
+    return {} if value is None else value
+
+
+MAY_BE_EMPTY: Final = _MayBeEmpty()
+Text: TypeAlias = Annotated[str, BeforeValidator(_unsurrogated)]
+ShortText: TypeAlias = Annotated[
+    Text, AfterValidator(_short), WithJsonSchema({"type": "string", "maxLength": MAX_SHORT_TEXT})
+]
+Name: TypeAlias = Annotated[
+    Text,
+    AfterValidator(_short),
+    Field(min_length=1),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_SHORT_TEXT}),
+]
+INTEGRAL = BeforeValidator(_whole)
+Milliseconds: TypeAlias = Annotated[int, Field(ge=0, le=MAX_EXPIRY), INTEGRAL]
+SecondsOrNone: TypeAlias = Annotated[float, Field(ge=0, le=MAX_EXPIRY / 1000, allow_inf_nan=False)]
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=MAX_EXPIRY / 1000, allow_inf_nan=False)]
+
+
+def _prefetch(value: object) -> object:
+    if isinstance(value, str):
+        if value != "auto":
+            raise refuse("expected a whole number or auto")
+        return None
+    if value is None:
+        raise refuse("expected a whole number or auto, got nothing")
+    return _whole(value)
+
+
+Prefetch: TypeAlias = Annotated[
+    Annotated[int, Field(ge=0, le=MAX_PREFETCH)] | None,
+    BeforeValidator(_prefetch),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 0, "maximum": MAX_PREFETCH}]}),
+]
+
+
+def _secret(value: object) -> Secret:
+    if not isinstance(value, str):
+        raise refuse(f"expected text, got {kind_of(value)}; put it in quotes")
+    _unsurrogated(value)
+    return Secret(value)
+
+
+SecretText: TypeAlias = Annotated[
+    Secret, BeforeValidator(_secret), WithJsonSchema({"type": "string", "writeOnly": True})
+]
+
+
+def accepted_by(check: Callable[[str], None]) -> AfterValidator:
+    """What stands for a part of a URI is held to the rules of that part."""
+
+    def checked(value: Any) -> Any:
+        try:
+            check(value.reveal() if isinstance(value, Secret) else value)
+        except UriError as error:
+            raise refuse(str(error)) from None
+        return value
+
+    return AfterValidator(checked)
+
+
+def _parser(parse: Callable[[str], Any]) -> Callable[[object], Any]:
+    def check(value: object) -> Any:
+        if not isinstance(value, str):
+            raise refuse(f"expected text, got {kind_of(value)}")
+        try:
+            return parse(value)
+        except UriError as error:
+            raise refuse(str(error)) from None
+
+    return check
+
+
+def readable(value: object, parse: Callable[[str], Parsed]) -> list[Parsed]:
+    """What can be understood of a text or list of texts, for rules that see it before it is judged."""
+    found: list[Parsed] = []
+    for text in value[:MAX_ADDRESSES] if isinstance(value, list) else [value]:
+        with contextlib.suppress(UriError):
+            found += [parse(text)] if isinstance(text, str) else []
+    return found
+
+
+def _one_or_many(value: object) -> object:
+    """RabbitMQ takes a list of endpoints wherever it takes one."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list) and not value:
+        raise refuse("the list is empty; name at least one")
+    if isinstance(value, list) and len(value) > MAX_ADDRESSES:
+        raise refuse(f"more than {MAX_ADDRESSES} of them")
+    if isinstance(value, list):
+        return tuple(value)
+    raise refuse(f"expected text or a list of texts, got {kind_of(value)}")
+
+
+def _one_or_many_schema(pattern: str = "") -> WithJsonSchema:
+    one = {"type": "string", "pattern": pattern} if pattern else {"type": "string"}
+    return WithJsonSchema({"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]})
+
+
+OneAmqpUri: TypeAlias = Annotated[AmqpUri, BeforeValidator(_parser(uri.parse))]
+OneHttpUrl: TypeAlias = Annotated[HttpUrl, BeforeValidator(_parser(http_url.parse))]
+AmqpUris: TypeAlias = Annotated[
+    tuple[OneAmqpUri, ...], BeforeValidator(_one_or_many), _one_or_many_schema("^[Aa][Mm][Qq][Pp][Ss]?://")
+]
+HttpUrls: TypeAlias = Annotated[
+    tuple[OneHttpUrl, ...], BeforeValidator(_one_or_many), _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://")
+]
+Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_many), _one_or_many_schema()]
+
+
+MAX_PATTERN = 1024  # RabbitMQ 4.3's own limit, in bytes
+
+
+def check_regex(value: str) -> str:
+    if len(value.encode("utf-8", "surrogatepass")) > MAX_PATTERN:
+        raise refuse(f"a pattern may not be longer than {MAX_PATTERN} bytes")
+    try:
+        Pattern(value)
+    except ValueError as error:
+        raise refuse(str(error)) from None
+    return value
+
+
+Regex: TypeAlias = Annotated[Text, AfterValidator(check_regex)]
+
+
+def _table(value: object) -> Table:
+    value = _mapping(value)
+    if not isinstance(value, dict):
+        raise refuse(f"expected a mapping, got {kind_of(value)}")
+    _check_table(value)
+    return fields.ordered(fields.table_from_json(value))
+
+
+MAX_TABLE_DEPTH = 64
+
+
+def _check_table(value: object, depth: int = 0) -> None:
+    if depth > MAX_TABLE_DEPTH:
+        raise refuse(f"nested deeper than {MAX_TABLE_DEPTH} levels")
+    match value:
+        case dict():
+            for name, item in value.items():
+                _short(str(_unsurrogated(name)))
+                _check_table(item, depth + 1)
+        case list():
+            for item in value:
+                _check_table(item, depth + 1)
+        case float() if not math.isfinite(value):
+            raise refuse("a number in it is not finite")
+        case int() if not isinstance(value, bool) and value not in fields.INT64:
+            raise refuse("a number in it does not fit into 64 bits")
+        case _:
+            _unsurrogated(value)
+
+
+Arguments: TypeAlias = Annotated[Table, BeforeValidator(_table), WithJsonSchema({"type": ["object", "null"]})]

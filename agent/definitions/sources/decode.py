@@ -1,0 +1,219 @@
+"""Plain data with the shape of the configuration's sections → the core's definitions; every entry on its own,
+so that one mistake hides no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from pydantic_core import PydanticCustomError
+
+from agent.core.model import (
+    Binding,
+    Choice,
+    DeclaredExchange,
+    Definitions,
+    Policy,
+    Shovel,
+    Upstream,
+    UpstreamSet,
+    VhostDefinitions,
+)
+from agent.core.rules.resolve import ALL
+from agent.definitions.document.explain import check
+from agent.definitions.document.findings import Spot, quoted, suggest
+from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyModel
+from agent.definitions.models.shovel import ShovelModel, other_protocol
+from agent.definitions.models.upstream import SetMemberModel, UpstreamModel
+from agent.definitions.models.value_types import MAX_SHORT_TEXT, check_regex, kind_of
+
+SECTIONS: Final = ("upstreams", "upstream-sets", "policies", "exchanges", "bindings", "shovels")
+VHOSTS: Final = "vhosts"
+DEFAULT_VHOST: Final = "/"
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True, slots=True)
+class RawVhost:
+    """The sections of one vhost as written, and where they are."""
+
+    name: str
+    raw: Mapping[str, Any]
+    spot: Spot
+
+
+def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
+    """The vhost "/" above, and those of `vhosts`; what is no section of a vhost is reported."""
+    found = [RawVhost(DEFAULT_VHOST, raw, spot)] if any(raw.get(section) is not None for section in SECTIONS) else []
+    for name, inner, place in _entries(raw.get(VHOSTS), spot.at(VHOSTS), "vhosts"):
+        if not isinstance(inner, dict):
+            if inner is not None:
+                place.error(f"expected a mapping, got {kind_of(inner)}")
+            continue
+        for key in inner:
+            if key not in SECTIONS:
+                hint = suggest(key, SECTIONS)
+                place.error(f"unknown key {quoted(key)} in a vhost{hint}", key, key=True)
+        if name == DEFAULT_VHOST:
+            _refuse_twice(raw, inner, place)
+        found.append(RawVhost(name, inner, place))
+    return found
+
+
+def _refuse_twice(raw: Mapping[str, Any], inner: Mapping[str, Any], place: Spot) -> None:
+    for section in SECTIONS:
+        above = raw.get(section)
+        both = (
+            set(above) & set(inner[section]) if isinstance(above, dict) and isinstance(inner.get(section), dict) else ()
+        )
+        for name in sorted(both):
+            place.error(
+                f"{quoted(name)} is already in '{section}' above, which is vhost '/' too", section, name, key=True
+            )
+
+
+def decode_vhosts(vhosts: list[RawVhost]) -> Definitions:
+    decoded: dict[str, VhostDefinitions] = {}
+    for vhost in vhosts:
+        found = decode_vhost(vhost.raw, vhost.spot)
+        decoded[vhost.name] = _joined(decoded[vhost.name], found) if vhost.name in decoded else found
+    return Definitions(decoded)
+
+
+def decode_vhost(raw: Mapping[str, Any], spot: Spot) -> VhostDefinitions:
+    def section(name: str, decode: Callable[[str, object, Spot], Thing | None]) -> dict[str, Thing]:
+        decoded = {key: decode(key, value, place) for key, value, place in _entries(raw.get(name), spot.at(name), name)}
+        return {key: value for key, value in decoded.items() if value is not None}
+
+    return VhostDefinitions(
+        upstreams=section("upstreams", decode_upstream),
+        upstream_sets=section("upstream-sets", decode_set),
+        policies=section("policies", decode_policy),
+        exchanges=section("exchanges", decode_exchange),
+        bindings=section("bindings", decode_bindings),
+        shovels=section("shovels", decode_shovel),
+    )
+
+
+def _joined(one: VhostDefinitions, other: VhostDefinitions) -> VhostDefinitions:
+    return VhostDefinitions(
+        upstreams={**one.upstreams, **other.upstreams},
+        upstream_sets={**one.upstream_sets, **other.upstream_sets},
+        policies={**one.policies, **other.policies},
+        exchanges={**one.exchanges, **other.exchanges},
+        bindings={**one.bindings, **other.bindings},
+        shovels={**one.shovels, **other.shovels},
+    )
+
+
+def _entries(raw: object, spot: Spot, section: str) -> list[tuple[str, Any, Spot]]:
+    """The named entries of a section; an empty section is one whose entries are commented out."""
+    if raw is None:
+        return []
+    if not isinstance(raw, dict):
+        spot.error(f"{section}: expected a mapping of names, got {kind_of(raw)}")
+        return []
+    return [(name, value, spot.at(name)) for name, value in raw.items() if check_name(name, spot.at(name))]
+
+
+def check_name(name: str, spot: Spot) -> bool:
+    if not name:
+        spot.error("a name must not be empty", key=True)
+    elif len(name.encode("utf-8", "surrogatepass")) > MAX_SHORT_TEXT:
+        spot.error(f"a name must not be longer than {MAX_SHORT_TEXT} bytes", key=True)
+    else:
+        return True
+    return False
+
+
+def decode_upstream(name: str, raw: object, spot: Spot) -> Upstream | None:
+    model = check(UpstreamModel, raw, spot)
+    if model is None:
+        return None
+    model.warnings(spot)
+    return model.to_core(name, spot.place)
+
+
+def decode_set(name: str, raw: object, spot: Spot) -> UpstreamSet | None:
+    if name == ALL:
+        spot.error("the set 'all' always means every upstream; choose another name", key=True)
+        return None
+    if not isinstance(raw, list):
+        spot.error(f"expected a list of members such as {{upstream: NAME}}, got {kind_of(raw)}")
+        return None
+    if not raw:
+        spot.warn("the set is empty, so it yields no link")
+    members = [check(SetMemberModel, member, spot.at(number)) for number, member in enumerate(raw)]
+    for number, member in enumerate(members):
+        if member is not None:
+            member.warnings(spot.at(number))
+    whole = [member.to_core() for member in members if member is not None]
+    return UpstreamSet(name, tuple(whole), spot.place) if len(whole) == len(raw) else None
+
+
+_PATTERNS: Final = ("pattern", Choice.PATTERN.value)
+MOST_REGEX_BYTES: Final = 128 * 1024  # compiling more takes seconds
+
+
+def decode_policy(name: str, raw: object, spot: Spot) -> Policy | None:
+    spot.findings.regex_bytes += sum(len(regex) for regex in _regexes(raw))
+    if spot.findings.regex_bytes > MOST_REGEX_BYTES:
+        spot.error(f"pattern: more than {MOST_REGEX_BYTES // 1024} KiB of regular expressions in all", "pattern")
+        return None
+    if spot.native and isinstance(raw, dict):
+        definition = raw.get("definition")
+        inner = definition if isinstance(definition, dict) else {}
+        if not has_readable_patterns(raw, spot) or not has_readable_patterns(inner, spot.at("definition")):
+            return None
+    model = check(PolicyModel, raw, spot)
+    return None if model is None else model.to_core(name, spot.place)
+
+
+def _regexes(raw: object) -> list[str]:
+    policy = raw if isinstance(raw, dict) else {}
+    definition = policy.get("definition")
+    found = (
+        policy.get("pattern"),
+        definition.get("federation-upstream-pattern") if isinstance(definition, dict) else "",
+    )
+    return [regex for regex in found if isinstance(regex, str)]
+
+
+def has_readable_patterns(raw: Mapping[str, Any], spot: Spot) -> bool:
+    """Brokers take more in a regular expression than the agent can; one such policy mustn't stop all the others."""
+    for name in _PATTERNS:
+        text = raw.get(name)
+        try:
+            check_regex(text if isinstance(text, str) else "")
+        except PydanticCustomError as error:
+            spot.warn(f"{name}: {error}; the policy yields no link", name)
+            return False
+    return True
+
+
+def decode_exchange(name: str, raw: object, spot: Spot) -> DeclaredExchange | None:
+    if name.startswith("amq."):
+        spot.error("names that begin with amq. are the broker's; a policy federates such an exchange", key=True)
+    model = check(ExchangeModel, raw, spot)
+    return None if model is None else model.to_core(name, spot.place)
+
+
+def decode_bindings(_name: str, raw: object, spot: Spot) -> tuple[Binding, ...] | None:
+    if not isinstance(raw, list):
+        spot.error(f"expected a list of bindings such as {{key: TEXT}}, got {kind_of(raw)}")
+        return None
+    models = [check(BindingModel, binding, spot.at(number)) for number, binding in enumerate(raw)]
+    return tuple(model.to_core() for model in models if model is not None)
+
+
+def decode_shovel(name: str, raw: object, spot: Spot) -> Shovel | None:
+    if isinstance(raw, dict) and spot.native and (key := other_protocol(raw)):
+        spot.warn(f"only AMQP 0-9-1 is shovelled here, so this shovel is left to the broker's own plugin ({key})", key)
+        return None
+    model = check(ShovelModel, raw, spot)
+    if model is None:
+        return None
+    model.warnings(spot)
+    return model.to_core(name, spot.place)

@@ -1,0 +1,176 @@
+"""What a broker's HTTP API or an export says stands in a vhost → the core's model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.core import fields
+from agent.core.fields import UNREAD, Field, Table, UnusableError
+from agent.core.model import Binding, Exchange, Policy, Queue, QueueType, VhostState
+from agent.core.rules.hops import BOUND_FROM
+from agent.definitions.document.findings import problem_at, quoted
+from agent.errors import Place, Problem
+
+Answers = Iterable[Mapping[str, Any]]
+NO_POLICIES: Mapping[str, Policy] = {}
+
+
+MOST_NAMED: Final = 5
+
+
+@dataclass(slots=True)
+class Unusable:
+    """The objects of one vhost that AMQP can't represent, as the agent would have to declare them upstream."""
+
+    vhost: str
+    objects: list[str] = field(default_factory=list)
+
+    def note(self, what: str, name: str, reason: str | None) -> None:
+        if reason is not None:
+            self.objects.append(f"{what} {quoted(name)} (it {reason})")
+
+    def problems(self, source: str) -> tuple[Problem, ...]:
+        if not self.objects:
+            return ()
+        more = f" and {len(self.objects) - MOST_NAMED} more" if len(self.objects) > MOST_NAMED else ""
+        message = (
+            f"vhost {quoted(self.vhost)} holds what can't be federated: {', '.join(self.objects[:MOST_NAMED])}{more}; "
+            "declare it again with other arguments"
+        )
+        return (problem_at(Place(source), message),)
+
+
+def vhost_state(exchanges: Answers, queues: Answers, policies: Mapping[str, Policy] = NO_POLICIES) -> VhostState:
+    """`policies` are the vhost's federating ones by name; the broker's verdict on each object names one, or another."""
+    return VhostState(
+        exchanges={name: read_exchange(name, answer, policies) for name, answer in named(exchanges)},
+        queues={name: read_queue(name, answer, policies) for name, answer in named(queues)},
+    )
+
+
+def bindings_by_source(bindings: Answers) -> dict[str, tuple[Binding, ...]]:
+    """Every exchange's bindings; the default exchange's own aren't ones that anybody made, and those that AMQP can't
+    represent are left out."""
+    found: dict[str, list[Binding]] = {}
+    for answer in bindings:
+        read = binding(answer)
+        if isinstance(read, Binding):
+            found.setdefault(source_of(answer), []).append(read)
+    return {source: tuple(of_source) for source, of_source in found.items() if source}
+
+
+def source_of(answer: Mapping[str, Any]) -> str:
+    return _text(answer, "source")
+
+
+def binding(answer: Mapping[str, Any]) -> Binding | UnusableError:
+    table, reason = _usable_arguments(answer)
+    if reason is not None:
+        return UnusableError(reason)
+    return Binding(
+        routing_key=_text(answer, "routing_key"),
+        arguments=table,
+        destination=_text(answer, "destination"),
+        destination_is_exchange=answer.get("destination_type") == "exchange",
+    )
+
+
+def binding_told(event: Mapping[str, Any]) -> Binding | None:
+    """One without arguments, as an event tells it; what arguments there are, events tell as text in Erlang's syntax."""
+    if event.get("arguments"):
+        return None
+    return Binding(
+        routing_key=_text(event, "routing_key"),
+        destination=_text(event, "destination_name"),
+        destination_is_exchange=event.get("destination_kind") == "exchange",
+    )
+
+
+def arguments(value: object) -> Table:
+    """Tags are lost in JSON; those that the native plugin writes are known. Old releases write an empty table as [].
+
+    Raises UnusableError.
+    """
+    if not isinstance(value, dict):
+        return fields.EMPTY
+    fields.check_json(value)
+    table = fields.ordered(fields.table_from_json(value))
+    return tuple((key, _bound_from(item) if key == BOUND_FROM else item) for key, item in table)
+
+
+def _usable_arguments(answer: Mapping[str, Any]) -> tuple[Table, str | None]:
+    """The arguments; or none, and why."""
+    reason = answer.get(UNREAD)
+    if reason is not None:
+        return fields.EMPTY, str(reason)
+    try:
+        return arguments(answer.get("arguments")), None
+    except UnusableError as error:
+        return fields.EMPTY, str(error)
+
+
+def _bound_from(value: Field) -> Field:
+    if value.tag != "A":
+        return value
+    return fields.array(*(_bound_from_entry(entry) for entry in value.value))
+
+
+def _bound_from_entry(entry: Field) -> Field:
+    if entry.tag != "F":
+        return entry
+    return fields.table(tuple((key, _short(item) if key == "hops" else item) for key, item in entry.value))
+
+
+def _short(value: Field) -> Field:
+    is_short = value.tag == "l" and -(2**15) <= value.value < 2**15
+    return fields.short(value.value) if is_short else value
+
+
+def named(answers: Answers) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The default exchange has no name; it is never federated."""
+    for answer in answers:
+        name = answer.get("name")
+        if isinstance(name, str) and name:
+            yield name, answer
+
+
+def read_exchange(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Exchange:
+    table, reason = _usable_arguments(answer)
+    return Exchange(
+        name=name,
+        type=_text(answer, "type"),
+        durable=answer.get("durable") is True,
+        auto_delete=answer.get("auto_delete") is True,
+        internal=answer.get("internal") is True,
+        arguments=table,
+        policy=policies.get(_text(answer, "policy")),
+        unusable=reason,
+    )
+
+
+def read_queue(name: str, answer: Mapping[str, Any], policies: Mapping[str, Policy]) -> Queue:
+    table, reason = _usable_arguments(answer)
+    return Queue(
+        name=name,
+        type=_queue_type(answer, table),
+        durable=answer.get("durable") is True,
+        auto_delete=answer.get("auto_delete") is True,
+        exclusive=answer.get("exclusive") is True,
+        arguments=table,
+        policy=policies.get(_text(answer, "policy")),
+        unusable=reason,
+    )
+
+
+def _queue_type(answer: Mapping[str, Any], table: Table) -> QueueType | None:
+    """Brokers before 3.8 and exports don't tell it apart from the arguments."""
+    argument = fields.get(table, "x-queue-type")
+    told = answer.get("type") or (argument.value if argument is not None else QueueType.CLASSIC)
+    return QueueType(told) if isinstance(told, str) and told in set(QueueType) else None
+
+
+def _text(answer: Mapping[str, Any], key: str) -> str:
+    value = answer.get(key)
+    return value if isinstance(value, str) else ""

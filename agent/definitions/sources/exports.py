@@ -1,0 +1,138 @@
+"""RabbitMQ definitions exports, whole or of one vhost, JSON or YAML → definitions, and the state they describe.
+
+Users and their password hashes are never looked at; texts are taken literally, as a broker would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from agent.core.model import Binding, Definitions, Policy, VhostDefinitions, VhostState
+from agent.definitions.document import yaml
+from agent.definitions.document.findings import Findings, Locate, Spot, file_problem, in_order, raise_errors
+from agent.definitions.document.json_text import JsonText
+from agent.definitions.document.yaml_text import decode
+from agent.definitions.models.value_types import kind_of
+from agent.definitions.sources.decode import DEFAULT_VHOST
+from agent.definitions.sources.downstream_state import bindings_by_source, vhost_state
+from agent.definitions.sources.merge import merge
+from agent.definitions.sources.parameters import (
+    GLOBAL_PARAMETER,
+    decode_global,
+    decode_native_policy,
+    decode_parameters,
+)
+from agent.errors import ConfigurationError, Place, Problem
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+MAX_PARAMETERS: Final = 20_000  # each is checked by itself, which takes its time
+_OF_A_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
+_LISTS: Final = (*_OF_A_VHOST, "global_parameters")
+Lists: TypeAlias = Mapping[str, list[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """`states` and `bindings` describe the downstream where no HTTP API can be read."""
+
+    definitions: Definitions = field(default_factory=Definitions, repr=False)
+    states: Mapping[str, VhostState] = field(default_factory=dict, repr=False)
+    bindings: Mapping[str, Mapping[str, tuple[Binding, ...]]] = field(default_factory=dict, repr=False)
+    warnings: tuple[Problem, ...] = ()
+
+
+def read_export(data: bytes, source: str) -> Export:
+    """Raises ConfigurationError with everything that is wrong."""
+    raw, locate = _parse(data, source)
+    if not isinstance(raw, dict):
+        raise ConfigurationError([file_problem(source, f"expected a definitions export, got {kind_of(raw)}")])
+    problems: list[Problem] = []
+    root = Spot(Findings(locate, problems=problems), native=True)
+    lists = {name: _list(raw, name, root) for name in _LISTS}
+    if not any(name in raw for name in _LISTS):
+        root.warn("this doesn't look like a definitions export; it holds none of its lists")
+    vhost = _only_vhost(raw, lists, root)
+    definitions = _definitions(lists, vhost, root)
+    raise_errors(problems)
+    return Export(definitions, _states(lists, vhost), _bindings(lists, vhost), tuple(in_order(problems)))
+
+
+def _parse(data: bytes, source: str) -> tuple[Any, Locate]:
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        text = JsonText(decode(data, source), source)
+        return text.load(), text.place
+    if len(data) > yaml.MAX_BYTES:
+        limit = yaml.MAX_BYTES // 1024
+        raise ConfigurationError([file_problem(source, f"larger than {limit} KiB, which only a JSON export may be")])
+    tree = yaml.compose(data, source)
+    if tree.problems:
+        raise ConfigurationError(tree.problems)
+    return tree.plain(), lambda path, key: Place(source, *tree.position(path, key=key))
+
+
+def _list(raw: Mapping[str, Any], name: str, root: Spot) -> list[Mapping[str, Any]]:
+    found = raw.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        root.error(f"{name}: expected a list, got {kind_of(found)}", name)
+        return []
+    if name == "parameters" and len(found) > MAX_PARAMETERS:
+        root.error(f"{name}: more than {MAX_PARAMETERS} of them", name, MAX_PARAMETERS)
+        return []
+    for number, item in enumerate(found):
+        if not isinstance(item, dict):
+            root.error(f"{name}: expected a mapping, got {kind_of(item)}", name, number)
+    return [item if isinstance(item, dict) else {} for item in found]
+
+
+def _only_vhost(raw: Mapping[str, Any], lists: Lists, root: Spot) -> str:
+    """The vhost of items that name none, as in the export of one vhost."""
+    told = raw.get("original_vhost_name")
+    if isinstance(told, str):
+        return told
+    if any(item and "vhost" not in item for name in _OF_A_VHOST for item in lists[name]):
+        root.warn(f"an export of one vhost that doesn't tell its name; taken for vhost '{DEFAULT_VHOST}'")
+    return DEFAULT_VHOST
+
+
+def _definitions(lists: Lists, vhost: str, root: Spot) -> Definitions:
+    parameters = decode_parameters(
+        lists["parameters"], lambda number, _: root.at("parameters", number, "value"), default_vhost=vhost
+    )
+    policies: dict[str, dict[str, Policy]] = {}
+    for number, raw in enumerate(lists["policies"]):
+        name = raw.get("name")
+        policy = decode_native_policy(name, raw, root.at("policies", number)) if isinstance(name, str) else None
+        if policy is not None:
+            policies.setdefault(_vhost(raw, vhost), {})[policy.name] = policy
+    own = [
+        decode_global(raw.get("value"), replace(root.at("global_parameters", number, "value"), native=False))
+        for number, raw in enumerate(lists["global_parameters"])
+        if raw.get("name") == GLOBAL_PARAMETER
+    ]
+    by_policies = Definitions({name: VhostDefinitions(policies=found) for name, found in policies.items()})
+    return merge([("parameters", parameters), ("policies", by_policies), *((GLOBAL_PARAMETER, one) for one in own)])
+
+
+def _by_vhost(items: Iterable[Mapping[str, Any]], vhost: str) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items:
+        found.setdefault(_vhost(item, vhost), []).append(item)
+    return found
+
+
+def _vhost(item: Mapping[str, Any], default: str) -> str:
+    told = item.get("vhost", default)
+    return told if isinstance(told, str) else default
+
+
+def _states(lists: Lists, vhost: str) -> dict[str, VhostState]:
+    exchanges, queues = _by_vhost(lists["exchanges"], vhost), _by_vhost(lists["queues"], vhost)
+    return {name: vhost_state(exchanges.get(name, ()), queues.get(name, ())) for name in {**exchanges, **queues}}
+
+
+def _bindings(lists: Lists, vhost: str) -> dict[str, dict[str, tuple[Binding, ...]]]:
+    return {name: bindings_by_source(found) for name, found in _by_vhost(lists["bindings"], vhost).items()}

@@ -1,0 +1,113 @@
+"""What is in force: the last good reading of every source, whatever came after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from agent.core.model import Definitions, Policy, VhostState
+from agent.definitions.sources.merge import merge
+from agent.errors import ConfigurationError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a source says. A broker's federating policies stand apart, by vhost: it says itself where each holds."""
+
+    definitions: Definitions = field(default_factory=Definitions)
+    verdicts: Mapping[str, Mapping[str, Policy]] = field(default_factory=dict)
+    warnings: tuple[Problem, ...] = ()
+    refused: tuple[Problem, ...] = ()  # what keeps single vhosts as they were, while the others are followed
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """Why a source's latest reading isn't in force; the reading where it only conflicts with other sources."""
+
+    problems: tuple[Problem, ...]
+    reading: Told | None = None
+
+
+class Keeper:
+    """Takes readings of sources, in any order; one that is bad, or conflicts, changes nothing.
+
+    A reading that conflicted is tried again when another source changes: moving a name from one source
+    to another works in whichever order the two are read.
+    """
+
+    def __init__(self) -> None:
+        self._good: dict[str, Told] = {}
+        self._refused: dict[str, _Refused] = {}
+        self.current = Told()
+        self.states: Mapping[str, VhostState] = {}
+        """What stood in each vhost when it was last read well."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What keeps the latest readings out of force; nothing where what is in force is what all sources say now."""
+        return tuple(dict.fromkeys((*self.refusals, *self.current.refused)))
+
+    @property
+    def refusals(self) -> tuple[Problem, ...]:
+        """What keeps whole readings out of force."""
+        return tuple(dict.fromkeys(problem for refused in self._refused.values() for problem in refused.problems))
+
+    def standing(self, source: str) -> Told:
+        """What is in force of a source."""
+        return self._good.get(source, Told())
+
+    def refuses(self, source: str) -> bool:
+        """Whether what the source said last isn't in force."""
+        return source in self._refused
+
+    def take(self, source: str, read: Callable[[], Told]) -> None:
+        """Reads a source; where `read` raises ConfigurationError, what it said before stays in force."""
+        try:
+            reading = read()
+        except ConfigurationError as error:
+            self.refuse(source, error)
+        else:
+            self._refused[source] = _Refused((), reading)
+            self._settle()
+
+    def refuse(self, source: str, error: ConfigurationError) -> None:
+        """The source can't be read; what it said before stays in force."""
+        self._refused[source] = _Refused(error.problems)
+
+    def forget(self, source: str) -> None:
+        """A source is configured no more."""
+        self._refused.pop(source, None)
+        if self._good.pop(source, None) is not None:
+            self.current = _merged(self._good)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Puts in force what fits: all together, as where two sources swap names, or else one by one."""
+        waiting = {source: each.reading for source, each in self._refused.items() if each.reading is not None}
+        if waiting and not self._try(waiting):
+            while any(
+                self._try({source: reading}) for source, reading in tuple(waiting.items()) if source in self._refused
+            ):
+                pass
+
+    def _try(self, readings: Mapping[str, Told]) -> bool:
+        candidate = {**self._good, **readings}
+        try:
+            merged = _merged(candidate)
+        except ConfigurationError as error:
+            self._refused.update({source: _Refused(error.problems, reading) for source, reading in readings.items()})
+            return False
+        self._good, self.current = candidate, merged
+        for source in readings:
+            self._refused.pop(source)
+        return True
+
+
+def _merged(readings: Mapping[str, Told]) -> Told:
+    """Raises ConfigurationError where one name comes from two sources; one source alone has verdicts."""
+    return Told(
+        definitions=merge((source, told.definitions) for source, told in readings.items()),
+        verdicts={vhost: of_vhost for told in readings.values() for vhost, of_vhost in told.verdicts.items()},
+        warnings=tuple(warning for told in readings.values() for warning in told.warnings),
+        refused=tuple(problem for told in readings.values() for problem in told.refused),
+    )

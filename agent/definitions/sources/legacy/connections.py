@@ -1,0 +1,233 @@
+"""Connections of 2.x as upstreams of today."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from agent.core.addresses import uri
+from agent.core.addresses.url_text import FILE_KEYS, check_file, check_server_name, refuse_nul
+from agent.definitions.document.findings import quoted
+from agent.definitions.sources.legacy.emit import Block, Entry, Value
+from agent.definitions.sources.legacy.errors import LegacyError
+from agent.definitions.sources.legacy.properties import (
+    Converter,
+    Problems,
+    Properties,
+    Rule,
+    flag,
+    is_unset,
+    items_of,
+    literal,
+    name,
+    one_of,
+    or_none,
+    properties,
+    seconds,
+    text,
+    text_of,
+    whole,
+    written_short,
+    written_text,
+)
+from agent.definitions.sources.legacy.sets import MAX_HOPS
+from agent.definitions.sources.legacy.terms import Integer, Term, Tuple
+from agent.definitions.sources.legacy.tokens import fail
+from agent.errors import Problem, UriError
+
+_MAX_MILLISECONDS = 2**32 - 1
+_VERIFY = {0: "verify_none", 1: "verify_peer", 2: "verify_peer"}
+_SECRETS = ("password",)
+_NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]+")
+
+
+@dataclass(slots=True)
+class Secrets:
+    """Makes up the environment variables that secrets are read from, each name once."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def variable(self, owner: str, kind: str) -> str:
+        stem = _NOT_IN_VARIABLES.sub("_", owner.upper()).strip("_") or "UPSTREAM"
+        wanted = f"{stem if stem[0].isalpha() else 'UPSTREAM_' + stem}_{kind}"
+        variable, number = wanted, 1
+        while variable in self.taken:
+            number += 1
+            variable = f"{wanted}_{number}"
+        self.taken.add(variable)
+        return variable
+
+    def entry(self, owner: str, kind: str) -> Entry:
+        variable = self.variable(owner, kind)
+        return Entry("password", f"${{env:{variable}}}", f"set {variable} in the agent's environment")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDefaults:
+    """What `{rabbit, […]}` of the same file says and the 2.x plugin fell back to."""
+
+    vhost: str = "/"
+    user: str | None = None
+    has_password: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One connection, and which of today's defaults it meets because it is silent."""
+
+    block: Block
+    sizes_prefetch: bool
+    keeps_heartbeat: bool
+    gains_verification: bool
+
+
+def _ha_policy(term: Term) -> Value:
+    """`all`, `nodes`, or a tuple that begins so."""
+    kind = term.items[0] if isinstance(term, Tuple) and term.items else term
+    return written_text(kind)
+
+
+def _verify(term: Term) -> Value:
+    if isinstance(term, Integer) and term.value in _VERIFY:
+        return _VERIFY[term.value]
+    return one_of("verify_peer", "verify_none")(term)
+
+
+def _server_name(term: Term) -> Value:
+    if text_of(term) == "disable":
+        fail(term.at, "disable has no counterpart; take it out, or write the name that the certificate holds")
+    return _held_to(check_server_name, written_text)(term)
+
+
+def _held_to(check: Callable[[str], None], read: Converter) -> Converter:
+    """What an upstream's key takes today, so that what was imported is valid."""
+
+    def checked(term: Term) -> Value:
+        try:
+            check(text(term))
+        except UriError as error:
+            fail(term.at, str(error))
+        return read(term)
+
+    return checked
+
+
+def _host(term: Term) -> Value:
+    host = name(term)
+    try:
+        uri.parse(uri.from_parts(host=host).safe)
+    except UriError as error:
+        advice = "write the name of a host or an IP address, and the port in {port, …}"
+        raise LegacyError([Problem(term.at, advice)]) from error
+    return literal(host)
+
+
+_MECHANISM = one_of("default", "EXTERNAL", "plain", "amqplain")
+_ENDPOINT = {
+    "host": Rule("host", _host),
+    "protocol": Rule("protocol", one_of("amqp", "amqps")),
+    "port": Rule("port", or_none(whole(1, 65535))),
+    "virtual_host": Rule("virtual-host", _held_to(partial(refuse_nul, key="virtual_host"), written_short)),
+}
+_USER = {"username": Rule("username", _held_to(partial(refuse_nul, key="username"), written_text))}
+_LINK = {
+    "mechanism": Rule("mechanism", _MECHANISM),
+    "prefetch_count": Rule("prefetch-count", or_none(whole(0, 65535))),
+    "reconnect_delay": Rule("reconnect-delay", seconds),
+    "heartbeat": Rule("heartbeat", or_none(whole(0, 65535))),
+    "expires": Rule("expires", or_none(whole(1, _MAX_MILLISECONDS))),
+    "message_ttl": Rule("message-ttl", or_none(whole(0, _MAX_MILLISECONDS))),
+    "max_hops": Rule("max-hops", whole(1, MAX_HOPS)),
+    "ha_policy": Rule("ha-policy", or_none(_ha_policy), "no broker of today honours it: set a policy upstream"),
+}
+_TLS = {
+    **{key: Rule(key, _held_to(partial(check_file, key=key), written_text)) for key in sorted(FILE_KEYS)},
+    "verify": Rule("verify", _verify),
+    "fail_if_no_peer_cert": Rule("fail_if_no_peer_cert", flag),
+    "depth": Rule("depth", whole(0, 255)),
+    "server_name_indication": Rule("server_name_indication", _server_name),
+}
+PROPERTIES = (*_ENDPOINT, *_USER, *_SECRETS, *_LINK, "ssl_options")
+
+
+def read_connection(
+    owner: str, term: Term, defaults: BrokerDefaults, *, secrets: Secrets, problems: Problems
+) -> Connection:
+    given = properties(term, f"connection {quoted(owner)}", problems)
+    if "host" not in given.found:
+        problems.add(given.at, f'connection {quoted(owner)} names no host; add {{host, "…"}}')
+    tls = _tls_options(owner, given, secrets=secrets, problems=problems)
+    speaks_tls = "protocol" in given.found and text_of(given.found["protocol"].value) == "amqps"
+    entries = (
+        *given.entries(_ENDPOINT, problems),
+        *_login(owner, given, defaults, secrets=secrets, problems=problems),
+        *_link(given, problems),
+        *((Entry("ssl-options", tls),) if speaks_tls and tls is not None else ()),
+    )
+    notes = (*given.notes, *given.without_counterpart(PROPERTIES), *_left_out(given, speaks_tls=speaks_tls))
+    return Connection(
+        Block(entries, notes),
+        sizes_prefetch=_is_silent(given, "prefetch_count"),
+        keeps_heartbeat=_is_silent(given, "heartbeat"),
+        gains_verification=speaks_tls and not any(entry.key == "verify" for entry in (tls or Block()).entries),
+    )
+
+
+def _is_silent(given: Properties, key: str) -> bool:
+    return key not in given.found or is_unset(given.found[key].value)
+
+
+def _login(
+    owner: str, given: Properties, defaults: BrokerDefaults, *, secrets: Secrets, problems: Problems
+) -> Iterator[Entry]:
+    yield from given.entries(_USER, problems)
+    if "username" not in given.found and defaults.user is not None:
+        yield Entry("username", literal(defaults.user), "default_user of {rabbit, […]}, as in 2.x")
+    if "password" in given.found:
+        problems.attempt("password", text, given.found["password"].value)
+    if "password" in given.found or defaults.has_password:
+        yield secrets.entry(owner, "PASSWORD")
+
+
+def _link(given: Properties, problems: Problems) -> Iterator[Entry]:
+    yield from given.entries(_LINK, problems)
+    if "reconnect_delay" not in given.found:
+        yield Entry("reconnect-delay", 1, "2.x's default; the agent's is 5")
+
+
+def _tls_options(owner: str, given: Properties, *, secrets: Secrets, problems: Problems) -> Block | None:
+    if "ssl_options" not in given.found or is_unset(given.found["ssl_options"].value):
+        return None
+    options = properties(given.found["ssl_options"].value, "ssl_options", problems)
+    entries = tuple(options.entries(_TLS, problems))
+    if "password" in options.found:
+        problems.attempt("password", text, options.found["password"].value)
+        entries = (*entries, secrets.entry(owner, "KEY_PASSWORD"))
+    notes = options.notes
+    if "keyfile" in options.found and "certfile" not in options.found:
+        entries = tuple(entry for entry in entries if entry.key != "keyfile")
+        notes = (*notes, "keyfile: does nothing without certfile, left out")
+    unknown = options.without_counterpart((*_TLS, *_SECRETS))
+    return Block(entries, (*notes, *(f"ssl_options {note}" for note in unknown)))
+
+
+def _left_out(given: Properties, *, speaks_tls: bool) -> Iterator[str]:
+    if "ssl_options" in given.found and not speaks_tls:
+        line = given.found["ssl_options"].at.line
+        yield f"ssl_options (line {line}): 2.x used them with protocol amqps only; left out"
+    policy = given.found.get("ha_policy")
+    if policy is not None and isinstance(policy.value, Tuple):
+        nodes = [found for item in policy.value.items[1:] for found in _texts(item)]
+        named = f" ({', '.join(nodes)})" if nodes else ""
+        yield f"ha_policy (line {policy.at.line}): its list of nodes{named} has no counterpart, left out"
+
+
+def _texts(term: Term) -> Iterator[str]:
+    """A text, or those of a list."""
+    whole = text_of(term)
+    if whole:
+        yield whole
+        return
+    yield from (found for item in items_of(term) or () if (found := text_of(item)))

@@ -1,0 +1,237 @@
+"""Erlang terms as `file:consult` reads them: bytes of a 2.x configuration in, terms with their places out."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NoReturn, TypeAlias, TypeVar
+
+from agent.definitions.sources.legacy.tokens import Source, Token, fail, tokenize
+from agent.errors import Place
+
+MAX_BYTES: Final = 4 * 1024 * 1024
+MAX_DEPTH: Final = 200
+_NOWHERE = Place("")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    name: str
+    at: Place = field(default=_NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    value: int
+    at: Place = field(default=_NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    value: float
+    at: Place = field(default=_NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class String:
+    text: str
+    at: Place = field(default=_NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    data: bytes
+    at: Place = field(default=_NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple:
+    items: tuple[Term, ...]
+    at: Place = field(default=_NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    items: tuple[Term, ...]
+    at: Place = field(default=_NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Its pairs as tuples of two, so that it reads as a property list does."""
+
+    items: tuple[Tuple, ...]
+    at: Place = field(default=_NOWHERE, compare=False)
+
+
+Term: TypeAlias = Atom | Integer | Float | String | Binary | Tuple | List | Map
+
+_KINDS = {
+    "atom": "an atom",
+    "string": "a string",
+    "integer": "a number",
+    "float": "a number",
+    "end": "the end of the file",
+}
+_CLOSING = ("]", "}", ">>")
+_HINT = "look for a bracket closed too early or too late"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The terms of a file; a file that isn't UTF-8 is read as Latin-1."""
+
+    terms: tuple[Term, ...]
+    is_latin1: bool = False
+
+
+def parse(data: bytes, *, file: str) -> Document:
+    """The terms, or a LegacyError that tells the first mistake."""
+    if len(data) > MAX_BYTES:
+        fail(Place(file, 1, 1), f"the file is larger than {MAX_BYTES // 1024**2} MiB: it is no broker's configuration")
+    try:
+        text, is_latin1 = data.removeprefix(codecs.BOM_UTF8).decode("utf-8"), False
+    except UnicodeDecodeError:
+        text, is_latin1 = data.decode("latin-1"), True
+    source = Source(text, file)
+    if "\0" in text:
+        source.fail(text.index("\0"), "a NUL byte: this is no text, or it is UTF-16; save it as UTF-8")
+    return Document(_Parser(source).terms(), is_latin1)
+
+
+class _Parser:
+    def __init__(self, source: Source) -> None:
+        self._tokens = tokenize(source)
+        self._next = next(self._tokens)
+        self._depth = 0
+
+    def terms(self) -> tuple[Term, ...]:
+        terms: list[Term] = []
+        while self._next.kind != "end":
+            terms.append(self._term())
+            if self._next.kind != "end":
+                self._take(".", f"a full stop or the end of the file belongs here, not {_kind(self._next)}; {_HINT}")
+        return tuple(terms)
+
+    def _term(self) -> Term:
+        token = self._advance()
+        match token.kind:
+            case "atom":
+                return Atom(str(token.value), token.at)
+            case "string":
+                return String(self._adjacent(token), token.at)
+            case "integer" | "float" | "+" | "-":
+                return self._number(token)
+            case "{":
+                return Tuple(self._items("}", token, self._term), token.at)
+            case "[":
+                return List(self._items("]", token, self._term), token.at)
+            case "<<":
+                return Binary(b"".join(self._items(">>", token, self._segment)), token.at)
+            case "#":
+                opening = self._take("{", "only a map, #{key => value}, may begin with #")
+                return Map(self._items("}", opening, self._pair), token.at)
+        return self._no_term(token)
+
+    def _items(self, closing: str, opening: Token, item: Callable[[], _T]) -> tuple[_T, ...]:
+        """What stands up to the closing mark, comma by comma."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            fail(opening.at, f"nested deeper than {MAX_DEPTH} levels; no setting needs that")
+        items: list[_T] = []
+        while self._next.kind != closing:
+            self._separate(closing, opening, is_first=not items)
+            items.append(item())
+        self._advance()
+        self._depth -= 1
+        return tuple(items)
+
+    def _separate(self, closing: str, opening: Token, *, is_first: bool) -> None:
+        """Takes the comma between two items, or tells what is wrong where it should be."""
+        found = self._next
+        if found.kind in {"end", "."}:
+            fail(opening.at, f"this {opening.kind} is never closed; write {closing} where it ends")
+        if is_first:
+            return
+        if found.kind == "|":
+            fail(found.at, "a list with a tail ([… | Tail]) can't stand here; write its elements one by one")
+        where = f"{opening.kind} of line {opening.at.line}"
+        if found.kind in _CLOSING:
+            fail(found.at, f"{found.kind} doesn't close the {where}; write {closing} first")
+        self._take(",", f"a comma or {closing} belongs before {_kind(found)}, within the {where}")
+        if self._next.kind == closing:
+            fail(found.at, f"nothing follows this comma before {closing}; take it out or write what is missing")
+
+    def _adjacent(self, first: Token) -> str:
+        """A string with those that follow it: Erlang joins them."""
+        texts = [str(first.value)]
+        while self._next.kind == "string":
+            texts.append(str(self._advance().value))
+        return "".join(texts)
+
+    def _number(self, token: Token) -> Integer | Float:
+        value, sign = token.value, 1
+        if token.kind in {"+", "-"}:
+            sign = -1 if token.kind == "-" else 1
+            value = self._advance().value if self._next.kind in {"integer", "float"} else ""
+        if isinstance(value, str):
+            fail(token.at, "a sign belongs before a number only; put text into double quotes")
+        return Integer(sign * value, token.at) if isinstance(value, int) else Float(sign * value, token.at)
+
+    def _pair(self) -> Tuple:
+        at = self._next.at
+        key = self._term()
+        self._take("=>", "a map's key and value are joined by =>")
+        return Tuple((key, self._term()), at)
+
+    def _segment(self) -> bytes:
+        token = self._advance()
+        if token.kind == "string":
+            text: str | int = self._adjacent(token)
+        elif token.kind in {"integer", "+", "-"}:
+            text = int(self._number(token).value)
+        else:
+            fail(token.at, 'a binary holds strings and numbers only, as in <<"text">> or <<1,2,3>>')
+        is_utf8 = self._is_utf8()
+        if isinstance(text, str):
+            return text.encode("utf-8")
+        if not is_utf8:
+            return bytes([text & 0xFF])
+        if not 0 <= text <= 0x10FFFF or 0xD800 <= text < 0xE000:
+            fail(token.at, "there is no character of this number")
+        return chr(text).encode("utf-8")
+
+    def _is_utf8(self) -> bool:
+        if self._next.kind == ":":
+            fail(self._next.at, "sizes in binaries can't be read here; write the bytes one by one")
+        if self._next.kind != "/":
+            return False
+        self._advance()
+        kind = self._take("atom", 'a type belongs after the /, as in <<"text"/utf8>>')
+        if kind.value not in {"utf8", "binary", "integer"}:
+            fail(kind.at, "only the type utf8 can be read here; write the bytes one by one")
+        return kind.value == "utf8"
+
+    def _no_term(self, token: Token) -> NoReturn:
+        if token.kind == "...":
+            fail(token.at, "'...' stands for something left out; write it, or take the dots out")
+        if token.kind == ",":
+            fail(token.at, "nothing stands before this comma; take it out or write what is missing")
+        fail(token.at, f"a term belongs here, not {_kind(token)}; {_HINT}")
+
+    def _advance(self) -> Token:
+        token = self._next
+        if token.kind != "end":
+            self._next = next(self._tokens)
+        return token
+
+    def _take(self, kind: str, message: str) -> Token:
+        if self._next.kind != kind:
+            fail(self._next.at, message)
+        return self._advance()
+
+
+def _kind(token: Token) -> str:
+    return _KINDS.get(token.kind, token.kind)

@@ -1,0 +1,113 @@
+"""A 2.x federation as today's document, with comments where something has no counterpart."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from agent.core.addresses.url_text import encode
+from agent.definitions.sources.legacy.emit import Block, Entry
+from agent.definitions.sources.legacy.federation import APPLICATION, DEFAULT_VHOST, DOWNSTREAM_VARIABLE, Federation
+from agent.definitions.sources.legacy.properties import literal
+from agent.definitions.sources.legacy.sets import EVERY_UPSTREAM
+
+_AMQP = "127.0.0.1:5672"
+_MANAGEMENT = "127.0.0.1:15672"
+_SECRETS = "Passwords are not copied: set the variables that ${env:…} names, or read files with ${file:PATH}."
+_PREFETCH = "prefetch-count, where there is none: 2.x took 1000 messages; the agent sizes it to the path."
+_HEARTBEAT = (
+    "heartbeat, where there is none: 2.x sent none, so a dead peer went unnoticed; the agent's default is 10 s "
+    "(heartbeat: 0 turns it off)."
+)
+_VERIFY = (
+    "amqps without verify: 2.x believed whoever answered; the agent checks the peer's certificate, so name the "
+    "authority with cacertfile (verify: verify_none does as 2.x did)."
+)
+_SETS = (
+    "2.x's sets and connections served every vhost; here each vhost has its own. Clients that declare federated "
+    "exchanges in another vhost need them repeated below `vhosts:`. They declare the exchange with its own type "
+    "instead of x-federation, and keep the argument upstream-set."
+)
+_NODENAME = (
+    "local_nodename named the upstream queues; now the name of the downstream's cluster does. Queues and their backlog "
+    "are kept when it is the same:"
+)
+_NO_NODENAME = (
+    "local_nodename isn't set: 2.x named its upstream queues after rabbit@HOST, with the full host name. Where the "
+    "downstream's cluster has that name (`rabbitmqctl set_cluster_name`), the queues and their backlog are kept."
+)
+_BINDINGS = "The agent reads bindings through `management`: enable rabbitmq_management and give the user a tag for it."
+_LATIN1 = "The file isn't UTF-8 and was read as Latin-1: look at names beyond ASCII."
+
+
+def translate(federation: Federation, file: str, *, is_latin1: bool) -> Block:
+    entries = (
+        *_agent(federation),
+        Entry("downstream", _downstream(federation)),
+        *_definitions(federation, DEFAULT_VHOST),
+        *_vhosts(federation),
+    )
+    notes = [f"- {note}" for note in _notes(federation, is_latin1=is_latin1)]
+    title = f"Imported from {file}: the 2.x federation plugin's settings, as federation-agent takes them."
+    return Block(entries, (title, *notes))
+
+
+def _notes(federation: Federation, *, is_latin1: bool) -> Iterator[str]:
+    connections = federation.connections.values()
+    noted = {
+        _SECRETS: federation.has_secrets,
+        _PREFETCH: any(connection.sizes_prefetch for connection in connections),
+        _HEARTBEAT: any(connection.keeps_heartbeat for connection in connections),
+        _VERIFY: any(connection.gains_verification for connection in connections),
+        _SETS: bool(federation.upstream_sets),
+        _NO_NODENAME: federation.nodename is None,
+        _LATIN1: is_latin1,
+    }
+    yield from (note for note, applies in noted.items() if applies)
+    yield from (f"{APPLICATION} {note}" for note in federation.notes)
+
+
+def _agent(federation: Federation) -> Iterator[Entry]:
+    if federation.nodename is None:
+        return
+    command = f"  rabbitmqctl set_cluster_name {shlex.quote(federation.nodename)}"
+    yield Entry("agent", Block((Entry("name", literal(federation.nodename)),), (_NODENAME, command)))
+
+
+def _downstream(federation: Federation) -> Block:
+    if federation.username is None:
+        login, note = "guest:guest", "local_username isn't set: 2.x worked as guest."
+    else:
+        login = f"{encode(federation.username)}:${{env:{DOWNSTREAM_VARIABLE}}}"
+        note = (
+            f"local_username needed no password within the broker; now it does: set {DOWNSTREAM_VARIABLE}, "
+            "percent-encoded."
+        )
+    entries = (Entry("uri", f"amqp://{login}@{_AMQP}"), Entry("management", f"http://{login}@{_MANAGEMENT}"))
+    return Block(entries, (note, _BINDINGS))
+
+
+def _vhosts(federation: Federation) -> Iterator[Entry]:
+    others = dict.fromkeys(vhost for vhost, _ in federation.exchanges if vhost != DEFAULT_VHOST)
+    if others:
+        yield Entry(
+            "vhosts", Block(tuple(Entry(vhost, Block(tuple(_definitions(federation, vhost)))) for vhost in others))
+        )
+
+
+def _definitions(federation: Federation, vhost: str) -> Iterator[Entry]:
+    """All there is for the default vhost, where clients may declare more; for others what their exchanges need."""
+    exchanges = [exchange for (where, _), exchange in federation.exchanges.items() if where == vhost]
+    sets, upstreams = federation.upstream_sets, federation.connections
+    if vhost != DEFAULT_VHOST:
+        used = {exchange.upstream_set for exchange in exchanges}
+        sets = {key: upstream_set for key, upstream_set in sets.items() if key in used}
+        needed = {member.connection for upstream_set in sets.values() for member in upstream_set.members}
+        upstreams = {key: connection for key, connection in upstreams.items() if key in needed}
+    named = tuple(Entry(key, upstream_set.rows) for key, upstream_set in sets.items() if key != EVERY_UPSTREAM)
+    sections = {
+        "upstreams": tuple(Entry(key, connection.block) for key, connection in upstreams.items()),
+        "upstream-sets": named,
+        "exchanges": tuple(Entry(exchange.name, exchange.block) for exchange in exchanges),
+    }
+    yield from (Entry(key, Block(entries)) for key, entries in sections.items() if entries)

@@ -1,0 +1,193 @@
+"""A configuration file, with the exports that it names → settings and definitions, or everything wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from agent.core.model import Definitions, VhostState
+from agent.core.settings import Settings
+from agent.definitions.document import yaml
+from agent.definitions.document.explain import AnyKeys, check
+from agent.definitions.document.findings import (
+    Findings,
+    Path,
+    Spot,
+    file_problem,
+    in_order,
+    quoted,
+    raise_errors,
+    suggest,
+)
+from agent.definitions.document.interpolate import Interpolator
+from agent.definitions.models.settings import AgentModel, DownstreamModel, SourcesModel
+from agent.definitions.models.value_types import kind_of
+from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
+from agent.definitions.sources.export_files import Bindings, ExportFiles, read_exports
+from agent.definitions.sources.keeper import Told
+from agent.definitions.sources.merge import merge
+from agent.definitions.sources.references import World, check_references
+from agent.definitions.sources.unrouted import check_unrouted
+from agent.errors import ConfigurationError, Place, Problem
+from agent.read_file import UnreadableError, read_file
+
+ROOT_KEYS = ("agent", "downstream", "definitions", *SECTIONS, VHOSTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What one file says; its representation shows nothing of it, since it may hold resolved secrets."""
+
+    source: str
+    settings: Settings = field(repr=False)
+    definitions: Definitions = field(repr=False)
+    states: Mapping[str, VhostState] = field(repr=False, default_factory=dict)
+    bindings: Bindings = field(repr=False, default_factory=dict)
+    """What the exports tell of the downstream, by vhost, for where its HTTP API can't be read."""
+    warnings: tuple[Problem, ...] = ()
+    files: frozenset[str] = field(default=frozenset(), repr=False)
+    """Every file that was read; a change in one of them may change the configuration."""
+
+    @property
+    def told(self) -> Told:
+        return Told(self.definitions, warnings=self.warnings)
+
+
+def load_configuration(path: str, *, environment: Mapping[str, str], strict: bool = True) -> Configuration:
+    """Raises ConfigurationError with everything that is wrong. Lenient, it judges the file and not the machine:
+    a variable that isn't set or a file that can't be read is a warning, and a stand-in takes its place."""
+    return _Loading(path, environment, strict=strict).load()
+
+
+class _Loading:
+    def __init__(self, path: str, environment: Mapping[str, str], *, strict: bool) -> None:
+        self._path = path
+        self._directory = str(FilePath(path).parent)
+        self._strict = strict
+        self._tree = yaml.compose(_read(path), path)
+        self._problems: list[Problem] = list(self._tree.problems)
+        self._interpolator = Interpolator(
+            environment, self._directory, self._report_unresolved, lambda path, text: self._spot.error(text, *path)
+        )
+        findings = Findings(self._place, self._interpolator.raw, self._interpolator.unresolved, self._problems)
+        self._spot = Spot(findings)
+        self._raw = self._plain()
+
+    def load(self) -> Configuration:
+        self._refuse_unknown_sections()
+        self._refuse_marks_in_keys(self._tree.root)
+        settings, sources = self._settings()
+        paths = () if sources is None else sources.to_core(self._directory).files
+        exports = read_exports(paths, self._spot.at("definitions", "files"), strict=self._strict)
+        definitions = self._definitions(exports, is_open=sources is None)
+        raise_errors(self._problems)
+        if settings is None:
+            raise ConfigurationError([file_problem(self._path, "the settings can't be understood")])
+        return Configuration(
+            source=self._path,
+            settings=settings,
+            definitions=definitions,
+            states=exports.states,
+            bindings=exports.bindings,
+            warnings=tuple(in_order(self._problems)),
+            files=frozenset({self._path, *paths, *self._interpolator.files}),
+        )
+
+    def _definitions(self, exports: ExportFiles, *, is_open: bool) -> Definitions:
+        vhosts = find_vhosts(self._raw, self._spot)
+        own = decode_vhosts(vhosts)
+        others = self._merged(exports.definitions)
+        world = World(others, is_open or not exports.complete or self._brokers_may_define())
+        check_references(vhosts, world)
+        check_unrouted(vhosts, world)
+        return self._merged([(self._path, own), *exports.definitions])
+
+    def _merged(self, sources: Sequence[tuple[str, Definitions]]) -> Definitions:
+        try:
+            return merge(sources)
+        except ConfigurationError as error:
+            self._problems.extend(problem for problem in error.problems if problem not in self._problems)
+        return Definitions()
+
+    def _settings(self) -> tuple[Settings | None, SourcesModel | None]:
+        agent = self._section("agent", AgentModel, {})
+        downstream = self._section("downstream", DownstreamModel, {"uri": "amqp://unresolved"})
+        sources = self._section("definitions", SourcesModel, {})
+        if agent is None or downstream is None or sources is None:
+            return None, sources
+        settings = sources.to_core(self._directory)
+        if sources.management and not downstream.management:
+            if "management" in sources.model_fields_set:
+                self._spot.warn(_NO_API, "definitions", "management")
+            settings = replace(settings, management=False)
+        return Settings(downstream.to_core(), agent.to_core(self._directory), settings), sources
+
+    def _section(self, key: str, model: type[AnyKeys], least: Mapping[str, Any]) -> AnyKeys | None:
+        """`least` is a valid section, for when nothing is wrong but that a value isn't known on this machine."""
+        raw = self._raw.get(key)
+        if raw is None and least:
+            self._spot.error(f"the file needs the key '{key}'", key, key=True)
+            return None
+        before = self._spot.findings.errors
+        found = check(model, {} if raw is None else raw, self._spot.at(key))
+        if found is None and self._spot.findings.errors == before:
+            return model.model_validate(least)
+        return found
+
+    def _brokers_may_define(self) -> bool:
+        """Whether the broker was named as a source on purpose, so that it may define what this file doesn't."""
+        sources, downstream = self._raw.get("definitions"), self._raw.get("downstream")
+        return (
+            isinstance(sources, dict)
+            and sources.get("management") is True
+            and isinstance(downstream, dict)
+            and "management" in downstream
+        )
+
+    def _refuse_unknown_sections(self) -> None:
+        for key in self._raw:
+            if key not in ROOT_KEYS:
+                hint = suggest(key, ROOT_KEYS)
+                self._spot.error(f"unknown key {quoted(key)}{hint}", key, key=True)
+
+    def _refuse_marks_in_keys(self, node: yaml.Node | None, path: Path = ()) -> None:
+        match node.content if node else None:
+            case list(items):
+                for number, item in enumerate(items):
+                    self._refuse_marks_in_keys(item, (*path, number))
+            case dict(entries):
+                for key, entry in entries.items():
+                    if "${env:" in key or "${file:" in key:
+                        self._spot.error("${...} stands in values, not in keys", *path, key, key=True)
+                    self._refuse_marks_in_keys(entry.node, (*path, key))
+
+    def _plain(self) -> dict[str, Any]:
+        root = self._tree.root
+        if root is None or root.content is None:
+            raise ConfigurationError([*self._problems, file_problem(self._path, _EMPTY)])
+        if not isinstance(root.content, dict):
+            message = f"expected a mapping of sections, got {kind_of(root.content)}"
+            raise ConfigurationError([*self._problems, file_problem(self._path, message, root.line, root.column)])
+        plain: dict[str, Any] = self._tree.plain(self._interpolator.resolve)
+        return plain
+
+    def _place(self, path: Path, key: bool) -> Place:
+        return Place(self._path, *self._tree.position(path, key=key))
+
+    def _report_unresolved(self, path: Path, message: str) -> None:
+        report = self._spot.error if self._strict else self._spot.warn
+        report(message, *path)
+
+
+_EMPTY = "the file is empty; it needs at least the key 'downstream'"
+_NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"
+
+
+def _read(path: str) -> bytes:
+    try:
+        return read_file(path, yaml.MAX_BYTES)
+    except UnreadableError as error:
+        failure = file_problem(path, str(error))
+    raise ConfigurationError([failure])

@@ -1,0 +1,275 @@
+"""What a broker's HTTP API answers about definitions → the core's, each bad one with the object that holds it.
+
+Texts are taken literally: a broker must not make the agent read its environment or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from agent.core.fields import UNREAD, UnusableError, check_json
+from agent.core.model import ApplyTo, Choice, Definitions, Policy, VhostDefinitions
+from agent.core.rules.steps import finish
+from agent.definitions.document.explain import check
+from agent.definitions.document.findings import Findings, Path, Spot, in_order, quoted, raise_errors, suggest
+from agent.definitions.models.local import FEDERATION_KEYS, PolicyDefinitionModel
+from agent.definitions.models.value_types import kind_of
+from agent.definitions.sources.decode import (
+    MOST_REGEX_BYTES,
+    SECTIONS,
+    VHOSTS,
+    decode_policy,
+    decode_set,
+    decode_shovel,
+    decode_upstream,
+    decode_vhosts,
+    find_vhosts,
+    has_readable_patterns,
+)
+from agent.definitions.sources.keeper import Told
+from agent.errors import ConfigurationError, Place, Problem
+
+GLOBAL_PARAMETER: Final = "federation-agent"
+_GLOBAL: Final = f"global parameter '{GLOBAL_PARAMETER}'"
+_COMPONENTS: Final[Mapping[str, tuple[str, Callable[[str, object, Spot], Any]]]] = {
+    "federation-upstream": ("upstreams", decode_upstream),
+    "federation-upstream-set": ("upstream_sets", decode_set),
+    "shovel": ("shovels", decode_shovel),
+}
+
+
+def read_parameters(broker: str, parameters: Iterable[Mapping[str, Any]]) -> Told:
+    """`broker` is the HTTP API's address; raises ConfigurationError with everything that is wrong, as the others do."""
+    return _all_or_nothing(reading_parameters(broker, parameters, Told()))
+
+
+def read_policies(broker: str, policies: Iterable[Mapping[str, Any]]) -> Told:
+    return _all_or_nothing(reading_policies(broker, policies, Told()))
+
+
+def _all_or_nothing(steps: Steps) -> Told:
+    told = finish(steps)
+    if told.refused:
+        raise ConfigurationError((*told.refused, *told.warnings))
+    return told
+
+
+MAX_OF_A_VHOST: Final = 10_000  # objects that are each checked by themselves, which takes its time
+Steps: TypeAlias = Generator[None, None, Told]
+
+
+def reading_parameters(
+    broker: str, parameters: Iterable[Mapping[str, Any]], before: Told, unread: Mapping[str, Problem] | None = None
+) -> Steps:
+    """In short steps. What is wrong in one vhost keeps that vhost as it was before; so does being `unread`."""
+    refused: dict[str, tuple[Problem, ...]] = {vhost: (why,) for vhost, why in (unread or {}).items()}
+    warnings: list[Problem] = []
+    vhosts: dict[str, VhostDefinitions] = {}
+    for vhost, items in _by_vhost(each for each in parameters if each.get("component") in _COMPONENTS).items():
+        problems: list[Problem] = []
+        found: dict[str, VhostDefinitions] = {}
+        try:
+            _refuse_too_many(broker, vhost, items, "parameters of federation and shovels")
+            yield from _decoding_parameters(items, _spots(broker, problems), into=found)
+            raise_errors(problems)
+        except ConfigurationError as error:
+            refused[vhost] = error.problems
+        else:
+            vhosts |= found
+            warnings += in_order(problems)
+    for vhost in refused:
+        vhosts[vhost] = before.definitions.of(vhost)
+    return Told(Definitions(vhosts), warnings=tuple(warnings), refused=_joined(refused))
+
+
+def reading_policies(
+    broker: str, policies: Iterable[Mapping[str, Any]], before: Told, unread: Mapping[str, Problem] | None = None
+) -> Steps:
+    refused: dict[str, tuple[Problem, ...]] = {vhost: (why,) for vhost, why in (unread or {}).items()}
+    warnings: list[Problem] = []
+    verdicts: dict[str, Mapping[str, Policy]] = {}
+    for vhost, items in _by_vhost(policies).items():
+        problems: list[Problem] = []
+        found: dict[str, Policy] = {}
+        try:
+            _refuse_too_many(broker, vhost, items, "policies")
+            yield from _verdict_policies(items, vhost, _spots(broker, problems), into=found)
+            raise_errors(problems)
+        except ConfigurationError as error:
+            refused[vhost] = error.problems
+        else:
+            verdicts |= {vhost: found} if found else {}
+            warnings += in_order(problems)
+    for vhost in refused:
+        verdicts[vhost] = before.verdicts.get(vhost, {})
+    return Told(verdicts=verdicts, warnings=tuple(warnings), refused=_joined(refused))
+
+
+def _joined(refused: Mapping[str, tuple[Problem, ...]]) -> tuple[Problem, ...]:
+    return tuple(problem for of_vhost in refused.values() for problem in of_vhost)
+
+
+def _by_vhost(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items:
+        vhost = item.get("vhost")
+        if isinstance(vhost, str):
+            found.setdefault(vhost, []).append(item)
+    return found
+
+
+def _refuse_too_many(broker: str, vhost: str, items: Sized, what: str) -> None:
+    if len(items) > MAX_OF_A_VHOST:
+        place = Place(f"{broker} vhost {quoted(vhost)}")
+        raise ConfigurationError([Problem(place, f"more than {MAX_OF_A_VHOST} {what}; remove what nobody needs")])
+
+
+def read_global(broker: str, value: object) -> Told:
+    problems: list[Problem] = []
+    definitions = decode_global(value, replace(_spots(broker, problems)(0, _GLOBAL), native=False))
+    raise_errors(problems)
+    return Told(definitions, warnings=tuple(in_order(problems)))
+
+
+def _spots(broker: str, problems: list[Problem]) -> SpotOf:
+    def spot(_number: int, description: str) -> Spot:
+        return Spot(Findings(_place_of(f"{broker} {description}"), problems=problems), native=True)
+
+    return spot
+
+
+def _place_of(source: str) -> Callable[[Path, bool], Place]:
+    def place(path: Path, _key: bool) -> Place:
+        return Place(source + "".join(f", {quoted(part)}" for part in path if isinstance(part, str)))
+
+    return place
+
+
+SpotOf: TypeAlias = Callable[[int, str], Spot]
+"""Answers where the value of an object is, by its number in the list and its description."""
+
+
+def decode_parameters(
+    parameters: Iterable[Mapping[str, Any]], spot: SpotOf, *, default_vhost: str | None = None
+) -> Definitions:
+    """Runtime parameters of the components that concern federation and shovels; others are not looked at."""
+    found: dict[str, VhostDefinitions] = {}
+    for _ in _decoding_parameters(parameters, spot, into=found, default_vhost=default_vhost):
+        pass
+    return Definitions(found)
+
+
+def _decoding_parameters(
+    parameters: Iterable[Mapping[str, Any]],
+    spot: SpotOf,
+    *,
+    into: dict[str, VhostDefinitions],
+    default_vhost: str | None = None,
+) -> Iterator[None]:
+    vhosts: dict[str, dict[str, dict[str, Any]]] = {}
+    for number, parameter in enumerate(parameters):
+        component, name, vhost = (
+            parameter.get("component"),
+            parameter.get("name"),
+            parameter.get("vhost", default_vhost),
+        )
+        known = _COMPONENTS.get(component) if isinstance(component, str) else None
+        if known is None or not isinstance(vhost, str) or not isinstance(name, str):
+            continue
+        section, decode = known
+        place = spot(number, _describe(str(component), name, vhost))
+        decoded = None if _is_unread(parameter, place) else decode(name, parameter.get("value"), place)
+        if decoded is not None:
+            vhosts.setdefault(vhost, {}).setdefault(section, {})[name] = decoded
+        yield
+    into |= {vhost: VhostDefinitions(**sections) for vhost, sections in vhosts.items()}
+
+
+def _is_unread(raw: Mapping[str, Any], spot: Spot) -> bool:
+    """Whether the HTTP API's answer was too much; a value that can be read may still hold too much."""
+    reason = raw.get(UNREAD)
+    if reason is None:
+        try:
+            check_json([raw.get("value"), raw.get("definition")])
+        except UnusableError as error:
+            reason = str(error)
+    if reason is not None:
+        spot.error(f"it {reason}")
+    return reason is not None
+
+
+def _describe(what: str, name: str, vhost: str) -> str:
+    return f"{what} {quoted(name)} in vhost {quoted(vhost)}"
+
+
+def decode_global(value: object, spot: Spot) -> Definitions:
+    """The sections of the configuration, as a global parameter's value."""
+    if value is None:
+        return Definitions()
+    if not isinstance(value, dict):
+        spot.error(f"expected a mapping of sections, got {kind_of(value)}")
+        return Definitions()
+    for key in value:
+        if key not in (*SECTIONS, VHOSTS):
+            spot.error(f"unknown key {quoted(key)}{suggest(key, (*SECTIONS, VHOSTS))}")
+    return decode_vhosts(find_vhosts(value, spot))
+
+
+def _verdict_policies(
+    policies: Iterable[Mapping[str, Any]], vhost: str, spot: SpotOf, *, into: dict[str, Policy]
+) -> Iterator[None]:
+    regex_bytes = 0
+    for number, policy in enumerate(policies):
+        name = policy.get("name")
+        if isinstance(name, str):
+            place = spot(number, _describe("policy", name, vhost))
+            place.findings.regex_bytes = regex_bytes
+            decoded = None if _is_unread(policy, place) else _verdict_policy(name, policy, place)
+            regex_bytes = place.findings.regex_bytes
+            if decoded is not None:
+                into[name] = decoded
+        yield
+
+
+def _verdict_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | None:
+    """Only what it does is judged: whom it is for the broker decides, by its own regular expressions."""
+    definition = federating_part(raw)
+    if not definition:
+        return None
+    regex = definition.get(Choice.PATTERN.value)
+    spot.findings.regex_bytes += len(regex) if isinstance(regex, str) else 0
+    if spot.findings.regex_bytes > MOST_REGEX_BYTES:
+        spot.error(f"more than {MOST_REGEX_BYTES // 1024} KiB of regular expressions in the policies of one vhost")
+        return None
+    if not has_readable_patterns(definition, spot.at("definition")):
+        return None
+    model = check(PolicyDefinitionModel, definition, spot)
+    if model is None:
+        return None
+    pattern, apply_to, priority = raw.get("pattern"), raw.get("apply-to"), raw.get("priority")
+    return Policy(
+        name=name,
+        pattern=pattern if isinstance(pattern, str) else "",
+        apply_to=ApplyTo(apply_to) if isinstance(apply_to, str) and apply_to in set(ApplyTo) else ApplyTo.ALL,
+        priority=priority if isinstance(priority, int | float) else 0,
+        federation=model.to_core(),
+        place=spot.place,
+    )
+
+
+def decode_native_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | None:
+    """A broker's policy that the agent matches itself; its keys that don't federate are the broker's business."""
+    definition = federating_part(raw)
+    if not definition or raw.get("apply-to") == ApplyTo.STREAMS:
+        return None
+    kept = {key: raw[key] for key in ("pattern", "apply-to", "priority") if key in raw}
+    return decode_policy(name, kept | {"definition": definition}, spot)
+
+
+def federating_part(raw: Mapping[str, Any]) -> dict[str, Any]:
+    definition = raw.get("definition")
+    return (
+        {key: definition[key] for key in FEDERATION_KEYS if key in definition} if isinstance(definition, dict) else {}
+    )

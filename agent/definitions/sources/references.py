@@ -1,0 +1,88 @@
+"""Names that definitions use → names that are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.core.model import Definitions
+from agent.core.rules.resolve import ALL
+from agent.definitions.document.findings import Spot, suggest
+from agent.definitions.models.local import sets_of
+from agent.definitions.sources.decode import RawVhost
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What other sources define. An open one may define more than can be seen from here."""
+
+    definitions: Definitions = field(default_factory=Definitions)
+    is_open: bool = False
+
+
+class _Hints:
+    """Suggestions, until comparing names has taken long enough."""
+
+    def __init__(self) -> None:
+        self._left = 5000
+
+    def of(self, name: str, known: set[str]) -> str:
+        self._left -= len(known)
+        return suggest(name, sorted(known)) if self._left > 0 else ""
+
+
+def check_references(vhosts: list[RawVhost], world: World) -> None:
+    """Judges what is written, whether or not its entries are right otherwise."""
+    hints = _Hints()
+    upstreams, sets = _names(vhosts, "upstreams"), _names(vhosts, "upstream-sets")
+    for vhost in vhosts:
+        others = world.definitions.of(vhost.name)
+        known = {
+            "upstream": {*upstreams[vhost.name], *others.upstreams},
+            "upstream set": {*sets[vhost.name], *others.upstream_sets, ALL},
+        }
+        for what, name, spot in _references(vhost):
+            if name not in known[what] and not spot.findings.full:
+                _report(f"{what} {spot.name(name)}", spot, hint=hints.of(name, known[what]), is_open=world.is_open)
+
+
+def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for vhost in vhosts:
+        entries = vhost.raw.get(section)
+        found.setdefault(vhost.name, set()).update(entries if isinstance(entries, dict) else ())
+    return found
+
+
+def _references(vhost: RawVhost) -> Iterator[tuple[str, str, Spot]]:
+    """What each reference names, the name, and where it is written."""
+    for name, members in _mapping(vhost.raw.get("upstream-sets")).items():
+        for number, member in enumerate(members if isinstance(members, list) else ()):
+            yield from _named("upstream", member, "upstream", vhost.spot.at("upstream-sets", name, number))
+    for name, policy in _mapping(vhost.raw.get("policies")).items():
+        definition = _mapping(policy).get("definition")
+        spot = vhost.spot.at("policies", name, "definition")
+        yield from _named("upstream", definition, "federation-upstream", spot)
+        yield from _named("upstream set", definition, "federation-upstream-set", spot)
+    for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
+        for path, value in sets_of(_mapping(exchange)):
+            if isinstance(value, str) and value:
+                yield "upstream set", value, vhost.spot.at("exchanges", name, *path)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, str, Spot]]:
+    value = _mapping(raw).get(key)
+    if isinstance(value, str) and value:
+        yield what, value, spot.at(key)
+
+
+def _report(what: str, spot: Spot, *, hint: str, is_open: bool) -> None:
+    if is_open:
+        spot.warn(f"{what} isn't defined in this file; another source has to{hint}")
+    else:
+        spot.error(f"{what} isn't defined{hint}")

@@ -1,0 +1,46 @@
+"""The exchanges that the configuration wants to stand downstream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from agent.amqp.connect import Connection, connect_any
+from agent.amqp.failures import one_line
+from agent.amqp.wire import methods
+from agent.core.addresses.uri import AmqpUri
+from agent.core.model import DeclaredExchange
+from agent.downstream.reading import WHERE, Reading, in_vhost
+from agent.errors import BrokerError
+
+NAME: Final = "federation-agent: declaring exchanges"
+
+
+async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[str, ...]:
+    """Declares those that don't stand yet; answers what could not be."""
+    notes: list[str] = []
+    for vhost, found in reading.definitions.vhosts.items():
+        standing = reading.states[vhost].exchanges if vhost in reading.states else {}
+        inside = [in_vhost(uri, vhost) for uri in uris]
+        for exchange in (exchange for name, exchange in found.exchanges.items() if name not in standing):
+            try:
+                async with await connect_any(inside, where=WHERE, name=NAME) as connection:
+                    await _declare(connection, exchange)
+            except BrokerError as error:
+                why = one_line(str(error))
+                notes.append(f"{exchange.place}: exchange {exchange.name!r} can't be declared: {why}")
+    return tuple(notes)
+
+
+async def _declare(connection: Connection, exchange: DeclaredExchange) -> None:
+    channel = await connection.channel()
+    await channel.ask(
+        methods.EXCHANGE_DECLARE,
+        methods.EXCHANGE_DECLARE_OK,
+        exchange=exchange.name,
+        type=exchange.type,
+        durable=exchange.durable,
+        auto_delete=exchange.auto_delete,
+        internal=exchange.internal,
+        arguments=exchange.arguments,
+    )

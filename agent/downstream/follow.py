@@ -1,0 +1,117 @@
+"""Follows bindings by the broker's events, apart from all else: a storm of them delays no policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from agent.amqp.broker_events import BINDING_EVENTS
+from agent.core.broker_events import BrokerEvent
+from agent.definitions.sources.downstream_state import binding_told
+from agent.downstream.known_bindings import Change, Federated
+from agent.downstream.listen import Listener, SaidAlreadyError
+from agent.errors import AgentError
+
+LISTEN_AGAIN: Final = 5.0
+READ_AGAIN: Final = 1.0
+MOST_CHANGES: Final = 100
+GONE: Final = "binding.deleted"
+ASK_AGAIN: Final = 60.0  # where a broker tells nothing, whether it does now
+
+log = structlog.get_logger()
+
+
+class BindingFollower:
+    """Has the bindings of exchanges changed, or read, as soon as an event tells that they changed.
+
+    `sources` are the exchanges that matter now. A few changes that events tell in full are put in force as they are: an
+    exchange may have very many bindings. All else is read; reading never overlaps, and rests as long as it took.
+    """
+
+    def __init__(
+        self,
+        *,
+        listener: Listener,
+        sources: Callable[[], frozenset[Federated]],
+        change: Callable[[Sequence[Change]], None],
+        read: Callable[[frozenset[Federated]], Awaitable[None]],
+    ) -> None:
+        self._listener = listener
+        self._sources = sources
+        self._change = change
+        self._read = read
+        self._changes: list[Change] = []
+        self._changed: set[Federated] = set()
+        self._wake = asyncio.Event()
+        self._told = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read_when_changed())
+            group.create_task(self._change_when_told())
+            group.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._hear()
+                await asyncio.sleep(ASK_AGAIN)
+            except SaidAlreadyError:
+                await asyncio.sleep(LISTEN_AGAIN)
+
+    async def _hear(self) -> None:
+        """Ends by itself where the broker tells nothing."""
+        async with self._listener.events(BINDING_EVENTS) as events:
+            if events is None:
+                return
+            self._mark(self._sources())  # for what changed while nobody listened
+            async for event in events:
+                self._note(event)
+
+    def _note(self, event: BrokerEvent) -> None:
+        concerned = self._sources() & {_source(event)}
+        binding = binding_told(event.fields)
+        if binding is None or concerned & self._changed:
+            self._mark(concerned)
+        elif concerned:
+            self._changes += [Change(source, binding, is_gone=event.name == GONE) for source in concerned]
+            self._told.set()
+
+    async def _change_when_told(self) -> None:
+        """In the order of the events; of a storm only the end is of interest."""
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            changes, self._changes = self._changes, []
+            if len(changes) > MOST_CHANGES:
+                self._mark(frozenset(change.source for change in changes))
+            else:
+                self._change(changes)
+
+    def _mark(self, changed: frozenset[Federated]) -> None:
+        if changed:
+            self._changed |= changed
+            self._wake.set()
+
+    async def _read_when_changed(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            changed, self._changed = frozenset(self._changed), set()
+            begun = loop.time()
+            try:
+                await self._read(changed)
+            except AgentError as error:  # whoever polls says what is wrong
+                log.debug("bindings not read", error=str(error))
+                self._mark(changed)
+                await asyncio.sleep(READ_AGAIN)
+            await asyncio.sleep(loop.time() - begun)
+
+
+def _source(event: BrokerEvent) -> Federated:
+    return str(event.fields.get("vhost")), str(event.fields.get("source_name"))

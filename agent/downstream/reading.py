@@ -1,0 +1,452 @@
+"""Everything the agent needs to know of the cluster it stands beside, read once, from whatever can be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from agent.amqp.connect import Server, connect_any
+from agent.amqp.passive_declares import Presence, probe
+from agent.core.addresses.uri import AmqpUri
+from agent.core.addresses.url_text import encode
+from agent.core.model import (
+    Binding,
+    DeclaredExchange,
+    Definitions,
+    Exchange,
+    Link,
+    LinkKind,
+    Policy,
+    Queue,
+    VhostDefinitions,
+    VhostState,
+)
+from agent.definitions.sources.downstream_state import Unusable, binding, named, read_exchange, read_queue, source_of
+from agent.definitions.sources.keeper import Keeper, Told
+from agent.definitions.sources.load import Configuration
+from agent.definitions.sources.parameters import (
+    GLOBAL_PARAMETER,
+    Steps,
+    read_global,
+    reading_parameters,
+    reading_policies,
+)
+from agent.downstream.slices import in_slices
+from agent.errors import BrokerError, ConfigurationError, PermanentError, Place, Problem, Severity, TransientError
+from agent.management.client import ManagementClient
+from agent.management.transport import TooLargeError
+
+WHERE = "downstream"
+DEFAULT_VHOST = "/"
+CLUSTER_ID = "internal_cluster_id"
+CONNECTION_NAME = "federation-agent: looking at what stands"
+ASKED_ONE_BY_ONE = 20
+READINGS = 4
+
+AT_ONCE = 4  # questions of which the broker answers each with up to 64 MiB
+MOST_SILENT = 3  # vhosts; with more, the broker is what doesn't answer
+
+Bindings = Mapping[tuple[str, str], tuple[Binding, ...]]
+Parameters = Sequence[Mapping[str, Any]]
+
+
+class Source(StrEnum):
+    """Where definitions come from. Exports belong to the configuration: it names them, and refers to what they say."""
+
+    CONFIGURATION = "configuration"
+    PARAMETERS = "parameters"
+    POLICIES = "policies"
+    GLOBAL = "global parameter"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at the downstream and at every source of definitions."""
+
+    broker: str
+    cluster: str
+    version: str
+    definitions: Definitions
+    states: Mapping[str, VhostState]
+    native_links: frozenset[tuple[str, str, str]] = frozenset()
+    bindings: Bindings = field(default_factory=dict)
+    warnings: tuple[Problem, ...] = ()
+    visible: frozenset[str] | None = None  # None where no list of vhosts can be had
+    unseen: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()  # of single vhosts: what can't be read there stays as it was
+    identity: str | None = None  # the same whatever the cluster is called; None where it can't be known
+
+    def sees(self, vhost: str) -> bool:
+        """Whether what is missing in the vhost is known to be gone, and not merely out of sight."""
+        return vhost not in self.unseen and (self.visible is None or vhost in self.visible)
+
+
+async def read_downstream(configuration: Configuration, keeper: Keeper) -> Reading:
+    """Has `keeper` take what the broker defines; raises BrokerError where the downstream can't be read."""
+    addresses = configuration.settings.downstream.management
+    if not addresses:
+        return await _read_by_amqp(configuration, keeper)
+    async with ManagementClient(addresses) as client:
+        return await _read_by_api(configuration, client, keeper)
+
+
+@dataclass(frozen=True, slots=True)
+class BindingsRead:
+    """`bindings` lacks the exchanges whose bindings can't be read; those that can't be used are left out."""
+
+    bindings: Bindings
+    problems: tuple[Problem, ...] = ()
+
+
+async def read_bindings(configuration: Configuration, reading: Reading, links: Collection[Link]) -> BindingsRead:
+    """The bindings of the exchanges that are federated, and of no others; static ones besides."""
+    wanted = {(link.vhost, link.name) for link in links if link.kind is LinkKind.EXCHANGE}
+    found = BindingsRead({key: reading.bindings.get(key, ()) for key in wanted})
+    if configuration.settings.downstream.management:
+        async with ManagementClient(configuration.settings.downstream.management) as client:
+            found = await _ask_for_bindings(client, wanted, reading)
+    static = {key: reading.definitions.of(key[0]).bindings.get(key[1], ()) for key in wanted}
+    bindings = {key: (*of_exchange, *static[key]) for key, of_exchange in found.bindings.items()}
+    return BindingsRead(bindings, found.problems)
+
+
+async def _read_by_api(configuration: Configuration, client: ManagementClient, keeper: Keeper) -> Reading:
+    broker = str(configuration.settings.downstream.management[0])
+    overview, visible, native, identity = await asyncio.gather(
+        client.overview(), client.vhosts(), _native_links(client), _identity(client)
+    )
+    names = {vhost["name"] for vhost in visible}
+    told, looks = await _read_steadily(configuration, client, keeper, names=names)
+    return Reading(
+        broker=broker,
+        cluster=overview["cluster_name"],
+        version=overview["rabbitmq_version"],
+        definitions=told.definitions,
+        states={vhost: look.state for vhost, look in looks.items()},
+        native_links=native.links,
+        visible=frozenset(names),
+        identity=identity,
+        problems=tuple(problem for look in looks.values() for problem in look.problems),
+        warnings=(
+            *told.warnings,
+            *native.warnings,
+            *(_no_such_vhost(name, found) for name, found in told.definitions.vhosts.items() if name not in names),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _VhostLook:
+    """What stands in a vhost; the last good look where it can't be read now."""
+
+    state: VhostState
+    problems: tuple[Problem, ...] = ()
+
+
+async def _read_steadily(
+    configuration: Configuration, client: ManagementClient, keeper: Keeper, *, names: Collection[str]
+) -> tuple[Told, dict[str, _VhostLook]]:
+    """Exchanges name their policies, so both must be of one moment: a policy replaced in between would look lifted."""
+    broker = str(configuration.settings.downstream.management[0])
+    for _ in range(READINGS):
+        policies: _Listed | None = None
+        if configuration.settings.sources.management:
+            policies = await _take_broker(keeper, client, broker, names=names)
+        else:
+            _forget_broker(keeper)
+        told = keeper.current
+        concerned = [name for name in sorted(names) if _looks_at_objects(told.definitions.of(name))]
+        looker = _Looker(client, keeper, broker)
+        found = await asyncio.gather(*(looker.look(vhost, told.verdicts.get(vhost, {})) for vhost in concerned))
+        if found and looker.silent == len(found):  # it isn't one of them that is at fault
+            raise TransientError("; ".join(dict.fromkeys(str(p.message) for look in found for p in look.problems)))
+        if policies is None or policies == await _policies(client, broker, names):
+            looks = dict(zip(concerned, found, strict=True))
+            keeper.states = {vhost: look.state for vhost, look in looks.items()}
+            return told, looks
+    raise TransientError(f"{WHERE} {broker}: policies change faster than they can be read")
+
+
+async def _identity(client: ManagementClient) -> str | None:
+    try:
+        value = await client.global_parameter(CLUSTER_ID)
+    except PermanentError:
+        return None
+    return value if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What all vhosts define of one kind, but for those where it is too much."""
+
+    items: Parameters
+    unread: Mapping[str, Problem] = field(default_factory=dict)
+
+
+async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str, *, names: Collection[str]) -> _Listed:
+    """Each kind of document by itself: a mistake in one stops no other from being followed. Answers the policies."""
+    parameters, policies, value = await asyncio.gather(
+        _parameters(client, broker, names), _policies(client, broker, names), _global_parameter(client, broker)
+    )
+    before = keeper.standing(Source.PARAMETERS)
+    await _take(
+        keeper, Source.PARAMETERS, reading_parameters(broker, parameters.items, before, unread=parameters.unread)
+    )
+    before = keeper.standing(Source.POLICIES)
+    await _take(keeper, Source.POLICIES, reading_policies(broker, policies.items, before, unread=policies.unread))
+    keeper.take(Source.GLOBAL, value)
+    return policies
+
+
+async def _take(keeper: Keeper, source: Source, steps: Steps) -> None:
+    told = await in_slices(steps)
+    keeper.take(source, lambda: told)
+
+
+async def _global_parameter(client: ManagementClient, broker: str) -> Callable[[], Told]:
+    try:
+        value = await client.global_parameter(GLOBAL_PARAMETER)
+    except TooLargeError as error:
+        return partial(_refused, Problem(Place(broker), str(error)))
+    return lambda: read_global(broker, value)
+
+
+def _refused(problem: Problem) -> Told:
+    raise ConfigurationError([problem])
+
+
+async def _parameters(client: ManagementClient, broker: str, names: Collection[str]) -> _Listed:
+    try:
+        return _Listed(await client.parameters())
+    except TooLargeError:
+        return await _one_by_one(client.parameters_of, broker, names)
+
+
+async def _policies(client: ManagementClient, broker: str, names: Collection[str]) -> _Listed:
+    try:
+        return _Listed(await client.policies())
+    except TooLargeError:
+        return await _one_by_one(client.policies_of, broker, names)
+
+
+async def _one_by_one(ask: Callable[[str], Awaitable[Parameters]], broker: str, names: Collection[str]) -> _Listed:
+    """Vhost by vhost: where one defines too much, that one stays as it was, and the others are followed."""
+    items: list[Mapping[str, Any]] = []
+    unread: dict[str, Problem] = {}
+    for vhost in sorted(names):
+        try:
+            items += await ask(vhost)
+        except TooLargeError as error:
+            unread[vhost] = _left_as_it_was(broker, vhost, error)
+    return _Listed(items, unread)
+
+
+def _left_as_it_was(broker: str, vhost: str, error: Exception) -> Problem:
+    return Problem(Place(f"{broker} vhost {vhost!r}"), f"can't be read, so it stays as it was: {error}")
+
+
+def _forget_broker(keeper: Keeper) -> None:
+    for source in (Source.PARAMETERS, Source.POLICIES, Source.GLOBAL):
+        keeper.forget(source)
+
+
+def _looks_at_objects(found: VhostDefinitions) -> bool:
+    """Whether what stands in the vhost matters: shovels, say, don't care."""
+    return bool(found.upstreams or found.policies or found.exchanges)
+
+
+def _no_such_vhost(name: str, found: VhostDefinitions) -> Problem:
+    message = f"vhost {name!r} does not exist on the downstream, or the user may not see it"
+    return Problem(_first_place(found), message, Severity.WARNING)
+
+
+def _first_place(found: VhostDefinitions) -> Place:
+    sections = (found.upstreams, found.upstream_sets, found.policies, found.exchanges, found.shovels)
+    places: Iterable[Place] = (thing.place for section in sections for thing in section.values())
+    return next(iter(places), Place(WHERE))
+
+
+class _Looker:
+    """Looks at vhosts, a few at once."""
+
+    def __init__(self, client: ManagementClient, keeper: Keeper, broker: str) -> None:
+        self._client = client
+        self._keeper = keeper
+        self._broker = broker
+        self._gate = asyncio.Semaphore(AT_ONCE)
+        self.silent = 0  # how many gave no answer
+
+    async def look(self, vhost: str, verdicts: Mapping[str, Policy]) -> _VhostLook:
+        try:
+            async with self._gate:
+                exchanges, queues = await asyncio.gather(self._client.exchanges(vhost), self._client.queues(vhost))
+        except BrokerError as error:
+            self.silent += isinstance(error, TransientError)
+            if self.silent > MOST_SILENT:
+                raise
+            before = self._keeper.states.get(vhost, VhostState())
+            return _VhostLook(before, (_left_as_it_was(self._broker, vhost, error),))
+        unusable = Unusable(vhost)
+        state = await in_slices(_reading_state(exchanges, queues, verdicts, unusable=unusable))
+        return _VhostLook(state, unusable.problems(self._broker))
+
+
+def _reading_state(
+    exchanges: Parameters, queues: Parameters, verdicts: Mapping[str, Policy], *, unusable: Unusable
+) -> Generator[None, None, VhostState]:
+    state_exchanges: dict[str, Exchange] = {}
+    state_queues: dict[str, Queue] = {}
+    for name, answer in named(exchanges):
+        exchange = state_exchanges[name] = read_exchange(name, answer, verdicts)
+        unusable.note("exchange", name, exchange.unusable)
+        yield
+    for name, answer in named(queues):
+        queue = state_queues[name] = read_queue(name, answer, verdicts)
+        unusable.note("queue", name, queue.unusable)
+        yield
+    return VhostState(state_exchanges, state_queues)
+
+
+@dataclass(frozen=True, slots=True)
+class _NativeLinks:
+    links: frozenset[tuple[str, str, str]] = frozenset()
+    warnings: tuple[Problem, ...] = ()
+
+
+async def _native_links(client: ManagementClient) -> _NativeLinks:
+    """What the plugin runs; a user who may not know gets a warning, since the upstream queue's consumers tell too."""
+    try:
+        answers = await client.federation_links()
+    except PermanentError as error:
+        message = f"whether the federation plugin runs links can't be seen: {error}"
+        return _NativeLinks(warnings=(Problem(Place(WHERE), message, Severity.WARNING),))
+    return _NativeLinks(
+        frozenset(
+            (answer["vhost"], str(answer.get("exchange") or answer.get("queue") or ""), answer["upstream"])
+            for answer in answers or ()
+        )
+    )
+
+
+async def _ask_for_bindings(
+    client: ManagementClient, wanted: Collection[tuple[str, str]], reading: Reading
+) -> BindingsRead:
+    found: dict[tuple[str, str], tuple[Binding, ...]] = dict.fromkeys(wanted, ())
+    problems: list[Problem] = []
+    for vhost in sorted({vhost for vhost, _ in wanted} & reading.states.keys()):
+        names = [name for of_vhost, name in sorted(wanted) if of_vhost == vhost]
+        unusable = Unusable(vhost)
+        try:
+            answers = await _answers_about_bindings(client, vhost, names)
+        except PermanentError as error:
+            problems.append(_left_as_it_was(reading.broker, vhost, error))
+            for name in names:
+                del found[vhost, name]
+            continue
+        by_source = await in_slices(_reading_bindings(answers, frozenset(names), unusable))
+        found.update({(vhost, name): tuple(by_source.get(name, ())) for name in names})
+        problems += unusable.problems(reading.broker)
+    return BindingsRead(found, tuple(problems))
+
+
+async def _answers_about_bindings(client: ManagementClient, vhost: str, names: Sequence[str]) -> Parameters:
+    """Few federated exchanges are asked for one by one; for many, one answer with all bindings is quicker."""
+    if len(names) > ASKED_ONE_BY_ONE:
+        return await client.bindings(vhost)
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(name: str) -> Parameters:
+        async with gate:
+            return await client.bindings_from(vhost, name)
+
+    return [answer for several in await asyncio.gather(*map(ask, names)) for answer in several]
+
+
+def _reading_bindings(
+    answers: Parameters, names: frozenset[str], unusable: Unusable
+) -> Generator[None, None, dict[str, list[Binding]]]:
+    found: dict[str, list[Binding]] = {}
+    for answer in answers:
+        if (source := source_of(answer)) in names:
+            read = binding(answer)
+            if isinstance(read, Binding):
+                found.setdefault(source, []).append(read)
+            else:
+                unusable.note("a binding of exchange", source, str(read))
+        yield
+    return found
+
+
+async def _read_by_amqp(configuration: Configuration, keeper: Keeper) -> Reading:
+    """Without the HTTP API: the exchanges of the configuration and the exports, as far as they stand."""
+    _forget_broker(keeper)
+    definitions, uris = keeper.current.definitions, configuration.settings.downstream.uris
+    vhosts = sorted(name for name, found in definitions.vhosts.items() if found.exchanges)
+    looks = await asyncio.gather(
+        *(_look_by_amqp(uris, vhost, definitions.of(vhost).exchanges) for vhost in vhosts or [DEFAULT_VHOST])
+    )
+    seen = [look for look in looks if isinstance(look, _Look)]
+    unseen = frozenset(name for name, look in zip(vhosts, looks, strict=False) if isinstance(look, BrokerError))
+    failures = [look for look in looks if isinstance(look, BrokerError)]
+    if not seen or any(isinstance(failure, TransientError) for failure in failures):
+        raise failures[0]
+    return Reading(
+        broker=str(uris[0]),
+        cluster=seen[0].server.cluster_name or "",
+        version=seen[0].server.version,
+        definitions=definitions,
+        states=_joined(configuration.states, seen),
+        unseen=unseen,
+        bindings={
+            (vhost, source): found
+            for vhost, by_source in configuration.bindings.items()
+            for source, found in by_source.items()
+        },
+        warnings=(
+            *keeper.current.warnings,
+            *(Problem(Place(WHERE), str(failure), Severity.WARNING) for failure in failures),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    server: Server
+    vhost: str
+    exchanges: Mapping[str, Exchange]
+
+
+async def _look_by_amqp(
+    uris: Iterable[AmqpUri], vhost: str, declared: Mapping[str, DeclaredExchange]
+) -> _Look | BrokerError:
+    """Which of the declared exchanges stand; AMQP doesn't tell their attributes, so the declared ones are believed."""
+    inside = [in_vhost(uri, vhost) for uri in uris]
+    try:
+        async with await connect_any(inside, where=WHERE, name=CONNECTION_NAME) as connection:
+            seen = await probe(connection, exchanges=declared)
+    except BrokerError as error:
+        return error
+    standing = {
+        name: Exchange(name, one.type, one.durable, one.auto_delete, one.internal, one.arguments)
+        for name, one in declared.items()
+        if seen.exchanges[name].presence is Presence.EXISTS
+    }
+    return _Look(connection.server, vhost, standing)
+
+
+def in_vhost(uri: AmqpUri, vhost: str) -> AmqpUri:
+    """The downstream's URI for one of its vhosts; a vhost that the URI itself names doesn't count."""
+    return replace(uri, path="/" + encode(vhost))
+
+
+def _joined(exported: Mapping[str, VhostState], seen: Iterable[_Look]) -> dict[str, VhostState]:
+    """What an export tells of an exchange is more than what AMQP does."""
+    states = dict(exported)
+    for look in seen:
+        before = states.get(look.vhost, VhostState())
+        states[look.vhost] = replace(before, exchanges={**look.exchanges, **before.exchanges})
+    return states

@@ -1,0 +1,220 @@
+"""When to read the definitions again: a file changed, SIGHUP, the broker told so, or it is simply time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from typing import TypeAlias
+
+from agent.core.broker_events import BrokerEvent
+from agent.downstream.whole_files import Signatures, WholeFiles, signature
+from agent.errors import TransientError
+
+# What of the broker's own parameters concerns us; others come and go with every exchange that is deleted.
+COMPONENTS = frozenset({"federation-upstream", "federation-upstream-set", "shovel"})
+GLOBAL_COMPONENT, GLOBAL_NAMES = "global", frozenset({"federation-agent", "cluster_name"})
+
+FILE_INTERVAL = 1.0
+FILE_INTERVAL_CHANGING = 0.5  # once a change was found, until it is whole
+NEVER_WHOLE = 60.0  # files that have changed for so long are reported
+POLL_WITH_EVENTS = 30.0
+POLL_ALONE = 2.0
+SETTLE = 0.2
+LONGEST_REST = 5.0
+LISTEN_AGAIN = 5.0
+ASK_AGAIN = 60.0  # where a broker tells nothing, whether it does now
+
+
+class Cause(StrEnum):
+    START = "start"
+    FILE = "file"
+    HANGUP = "hangup"
+    EVENT = "event"
+    POLL = "poll"
+
+
+AT_ONCE = frozenset({Cause.START, Cause.HANGUP})  # somebody waits for these
+
+Reload: TypeAlias = Callable[[frozenset[Cause]], Awaitable[None]]
+# Entered, it gives the events, or None where the broker tells nothing; it is entered again when they end.
+EventSource: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncIterator[BrokerEvent] | None]]
+
+
+class Watcher:
+    """Calls `reload` at the start and after every change, never twice at once, and few times for many changes.
+
+    A change of files counts once they have stayed the same for several looks: who writes slowly isn't done before.
+    SIGHUP has them read at once. `files` is asked again each time, because what a document names may change with it.
+    An exception in `reload` or in `events` goes to `on_error`, and watching goes on.
+    """
+
+    def __init__(
+        self,
+        reload: Reload,
+        *,
+        on_error: Callable[[Exception], None],
+        files: Callable[[], Iterable[str]] = tuple,
+        events: EventSource | None = None,
+        poll: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._reload = reload
+        self._on_error = on_error
+        self._files = files
+        self._events = events
+        self._poll = poll
+        self._clock = clock
+        self._sleep = sleep
+        self._causes: set[Cause] = set()
+        self._wanted = asyncio.Event()
+        self._whole = WholeFiles()
+        self._changing_since: float | None = None
+        self._hearing = False
+        self._failed = False
+        self._reloading = False
+        self._reading = False
+        self._reloaded_at = clock()
+        self._took = 0.0
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether a file has changed, and what it says now isn't in force yet."""
+        return self._whole.has_unread or self._reading
+
+    def notify(self, cause: Cause) -> None:
+        """Have the definitions read again soon."""
+        self._causes.add(cause)
+        self._wanted.set()
+
+    async def run(self, *, hangup: bool = True) -> None:
+        """Watches until cancelled; SIGHUP needs the main thread."""
+        loop = asyncio.get_running_loop()
+        if hangup:
+            loop.add_signal_handler(signal.SIGHUP, self.notify, Cause.HANGUP)
+        self.notify(Cause.START)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._reload_when_wanted())
+                group.create_task(self._look_and_poll())
+                if self._events is not None:
+                    group.create_task(self._listen(self._events))
+        finally:
+            if hangup:
+                loop.remove_signal_handler(signal.SIGHUP)
+
+    async def _reload_when_wanted(self) -> None:
+        while True:
+            await self._wanted.wait()
+            if (rest := self._rest) > 0:
+                await self._sleep(rest)
+            self._wanted.clear()
+            causes, self._causes = frozenset(self._causes), set()
+            self._reloading = True
+            await self._reload_guarded(causes)
+            self._reloading = False
+
+    @property
+    def _rest(self) -> float:
+        """Changes come in bursts; and a reload that takes long leaves as much time for other work."""
+        settling = 0.0 if self._causes <= AT_ONCE else SETTLE
+        left = min(self._took, LONGEST_REST) - (self._clock() - self._reloaded_at)
+        return max(settling, left)
+
+    async def _reload_guarded(self, causes: frozenset[Cause]) -> None:
+        begun = self._clock()
+        # Taken before reading, so that what changes meanwhile is seen as a change.
+        found = await self._signatures()
+        if causes & AT_ONCE and self._whole.differ(found):
+            causes |= {Cause.FILE}
+        elif not causes & AT_ONCE and not self._whole.is_whole(found):
+            causes -= {Cause.FILE}  # it was changed again since the last look
+        if not causes:
+            return
+        if causes & {*AT_ONCE, Cause.FILE}:
+            self._whole.take(found)
+            self._reading = True
+        try:
+            await self._reload(causes)
+        except Exception as error:  # noqa: BLE001 - a task's edge: watching must outlive any bad document
+            self._failed = True
+            self._on_error(error)
+        else:
+            self._failed = False
+        finally:
+            self._reading = False
+        self._whole.learn(await self._signatures())
+        self._reloaded_at = self._clock()
+        self._took = self._reloaded_at - begun
+
+    async def _look_and_poll(self) -> None:
+        while True:
+            await self._sleep(FILE_INTERVAL_CHANGING if self._whole.has_unread else FILE_INTERVAL)
+            await self._look()
+            if self._poll and not self._reloading and self._is_time():
+                self.notify(Cause.POLL)
+
+    def _is_time(self) -> bool:
+        interval = POLL_WITH_EVENTS if self._hearing and not self._failed else POLL_ALONE
+        return self._clock() - self._reloaded_at >= interval
+
+    async def _look(self) -> None:
+        if self._whole.look(await self._signatures()):
+            self.notify(Cause.FILE)
+        self._report_changing()
+
+    def _report_changing(self) -> None:
+        """A file that never stays the same keeps all of them from being read, so somebody has to know."""
+        if not self._whole.is_changing:
+            self._changing_since = None
+        elif self._changing_since is None:
+            self._changing_since = self._clock()
+        elif self._clock() - self._changing_since >= NEVER_WHOLE:
+            self._changing_since = self._clock()
+            self._on_error(
+                TransientError(
+                    f"files of the configuration have kept changing for {NEVER_WHOLE:.0f} s, so they aren't read: "
+                    "they are once they stay the same for a second, or at once on SIGHUP"
+                )
+            )
+
+    async def _signatures(self) -> Signatures:
+        files = tuple(self._files())
+        if not files:
+            return {}
+        return await asyncio.to_thread(lambda: {path: signature(path) for path in files})
+
+    async def _listen(self, source: EventSource) -> None:
+        while True:
+            rest = ASK_AGAIN
+            try:
+                await self._hear(source)
+            except Exception as error:  # noqa: BLE001 - a task's edge: without events there is polling
+                self._on_error(error)
+                rest = LISTEN_AGAIN
+            finally:
+                self._hearing = False
+            await self._sleep(rest)
+
+    async def _hear(self, source: EventSource) -> None:
+        async with source() as events:
+            if events is None:
+                return
+            self._hearing = True
+            self.notify(Cause.EVENT)  # for those that came while nobody listened
+            async for event in events:
+                if concerns(event):
+                    self.notify(Cause.EVENT)
+
+
+def concerns(event: BrokerEvent) -> bool:
+    """Whether the event may change which links there are."""
+    kind, _, _ = event.name.partition(".")
+    if kind != "parameter":
+        return kind in {"policy", "exchange", "queue", "vhost"}
+    component = event.fields.get("component")
+    return component in COMPONENTS or (component == GLOBAL_COMPONENT and event.fields.get("name") in GLOBAL_NAMES)

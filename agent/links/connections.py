@@ -1,0 +1,64 @@
+"""The connections that one link holds while it runs; it shares them with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.amqp.connection_pool import Shared
+from agent.core.addresses.uri import AmqpUri
+from agent.core.model import Link
+from agent.links.shared_connections import World
+
+OnBlocked = Callable[[str | None], None]
+
+
+class Connections:
+    """`ask` comes first, then `flow`; `leave` gives all of them back, however far it came.
+
+    `on_blocked` is told why the downstream takes no messages, and None once it does.
+    """
+
+    def __init__(self, world: World, on_blocked: OnBlocked) -> None:
+        self.down: Shared | None = None
+        self._world = world
+        self._on_blocked = on_blocked
+        self._up: Shared | None = None
+        self._held: list[Shared] = []
+        self._stop_listening: Callable[[], None] | None = None
+
+    async def ask(self, link: Link) -> Shared:
+        """Where upstream is asked things."""
+        control = await self._world.control(link)
+        self._held.append(control)
+        return control
+
+    async def flow(self, link: Link, uri: AmqpUri, *, apart: bool) -> tuple[Shared, Shared]:
+        """Where messages come from, and where they go."""
+        up = self._up = await self._world.upstream(link, uri, apart=apart)
+        self._held.append(up)
+        down = self.down = await self._world.local(link, apart=apart)
+        self._held.append(down)
+        self._stop_listening = down.connection.listen_blocked(self._on_blocked)
+        return up, down
+
+    def hold(self) -> None:
+        """Takes no more messages."""
+        if self._up is not None:
+            self._up.connection.wire.hold_reading(self)
+
+    def go_on(self) -> None:
+        if self._up is not None:
+            self._up.connection.wire.release_reading(self)
+
+    def part(self) -> tuple[Shared, ...]:
+        """From now on it hears of none and holds none back; answers what is to be given to `leave`."""
+        if self._stop_listening is not None:
+            self._stop_listening()
+            self._stop_listening = None
+        self.go_on()
+        held, self._held, self._up, self.down = tuple(self._held), [], None, None
+        return held
+
+    async def leave(self, held: tuple[Shared, ...]) -> None:
+        for shared in held:
+            await self._world.pool.release(shared)

@@ -1,0 +1,1 @@
+"""Exchange federation: what exists upstream for a link, its messages and its upkeep."""

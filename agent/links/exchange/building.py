@@ -1,0 +1,324 @@
+"""What one exchange link keeps upstream: queue, internal exchange and bindings, made in few round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final
+
+from agent.amqp.connection_pool import Shared
+from agent.amqp.failures import one_line
+from agent.core.fields import Table
+from agent.core.links.plan import link_groups
+from agent.core.model import Binding, Exchange, Link
+from agent.core.rules import names
+from agent.core.rules.bindings import Group, Route, difference
+from agent.core.rules.hops import Site
+from agent.core.rules.objects import internal_arguments
+from agent.errors import AgentError, BrokerError, PermanentError, TransientError
+from agent.links.exchange import upstream_objects
+from agent.links.exchange.canary import Canary
+from agent.links.exchange.internal_exchange import InternalExchanges
+from agent.links.exchange.lookout import Lookout, Watched
+from agent.links.exchange.upstream_objects import Binder, TooLarge
+from agent.links.tasks import both
+
+AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
+
+
+class ServedElsewhereError(AgentError):
+    """Somebody else consumes from the upstream queue: the native plugin, or another agent."""
+
+    def __init__(self, message: str, queue: str) -> None:
+        super().__init__(message)
+        self.queue = queue
+
+
+@dataclass
+class Built:
+    """What a link knows to stand upstream; without a letter it doesn't know what is bound.
+
+    It holds for one cluster: endpoints that may be used for one another may be several.
+    """
+
+    site: Site | None = None
+    letter: str | None = None
+    bound: frozenset[Group] = frozenset()
+    note: str = ""
+    left_out: tuple[TooLarge, ...] = ()
+    has_canary: bool = False  # since before these were bound
+
+    @property
+    def notes(self) -> str:
+        """What an operator should know of what was built; empty where all is as defined."""
+        return "; ".join(note for note in (self.note, _of_left_out(self.left_out)) if note)
+
+
+def _of_left_out(left_out: tuple[TooLarge, ...]) -> str:
+    if not left_out:
+        return ""
+    first, others = left_out[0], len(left_out) - 1
+    more = f", nor can {others} more" if others else ""
+    return f"the binding with key {one_line(first.group.routing_key)!r} can't be made upstream{more}: {first.why}"
+
+
+class Building:
+    """`prepare` comes first, then `complete`, then what else changes; all may raise BrokerError."""
+
+    def __init__(
+        self,
+        link: Link,
+        exchange: Exchange,
+        queue: str,
+        *,
+        control: Shared,
+        route: Route,
+        built: Built,
+        internal: InternalExchanges,
+        lookout: Lookout,
+    ) -> None:
+        self._link = link
+        self._exchange = exchange
+        self._queue = queue
+        self._up = control.connection
+        self._desk = control.desk
+        self._route = route
+        self._built = built
+        self._exchanges = internal
+        self._lookout = lookout
+        self._canary = Canary(self._up, link.remote_name, queue)
+        self.is_native = False
+        self._letter = names.LETTERS[0]
+        self._old: str | None = None
+        self._may_be_bound_otherwise = False
+        self._binder: Binder | None = None
+        self._asserted_next: list[Group] = []
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """How the log names the link."""
+        link = self._link
+        return {"link": link.id, "vhost": link.vhost, "name": link.name, "upstream": link.upstream}
+
+    @property
+    def bound(self) -> int:
+        """How many groups stand."""
+        return len(self._built.bound)
+
+    @property
+    def left_out(self) -> int:
+        """How many groups can't be bound there."""
+        return len(self._built.left_out)
+
+    async def prepare(self) -> None:
+        """The upstream exchange, the queue, and an internal exchange to bind to."""
+        built = self._built
+        if names.are_too_long(self._queue):
+            raise PermanentError(
+                f"{self._up.where}: no broker takes a name as long as that of the internal exchange there, "
+                f"{self._internal(self._letter)!r}: use shorter names for exchange, vhost or cluster"
+            )
+        (standing, survived), (made, (consumers, built.note)) = await both(
+            both(self._standing_letters(), self._canary_survived()),
+            both(self._ensure_exchange(), upstream_objects.ensure_queue(self._up, self._queue, self._link.settings)),
+        )
+        if consumers:
+            raise ServedElsewhereError(
+                f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
+            )
+        if made or not survived or built.site != self._route.upstream:
+            built.letter = None  # a new exchange has forgotten what was bound to the old one, another never knew
+        if built.letter is None:
+            built.has_canary = False
+        built.site = self._route.upstream
+        if built.letter is None:
+            await both(self._choose_letter(standing), self._place_canary())
+        else:
+            if not built.has_canary:
+                await self._place_canary()
+            await self._choose_letter(standing)
+        built.note = "; ".join(filter(None, (built.note, self._canary.note)))
+        self._binder = self._new_binder()
+
+    async def _canary_survived(self) -> bool:
+        """Whether what is known to be bound is bound still."""
+        built = self._built
+        return built.letter is None or not built.has_canary or await self._canary.survived()
+
+    async def _place_canary(self) -> None:
+        """What was bound before it was there may be bound no more."""
+        self._built.has_canary = await self._canary.place()
+        if self._built.has_canary:
+            self._built.letter = None
+
+    async def _choose_letter(self, standing: tuple[str, ...]) -> None:
+        letter = self._built.letter
+        if letter in standing and await self._stands_as_wanted(letter):
+            self._letter = letter
+        else:
+            await self._begin_anew(standing)
+
+    async def complete(self, bindings: Iterable[Binding]) -> None:
+        """Binds queue and groups; only then the internal exchange that served before goes."""
+        await both(
+            upstream_objects.bind_queue(self._up, self._queue, self._internal(self._letter)), self.follow(bindings)
+        )
+        if self._old is not None:
+            await upstream_objects.delete_exchange(self._up, self._internal(self._old))
+            self._old = None
+        if self._may_be_bound_otherwise:
+            await self._renew(bindings)
+
+    async def _renew(self, bindings: Iterable[Binding]) -> None:
+        """What serves now is whole, but AMQP doesn't tell what else is bound to it: a new one is made beside it."""
+        self._may_be_bound_otherwise = False
+        self._take(names.other_letter(self._letter), old=self._letter)
+        await self._declare(self._letter)
+        self._binder = self._new_binder()
+        await self.complete(bindings)
+
+    def _new_binder(self) -> Binder:
+        return Binder(self._up, self._desk, source=self._link.remote_name, destination=self._internal(self._letter))
+
+    async def follow(self, bindings: Iterable[Binding]) -> None:
+        """Brings the bindings upstream in step; only what differs is sent."""
+        built, binder = self._built, self._binder
+        if binder is None:
+            return
+        wanted = link_groups(self._link, self._exchange, self._route, bindings, self._letter)
+        change = difference(bound=built.bound, wanted=wanted)
+        built.letter = None  # until it is through, nobody knows what is bound
+        built.left_out = tuple(await binder.bind(change.bind))
+        await binder.unbind(change.unbind)
+        built.letter, built.bound = self._letter, wanted - {each.group for each in built.left_out}
+
+    def watching(self, link: Watched) -> AbstractContextManager[None]:
+        """In the meantime `link` is told what goes missing."""
+        return self._lookout.watching(link)
+
+    @property
+    def canary(self) -> str | None:
+        """The exchange that goes with the upstream exchange."""
+        return self._canary.name if self._built.has_canary else None
+
+    @property
+    def internal(self) -> str | None:
+        """The internal exchange, where its name is short enough to ask for."""
+        name = self._internal(self._letter)
+        return name if names.can_be_asked_for(name, self._up.vhost) else None
+
+    @property
+    def must_assert(self) -> bool:
+        """Whether nothing else shows that the upstream exchange was deleted."""
+        return not (self._built.has_canary or self._canary.is_needless)
+
+    async def restore(self) -> None:
+        """The upstream exchange was deleted: it may exist again, but nothing is bound to it."""
+        built, binder = self._built, self._binder
+        if binder is None:
+            return
+        bound = built.bound
+        built.letter = None  # until it is through, nobody knows what is bound
+        await self._ensure_exchange()
+        built.has_canary = await self._canary.place()
+        await binder.bind(bound)
+        built.letter = self._letter
+
+    async def assert_some(self, count: int, between: Callable[[], Awaitable[None]]) -> None:
+        """Binds again the next of what should be bound, in turn: somebody may have removed a binding.
+
+        What can't wait for the end of it is done `between`, and may change what should be bound.
+        """
+        if self._binder is None:
+            return
+        if not self._built.bound:
+            await self._ensure_exchange()
+        for at in range(0, count, AT_ONCE):
+            await between()
+            await self._assert(self._binder, self._next_groups(min(AT_ONCE, count - at)))
+
+    def _next_groups(self, count: int) -> list[Group]:
+        bound = self._built.bound
+        if not self._asserted_next:
+            self._asserted_next = list(bound)
+        taken, self._asserted_next = self._asserted_next[-count:], self._asserted_next[:-count]
+        return [group for group in taken if group in bound]
+
+    async def _assert(self, binder: Binder, groups: Collection[Group]) -> None:
+        try:
+            await binder.bind_again(groups)
+        except TransientError:
+            if not await self._ensure_exchange():
+                raise
+            await self.restore()
+
+    async def is_type_known(self) -> bool:
+        """Where the plugin was disabled over there, its type is known no more, and nobody can publish to the exchange
+        that ours is bound to: the link has to be built again, with another type."""
+        name = self._internal(self._letter)
+        return not self.is_native or await self._exchanges.is_type_known(name, self._arguments)
+
+    def lost(self, what: str) -> TransientError:
+        """Why the link has to be built again."""
+        return TransientError(
+            f"{self._up.where}: internal exchange {self._internal(self._letter)!r} {what}: built again"
+        )
+
+    async def depth(self) -> int | None:
+        """How many messages are ready upstream."""
+        return None if self._binder is None else await self._binder.depth(self._queue)
+
+    def _internal(self, letter: str) -> str:
+        return names.internal_exchange(self._queue, letter)
+
+    async def _ensure_exchange(self) -> bool:
+        name, like = self._link.remote_name, self._exchange
+        return await upstream_objects.ensure_exchange(self._up, name, like, spare=self._exchanges.spare)
+
+    async def _standing_letters(self) -> tuple[str, ...]:
+        first, second = names.LETTERS
+        stand = await both(
+            upstream_objects.stands(self._up, self._internal(first)),
+            upstream_objects.stands(self._up, self._internal(second)),
+        )
+        return tuple(letter for letter, stands in zip(names.LETTERS, stand, strict=True) if stands)
+
+    async def _declare(self, letter: str) -> None:
+        self.is_native = await self._exchanges.declare(self._internal(letter), self._arguments)
+
+    @property
+    def _arguments(self) -> Table:
+        return internal_arguments(self._link.settings.max_hops, self._route.downstream)
+
+    async def _stands_as_wanted(self, letter: str) -> bool:
+        """Not where it has other arguments, or a type that is known no more: the plugin was disabled."""
+        try:
+            await self._declare(letter)
+        except BrokerError:
+            if self._up.is_closed:
+                raise
+            return False
+        return True
+
+    async def _begin_anew(self, standing: tuple[str, ...]) -> None:
+        """The other letter than the one that serves now; that one goes last, so that there is no gap.
+
+        Where both stand, a rebuilding was cut short, and nobody knows which of them is whole: one that is as wanted
+        is completed, both serve until it is, and then it is replaced in its turn.
+        """
+        if len(standing) > 1:
+            for letter, other in (standing, standing[::-1]):
+                if await self._stands_as_wanted(letter):
+                    self._take(letter, old=other)
+                    self._may_be_bound_otherwise = True
+                    return
+        serving = self._built.letter if self._built.letter in standing else next(iter(standing), None)
+        self._take(names.other_letter(serving) if serving else names.LETTERS[0], old=serving)
+        if self._letter in standing:
+            await upstream_objects.delete_exchange(self._up, self._internal(self._letter))
+        await self._declare(self._letter)
+
+    def _take(self, letter: str, *, old: str | None) -> None:
+        self._letter, self._old = letter, old
+        self._built.letter, self._built.bound = None, frozenset()

@@ -1,0 +1,86 @@
+"""Internal exchanges of the plugin's own type, where the broker over there knows it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
+from agent.core.fields import Table
+from agent.core.model import Link
+from agent.errors import BrokerError
+from agent.links.exchange.upstream_objects import declare_internal
+from agent.links.shared_connections import World
+
+ASK_AGAIN: Final = 15.0
+
+
+class InternalExchanges:
+    """Of one link, on a connection that it shares: what one finds out about the broker holds for all on it.
+
+    A broker that was away may have come back as another release, or with another set of plugins.
+    """
+
+    def __init__(self, world: World, link: Link, control: Shared, *, first: asyncio.Future[Any]) -> None:
+        """`first` has to be done before a connection is spent on finding out."""
+        self._world = world
+        self._link = link
+        self._control = control
+        self._first = first
+
+    async def declare(self, name: str, native: Table) -> bool:
+        """Answers whether it is of the plugin's type, which `native` are the arguments for."""
+        control = self._control
+        async with control.asking:
+            if control.speaks_plugin is None:
+                control.asked_at = asyncio.get_running_loop().time()
+                if self._may_be_asked:
+                    return await self._ask(name, native)
+                control.speaks_plugin = await self._try(name, native)
+        speaks = await declare_internal(control.connection, name, native=native if control.speaks_plugin else None)
+        control.speaks_plugin = control.speaks_plugin and speaks
+        return speaks
+
+    async def is_type_known(self, name: str, native: Table) -> bool:
+        """Whether the plugin is there yet; now and then one link asks for all, and some brokers hang up over it."""
+        control, now = self._control, asyncio.get_running_loop().time()
+        if control.speaks_plugin and now - control.asked_at >= ASK_AGAIN:
+            control.asked_at = now
+            try:
+                await self._ask(name, native)
+            except BrokerError:
+                if control.connection.is_closed:
+                    raise
+                control.speaks_plugin = False
+        return bool(control.speaks_plugin)
+
+    @property
+    def _may_be_asked(self) -> bool:
+        """An old broker closes the connection over a type that it doesn't know; one that knew it is trusted once."""
+        connection = self._control.connection
+        return connection.server.outlives_unknown_types or connection.uri in self._world.speak_plugin
+
+    async def _ask(self, name: str, native: Table) -> bool:
+        connection, known = self._control.connection, self._world.speak_plugin
+        known.discard(connection.uri)
+        speaks = self._control.speaks_plugin = await declare_internal(connection, name, native=native)
+        if speaks:
+            known.add(connection.uri)
+        return speaks
+
+    async def _try(self, name: str, native: Table) -> bool:
+        """On a connection that may be lost; where none is to be had, the type that every broker knows will do."""
+        try:
+            async with await self.spare() as connection:
+                speaks = await declare_internal(connection, name, native=native)
+        except BrokerError:
+            return False
+        if speaks:
+            self._world.speak_plugin.add(self._control.connection.uri)
+        return speaks
+
+    async def spare(self) -> Connection:
+        """A connection that may be lost, opened when those that the link needs stand."""
+        await asyncio.wait([self._first])
+        return await self._world.trial(self._link, self._control.connection.uri)

@@ -1,0 +1,99 @@
+"""The wait of a link that is no longer defined: what it built upstream stays, until that may be removed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from agent.amqp.connection_pool import Shared
+from agent.core.links.plan import upstream_queue_name
+from agent.core.links.removal import announce
+from agent.core.model import Link
+from agent.core.rules import names
+from agent.errors import BrokerError
+from agent.links.exchange import upstream_objects
+from agent.links.shared_connections import World
+
+LOOK_EVERY: Final = 5.0
+LOOK_PATIENCE: Final = 10.0
+HELD: Final = 1.0  # after that it is looked whether the removal may happen now
+
+log = structlog.get_logger()
+
+
+class Lingering:
+    """`cluster` is the downstream's name under which the queue was built, `since` when the link became unwanted.
+
+    `messages` wait in its queue; None where that can't be known now.
+    """
+
+    def __init__(self, link: Link, world: World, *, cluster: str, since: float) -> None:
+        self.messages: int | None = None
+        self.looks = 0
+        self._link = link
+        self._world = world
+        self._cluster = cluster
+        self._since = since
+        self._control: Shared | None = None
+        self._is_logged = False
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def _left(self) -> float:
+        """Seconds; a change of the configuration holds for the links that wait already."""
+        return self._world.cleanup_after.due_at(self._since, self.messages) - self._loop.time()
+
+    @property
+    def text(self) -> str:
+        """What an operator is shown; nothing before the first look is over."""
+        if not self.looks:
+            return ""
+        return announce(self._left, self.messages, held=self._world.holds_removals())
+
+    async def run(self) -> bool:
+        """Until the removal is due; answers whether messages may wait in the queue even so."""
+        try:
+            while True:
+                if not self._world.cleanup_after.is_at_once:
+                    await self._look()
+                left = self._left
+                if left > 0:
+                    await asyncio.sleep(min(left, LOOK_EVERY))
+                elif self._world.holds_removals():
+                    await asyncio.sleep(HELD)
+                else:
+                    return self.messages != 0
+        finally:
+            await self._leave()
+
+    async def _look(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_PATIENCE):
+                self.messages = await self._count()
+        except (BrokerError, TimeoutError):
+            await self._know_nothing()
+        except Exception:  # a task's edge: the link has to end, whatever is wrong with looking at its queue
+            if not self._is_logged:
+                log.exception("unexpected error", link=self._link.id, task="look at the queue")
+            self._is_logged = True
+            await self._know_nothing()
+        self.looks += 1
+
+    async def _count(self) -> int:
+        if self._control is None:
+            self._control = await self._world.control(self._link)
+        queue = upstream_queue_name(self._link, self._control.connection.vhost, self._cluster)
+        if names.are_too_long(queue):  # nothing was ever built
+            return 0
+        return await upstream_objects.count_messages(self._control, queue)
+
+    async def _know_nothing(self) -> None:
+        self.messages = None
+        await self._leave()
+
+    async def _leave(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            await self._world.pool.release(control)

@@ -1,0 +1,121 @@
+"""Looks at what all links of one control connection keep upstream, every few seconds, at little cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+import structlog
+
+from agent.amqp.connection_pool import Shared
+from agent.amqp.missing_exchanges import MissingExchanges
+from agent.core.links.rounds import Rounds
+from agent.errors import BrokerError
+
+LOOK_EVERY: Final = 3.0
+INTERNAL_EVERY: Final = 2  # rounds
+PATIENCE: Final = 30.0
+
+log = structlog.get_logger()
+
+
+class Watched(Protocol):
+    """A link that runs. What it is told to do it does later, after what it does now."""
+
+    @property
+    def canary(self) -> str | None:
+        """The exchange that goes with the upstream exchange; None where there is none."""
+
+    @property
+    def internal(self) -> str | None:
+        """Its internal exchange; None where the name is too long to ask for."""
+
+    @property
+    def is_native(self) -> bool:
+        """Whether that is of the federation plugin's type."""
+
+    @property
+    def assertable(self) -> int:
+        """How many bindings are to be asserted in the background."""
+
+    def on_missing(self, name: str) -> None:
+        """One of its exchanges is missing."""
+
+    def on_unknown_type(self) -> None:
+        """The plugin's exchange type is no longer known there."""
+
+    def assert_some(self, count: int) -> None:
+        """Bind the next `count` bindings again."""
+
+    async def is_type_known(self) -> bool:
+        """Whether the plugin's exchange type is known there; asks for it from time to time."""
+
+
+class Lookout:
+    """Of one connection; works while links are on it."""
+
+    def __init__(self, control: Shared) -> None:
+        self._connection = control.connection
+        self._exchanges = MissingExchanges(control.connection, control.desk)
+        self._links: Rounds[Watched] = Rounds(lambda link: link.assertable)
+        self._task: asyncio.Task[None] | None = None
+        self._round = 0
+
+    @contextmanager
+    def watching(self, link: Watched) -> Iterator[None]:
+        self._links.add(link)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="look at canaries")
+        try:
+            yield
+        finally:
+            self._links.remove(link)
+            if not self._links and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def _run(self) -> None:
+        while not self._connection.is_closed:
+            await asyncio.sleep(LOOK_EVERY)
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self.look(LOOK_EVERY)
+            except (BrokerError, TimeoutError) as error:  # where the connection is lost, its links fail by themselves
+                log.debug("exchanges not looked at", error=str(error))
+            except Exception:  # a task's edge: no deletion would be noticed any more
+                log.exception("unexpected error", task="look at canaries")
+
+    async def look(self, seconds: float) -> None:
+        """One round, `seconds` after the last one."""
+        self._round += 1
+        owners = self._owners(with_internal=self._round % INTERNAL_EVERY == 0)
+        for name in await self._exchanges.among(list(owners)):
+            owners[name].on_missing(name)
+        await self._check_type()
+        for link, count in self._links.due(seconds):
+            link.assert_some(count)
+
+    def _owners(self, *, with_internal: bool) -> dict[str, Watched]:
+        owners = {link.canary: link for link in self._links}
+        if with_internal:
+            owners |= {link.internal: link for link in self._links}
+        return {name: link for name, link in owners.items() if name is not None}
+
+    async def _check_type(self) -> None:
+        native = [link for link in self._links if link.is_native]
+        if native and not await native[0].is_type_known():
+            for link in native:
+                link.on_unknown_type()
+
+
+class Lookouts:
+    """One for each connection that upstreams are asked on."""
+
+    def __init__(self) -> None:
+        self._lookouts: WeakKeyDictionary[Shared, Lookout] = WeakKeyDictionary()
+
+    def of(self, control: Shared) -> Lookout:
+        return self._lookouts.setdefault(control, Lookout(control))

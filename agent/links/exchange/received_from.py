@@ -1,0 +1,159 @@
+"""What an exchange link adds to every message: its entry in `x-received-from`.
+
+Anyone may forge the header, and make it as large as a frame. So nothing of it is decoded: tables are walked by their
+lengths, and only a hop's cluster and vhost are compared, as bytes. `core.hops` says the same of decoded tables.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from agent.amqp.data.walk import Names, skip_value
+from agent.amqp.wire.tables import encode_value, long_string, short_string
+from agent.core import fields
+from agent.core.rules import hops
+from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM, Site, Verdict
+
+_U32: Final = struct.Struct(">I")
+_ARRAY: Final = ord("A")
+_TABLE: Final = ord("F")
+_RECEIVED: Final = Names(RECEIVED_FROM)
+_INVALID: Final = Names(INVALID_HEADERS)
+_SITE: Final = Names("cluster-name", "vhost")
+_CLUSTER: Final = short_string("cluster-name")
+_LONGEST_KNOWN: Final = 1024  # few ways lead here, and a hop takes some 150 bytes
+_MOST_KNOWN: Final = 64 * 1024
+_OF_AN_ENTRY: Final = 150  # bytes that Python takes for an entry besides its key
+
+
+class Stamp:
+    """Judges and marks messages on their way from `upstream` to an exchange of `downstream`."""
+
+    def __init__(
+        self, uri: str, exchange: str, *, upstream: Site, downstream: Site, max_hops: int, trust_user_id: bool
+    ) -> None:
+        self.mark = short_string(RECEIVED_FROM)
+        self.trusts_user_id = trust_user_id
+        self._max_hops = max_hops
+        self._cluster = None if downstream.cluster is None else b"S" + long_string(downstream.cluster)
+        self._vhost = b"S" + long_string(downstream.vhost)
+        self._entries = tuple(
+            hops.received_entry(uri, exchange, redelivered=redelivered, upstream=upstream)
+            for redelivered in (False, True)
+        )
+        self._hops = tuple(encode_value(entry) for entry in self._entries)
+        self._array = self.mark + b"A"
+        self._known: dict[bytes, Verdict] = {}
+        self._known_bytes = 0
+
+    @property
+    def kept(self) -> int:
+        """About how many bytes of memory the verdicts take that are kept."""
+        return self._known_bytes
+
+    def entry(self, *, redelivered: bool) -> bytes:
+        """The header as bytes, for a message that has none of it yet."""
+        return self.mark + encode_value(fields.array(self._entries[redelivered]))
+
+    def rewrite(self, headers: bytes, *, redelivered: bool) -> bytes | str:
+        """The table to publish with, or why the message is dropped; CodecError where what has to be read is no table.
+
+        Hops put the header first, so that is where it is looked for first.
+        """
+        hop = self._hops[redelivered]
+        if headers.startswith(self._array, 4):
+            value = 4 + len(self.mark)
+            after = skip_value(headers, value, len(headers))
+        else:
+            found = _RECEIVED.find(headers, 4, len(headers))
+            if found is None:
+                return _table(self._array, _U32.pack(len(hop)), hop, headers[4:])
+            _, value, after = found
+            if headers[value] != _ARRAY:
+                return _keep_invalid(_table(headers[4:value], _array(hop), headers[after:]), headers[value:after])
+        past = headers[value + 5 : after]
+        verdict = self._known.get(past) or self._judge(past)
+        if verdict is not Verdict.FORWARD:
+            return verdict.value
+        return _table(headers[4 : value + 1], _U32.pack(len(past) + len(hop)), hop, headers[value + 5 :])
+
+    def _judge(self, past: bytes) -> Verdict:
+        """`past` are the entries of the array; no more of them are looked at than the message may have."""
+        items: list[tuple[int, int]] = []
+        at = 0
+        while at < len(past) and len(items) < self._max_hops:
+            after = skip_value(past, at, len(past))
+            items.append((at, after))
+            at = after
+        if len(items) >= self._max_hops:
+            verdict = Verdict.MAX_HOPS
+        else:
+            has_visited = any(past[at] == _TABLE and self._is_here(past, at + 5, after) for at, after in items)
+            verdict = Verdict.VISITED if has_visited else Verdict.FORWARD
+        self._learn(past, verdict)
+        return verdict
+
+    def _is_here(self, hop: bytes, at: int, end: int) -> bool:
+        """Whether an entry names the downstream; of two fields of one name the first counts."""
+        if self._cluster is None:
+            return False
+        wanted = {True: self._cluster, False: self._vhost}
+        while wanted and (found := _SITE.find(hop, at, end)) is not None:
+            begin, value, at = found
+            expected = wanted.pop(hop.startswith(_CLUSTER, begin), None)
+            if expected is not None and hop[value:at] != expected:
+                return False
+        return not wanted
+
+    def _learn(self, past: bytes, verdict: Verdict) -> None:
+        size = len(past) + _OF_AN_ENTRY
+        if len(past) > _LONGEST_KNOWN:
+            return
+        if self._known_bytes + size > _MOST_KNOWN:
+            self._known.clear()
+            self._known_bytes = 0
+        self._known[past] = verdict
+        self._known_bytes += size
+
+
+def _keep_invalid(headers: bytes, value: bytes) -> bytes:
+    """With a header of another type in `x-invalid-headers`, before those that are there."""
+    found = _INVALID.find(headers, 4, len(headers))
+    if found is None:
+        return _table(headers[4:], _invalid(b"", value))
+    begin, at, after = found
+    standing = headers[at:after]
+    if standing[0] != _TABLE:
+        invalid = _invalid(short_string(INVALID_HEADERS) + _array(standing), value)
+    else:
+        others, earlier = _without_received(standing)
+        invalid = _invalid(others, value + earlier)
+    return _table(headers[4:begin], invalid, headers[after:])
+
+
+def _invalid(others: bytes, values: bytes) -> bytes:
+    return short_string(INVALID_HEADERS) + b"F" + _table(others, short_string(RECEIVED_FROM), _array(values))
+
+
+def _without_received(table: bytes) -> tuple[bytes, bytes]:
+    """The other entries of a table (with its tag), and the values that the first of ours has."""
+    others: list[bytes] = []
+    earlier: bytes | None = None
+    at = 5
+    while (found := _RECEIVED.find(table, at, len(table))) is not None:
+        others.append(table[at : found.begin])
+        if earlier is None:
+            kept = table[found.value : found.after]
+            earlier = kept[5:] if kept[0] == _ARRAY else kept
+        at = found.after
+    return b"".join([*others, table[at:]]), earlier or b""
+
+
+def _array(items: bytes) -> bytes:
+    return b"A" + _U32.pack(len(items)) + items
+
+
+def _table(*entries: bytes) -> bytes:
+    size = sum(map(len, entries))
+    return b"".join([_U32.pack(size), *entries])

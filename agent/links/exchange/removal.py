@@ -1,0 +1,75 @@
+"""The end of a link that is gone for good: what it has built upstream goes too."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.wire.ends import ConnectionClosedError
+from agent.core.links import backoff
+from agent.core.links.plan import upstream_queue_name
+from agent.core.model import Link, QueueType
+from agent.core.rules import names
+from agent.errors import BrokerError, PermanentError, TransientError
+from agent.links.exchange import upstream_objects
+from agent.links.exchange.canary import Canary
+from agent.links.shared_connections import World
+
+PATIENCE: Final = 30.0
+NOT_IMPLEMENTED: Final = 540
+
+
+class Removal:
+    """Of what one link has built under the downstream's name `cluster`; without `messages` only where none wait."""
+
+    def __init__(self, link: Link, world: World, *, cluster: str, messages: bool) -> None:
+        self._link = link
+        self._world = world
+        self._cluster = cluster
+        self._messages = messages
+        self._is_quorum = link.settings.queue_type is QueueType.QUORUM
+
+    async def run(self, still: Callable[[], bool]) -> BrokerError | None:
+        """Tries for a while, as long as it is `still` to be done; answers why something is left to the operator.
+
+        NotEmptyError tells that messages have come, and that nothing is removed therefore.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        attempt = 1
+        while still() and (error := await self._try(deadline)) is not None:
+            attempt += 1
+            delay = backoff.delay(attempt, self._link.settings.reconnect_delay, random.random())
+            if isinstance(error, PermanentError) or loop.time() + delay > deadline:
+                return error
+            await asyncio.sleep(delay)
+        return None
+
+    async def _try(self, deadline: float) -> BrokerError | None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                up = await self._world.control(self._link)
+                try:
+                    queue = upstream_queue_name(self._link, up.connection.vhost, self._cluster)
+                    if not names.are_too_long(queue):  # or nothing was ever built
+                        await self._demolish(up.connection, queue)
+                        await Canary(up.connection, self._link.remote_name, queue).remove()
+                finally:
+                    await self._world.pool.release(up)
+        except BrokerError as error:
+            # A queue of another type than is defined now: brokers close the connection over a conditional deletion.
+            cause = error.__cause__ or error
+            self._is_quorum |= isinstance(cause, ConnectionClosedError) and cause.code == NOT_IMPLEMENTED
+            return error
+        except TimeoutError:
+            return TransientError(f"upstream {self._link.upstream}: no answer in {PATIENCE:g} s")
+        return None
+
+    async def _demolish(self, up: Connection, queue: str) -> None:
+        # Somebody who consumes from it keeps it: it is somebody else's now.
+        await upstream_objects.delete_queue(up, queue, if_empty=not self._messages, is_quorum=self._is_quorum)
+        for letter in names.LETTERS:
+            await upstream_objects.delete_exchange(up, names.internal_exchange(queue, letter))

@@ -1,0 +1,53 @@
+"""What links kept upstream under a name that their downstream no longer has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from agent.core.links.lifecycle import Status
+from agent.core.links.plan import upstream_queue_name
+from agent.core.model import CleanupMode, QueueType
+from agent.core.rules import names
+from agent.errors import BrokerError
+from agent.links.exchange import upstream_objects
+from agent.links.exchange.canary import Canary
+from agent.links.shared_connections import World
+from agent.runtime.runner import LinkRunner
+
+LOOK_EVERY: Final = 0.5
+
+log = structlog.get_logger()
+
+
+async def sweep(runners: Iterable[LinkRunner], world: World, former: str) -> None:
+    """Removes it for every link that runs under the new name; those of a mode that keeps all are left alone."""
+    swept = (each for each in runners if each.link.settings.resource_cleanup_mode is not CleanupMode.NEVER)
+    await asyncio.gather(*(_sweep(runner, world, former) for runner in swept))
+
+
+async def _sweep(runner: LinkRunner, world: World, former: str) -> None:
+    while runner.state.status is not Status.RUNNING:
+        if runner.finished.is_set():
+            return
+        await asyncio.sleep(LOOK_EVERY)
+    link = runner.link
+    try:
+        up = await world.control(link)
+        try:
+            queue = upstream_queue_name(link, up.connection.vhost, former)
+            if names.are_too_long(queue):  # so there is none
+                return
+            # From here on everything goes to the new queue alone; what is in the former one is in no other.
+            for letter in names.LETTERS:
+                await upstream_objects.delete_exchange(up.connection, names.internal_exchange(queue, letter))
+            await Canary(up.connection, link.remote_name, queue).remove()
+            is_quorum = link.settings.queue_type is QueueType.QUORUM
+            await upstream_objects.delete_queue(up.connection, queue, if_empty=True, is_quorum=is_quorum)
+        finally:
+            await world.pool.release(up)
+    except BrokerError as error:
+        log.warning("left under the downstream's former name", link=link.id, former=former, error=str(error))

@@ -1,0 +1,182 @@
+"""What a link that runs needs by and by: its bindings in step, its prefetch sized, its lag looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from agent.amqp.data.splice import Counts
+from agent.core.links.lag import Lag
+from agent.core.model import Binding
+from agent.links.exchange.building import Building
+from agent.links.flow import Flow
+
+ASSERT_ALL: Final = 25.0  # seconds for all bindings of a link that has no canary
+ASSERT_PARTS: Final = 10  # at most
+
+log = structlog.get_logger()
+
+
+class Tending:
+    """Of one session that is open; `run` does what `beat`, `rebind` and the lookout find to do, one after another."""
+
+    def __init__(
+        self,
+        building: Building,
+        flow: Flow,
+        counts: Counts,
+        bindings: frozenset[Binding],
+        *,
+        on_followed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`bindings` are those that it was opened with; `on_followed` is called after others were brought in step."""
+        self._on_followed = on_followed
+        self._building = building
+        self._flow = flow
+        self._counts = counts
+        self._loop = asyncio.get_running_loop()
+        self._bindings = bindings
+        self._lag = Lag(self._loop.time(), confirmed=counts.forwarded, chance=random.random())
+        self._wake = asyncio.Event()
+        self._stale_since: float | None = None
+        self._assert_at = self._loop.time() + ASSERT_ALL / self._parts * random.random()
+        self._to_assert = 0
+        self._missing: set[str] = set()
+        self._is_type_unknown = False
+        self._is_looking = False
+        self._prefetch: int | None = None
+        self._moved: tuple[int | None, ...] = ()
+
+    def is_quiet(self, now: float) -> bool:
+        """Nothing has moved or waits, and nothing is due: what most of a thousand links are, most of the time."""
+        if self._moved != self._movement or self._flow.unsettled or self._lag.ready:
+            return False
+        return not self._must_assert(now) and now < self._lag.due_at
+
+    def _must_assert(self, now: float) -> bool:
+        return now >= self._assert_at and self._building.must_assert
+
+    @property
+    def _movement(self) -> tuple[int | None, ...]:
+        counts, building = self._counts, self._building
+        dropped, bindings = sum(counts.dropped.values()), (building.bound, building.left_out)
+        return counts.forwarded, counts.bytes, counts.returned, dropped, *bindings, self._lag.ready
+
+    @property
+    def backlog(self) -> int | None:
+        """What waits upstream and here; not known before upstream was looked at."""
+        ready = self._lag.ready
+        return None if ready is None else ready + self._flow.unsettled
+
+    def rebind(self, bindings: frozenset[Binding]) -> None:
+        if bindings != self._bindings:
+            self._bindings = bindings
+            self._stale_since = self._loop.time()
+            self._wake.set()
+
+    def beat(self, now: float, *, is_blocked: bool) -> float:
+        """For how many seconds something has waited and nothing was confirmed; nobody can help it while blocked."""
+        flow, lag = self._flow, self._lag
+        self._moved = self._movement
+        waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
+        if is_blocked:  # nothing is read then, no answer either
+            lag.forgive()
+            lag.ready, waited = None, 0.0
+        elif now >= lag.due_at:
+            lag.asks(now)
+            self._is_looking = True
+        self._prefetch = flow.better_prefetch(now) or self._prefetch
+        if self._must_assert(now):
+            self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, now)
+            self._to_assert = max(1, -(-self._building.bound // self._parts))
+        if self._prefetch is not None or self._to_assert or self._is_looking:
+            self._wake.set()
+        return waited
+
+    # What the lookout finds
+
+    @property
+    def canary(self) -> str | None:
+        return self._building.canary
+
+    @property
+    def internal(self) -> str | None:
+        return self._building.internal
+
+    @property
+    def is_native(self) -> bool:
+        return self._building.is_native
+
+    @property
+    def assertable(self) -> int:
+        return 0 if self._building.must_assert else self._building.bound
+
+    async def is_type_known(self) -> bool:
+        return await self._building.is_type_known()
+
+    def on_missing(self, name: str) -> None:
+        self._missing.add(name)
+        self._wake.set()
+
+    def on_unknown_type(self) -> None:
+        self._is_type_unknown = True
+        self._wake.set()
+
+    def assert_some(self, count: int) -> None:
+        self._to_assert += count
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled, or until a broker refuses something."""
+        with self._building.watching(self):
+            await self._work()
+
+    async def _work(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._repair()
+            await self._follow()
+            if self._prefetch is not None:
+                wanted, self._prefetch = self._prefetch, None
+                await self._flow.resize(wanted)
+            if self._is_looking:
+                self._is_looking = False
+                await self._look()
+            if self._to_assert:
+                count, self._to_assert = self._to_assert, 0
+                await self._building.assert_some(count, between=self._follow)
+
+    async def _repair(self) -> None:
+        """What is missing upstream; without its internal exchange, or with one that fails, the link is built again."""
+        building, missing = self._building, self._missing
+        self._missing = set()
+        if self._is_type_unknown:
+            raise building.lost("is of a type that is no longer known")
+        if building.internal in missing:
+            raise building.lost("was deleted")
+        if building.canary in missing:
+            await building.restore()
+            reason = "the upstream exchange, or the canary that shows whether it was deleted, was missing"
+            log.warning("bindings restored", **building.labels, reason=reason)
+
+    async def _follow(self) -> None:
+        since, self._stale_since = self._stale_since, None
+        if since is None:
+            return
+        await self._building.follow(self._bindings)
+        self._counts.binding_sync.observe(self._loop.time() - since)
+        self._on_followed()
+
+    async def _look(self) -> None:
+        ready = await self._building.depth()
+        if ready is not None:
+            self._lag.told(ready)
+
+    @property
+    def _parts(self) -> int:
+        return max(1, min(ASSERT_PARTS, self._building.bound))

@@ -1,0 +1,195 @@
+"""Which files have been read, and what they became: the one file that says what counts, replaced at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from agent.pipeline.reading.inputs import InputFile
+from agent.pipeline.reading.presence import NAMELESS
+from agent.pipeline.reading.thinning import MISSED_HEARTBEATS
+from agent.pipeline.schema import CELL
+from agent.pipeline.window import Bounds
+
+LAYOUT: Final = 4
+"""Of what is kept between two runs; another one is not read but made anew."""
+DAY: Final = 24 * 3600 * 1_000_000 // CELL
+"""Cells of a day in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """How many lines were read, were no good, are kept of the good ones; these' first and last instant, and the longest
+    time between two samples that an agent told."""
+
+    read: int = 0
+    bad: int = 0
+    later_schema: int = 0
+    kept: int = 0
+    first: int | None = None
+    last: int | None = None
+    interval: int | None = None
+
+    def __add__(self, other: Content) -> Content:
+        instants = [at for at in (self.first, self.last, other.first, other.last) if at is not None]
+        return Content(
+            self.read + other.read,
+            self.bad + other.bad,
+            self.later_schema + other.later_schema,
+            self.kept + other.kept,
+            min(instants, default=None),
+            max(instants, default=None),
+            max(self.interval or 0, other.interval or 0) or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Files whose lines were thinned together."""
+
+    number: int
+    files: frozenset[InputFile]
+    content: Content
+
+    def meets(self, other: Batch) -> bool:
+        """Both may hold lines of the same five minutes."""
+        mine, theirs = self.content, other.content
+        if mine.first is None or mine.last is None or theirs.first is None or theirs.last is None:
+            return False
+        return mine.first < theirs.last + CELL and theirs.first < mine.last + CELL
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The tables that stand: what they were `made_of` but for lines, and their window.
+
+    From `touched` on they are not what the lines say: others have come, or a run is about to make them. While it does,
+    none of them is `whole`.
+    """
+
+    made_of: str
+    start: int
+    end: int
+    touched: int | None = None
+    whole: bool = True
+
+    def touched_from(self, moment: int | None) -> Standing:
+        moments = [at for at in (self.touched, moment, self.end) if at is not None]
+        return replace(self, touched=min(moments))
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Days before `settled` are known by the few lines that say as much as all of them."""
+
+    roots: frozenset[str] = frozenset()
+    batches: tuple[Batch, ...] = ()
+    standing: Standing | None = None
+    settled: int = 0
+    settled_lines: int = 0
+
+    @property
+    def files(self) -> frozenset[InputFile]:
+        return frozenset(file for batch in self.batches for file in batch.files)
+
+    @property
+    def next_number(self) -> int:
+        return 1 + max((batch.number for batch in self.batches), default=0)
+
+    def covers(self, roots: Iterable[str]) -> bool:
+        """What was read from a tree that is no more asked for can't be told from the rest."""
+        return self.roots <= frozenset(roots)
+
+    def stale(self, present: frozenset[InputFile]) -> tuple[Batch, ...]:
+        """Those with a file that has been written again, or was not whole when it was read."""
+        paths = {file.path for file in present - self.files}
+        return tuple(batch for batch in self.batches if any(file.path in paths for file in batch.files))
+
+    def replaced(self, gone: Sequence[Batch], new: Batch) -> Ledger:
+        kept = [one for one in self.batches if one not in gone]
+        first = sum((one.content for one in gone), new.content).first
+        changed = replace(self, batches=(*kept, new), standing=self.standing and self.standing.touched_from(first))
+        last = changed.content().last
+        reached = [0 if last is None else _day(last)] + ([] if first is None else [_day(first - changed.reach)])
+        return replace(changed, settled=min(self.settled, *reached))
+
+    def settled_before(self, moment: int) -> int:
+        """The first day all of whose lines are needed, where the tables are made from that moment on."""
+        return max(0, min(self.settled, moment // CELL // DAY))
+
+    def batches_from(self, day: int) -> list[Batch]:
+        """Those that hold lines of that day or later ones; of day 0, all."""
+        return [one for one in self.batches if not day or (one.content.last or 0) > day * DAY * CELL]
+
+    def lines_since(self, moment: int) -> int:
+        """How many it takes, at most, where the tables are made from that moment on."""
+        day = self.settled_before(moment)
+        return sum(batch.content.kept for batch in self.batches_from(day)) + (self.settled_lines if day else 0)
+
+    @property
+    def reach(self) -> int:
+        """How long before a line what it says may change things, in microseconds: that the agent belonged to its group
+        already, so that it lived on since a heartbeat before, and was to be believed until then."""
+        return NAMELESS + 2 * max(CELL, MISSED_HEARTBEATS * (self.content().interval or 0))
+
+    def has(self, made_of: str) -> bool:
+        """Tables of this stand, and there is nothing new."""
+        stands = self.standing
+        return stands is not None and stands.made_of == made_of and stands.touched is None and stands.whole
+
+    def touched(self, made_of: str, within: Bounds) -> int:
+        """From when on tables of this are to be made: earlier dates stand as they would be made."""
+        stands = self.standing
+        if stands is None or stands.made_of != made_of or stands.start != within.start:
+            return within.start
+        moment = stands.end if stands.touched is None else stands.touched
+        return max(within.start, min(moment, within.end) - self.reach)
+
+    def content(self) -> Content:
+        return sum((batch.content for batch in self.batches), Content())
+
+    def to_settle(self) -> int:
+        """The first day that lines yet to come may still touch in the usual way of things; none before the first line
+        need be settled."""
+        found = self.content()
+        if found.first is None or found.last is None:
+            return self.settled
+        until = _day(found.last - self.reach)
+        return until if until > max(self.settled, _day(found.first)) else self.settled
+
+    def text(self) -> str:
+        batches = [
+            {
+                "number": batch.number,
+                "content": asdict(batch.content),
+                "files": [[file.path, file.length, file.modified] for file in sorted(batch.files)],
+            }
+            for batch in self.batches
+        ]
+        told = {
+            "layout": LAYOUT,
+            "standing": self.standing and asdict(self.standing),
+            "settled": [self.settled, self.settled_lines],
+            "roots": sorted(self.roots),
+            "batches": batches,
+        }
+        return json.dumps(told, indent=1)
+
+
+def _day(moment: int) -> int:
+    """Of the cell that holds it; none is settled before 1970."""
+    return max(0, (moment - 1) // CELL // DAY)
+
+
+def parse_ledger(text: str) -> Ledger:
+    told: dict[str, Any] = json.loads(text)
+    if told["layout"] != LAYOUT:
+        return Ledger()
+    batches = tuple(
+        Batch(one["number"], frozenset(InputFile(*file) for file in one["files"]), Content(**one["content"]))
+        for one in told["batches"]
+    )
+    standing = told["standing"] and Standing(**told["standing"])
+    return Ledger(frozenset(told["roots"]), batches, standing, *told["settled"])

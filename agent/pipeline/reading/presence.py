@@ -1,0 +1,91 @@
+"""When each agent was alive, by what it said of itself, and which of its lives a line belongs to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as fn
+
+from agent.core.export_event import AgentStatus, EventType
+from agent.pipeline.reading.thinning import MISSED_HEARTBEATS
+from agent.pipeline.schema import SECOND
+from agent.pipeline.window import Bounds
+
+USUAL_INTERVAL: Final = 10 * SECOND
+"""Of agents that never told theirs."""
+NAMELESS: Final = 24 * 3600 * SECOND
+"""An agent that doesn't reach its cluster for longer is not known to belong to it until it does."""
+
+_AGENT = ("group", "agent")
+
+
+def lives(lines: DataFrame, within: Bounds) -> DataFrame:
+    """One row from a start to a stop, a restart, or the last heartbeat before three were missed.
+
+    `last` is the last moment of which the agent gives evidence; lines before `until` belong to this life. `run` counts
+    the starts that were seen: 0 is a life whose start was not.
+    """
+    ordered = Window.partitionBy(*_AGENT).orderBy("ts", "seq")
+    told = grouped(lines.where(fn.col("type") == EventType.AGENT), into="group").withColumns(
+        {"before": fn.lag(fn.struct("ts", "status", "interval")).over(ordered)}
+    )
+    before = fn.col("before")
+    patience = MISSED_HEARTBEATS * fn.coalesce(before["interval"], fn.lit(USUAL_INTERVAL))
+    begins = (
+        before.isNull()
+        | (fn.col("status") == AgentStatus.STARTED)
+        | (before["status"] == AgentStatus.STOPPED)
+        | fn.col("silent")
+        # Its start was lost.
+        | fn.coalesce(fn.col("interval") != before["interval"], fn.lit(False))
+        # Before any other, heartbeats may have been thinned away.
+        | (fn.col("first") & (fn.col("ts") - before["ts"] > patience))
+    )
+    numbered = told.withColumns(
+        {
+            "life": fn.sum(begins.cast("int")).over(ordered),
+            "run": fn.sum((fn.col("status") == AgentStatus.STARTED).cast("int")).over(ordered),
+        }
+    )
+    found = numbered.groupBy(*_AGENT, "life").agg(
+        fn.min("ts").alias("begin"),
+        fn.max("ts").alias("heard"),
+        fn.max("run").alias("run"),
+        fn.max(fn.col("status") == AgentStatus.STOPPED).alias("stopped"),
+        fn.coalesce(fn.max("interval"), fn.lit(USUAL_INTERVAL)).alias("interval"),
+    )
+    return _with_ends(found, within)
+
+
+def grouped(own: DataFrame, *, into: str) -> DataFrame:
+    """An agent knows its cluster, and by that its group, only after its start: it tells it later in that run."""
+    run = Window.partitionBy("agent", "told_in").orderBy("ts").rangeBetween(Window.currentRow, NAMELESS)
+    later = fn.first("group", ignorenulls=True).over(run)
+    return own.withColumn(into, fn.coalesce("group", later, "agent"))
+
+
+def _with_ends(found: DataFrame, within: Bounds) -> DataFrame:
+    after = fn.lead("begin").over(Window.partitionBy(*_AGENT).orderBy("life"))
+    deadline = fn.when(fn.col("stopped"), fn.col("heard")).otherwise(
+        fn.col("heard") + MISSED_HEARTBEATS * fn.col("interval")
+    )
+    # Silence has proved nothing yet while three heartbeats can't have been missed.
+    undecided = ~fn.col("stopped") & fn.col("after").isNull() & (fn.col("deadline") >= within.end)
+    return (
+        found.withColumns({"after": after, "deadline": deadline})
+        .withColumn("last", fn.when(undecided, fn.greatest("heard", fn.lit(within.end))).otherwise(fn.col("heard")))
+        .withColumn("until", fn.least("deadline", "after"))
+        .select(*_AGENT, "life", "run", "begin", "last", "heard", "until", "interval")
+    )
+
+
+def placed(lines: DataFrame, found: DataFrame) -> DataFrame:
+    """Lines on links with the life of the agent that wrote them; without one where it tells nothing of itself."""
+    on_links = lines.where(fn.col("type") != EventType.AGENT).drop("interval", "told_in")
+    inside = (fn.col("ts") >= fn.col("begin")) & (
+        (fn.col("ts") < fn.col("until")) | ((fn.col("ts") == fn.col("heard")) & (fn.col("until") == fn.col("heard")))
+    )
+    lives_of = found.withColumnsRenamed({name: f"its_{name}" for name in _AGENT})
+    same = (fn.col("group") == fn.col("its_group")) & (fn.col("agent") == fn.col("its_agent"))
+    return on_links.join(lives_of, same & inside, "left").drop("its_group", "its_agent")

@@ -1,0 +1,183 @@
+"""The thinned lines of all files read so far, in batches: what a run reads is what came since the one before.
+
+Thinning looks at neighbours. So batches stand beside each other only where, of each agent, link and five minutes, the
+times of one don't reach into those of another. Where they would, the files of both are read again together.
+
+Of days that are settled, a few lines stand for all of them where nothing is asked of these days themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.types import LongType, StructField, StructType
+
+from agent.pipeline.reading import parsing, thinning
+from agent.pipeline.reading.inputs import InputFile, listed
+from agent.pipeline.reading.ledger import DAY, Batch, Content, Ledger, Standing, parse_ledger
+from agent.pipeline.reading.settling import settled
+from agent.pipeline.schema import CELL
+from agent.pipeline.spark import files
+from agent.pipeline.spark.effort import suited_to_reading
+from agent.pipeline.spark.steps import READ, SETTLE, begin
+from agent.pipeline.window import bounds
+
+_FOLD: Final = ("group", "agent", "link", "cell")
+_OF_REJECTED: Final = ("why", "line", "file", "schema")
+_BATCH: Final = "batch="
+_DAY: Final = StructField("day", LongType())
+
+
+class Store:
+    """Nothing counts but what the ledger names: whatever else a run has left behind when it was killed is removed."""
+
+    def __init__(self, spark: SparkSession, directory: str, roots: Sequence[str]) -> None:
+        self.spark = spark
+        self.directory = directory
+        self._roots = roots
+        self.ledger = self._opened()
+
+    def catch_up(self) -> None:
+        """Reads the files that are new."""
+        begin(self.spark, READ)
+        present = listed(self.spark, self._roots)
+        new = present - self.ledger.files
+        if not new and self.ledger.batches:
+            return
+        gone = [batch for batch in self.ledger.stale(present) if _is_there(batch, present)]
+        batch = self._read(new.union(*(batch.files & present for batch in gone)))
+        # What was read together may reach around a batch that none of its parts reached into.
+        while mixed := [one for one in self._mixed_with(batch, but=gone) if one.files <= present]:
+            gone += mixed
+            batch = self._read(batch.files.union(*(one.files for one in mixed)))
+        self._keep(self.ledger.replaced(gone, batch))
+        self._tidy()
+
+    def lines(self, since: int) -> DataFrame:
+        """The good ones: all from that moment on, and of what was before as many as that takes."""
+        known = self.ledger.settled_before(since)
+        good = self._of(self.ledger.batches_from(known)).where(fn.col("why").isNull()).drop(*_OF_REJECTED, "batch")
+        return good if not known else self._few(known, like=good).unionByName(good.where(fn.col("cell") >= known * DAY))
+
+    def rejected(self) -> DataFrame:
+        return self._of(self.ledger.batches).where(fn.col("why").isNotNull())
+
+    def stand(self, tables: Standing | None) -> None:
+        self._keep(replace(self.ledger, standing=tables))
+
+    def doubt(self, *, since: int) -> None:
+        """Should this run be killed, the next one makes the tables from that moment on."""
+        stands = self.ledger.standing
+        self.stand(stands and replace(stands, touched=since))
+
+    def settle(self) -> None:
+        """For the runs to come."""
+        since, until = self.ledger.settled, self.ledger.to_settle()
+        if until <= since:
+            return
+        begin(self.spark, SETTLE)
+        # What a run was writing when it was killed, or what has come to be unsettled.
+        files.remove_others(self.spark, self._settled, keep=lambda name: _is_before(since, name))
+        read = self.ledger.content()
+        few = settled(self.lines(since * DAY * CELL), bounds(read.first, read.last, start=None, end=None))
+        new = few.where(fn.col("day").between(since, until - 1)).repartition("day")
+        new.write.partitionBy("day").mode("append").parquet(self._settled)
+        self._keep(replace(self.ledger, settled=until, settled_lines=self._few(until, like=few.drop("day")).count()))
+
+    def _few(self, before: int, *, like: DataFrame) -> DataFrame:
+        """Those of settled days."""
+        found = self.spark.read.schema(StructType([*like.schema, _DAY])).parquet(self._settled)
+        return found.where(fn.col("day") < before).drop("day")
+
+    def _opened(self) -> Ledger:
+        text = files.read_small(self.spark, self._ledger_path)
+        found = parse_ledger(text) if text else Ledger()
+        if not found.covers(self._roots):
+            # What it names last of all: should this be cut short, nothing counts.
+            files.remove(self.spark, self._ledger_path)
+            files.remove(self.spark, self.directory)
+            found = Ledger()
+        return replace(found, roots=frozenset(self._roots))
+
+    def _read(self, wanted: Collection[InputFile]) -> Batch:
+        """Under a number that no batch has, so that nothing changes until the ledger says so."""
+        number = self.ledger.next_number
+        while files.exists(self.spark, self._path(number)):
+            number += 1
+        told = Observation()
+        with suited_to_reading(self.spark, size=sum(file.length for file in wanted)):
+            lines = parsing.read(self.spark, [file.pattern for file in sorted(wanted)])
+            thinning.thin(lines).observe(told, *_content()).write.parquet(self._path(number))
+        return Batch(number, frozenset(wanted), Content(**told.get))
+
+    def _mixed_with(self, batch: Batch, *, but: Sequence[Batch]) -> list[Batch]:
+        """The batches that hold lines of before and after one of this batch, in the same five minutes."""
+        others = [one for one in self.ledger.batches if one not in but and one.meets(batch)]
+        if not others:
+            return []
+        first, last = batch.content.first, batch.content.last
+        near = fn.col("ts").between(fn.lit(first) - CELL, fn.lit(last) + CELL)
+        mine, theirs = _extents(self._of([batch])), _extents(self._of(others).where(near))
+        same = [mine[name].eqNullSafe(theirs[name]) for name in _FOLD]
+        apart = (mine["until"] < theirs["since"]) | (mine["since"] > theirs["until"])
+        rows = mine.join(theirs, [*same, ~apart]).select(theirs["batch"]).distinct().collect()
+        found = {int(row[0]) for row in rows}
+        return [one for one in others if one.number in found]
+
+    def _of(self, batches: Sequence[Batch]) -> DataFrame:
+        read = self.spark.read.option("basePath", self.directory)
+        return read.parquet(*(self._path(batch.number) for batch in batches))
+
+    def _keep(self, ledger: Ledger) -> None:
+        files.write_text(self.spark, self._ledger_path, ledger.text())
+        self.ledger = ledger
+
+    def _tidy(self) -> None:
+        kept = {f"{_BATCH}{batch.number}" for batch in self.ledger.batches}
+        files.remove_others(self.spark, self.directory, keep=lambda name: name in kept or not name.startswith(_BATCH))
+
+    def _path(self, number: int) -> str:
+        return f"{self.directory}/{_BATCH}{number}"
+
+    @property
+    def _settled(self) -> str:
+        return f"{self.directory}/settled"
+
+    @property
+    def _ledger_path(self) -> str:
+        return f"{self.directory}/ledger.json"
+
+
+def _content() -> list[Column]:
+    def lines(why: Column) -> Column:
+        return fn.coalesce(fn.sum(fn.when(why, fn.col("lines"))), fn.lit(0))
+
+    good = fn.col("why").isNull()
+    return [
+        lines(fn.lit(True)).alias("read"),
+        lines(fn.col("why").isin(*parsing.BAD)).alias("bad"),
+        lines(fn.col("why") == parsing.LATER).alias("later_schema"),
+        fn.count_if(good).alias("kept"),
+        fn.min(fn.when(good, fn.col("ts"))).alias("first"),
+        fn.max(fn.when(good, fn.col("ts"))).alias("last"),
+        fn.max("interval").alias("interval"),
+    ]
+
+
+def _is_before(day: int, name: str) -> bool:
+    return name.startswith("day=") and int(name.removeprefix("day=")) < day
+
+
+def _is_there(batch: Batch, present: frozenset[InputFile]) -> bool:
+    """All that a batch was read from can be read again, be it written anew."""
+    paths = {file.path for file in present}
+    return all(file.path in paths for file in batch.files)
+
+
+def _extents(lines: DataFrame) -> DataFrame:
+    good = lines.where(fn.col("why").isNull())
+    return good.groupBy("batch", *_FOLD).agg(fn.min("ts").alias("since"), fn.max("ts").alias("until"))

@@ -1,0 +1,1 @@
+"""How Spark is started and driven; knows nothing of links."""

@@ -1,0 +1,97 @@
+"""How long each link was in which bucket, by hour and by day of a time zone, and how it failed."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from agent.pipeline.schema import LINK, Bucket
+from agent.pipeline.tables import periods
+from agent.pipeline.tables.periods import seconds
+from agent.pipeline.window import Bounds
+
+
+def availability(found: DataFrame, failures: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
+    parts = periods.cut(found, hours)
+    changed = (fn.col("start") >= fn.col("hour_start")) & (fn.col("start") > within.start)
+    by_hour = parts.groupBy(*LINK, "hour_start", "hour_end", "day").agg(
+        *(fn.sum(_in(bucket, fn.col("part"))).alias(bucket.value) for bucket in Bucket),
+        # An interval that crosses midnight UTC within an hour has two parts there.
+        fn.size(fn.collect_set(fn.when(changed, fn.col("start")))).cast("bigint").alias("transitions"),
+    )
+    both = _of_period(by_hour, "hour", ["hour_start", "hour_end"]).unionByName(_of_period(by_hour, "day", []))
+    return _judged(both, _failed(failures, hours))
+
+
+def _of_period(by_hour: DataFrame, period: str, key: list[str]) -> DataFrame:
+    return (
+        by_hour.groupBy(*LINK, "day", *key)
+        .agg(
+            fn.lit(period).alias("period"),
+            fn.min("hour_start").alias("start"),
+            fn.max("hour_end").alias("end"),
+            *(fn.sum(bucket.value).alias(bucket.value) for bucket in Bucket),
+            fn.sum("transitions").alias("transitions"),
+        )
+        .drop(*key)
+    )
+
+
+def _failed(failures: DataFrame, hours: DataFrame) -> DataFrame:
+    """Incidents counted where they begin; an open one has lasted until now and says nothing of repair."""
+    begun = failures.join(
+        fn.broadcast(hours), (failures.start >= hours.hour_start) & (failures.start < hours.hour_end)
+    ).withColumn("lasted", fn.col("end") - failures.start)
+    placed = begun.select(*LINK, "day", "hour_start", "open", "lasted")
+    both = placed.withColumn("period", fn.lit("hour")).unionByName(
+        placed.withColumns({"period": fn.lit("day"), "hour_start": fn.lit(None).cast("bigint")})
+    )
+    return both.groupBy(*LINK, "day", "period", "hour_start").agg(
+        fn.count("lasted").alias("incidents"),
+        fn.expr("sum(lasted) filter (where not open)").alias("repair"),
+        fn.count_if(~fn.col("open")).alias("repaired"),
+        fn.expr("percentile_disc(0.5) within group (order by lasted)").alias("median"),
+        fn.expr("percentile_disc(0.9) within group (order by lasted)").alias("p90"),
+        fn.max("lasted").alias("longest"),
+    )
+
+
+def _judged(spent: DataFrame, failed: DataFrame) -> DataFrame:
+    ours = spent.withColumn("hour_start", fn.when(fn.col("period") == "hour", fn.col("start")))
+    keys = [ours[key].eqNullSafe(failed[key]) for key in (*LINK, "day", "period", "hour_start")]
+    condition = keys[0]
+    for key in keys[1:]:
+        condition = condition & key
+    joined = ours.join(failed, condition, "left").select(
+        *(ours[name] for name in ours.columns),
+        *(failed[name] for name in ("incidents", "repair", "repaired", "median", "p90", "longest")),
+    )
+    flowing = fn.col("up") + fn.col("degraded") + fn.col("down")
+    whole = fn.col("end") - fn.col("start")
+    return joined.select(
+        *LINK,
+        "period",
+        fn.timestamp_micros("start").alias("start"),
+        fn.timestamp_micros("end").alias("end"),
+        *(seconds(fn.col(bucket.value)).alias(f"{bucket}_seconds") for bucket in Bucket),
+        percent(fn.col("up"), flowing).alias("availability_percent"),
+        percent(fn.col("up"), flowing + fn.col("paused")).alias("availability_with_pauses_percent"),
+        percent(whole - fn.col("unknown"), whole).alias("coverage_percent"),
+        "transitions",
+        fn.coalesce("incidents", fn.lit(0)).alias("incidents"),
+        seconds(fn.expr("repair div nullif(repaired, 0)")).alias("mttr_seconds"),
+        seconds(fn.expr("(up + degraded) div incidents")).alias("mtbf_seconds"),
+        seconds(fn.col("median")).alias("outage_median_seconds"),
+        seconds(fn.col("p90")).alias("outage_p90_seconds"),
+        seconds(fn.col("longest")).alias("outage_max_seconds"),
+        fn.col("day").alias("date"),
+    )
+
+
+def _in(bucket: Bucket, value: Column) -> Column:
+    return fn.when(fn.col("bucket") == bucket, value).otherwise(0)
+
+
+def percent(part: Column, whole: Column) -> Column:
+    """Null where there is nothing to have a part of."""
+    return fn.when(whole > 0, part / whole * 100.0)

@@ -1,0 +1,93 @@
+"""The hours and days of a window in a time zone; days of 23 and 25 hours come out right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from agent.pipeline.schema import SECOND
+from agent.pipeline.spark import literal
+from agent.pipeline.window import Bounds
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 24 * 3600 * SECOND
+_STEP = timedelta(minutes=15)  # every zone's offset is a multiple of it
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """An hour of the zone's clock, cut by the window, and the day it belongs to."""
+
+    start: int
+    end: int
+    day: date
+
+
+def micros(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def hours(within: Bounds, zone: ZoneInfo) -> Iterator[Period]:
+    start = EPOCH + timedelta(microseconds=within.start)
+    end = EPOCH + timedelta(microseconds=within.end)
+    while start < end:
+        after = min(_next_hour(start, zone), end)
+        yield Period(micros(start), micros(after), start.astimezone(zone).date())
+        start = after
+
+
+def days(within: Bounds, zone: ZoneInfo) -> tuple[date, date]:
+    """The first and the last that a window touches."""
+    start, last = (EPOCH + timedelta(microseconds=at) for at in (within.start, max(within.start, within.end - 1)))
+    return start.astimezone(zone).date(), last.astimezone(zone).date()
+
+
+def start_of_day(moment: int, zone: ZoneInfo) -> int:
+    """The first instant of the zone's date that holds this one; a clock that is put forward at midnight skips it."""
+    day = (EPOCH + timedelta(microseconds=moment)).astimezone(zone).date()
+    midnight = datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
+    while midnight.astimezone(zone).date() < day:
+        midnight += _STEP
+    return micros(midnight)
+
+
+def _next_hour(moment: datetime, zone: ZoneInfo) -> datetime:
+    """By steps, because a clock that is put forward or back may do so by half an hour."""
+    step = moment.replace(minute=moment.minute // 15 * 15, second=0, microsecond=0) + _STEP
+    while step.astimezone(zone).minute:
+        step += _STEP
+    return step
+
+
+def table(spark: SparkSession, within: Bounds, zone: ZoneInfo) -> DataFrame:
+    rows = [{"hour_start": one.start, "hour_end": one.end, "day": one.day} for one in hours(within, zone)]
+    return literal.table(spark, rows, "hour_start bigint, hour_end bigint, day date")
+
+
+def cut(spans: DataFrame, hours_of: DataFrame) -> DataFrame:
+    """Rows with `start` and `end` → one for each hour they touch, with the part that lies in it as `part`."""
+    near = fn.col("near")
+    by_day = hours_of.withColumn("near", _days("hour_start", "hour_end"))
+    touched = spans.withColumn("near", _days("start", "end"))
+    part = fn.least("end", "hour_end", (near + 1) * _DAY) - fn.greatest("start", "hour_start", near * _DAY)
+    return touched.join(fn.broadcast(by_day), "near").withColumn("part", part).where(fn.col("part") > 0).drop("near")
+
+
+def _days(start: str, end: str) -> Column:
+    """The days in UTC that a span touches, to join by."""
+    return fn.explode(fn.expr(f"sequence({start} div {_DAY}, ({end} - 1) div {_DAY})"))
+
+
+def day_of(moment: Column, zone: ZoneInfo) -> Column:
+    """The zone's date of an instant in microseconds."""
+    return fn.to_date(fn.from_utc_timestamp(fn.timestamp_micros(moment), str(zone)))
+
+
+def seconds(duration: Column) -> Column:
+    """Microseconds as exact seconds."""
+    return (duration.cast("decimal(18,0)") / SECOND).cast("decimal(18,6)")

@@ -1,0 +1,58 @@
+"""Tables by date: a date is written where its rows are others than those that stand, and removed where it has none."""
+
+from __future__ import annotations
+
+import operator
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from agent.pipeline.spark import files
+from agent.pipeline.spark.steps import begin
+from agent.pipeline.tables.dates import Dates
+
+_NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+_HALF_WRITTEN = ".spark-staging-"
+"""What Spark writes into before dates are replaced, and leaves behind where it is killed."""
+
+
+def replace(table: DataFrame, name: str, *, output: str, dates: Dates) -> None:
+    """`dates` are those that this run speaks for."""
+    spark = table.sparkSession
+    begin(spark, name)
+    fields = files.columns(name)
+    rows = table.select(*(fn.col(f"`{field.name}`").cast(field.dataType) for field in fields))
+    rows = rows.where(dates.hold(fn.col("date")))
+    if not files.exists(spark, f"{output}/{name}"):
+        _write(rows, f"{output}/{name}")
+        return
+    files.remove_others(spark, f"{output}/{name}", keep=lambda entry: not entry.startswith(_HALF_WRITTEN))
+    rows = rows.persist()
+    stands = files.read_table(spark, name, output=output).where(dates.hold(fn.col("date")))
+    before, now = _digests(stands), _digests(rows)
+    differing = [day for day, digest in now.items() if before.get(day) != digest]
+    if differing:
+        _write(rows.where(_is_in(differing)), f"{output}/{name}")
+    for day in before.keys() - now.keys():
+        files.remove(spark, f"{output}/{name}/date={day or _NO_DATE}")
+    rows.unpersist()
+
+
+def _write(rows: DataFrame, path: str) -> None:
+    writer = rows.repartition("date").write.option("partitionOverwriteMode", "dynamic")
+    writer.partitionBy("date").mode("overwrite").parquet(path)
+
+
+def _digests(rows: DataFrame) -> dict[date | None, tuple[int, int, int]]:
+    """The same for the same rows in any order; nulls count, for a hash passes them over."""
+    values = [fn.col(f"`{name}`") for name in rows.columns]
+    digest = fn.xxhash64(*values, *(value.isNull() for value in values))
+    low = digest.bitwiseAND(fn.lit(0xFFFFFFFF))
+    found = rows.groupBy("date").agg(fn.count(fn.lit(1)), fn.bit_xor(digest), fn.sum(low)).collect()
+    return {day: (count, mixed, sums) for day, count, mixed, sums in found}
+
+
+def _is_in(days: list[date | None]) -> Column:
+    return reduce(operator.or_, (fn.col("date").eqNullSafe(fn.lit(day)) for day in days))

@@ -1,0 +1,109 @@
+"""How much of what an objective allows has been used, and how fast it is being used now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from agent.pipeline.schema import CELL, LINK, SECOND, Bucket
+from agent.pipeline.spark import literal
+from agent.pipeline.tables.availability import percent
+from agent.pipeline.tables.objectives import Objective, ObjectiveKind
+from agent.pipeline.window import Bounds
+
+_HOUR = 3600 * SECOND
+BURNS = {"1h": _HOUR, "5m": _HOUR // 12, "6h": 6 * _HOUR, "30m": _HOUR // 2, "3d": 72 * _HOUR}
+"""Read in pairs: 1h with 5m is a fast burn, 6h with 30m a slower one, 3d with 6h a slow one."""
+
+_OBJECTIVE = "objective string, measured_by string, target double, days bigint, within double"
+
+
+def slo(found: DataFrame, passed: DataFrame, promised: Sequence[Objective], within: Bounds) -> DataFrame:
+    """From the finished table `traffic`. Looks back from the end of the window; nothing of before its start counts."""
+    rows = [
+        {
+            "objective": one.name,
+            "measured_by": one.kind.value,
+            "target": float(one.target),
+            "days": one.days,
+            "within": one.within,
+        }
+        for one in promised
+    ]
+    wanted = fn.broadcast(literal.table(found.sparkSession, rows, _OBJECTIVE))
+    spent = _time(found).crossJoin(wanted.where(fn.col("measured_by") == ObjectiveKind.TIME)).drop("within")
+    if any(one.kind is ObjectiveKind.MESSAGES for one in promised):
+        of_messages = wanted.where(fn.col("measured_by") == ObjectiveKind.MESSAGES)
+        spent = spent.unionByName(_messages(_inside(passed, within).crossJoin(of_messages)))
+    return _judged(spent, within)
+
+
+def _time(found: DataFrame) -> DataFrame:
+    """`amount` of time in which messages should have flowed, and how much of it was `bad`."""
+    known = found.where(fn.col("bucket").isin(Bucket.UP.value, Bucket.DEGRADED.value, Bucket.DOWN.value))
+    amount = fn.col("end") - fn.col("start")
+    bad = fn.when(fn.col("bucket") != Bucket.UP, amount).otherwise(0)
+    return known.select(*LINK, "start", "end", amount.alias("amount"), bad.alias("bad"))
+
+
+def _inside(passed: DataFrame, within: Bounds) -> DataFrame:
+    """Also five minutes that the window cuts."""
+    start = fn.unix_micros("start")
+    measured = passed.where(fn.col("transfer_counts").isNotNull())
+    return measured.where((start > within.start - CELL) & (start < within.end)).withColumn("start", start)
+
+
+def _messages(passed: DataFrame) -> DataFrame:
+    """Of the bounds that were measured, the nearest not above `within` decides."""
+    every = fn.element_at("transfer_counts", -1)
+    near = fn.expr("nullif(size(filter(transfer_le, bound -> bound <= within)), 0)")
+    fast = fn.coalesce(fn.element_at("transfer_counts", near), fn.lit(0))
+    return passed.select(
+        *LINK,
+        "start",
+        (fn.col("start") + CELL).alias("end"),
+        every.alias("amount"),
+        (every - fast).alias("bad"),
+        "objective",
+        "measured_by",
+        "target",
+        "days",
+    )
+
+
+def _judged(measured: DataFrame, within: Bounds) -> DataFrame:
+    """Of time, the part that lies in a look back counts; of messages, five minutes count whole."""
+    of_time = fn.col("measured_by") == ObjectiveKind.TIME
+
+    def back(by: Column, value: str) -> Column:
+        inside = fn.col("end") - fn.greatest("start", fn.lit(within.end) - by)
+        part = fn.when(of_time, fn.least(value, inside)).otherwise(fn.col(value))
+        return fn.sum(fn.when(inside > 0, part).otherwise(0))
+
+    whole = fn.col("days") * 24 * _HOUR
+    sums = measured.groupBy(*LINK, "objective", "measured_by", "target", "days").agg(
+        back(whole, "amount").alias("amount"),
+        back(whole, "bad").alias("bad"),
+        *(
+            fn.try_divide(back(fn.lit(span), "bad"), back(fn.lit(span), "amount")).alias(f"share_{name}")
+            for name, span in BURNS.items()
+        ),
+    )
+    allowed = 1 - fn.col("target") / 100
+    unit = fn.when(of_time, float(SECOND)).otherwise(1.0)
+    consumed = percent(fn.col("bad"), fn.col("amount") * allowed)
+    return sums.select(
+        *LINK,
+        "objective",
+        "measured_by",
+        fn.col("target").alias("target_percent"),
+        fn.col("days").alias("window_days"),
+        (fn.col("amount") / unit).alias("total"),
+        (fn.col("bad") / unit).alias("bad"),
+        percent(fn.col("amount") - fn.col("bad"), fn.col("amount")).alias("attained_percent"),
+        consumed.alias("consumed_percent"),
+        (100 - consumed).alias("remaining_percent"),
+        *((fn.col(f"share_{name}") / allowed).alias(f"burn_{name}") for name in BURNS),
+    )

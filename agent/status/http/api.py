@@ -1,0 +1,136 @@
+"""What can be asked over HTTP, and what may be done to links."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from typing import Any, Final
+
+from aiohttp import web
+
+from agent.core.links.lifecycle import Status
+from agent.status import metrics
+from agent.status.board import Board, Entry
+from agent.status.http import native
+from agent.status.http.answers import answer, answer_list, refuse
+from agent.status.http.clients import Connections
+from agent.status.http.openapi import document
+from agent.status.http.stream import tell_events
+from agent.status.http.turns import Turns
+from agent.status.slices import in_slices
+
+ACTIONS: Final = ("restart", "pause", "resume")
+Act = Callable[[str, str], None]
+"""Link id and action → done."""
+Views = Callable[[Board, Iterable[Entry]], AsyncIterator[dict[str, Any]]]
+REMOVING: Final = "the link is no longer defined and is being removed: define it again to keep it"
+EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Api:
+    """Reads one board; `act` carries out what a caller asks of a link."""
+
+    def __init__(self, board: Board, act: Act, connections: Connections) -> None:
+        self._board = board
+        self._act = act
+        self._turns = Turns(connections)
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/livez", self._live),
+            web.get("/readyz", self._ready),
+            web.get("/metrics", self._scrape),
+            web.get("/api/overview", self._overview),
+            web.get("/api/openapi.json", self._openapi),
+            web.get("/api/links", self._links),
+            web.get("/api/events", self._events),
+            web.get("/api/links/{id}", self._link),
+            *(web.post(f"/api/links/{{id}}/{action}", self._acting(action)) for action in ACTIONS),
+            *self._native_routes(),
+            *self._native_routes("/"),
+        ]
+
+    def _native_routes(self, end: str = "") -> list[web.RouteDef]:
+        """The management extension takes a slash at the end of each as well."""
+        links, shovels = "/api/federation-links", "/api/shovels"
+        return [
+            web.get(f"{links}{end}", self._native(native.links)),
+            web.get(f"{links}/state/down{end}", self._native(native.links_down)),
+            web.get(f"{links}/{{vhost}}{end}", self._native(native.links)),
+            web.get(f"{links}/{{vhost}}/state/down{end}", self._native(native.links_down)),
+            web.delete(f"{links}/vhost/{{vhost}}/{{id}}/{{node}}/restart{end}", self._native_restart),
+            web.get(f"{shovels}{end}", self._native(native.shovels)),
+            web.get(f"{shovels}/{{vhost}}{end}", self._native(native.shovels)),
+        ]
+
+    async def _live(self, _: web.Request) -> web.Response:
+        return answer({"status": "ok"})
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        if self._board.ready:
+            return answer({"status": "ok"})
+        return refuse(503, "the downstream's definitions have not been read yet")
+
+    async def _scrape(self, _: web.Request) -> web.Response:
+        async with self._turns.one():
+            pieces = await metrics.exposition(self._board)
+            return web.Response(body=b"".join(pieces), headers={"Content-Type": EXPOSITION})
+
+    async def _overview(self, _: web.Request) -> web.Response:
+        return answer(self._board.overview())
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return answer(document(self._board.version))
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        return await tell_events(request, self._board, self._turns)
+
+    async def _links(self, request: web.Request) -> web.Response:
+        found = self._of_vhost(request.query.get("vhost"))
+        async with self._turns.one():
+            return await answer_list(self._board.view(entry) async for entry in in_slices(found))
+
+    async def _link(self, request: web.Request) -> web.Response:
+        link_id = request.match_info["id"]
+        if link_id not in self._board:
+            return _no_link(link_id)
+        entry = self._board[link_id]
+        return answer(self._board.view(entry) | {"history": self._board.story(entry)})
+
+    def _acting(self, action: str) -> Callable[[web.Request], Any]:
+        async def do(request: web.Request) -> web.Response:
+            link_id = request.match_info["id"]
+            if link_id not in self._board:
+                return _no_link(link_id)
+            if self._board[link_id].state.status is Status.REMOVING:
+                return refuse(409, REMOVING)
+            self._act(link_id, action)
+            return answer(self._board.view(self._board[link_id]))
+
+        return do
+
+    def _native(self, views: Views) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def tell(request: web.Request) -> web.Response:
+            vhost = request.match_info.get("vhost")
+            known = self._board.vhosts
+            if vhost is not None and known is not None and vhost not in known:
+                return refuse(404, f"the downstream has no vhost {vhost[:64]!r}, or doesn't show it to the agent")
+            async with self._turns.one():
+                return await answer_list(views(self._board, self._of_vhost(vhost)))
+
+        return tell
+
+    async def _native_restart(self, request: web.Request) -> web.Response:
+        link_id = request.match_info["id"]
+        if link_id not in self._board or self._board[link_id].link.vhost != request.match_info["vhost"]:
+            return _no_link(link_id)
+        if self._board[link_id].state.status is Status.REMOVING:
+            return refuse(404, REMOVING)  # the plugin would have no such link any more
+        self._act(link_id, "restart")
+        return web.Response(status=204)
+
+    def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
+        return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)
+
+
+def _no_link(link_id: str) -> web.Response:
+    return refuse(404, f"no link has the id {link_id[:64]!r}; GET /api/links lists them")

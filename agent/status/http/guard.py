@@ -1,0 +1,134 @@
+"""Who may ask what: the token, and pages of other sites that a browser on this machine has open."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from agent.core.settings import HttpSettings
+from agent.status.http.answers import refuse
+from agent.status.page.serve import is_page
+
+PROBES: Final = frozenset({"/livez", "/readyz"})
+EVENTS: Final = "/api/events"
+LOOKING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+BY_A_PROGRAM: Final = "X-Federation-Agent"
+"""What our own commands send with a change: no page of another site can, and with it any name serves."""
+BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
+"""What browsers send with every change, and no page can leave out."""
+
+
+class Guard:
+    def __init__(self, settings: HttpSettings) -> None:
+        self._settings = settings
+        self._is_local = is_loopback(settings.host)
+        self._names = {settings.host.lower()} | (set() if self._is_local else _machine_names())
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """Why the request isn't carried out, if it isn't."""
+        if not _is_for_all(request.path) and not self._has_token(request):
+            is_meant = self._is_meant(request)
+            if self._needs_token(request, is_meant=is_meant):
+                return refuse(401, "a token is needed: Authorization: Bearer TOKEN", WWW_Authenticate="Bearer")
+            if not is_meant:
+                return refuse(403, self._how(request.host[:64]))
+        if request.method not in LOOKING and _is_from_elsewhere(request):
+            return refuse(403, "pages of other sites may change nothing here")
+        return None
+
+    def _needs_token(self, request: web.Request, *, is_meant: bool) -> bool:
+        """What changes something always does where one is set; looking only where others could look too."""
+        if self._settings.token is None:
+            return False
+        is_open = self._settings.allow_anonymous or self._is_local
+        return request.method not in LOOKING or not (is_open and is_meant)
+
+    def _has_token(self, request: web.Request) -> bool:
+        token = self._settings.token
+        if token is None:
+            return False
+        given = _bearer(request.headers.get("Authorization", ""))
+        if not given and request.path == EVENTS:  # a browser's EventSource can't send headers
+            given = request.query.get("access_token", "")
+        return hmac.compare_digest(given.encode(errors="replace"), token.reveal().encode())
+
+    def _is_meant(self, request: web.Request) -> bool:
+        """Whether no page can have led a name of its own here, to read or to change what needs no token.
+
+        Beyond loopback everyone may look by any name. A change needs a name that nobody else can lead here, or
+        the header of a program and none that a browser sends.
+        """
+        if not self._is_local and (request.method in LOOKING or _is_by_a_program(request)):
+            return True
+        name = (urlsplit(f"//{request.host}").hostname or "") if _is_sound(request.host) else ""
+        return _is_own_name(name) or name in self._names
+
+    def _how(self, host: str) -> str:
+        """What to do where the name is refused."""
+        if self._is_local:
+            return f"this agent isn't called {host!r}; use its address or localhost"
+        return (
+            f"without agent.http.token nothing is changed for the name {host!r}: use the agent's IP address or set a "
+            f"token; a program that is no browser may send {BY_A_PROGRAM}: 1"
+        )
+
+
+def _is_for_all(path: str) -> bool:
+    """Probes and the page's own files tell nothing that a token or a name would have to keep."""
+    return path in PROBES or is_page(path)
+
+
+def _is_by_a_program(request: web.Request) -> bool:
+    return BY_A_PROGRAM in request.headers and not any(name in request.headers for name in BROWSERS)
+
+
+def _bearer(header: str) -> str:
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _is_from_elsewhere(request: web.Request) -> bool:
+    """Browsers tell, old ones by `Origin` alone, which a proxy before us makes differ; what is none tells nothing."""
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site not in {"same-origin", "none"}
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return False
+    return not _is_sound(origin) or urlsplit(origin).netloc.lower() != request.host.lower()
+
+
+def _is_sound(address: str) -> bool:
+    try:
+        urlsplit(address if "//" in address else f"//{address}")
+    except ValueError:
+        return False
+    return True
+
+
+def _is_own_name(name: str) -> bool:
+    """Names that no one else's name server answers for."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _machine_names() -> set[str]:
+    name = socket.gethostname().lower()
+    return {name, name.partition(".")[0]}
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,94 @@
+"""Links as the native management extension tells them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from agent.core.links.lifecycle import LinkState, Status
+from agent.core.model import LinkKind
+from agent.status.board import Board, Entry, ends, shown_uri
+from agent.status.slices import in_slices
+
+_LINK_STATE: Final[Mapping[Status, str]] = {
+    Status.RUNNING: "running",
+    Status.BLOCKED: "running",
+    Status.STALLED: "running",
+    Status.STARTING: "starting",
+    Status.BACKOFF: "error",
+    Status.INVALID: "error",
+}
+_SHOVEL_STATE: Final[Mapping[Status, str]] = {
+    Status.RUNNING: "running",
+    Status.BLOCKED: "running",
+    Status.STALLED: "running",
+    Status.STARTING: "starting",
+}
+DOWN: Final = "shutdown"
+TERMINATED: Final = "terminated"
+NOT_DOWN: Final = frozenset({"running", "starting"})
+LINK_STATES: Final = ("starting", "running", "error", DOWN)
+SHOVEL_STATES: Final = ("starting", "running", TERMINATED)
+_TIME: Final = "%Y-%m-%d %H:%M:%S"
+
+
+def link_state(state: LinkState) -> str:
+    return _LINK_STATE.get(state.status, DOWN)
+
+
+def shovel_state(state: LinkState) -> str:
+    return _SHOVEL_STATE.get(state.status, TERMINATED)
+
+
+async def links(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+    async for entry in in_slices(entries):
+        if entry.link.kind is not LinkKind.SHOVEL:
+            yield link_view(board, entry)
+
+
+async def links_down(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+    """Without those that are no longer defined: the plugin would have forgotten them already."""
+    async for view in links(board, (each for each in entries if each.state.status is not Status.REMOVING)):
+        if view["status"] not in NOT_DOWN:
+            yield view
+
+
+async def shovels(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
+    async for entry in in_slices(entries):
+        if entry.link.kind is LinkKind.SHOVEL:
+            yield shovel_view(board, entry)
+
+
+def link_view(board: Board, entry: Entry) -> dict[str, Any]:
+    link, state = entry.link, entry.state
+    return {
+        "node": board.owner,
+        "type": link.kind,
+        **ends(link),
+        "uri": shown_uri(link, entry.gauges()) or "",
+        "vhost": link.vhost,
+        "upstream": link.upstream,
+        "id": link.id,
+        "status": link_state(state),
+        "timestamp": _time(entry.since),
+        **({"error": state.error} if state.error else {}),
+    }
+
+
+def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
+    link, state = entry.link, entry.state
+    return {
+        "node": board.owner,
+        "name": link.name,
+        "vhost": link.vhost,
+        "type": "dynamic",
+        "state": shovel_state(state),
+        "timestamp": _time(entry.since),
+        "src_uri": shown_uri(link, entry.gauges()) or "",
+        **({"reason": state.error} if state.error else {}),
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime(_TIME)

@@ -1,0 +1,288 @@
+"""The API's description for machines, OpenAPI 3.1; what is served is tested against it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from agent.core.export_event import Reason
+from agent.core.links.lifecycle import Status
+from agent.core.model import LinkKind
+from agent.status.http import native
+
+Json = dict[str, Any]
+
+TEXT: Final[Json] = {"type": "string"}
+TEXT_OR_NONE: Final[Json] = {"type": ["string", "null"]}
+COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+COUNT_OR_NONE: Final[Json] = {"type": ["integer", "null"], "minimum": 0}
+SECONDS: Final[Json] = {"type": "number", "minimum": 0}
+TIME: Final[Json] = {"type": "string", "format": "date-time"}
+TIME_OR_NONE: Final[Json] = {"type": ["string", "null"], "format": "date-time"}
+LINK_ID: Final[Json] = {"type": "string", "pattern": "^[0-9a-f]{8}$"}
+REASON: Final[Json] = {"type": "string", "enum": [str(reason) for reason in Reason]}
+STATUS: Final[Json] = {"type": "string", "enum": [str(status) for status in Status]}
+
+
+def document(version: str) -> Json:
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "federation-agent",
+            "version": version,
+            "description": "Links of one agent: what they are, what they do, and what may be done to them.",
+        },
+        "security": [{}, {"token": []}],
+        "paths": PATHS,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": SCHEMAS,
+            "responses": RESPONSES,
+            "parameters": PARAMETERS,
+        },
+    }
+
+
+def _object(required: Json, optional: Json | None = None) -> Json:
+    return {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}}
+
+
+def _ref(kind: str, name: str) -> Json:
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def _list(schema: Json) -> Json:
+    return {"type": "array", "items": schema}
+
+
+def _json(description: str, schema: Json) -> Json:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _operation(name: str, summary: str, answers: Json, *parameters: str, more: Json | None = None) -> Json:
+    """Every operation may be refused by the guard besides."""
+    refusals = {
+        "400": _ref("responses", "Refused"),
+        "401": _ref("responses", "Refused"),
+        "403": _ref("responses", "Refused"),
+    }
+    return {
+        "operationId": name,
+        "summary": summary,
+        "parameters": [_ref("parameters", each) for each in parameters],
+        "responses": {**answers, **refusals},
+        **(more or {}),
+    }
+
+
+_COUNTERS: Final[Json] = {
+    "forwarded": COUNT,
+    "bytes": COUNT,
+    "redelivered": COUNT,
+    "dropped": COUNT,
+    "quarantined": COUNT,
+    "returned": COUNT,
+    "in_flight": COUNT,
+    "backlog": {
+        **COUNT_OR_NONE,
+        "description": "Messages upstream and in the agent; null where it can't be known now.",
+    },
+    "oldest_unconfirmed_seconds": SECONDS,
+    "prefetch": COUNT,
+    "bindings": COUNT,
+    "last_confirm": TIME_OR_NONE,
+}
+_ENDS: Final[Json] = dict.fromkeys(("exchange", "upstream_exchange", "queue", "upstream_queue", "name"), TEXT)
+_LINK: Final[Json] = {
+    "id": LINK_ID,
+    "kind": {"type": "string", "enum": [str(kind) for kind in LinkKind]},
+    "vhost": TEXT,
+    "upstream": TEXT,
+    "upstream_cluster": TEXT_OR_NONE,
+    "uri": TEXT_OR_NONE,
+    "policy": TEXT,
+    "status": STATUS,
+    "error": TEXT_OR_NONE,
+    "since": TIME,
+    "owner": TEXT_OR_NONE,
+    **_COUNTERS,
+    "reconnects": COUNT,
+}
+_HISTORY: Final = _object(
+    {
+        "transitions": _list(_object({"at": TIME, "status": STATUS, "reason": REASON, "error": TEXT_OR_NONE})),
+        "samples": _list(
+            _object(
+                {
+                    "at": TIME,
+                    "forwarded": COUNT,
+                    "bytes": COUNT,
+                    "in_flight": COUNT,
+                    "backlog": COUNT_OR_NONE,
+                    "oldest_unconfirmed_seconds": SECONDS,
+                }
+            )
+        ),
+    }
+)
+SCHEMAS: Final[Json] = {
+    "Error": _object({"error": TEXT}),
+    "Ok": _object({"status": {"const": "ok"}}),
+    "Overview": _object(
+        {
+            "agent": TEXT,
+            "group": TEXT,
+            "cluster": TEXT_OR_NONE,
+            "version": TEXT,
+            "ready": {"type": "boolean"},
+            "problems": _list(TEXT),
+            "notes": _list(TEXT),
+            "reload_success": {"type": "boolean"},
+            "reloaded": TIME_OR_NONE,
+            "now": TIME,
+            "links": _object({str(status): COUNT for status in Status}),
+        }
+    ),
+    "Link": _object(_LINK, _ENDS),
+    "LinkWithHistory": _object({**_LINK, "history": _HISTORY}, _ENDS),
+    "NativeLink": _object(
+        {
+            "node": TEXT,
+            "type": {"type": "string", "enum": ["exchange", "queue"]},
+            "uri": TEXT,
+            "vhost": TEXT,
+            "upstream": TEXT,
+            "id": LINK_ID,
+            "status": {"type": "string", "enum": list(native.LINK_STATES)},
+            "timestamp": TEXT,
+        },
+        {**_ENDS, "error": TEXT},
+    ),
+    "NativeShovel": _object(
+        {
+            "node": TEXT,
+            "name": TEXT,
+            "vhost": TEXT,
+            "type": {"const": "dynamic"},
+            "state": {"type": "string", "enum": list(native.SHOVEL_STATES)},
+            "timestamp": TEXT,
+            "src_uri": TEXT,
+        },
+        {"reason": TEXT},
+    ),
+}
+RESPONSES: Final[Json] = {
+    "Refused": _json("Refused, and why.", _ref("schemas", "Error")),
+    "NoLink": _json("There is no such link.", _ref("schemas", "Error")),
+    "NoVhost": _json("There is no such vhost.", _ref("schemas", "Error")),
+}
+
+
+def _parameter(name: str, where: str, schema: Json, description: str) -> Json:
+    found = {"name": name, "in": where, "schema": schema, "description": description}
+    return found | {"required": True} if where == "path" else found
+
+
+_ENCODED: Final = "percent-encoded: %2F is the vhost /"
+PARAMETERS: Final[Json] = {
+    "Id": _parameter("id", "path", LINK_ID, "A link's id."),
+    "Vhost": _parameter("vhost", "path", {**TEXT, "minLength": 1}, f"A vhost, {_ENCODED}."),
+    "Node": _parameter(
+        "node", "path", {**TEXT, "minLength": 1}, "Taken as the native route has it; it may be anything."
+    ),
+    "OfVhost": _parameter("vhost", "query", TEXT, "Only links of this vhost."),
+    "AccessToken": _parameter(
+        "access_token", "query", TEXT, "The token, for browsers: an EventSource sends no headers."
+    ),
+}
+_LINKS: Final = _json("Links.", _list(_ref("schemas", "Link")))
+_NATIVE_LINKS: Final = _json("Links as the plugin tells them.", _list(_ref("schemas", "NativeLink")))
+_SHOVELS: Final = _json("Shovels as the plugin tells them.", _list(_ref("schemas", "NativeShovel")))
+_OK: Final = _json("Yes.", _ref("schemas", "Ok"))
+_NO_LINK: Final = _ref("responses", "NoLink")
+_NO_VHOST: Final[Json] = {"404": _ref("responses", "NoVhost")}
+
+
+def _plain(content_type: str, description: str) -> Json:
+    return {"description": description, "content": {content_type: {"schema": TEXT}}}
+
+
+def _act(action: str, summary: str) -> Json:
+    answers = {
+        "200": _json("The link, as it is by now.", _ref("schemas", "Link")),
+        "404": _NO_LINK,
+        "409": _json("The link is no longer defined, and is being removed.", _ref("schemas", "Error")),
+    }
+    return {"post": _operation(f"{action}Link", summary, answers, "Id")}
+
+
+PATHS: Final[Json] = {
+    "/livez": {"get": _operation("live", "Whether the process lives.", {"200": _OK})},
+    "/readyz": {
+        "get": _operation(
+            "ready",
+            "Whether definitions were read and links follow them; an upstream that is away doesn't matter.",
+            {"200": _OK, "503": _json("Not yet.", _ref("schemas", "Error"))},
+        )
+    },
+    "/metrics": {
+        "get": _operation("metrics", "What Prometheus reads.", {"200": _plain("text/plain", "Text exposition.")})
+    },
+    "/api/openapi.json": {
+        "get": _operation("describe", "This document.", {"200": _json("OpenAPI 3.1.", {"type": "object"})})
+    },
+    "/api/overview": {
+        "get": _operation("overview", "The agent itself.", {"200": _json("The agent.", _ref("schemas", "Overview"))})
+    },
+    "/api/links": {"get": _operation("listLinks", "All links.", {"200": _LINKS}, "OfVhost")},
+    "/api/links/{id}": {
+        "get": _operation(
+            "showLink",
+            "One link, and what it went through lately.",
+            {"200": _json("The link.", _ref("schemas", "LinkWithHistory")), "404": _NO_LINK},
+            "Id",
+        )
+    },
+    "/api/links/{id}/restart": _act("restart", "Connects anew; what stands upstream stays."),
+    "/api/links/{id}/pause": _act("pause", "Takes no more messages; they wait upstream."),
+    "/api/links/{id}/resume": _act("resume", "Goes on after a pause."),
+    "/api/events": {
+        "get": _operation(
+            "events",
+            "Server-sent events: `links` with all of them first, then `link`, `gone` and `samples`.",
+            {
+                "200": _plain("text/event-stream", "Events without end."),
+                "503": _json("Too many readers.", _ref("schemas", "Error")),
+            },
+            "AccessToken",
+        )
+    },
+    "/api/federation-links": {"get": _operation("nativeLinks", "All links.", {"200": _NATIVE_LINKS})},
+    "/api/federation-links/state/down": {
+        "get": _operation("nativeLinksDown", "Links that neither run nor start.", {"200": _NATIVE_LINKS})
+    },
+    "/api/federation-links/{vhost}": {
+        "get": _operation("nativeLinksOfVhost", "The links of a vhost.", {"200": _NATIVE_LINKS, **_NO_VHOST}, "Vhost")
+    },
+    "/api/federation-links/{vhost}/state/down": {
+        "get": _operation(
+            "nativeLinksOfVhostDown",
+            "Links of a vhost that neither run nor start.",
+            {"200": _NATIVE_LINKS, **_NO_VHOST},
+            "Vhost",
+        )
+    },
+    "/api/federation-links/vhost/{vhost}/{id}/{node}/restart": {
+        "delete": _operation(
+            "nativeRestart",
+            "Restarts a link.",
+            {"204": {"description": "Asked for."}, "404": _NO_LINK},
+            "Vhost",
+            "Id",
+            "Node",
+        )
+    },
+    "/api/shovels": {"get": _operation("nativeShovels", "All shovels.", {"200": _SHOVELS})},
+    "/api/shovels/{vhost}": {
+        "get": _operation("nativeShovelsOfVhost", "The shovels of a vhost.", {"200": _SHOVELS, **_NO_VHOST}, "Vhost")
+    },
+}

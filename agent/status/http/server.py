@@ -1,0 +1,118 @@
+"""The agent's HTTP server: who may ask is the guard's, what is answered the API's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from agent.core.settings import HttpSettings
+from agent.errors import CannotStartError
+from agent.status.board import Board
+from agent.status.http.answers import refuse
+from agent.status.http.api import Act, Api
+from agent.status.http.client import Connection
+from agent.status.http.clients import Connections
+from agent.status.http.guard import Guard
+from agent.status.http.limits import MOST_BODY, descriptor_limit, most_connections
+from agent.status.page import serve
+
+STOP_PATIENCE: Final = 5.0
+BACKLOG: Final = 100  # connections that the system takes before the agent does
+
+log = structlog.get_logger()
+
+
+class HttpServer:
+    """Serves one board; `act` carries out what a caller asks of a link."""
+
+    def __init__(
+        self, settings: HttpSettings, board: Board, act: Act, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._board = board
+        self._guard = Guard(settings)
+        self.connections = Connections(clock, most_connections(descriptor_limit()))
+        self._api = Api(board, act, self.connections)
+        self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"http://{host}:{self._settings.port}"
+
+    async def start(self) -> None:
+        application = web.Application(middlewares=[self._answer])
+        application.add_routes([*self._api.routes(), *serve.routes()])
+        # A handler whose client has left is cancelled: a reader of events leaves its place at once.
+        runner = self._runner = web.AppRunner(application, shutdown_timeout=STOP_PATIENCE, handler_cancellation=True)
+        await runner.setup()
+        loop = asyncio.get_running_loop()
+        host, port = self._settings.host, self._settings.port
+        try:
+            # As many wait at most as may be open: those that are refused take descriptors for a moment too.
+            backlog = min(BACKLOG, self.connections.most)
+            self._server = await loop.create_server(lambda: self._connect(runner, loop), host, port, backlog=backlog)
+        except OSError as error:
+            await runner.cleanup()
+            raise CannotStartError(
+                f"agent.http.listen {self.address}: {error.strerror or error}; choose another address or free the port"
+            ) from error
+        self._watching = asyncio.create_task(self.connections.watch(), name="watch HTTP connections")
+
+    def _connect(self, runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> Connection:
+        if runner.server is None:
+            raise ConnectionAbortedError("the agent is stopping")
+        return Connection(runner.server, self.connections, loop=loop)
+
+    async def stop(self) -> None:
+        self._board.close()
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._server is not None:
+            self._server.close()
+        self.connections.end()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @web.middleware
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A handler's edge: whatever happens, the answer is JSON and tells nothing that it shouldn't."""
+        refusal = self._guard.refusal(request) or _refuse_body(request)
+        if refusal is not None:
+            return refusal
+        try:
+            return await handler(request)
+        except web.HTTPMethodNotAllowed as error:
+            return _not_allowed(request, error)
+        except web.HTTPNotFound:
+            return refuse(404, "no such path")
+        except web.HTTPException as error:
+            return refuse(error.status, error.text or error.reason)
+        except ConnectionError:
+            raise  # the asker has left
+        except Exception as error:
+            log.exception("unexpected error", path=request.path, error=type(error).__name__)
+            return refuse(500, "the agent has failed to answer this; its log tells why")
+
+
+def _not_allowed(request: web.Request, error: web.HTTPMethodNotAllowed) -> web.Response:
+    methods = ", ".join(sorted({*error.allowed_methods, "OPTIONS"}))
+    if request.method == "OPTIONS":
+        return web.Response(status=204, headers={"Allow": methods})
+    return refuse(405, f"this path takes {methods}", Allow=methods)
+
+
+def _refuse_body(request: web.Request) -> web.Response | None:
+    if (request.content_length or 0) <= MOST_BODY:
+        return None
+    response = refuse(413, "nothing here takes a body")
+    response.force_close()
+    return response

@@ -1,0 +1,73 @@
+"""`/api/events`: the board as server-sent events, at the pace of whoever reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Final
+
+from aiohttp import web
+
+from agent.status.board import Board, Entry, sample
+from agent.status.feed import Feed
+from agent.status.http.answers import compact
+from agent.status.http.turns import Turns
+from agent.status.slices import in_slices
+
+HEARTBEAT: Final = 15.0
+GATHER: Final = 0.1  # what changes within this time is told together
+MOST_READERS: Final = 64
+TRY_AGAIN: Final = b"retry: 2000\n\n"
+STILL_HERE: Final = b": still here\n\n"
+HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+async def tell_events(request: web.Request, board: Board, turns: Turns) -> web.StreamResponse:
+    """Until the agent stops, or the connection ends, as it does where the reader leaves or reads too little."""
+    most = min(MOST_READERS, turns.most_connections // 2)
+    if board.readers >= most:
+        raise web.HTTPServiceUnavailable(text=f"{most} readers have events already; close some first")
+    response = web.StreamResponse(headers=HEADERS)
+    with board.feed() as feed:
+        async with turns.one():
+            links = _event("links", await _list(board, board, board.view))
+        await response.prepare(request)
+        if request.method == "HEAD":
+            return response
+        try:
+            async for text in _events(board, feed, links):
+                await response.write(text)
+        except ConnectionError:
+            pass  # the reader has left
+    return response
+
+
+async def _events(board: Board, feed: Feed, links: bytes) -> AsyncIterator[bytes]:
+    yield TRY_AGAIN
+    yield links
+    while not feed.ended:
+        try:
+            async with asyncio.timeout(HEARTBEAT):
+                await feed.wait()
+        except TimeoutError:
+            yield STILL_HERE
+            continue
+        await asyncio.sleep(GATHER)
+        news = feed.take()
+        for link_id in news.gone:
+            yield _event("gone", compact({"id": link_id}))
+        async for link_id in in_slices(news.changed):
+            if link_id in board:
+                yield _event("link", compact(board.view(board[link_id])))
+        moved = [board[link_id] for link_id in news.moved if link_id in board]
+        if moved:
+            yield _event("samples", await _list(board, moved, sample))
+
+
+async def _list(board: Board, entries: Iterable[Entry], view: Callable[[Entry], dict[str, Any]]) -> str:
+    """Of those that are still there when their turn comes."""
+    return f"[{','.join([compact(view(entry)) async for entry in in_slices(entries) if entry.link.id in board])}]"
+
+
+def _event(name: str, data: str) -> bytes:
+    return f"event: {name}\ndata: {data}\n\n".encode("ascii")

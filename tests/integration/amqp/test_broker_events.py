@@ -1,0 +1,144 @@
+"""What real brokers tell by themselves."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from agent.amqp.broker_events import BINDING_EVENTS, DEFINITION_EVENTS, Events, NoEvents, subscribe
+from agent.amqp.connect import Connection
+from agent.amqp.wire import methods
+from agent.core.broker_events import BrokerEvent
+from agent.errors import TransientError
+from tests.integration.amqp.conftest import Connecting
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+
+Naming = Callable[[str], str]
+Proxies = Callable[[Node | int], Proxy]
+SENTINEL = "S3NTINEL"
+
+
+async def listen(connection: Connection, *keys: str) -> Events:
+    events = await subscribe(connection, keys or (*DEFINITION_EVENTS, *BINDING_EVENTS))
+    assert isinstance(events, Events)
+    return events
+
+
+async def until(events: Events, done: Callable[[BrokerEvent], bool]) -> list[BrokerEvent]:
+    heard: list[BrokerEvent] = []
+    async with asyncio.timeout(10):
+        async for event in events:
+            heard.append(event)
+            if done(event):
+                return heard
+    raise AssertionError("events don't end by themselves")
+
+
+async def test_tells_what_changes(any_broker: Node, connecting: Connecting, name: Naming) -> None:
+    connection = await connecting(any_broker.uri())
+    vhost, parameter = name("vhost"), name("parameter")
+    async with await listen(connection) as events:
+        admin = any_broker.admin
+        admin.vhost(vhost)
+        admin.exchange(vhost, "x", "headers")
+        admin.queue(vhost, "q")
+        admin.bind(vhost, "x", "q", "k", arguments={"x-match": "all", "n": 1})
+        admin.policy(vhost, "p", "^x", definition={"max-length": 1})
+        admin.delete("policies", vhost, "p")
+        admin.global_parameter(parameter, {"uri": f"amqp://u:{SENTINEL}@h"})
+        admin.delete("global-parameters", parameter)
+        admin.delete("queues", vhost, "q")
+        admin.delete_vhost(vhost)
+        heard = await until(events, lambda event: event.name == "vhost.deleted" and event.fields["name"] == vhost)
+    here = [event for event in heard if event.vhost == vhost]
+
+    def one(kind: str, name: str = "name", value: str = "") -> BrokerEvent:
+        return next(event for event in here if event.name == kind and event.fields[name] == value)
+
+    assert one("exchange.created", value="x").fields["type"] == "headers"
+    assert one("queue.created", value="q").fields["durable"] is True
+    bound = one("binding.created", "source_name", "x").fields
+    assert (bound["destination_name"], bound["destination_kind"], bound["routing_key"]) == ("q", "queue", "k")
+    assert one("policy.set", value="p").fields["pattern"] == "^x"
+    assert one("policy.cleared", value="p").vhost == vhost
+    assert one("binding.deleted", "source_name", "x").fields["routing_key"] == "k"
+    assert one("queue.deleted", value="q").vhost == vhost
+    assert one("exchange.deleted", value="x").vhost == vhost
+    of_global = [event for event in heard if event.fields.get("component") == "global"]
+    assert [event.fields["name"] for event in of_global] == [parameter, parameter]
+    assert of_global[0].name == "parameter.set"
+    assert SENTINEL not in repr(heard)
+    assert not [event for event in heard if event.fields.get("source_name") == "amq.rabbitmq.event"]
+
+
+async def test_a_parameter_of_a_vhost_comes_without_its_value(
+    native_broker: Node, connecting: Connecting, name: Naming
+) -> None:
+    connection = await connecting(native_broker.uri())
+    with native_broker.admin.temporary_vhost(name("vhost")) as vhost:
+        async with await listen(connection, "parameter.*") as events:
+            upstream = {"uri": f"amqp://u:{SENTINEL}@127.0.0.1:1"}
+            native_broker.admin.parameter("federation-upstream", vhost, "o", upstream)
+            native_broker.admin.delete("parameters", "federation-upstream", vhost, "o")
+            heard = await until(events, lambda event: event.name == "parameter.cleared" and event.vhost == vhost)
+        set_here = [event for event in heard if event.name == "parameter.set" and event.vhost == vhost]
+        assert [(event.fields["component"], event.fields["name"]) for event in set_here] == [
+            ("federation-upstream", "o")
+        ]
+        assert SENTINEL not in repr(heard)
+
+
+async def test_a_storm_is_heard_in_order(broker: Node, connecting: Connecting, vhost: str) -> None:
+    connection = await connecting(broker.uri(vhost))
+    channel = await connection.channel()
+    await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="q")
+    async with await listen(await connecting(broker.uri()), *BINDING_EVENTS) as events:
+        for number in range(3_000):
+            channel.send(methods.QUEUE_BIND, queue="q", exchange="amq.topic", routing_key=str(number), nowait=True)
+        heard = await until(events, lambda event: event.fields.get("routing_key") == "2999")
+    keys = [event.fields["routing_key"] for event in heard if event.vhost == vhost]
+    assert keys == [str(number) for number in range(3_000)]
+
+
+async def test_a_broker_that_tells_nothing(broker: Node, connecting: Connecting, vhost: str) -> None:
+    connection = await connecting(broker.uri(vhost))  # the exchange is in / only
+    answer = await subscribe(connection, DEFINITION_EVENTS)
+    assert isinstance(answer, NoEvents)
+    assert "enable rabbitmq_event_exchange" in answer.reason
+    assert not connection.is_closed
+
+
+async def test_a_user_who_may_not_read_it(broker: Node, connecting: Connecting, name: Naming) -> None:
+    user = name("user")
+    broker.admin.user(user, "p")
+    broker.admin.permissions("/", user, read="^amq.gen")
+    connection = await connecting(broker.uri("/", user, "p"))
+    answer = await subscribe(connection, DEFINITION_EVENTS)
+    assert isinstance(answer, NoEvents)
+    assert "can't be read (403): ACCESS_REFUSED" in answer.reason
+    assert not connection.is_closed
+
+
+async def test_a_lost_connection_ends_them(broker: Node, connecting: Connecting, proxy_to: Proxies) -> None:
+    proxy = proxy_to(broker)
+    events = await listen(await connecting(broker.uri(port=proxy.port)))
+    proxy.cut()
+    with pytest.raises(TransientError, match=r"^upstream origin"):
+        await until(events, lambda _: False)
+    await events.close()
+
+
+async def test_a_queue_that_was_deleted_ends_them(broker: Node, connecting: Connecting) -> None:
+    connection = await connecting(broker.uri())
+    events = await listen(connection, "vhost.*")
+    [queue] = [
+        binding["destination"]
+        for binding in broker.admin.get("exchanges", "/", "amq.rabbitmq.event", "bindings", "source")
+        if binding["routing_key"] == "vhost.*"
+    ]
+    channel = await connection.channel()
+    await channel.ask(methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=queue)
+    with pytest.raises(TransientError, match="ended the subscription"):
+        await until(events, lambda _: False)
+    await events.close()

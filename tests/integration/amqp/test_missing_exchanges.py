@@ -1,0 +1,60 @@
+"""Very many exchanges looked at in one batch, on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+
+from agent.amqp.channel_pool import Desk
+from agent.amqp.connect import Connection, connect
+from agent.amqp.missing_exchanges import MissingExchanges
+from agent.amqp.wire import methods
+from agent.core.addresses.uri import parse
+from agent.core.rules.names import can_be_asked_for
+from tests.lab.node import Node
+
+RELEASES = [None, *(pytest.param(release, marks=pytest.mark.versions) for release in ("sid", "trixie"))]
+MANY = 1_000
+
+
+async def declare(connection: Connection, names: list[str]) -> None:
+    channel = await connection.channel()
+    asked = [
+        channel.ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, type="fanout")
+        for name in names
+    ]
+    await asyncio.gather(*asked)
+    channel.leave()
+
+
+@pytest.mark.parametrize("release", RELEASES)
+async def test_whatever_is_missing_is_found(
+    broker_on: Callable[..., Node], release: str | None, name: Callable[[str], str]
+) -> None:
+    node = broker_on(release)
+    names = [f"e{number}" for number in range(MANY)]
+    chance = random.Random(7)
+    with node.admin.temporary_vhost(vhost := name("missing")):
+        async with await connect(parse(node.uri(vhost)), where="upstream u", name="t") as connection:
+            looks = MissingExchanges(connection, Desk(connection))
+            assert await looks.among([]) == frozenset()
+            assert await looks.among(names) == set(names)  # all of them, in bounded time
+            await declare(connection, names)
+            assert await looks.among(names) == frozenset()
+            for count in (1, 2, 30):
+                gone = chance.sample(names, count)
+                for each in gone:
+                    node.admin.delete("exchanges", vhost, each)
+                assert await looks.among(names) == set(gone)
+                await declare(connection, gone)
+            assert await looks.among(["it's 'quoted' in vhost '/' and ü", "e1"]) == {"it's 'quoted' in vhost '/' and ü"}
+            longest = "l" * 255
+            while not can_be_asked_for(longest, vhost):
+                longest = longest[1:]
+            assert await looks.among([longest, "e1"]) == {longest}
+            assert not connection.is_closed
+            await asyncio.sleep(0)
+            assert connection.channel_max - connection.wire.free_channels < 10

@@ -1,0 +1,59 @@
+"""One link's messages, between connections that this test holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from agent.amqp.connect import Connection, connect
+from agent.amqp.data.splice import Counts
+from agent.core.addresses.uri import parse
+from agent.core.links import prefetch
+from agent.core.model import LinkSettings, QueueType
+from agent.core.rules.hops import Site
+from agent.links.exchange.received_from import Stamp
+from agent.links.flow import Flow, Path
+from tests.integration.amqp.links import declare, until
+from tests.lab.node import Node
+from tests.lab.user_program import messages_async, publish_async
+from tests.unit.status.test_board import LINK
+
+STAMP = Stamp(
+    "amqp://there", "x", upstream=Site("there", "/"), downstream=Site("here", "/"), max_hops=1, trust_user_id=False
+)
+
+
+async def opened(node: Node) -> Connection:
+    return await connect(parse(node.uri()), where="test", name="test")
+
+
+async def test_a_prefetch_is_changed_while_nothing_is_read(
+    broker: Node, second_broker: Node, name: Callable[[str], str]
+) -> None:
+    """What else a link has to do, such as following its bindings, waits for it."""
+    called = name("resized")
+    async with await opened(second_broker) as up, await opened(broker) as down:
+        declare(second_broker, called)
+        declare(broker, called)
+        flow = Flow(replace(LINK, name=called), called, up=up, down=down, counts=Counts(), path=Path())
+        await flow.start(STAMP, exchange=called)
+        up.wire.hold_reading(self := object())
+        async with asyncio.timeout(5):
+            await flow.resize(2_000)
+        up.wire.release_reading(self)
+        assert flow.prefetch == 2_000
+        await publish_async(second_broker.uri(), called, "k", ["body"])
+        assert [each.body for each in await messages_async(broker.uri(), called, 1)] == [b"body"]
+        await until(lambda: not flow.unsettled, what="it is settled")
+        await flow.close()
+        await flow.leave()
+
+
+async def test_a_link_that_is_careful_takes_no_more_than_it_was_given(broker: Node) -> None:
+    careful = Path(fruitless=prefetch.FRUITLESS)
+    async with await opened(broker) as both:
+        for given, taken in ((None, prefetch.CAREFUL), (1_000, prefetch.CAREFUL), (2, 2)):
+            settings = LinkSettings(queue_type=QueueType.QUORUM, prefetch_count=given)
+            link = replace(LINK, settings=settings)
+            assert Flow(link, "q", up=both, down=both, counts=Counts(), path=careful).prefetch == taken

@@ -1,0 +1,353 @@
+"""What the downstream says of publishes, in any order, and what upstream hears: each delivery once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agent.amqp.data.returns import LONGEST, SHORTEST, SPARINGLY
+from agent.amqp.data.target import MOST_UNSETTLED, largest_taken
+from agent.amqp.data.unfit import LONGEST_UNFIT
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.properties import HEADERS, Properties
+from agent.core import fields
+from agent.core.model import AckMode
+from agent.core.rules.hops import RECEIVED_FROM, received_entry
+from agent.errors import TransientError
+from tests.unit.amqp.wire.link import HERE, Link, Sent, Settled, feed, turn, with_table
+
+VISITED = with_table((RECEIVED_FROM, fields.array(received_entry("u", "x", redelivered=False, upstream=HERE))))
+UNFIT = Properties(HEADERS, ())
+
+
+class Brokers(RuleBasedStateMachine):
+    """An upstream that closes the channel on whoever settles twice; a downstream that answers in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.link = self._run(Link.made())
+        self.last = 0
+        self.numbers = 0
+        self.settled = Settled.of(set())
+        self.outstanding: dict[int, int] = {}  # publish number -> tag
+        self.taken: set[int] = set()
+        self.not_taken: set[int] = set()
+        self.withholds = False
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def _deliver(self, properties: Properties, count: int) -> range:
+        tags = range(self.last + 1, self.last + 1 + count)
+        self.last += count
+        self.settled.unsettled |= set(tags)
+        self._run(self.link.deliver(*(Sent(tag, properties=properties, body=b"b") for tag in tags)))
+        return tags
+
+    @rule(count=st.integers(1, 5))
+    def deliver(self, count: int) -> None:
+        for tag in self._deliver(Properties(0, ()), count):
+            self.numbers += 1
+            self.outstanding[self.numbers] = tag
+
+    @rule(count=st.integers(1, 3))
+    def deliver_what_was_here_before(self, count: int) -> None:
+        self.taken |= set(self._deliver(VISITED, count))
+
+    @rule(count=st.integers(1, 2))
+    def deliver_what_nobody_can_read(self, count: int) -> None:
+        self.not_taken |= set(self._deliver(UNFIT, count))
+
+    @precondition(lambda self: self.outstanding)
+    @rule(data=st.data(), multiple=st.booleans(), taken=st.booleans())
+    def answer(self, data: st.DataObject, multiple: bool, taken: bool) -> None:
+        number = data.draw(st.sampled_from(sorted(self.outstanding)))
+        named = [n for n in self.outstanding if n <= number] if multiple else [number]
+        (self.taken if taken else self.not_taken).update(self.outstanding.pop(n) for n in named)
+        method = methods.BASIC_ACK if taken else methods.BASIC_NACK
+        self._run(self.link.answer(method, delivery_tag=number, multiple=multiple))
+
+    @rule(seconds=st.sampled_from([0.05, 0.3, LONGEST]))
+    def time_passes(self, seconds: float) -> None:
+        self.link.clock.pass_by(seconds)
+        self._run(turn())
+
+    @rule()
+    def withhold(self) -> None:
+        self.link.target.withhold()
+        self.withholds = True
+
+    @rule()
+    def go_on(self) -> None:
+        self.link.target.go_on()
+        self._run(turn())
+        self.withholds = False
+
+    @invariant()
+    def each_is_settled_once_and_rightly(self) -> None:
+        before = set(self.settled.acknowledged)
+        self.settled.hear(self.link)
+        assert self.settled.acknowledged <= self.taken
+        assert not self.withholds or self.settled.acknowledged == before
+        assert self.settled.returned <= self.not_taken
+        assert not self.link.upstream.closed.done()
+        assert self.link.target.confirms.in_flight == len(self.outstanding)
+
+    @invariant()
+    def what_waits_to_be_returned_holds_up_nothing(self) -> None:
+        if not self.outstanding and not self.withholds:
+            assert self.settled.acknowledged == self.taken
+
+    def teardown(self) -> None:
+        self.go_on()
+        for number in tuple(self.outstanding):
+            self.taken.add(self.outstanding.pop(number))
+            self._run(self.link.answer(methods.BASIC_ACK, delivery_tag=number))
+        self.link.clock.pass_by(2 * LONGEST_UNFIT)
+        self._run(turn())
+        self.settled.hear(self.link)
+        assert not self.settled.unsettled
+        assert self.link.target.oldest_unconfirmed is None
+        self.loop.close()
+
+
+TestBrokers = Brokers.TestCase
+TestBrokers.settings = settings(deadline=None, max_examples=60)
+
+
+async def refuse(link: Link, tag: int) -> None:
+    await link.deliver(Sent(tag))
+    await link.answer(methods.BASIC_NACK, delivery_tag=tag)
+
+
+async def test_what_is_refused_goes_back_later_and_later() -> None:
+    link = await Link.made()
+    waited: list[float] = []
+    for tag in range(1, 10):
+        await refuse(link, tag)
+        assert link.settled() == []
+        began = link.clock.now
+        while not (settled := link.settled()):
+            link.clock.pass_by(SHORTEST)
+            await turn()
+        assert [(method.name, dict(method)["delivery_tag"]) for method in settled] == [("Basic.Nack", tag)]
+        waited.append(link.clock.now - began)
+    assert waited == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, LONGEST, LONGEST, LONGEST], abs=SHORTEST)
+    assert link.counts.refused == 9
+    await link.deliver(Sent(10), Sent(11))
+    await link.answer(methods.BASIC_ACK, delivery_tag=11, multiple=True)
+    await refuse(link, 12)
+    link.clock.pass_by(LONGEST)
+    await refuse(link, 13)
+    link.settled()
+    link.clock.pass_by(SHORTEST)
+    await turn()
+    assert len(link.settled()) == 1, "more was taken than refused: it begins anew"
+
+
+async def test_what_is_refused_lives_long_where_each_return_is_counted() -> None:
+    """A broker that drops what came back 20 times: refused all the time, it would be gone within two minutes."""
+    link = await Link.made(longest_return=SPARINGLY)
+    began = link.clock.now
+    for tag in range(1, 21):
+        await refuse(link, tag)
+        while not link.settled():
+            link.clock.pass_by(1.0)
+            await turn()
+    assert link.clock.now - began > 3600
+
+
+async def test_many_that_are_refused_go_back_together() -> None:
+    link = await Link.made()
+    await link.deliver(*(Sent(tag) for tag in range(1, 101)))
+    await link.answer(methods.BASIC_NACK, delivery_tag=100, multiple=True)
+    assert link.target.confirms.held == 100
+    link.clock.pass_by(SHORTEST)
+    await turn()
+    assert len(link.settled()) == 100
+    assert link.target.confirms.held == 0
+
+
+@pytest.mark.parametrize("ack_mode", AckMode)
+async def test_when_upstream_hears(ack_mode: AckMode) -> None:
+    link = await Link.made(ack_mode=ack_mode)
+    await link.deliver(*(Sent(tag) for tag in range(1, 4)))
+    at_once = [(method.name, dict(method)) for method in link.settled()]
+    await link.answer(methods.BASIC_ACK, delivery_tag=3, multiple=True)
+    then = [(method.name, dict(method)) for method in link.settled()]
+    together = [("Basic.Ack", {"delivery_tag": 3, "multiple": True})]
+    assert (at_once, then) == {
+        AckMode.ON_CONFIRM: ([], together),
+        AckMode.ON_PUBLISH: (together, []),
+        AckMode.NO_ACK: ([], []),
+    }[ack_mode]
+    assert link.counts.forwarded == 3
+
+
+async def test_a_large_message_is_acknowledged_on_publish_only_when_all_of_it_is_written() -> None:
+    link = await Link.made(ack_mode=AckMode.ON_PUBLISH)
+    data = link.delivery(Sent(1, body=bytes(3 * 1024 * 1024)))
+    feed(link.upstream, data[:-1])
+    await turn()
+    assert link.settled() == []
+    feed(link.upstream, data[-1:])
+    await turn()
+    assert len(link.settled()) == 1
+
+
+@pytest.mark.parametrize("ack_mode", AckMode)
+async def test_nothing_is_published_on_a_channel_that_is_closed_nor_acknowledged(ack_mode: AckMode) -> None:
+    link = await Link.made(ack_mode=ack_mode)
+    await link.answer(methods.CHANNEL_CLOSE, code=404, text="NOT_FOUND - no exchange", class_id=60, method_id=40)
+    link.down.taken()
+    await link.deliver(Sent(1, body=b"x"), Sent(2, properties=VISITED), Sent(3, properties=UNFIT))
+    assert (link.down.taken(), link.up.taken()) == (b"", b"")
+    assert not link.upstream.closed.done()
+
+
+async def test_nothing_is_settled_on_a_channel_that_is_being_closed() -> None:
+    """It would be a method on a channel that isn't open: the end of everyone's connection."""
+    link = await Link.made()
+    await link.deliver(*(Sent(tag) for tag in range(1, 5)))
+    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    closing = asyncio.create_task(link.out.close())
+    await turn()
+    assert [method.name for method in link.settled()] == ["Channel.Close"]
+    await link.answer(methods.BASIC_ACK, delivery_tag=4, multiple=True)
+    link.clock.pass_by(LONGEST)
+    await turn()
+    assert link.settled() == []
+    feed(link.upstream, frames.frame(frames.METHOD, link.out.number, methods.CHANNEL_CLOSE_OK.encode()))
+    await closing
+    await link.answer(methods.BASIC_ACK, delivery_tag=4)
+    assert link.settled() == []
+
+
+async def test_returned_messages_are_counted_and_fall() -> None:
+    link = await Link.made()
+    number = link.into.number
+    returned = frames.frame(frames.METHOD, number, methods.BASIC_RETURN.encode(code=312, text="NO_ROUTE"))
+    body = frames.content(number, b"\0\0", bytes(1_000_000), 131_072)
+    feed(link.downstream, (returned + body) * 3 + returned + frames.content(number, b"\0\0", b"", 4096))
+    assert link.counts.returned == 4
+    assert not link.downstream.closed.done()
+
+
+async def test_how_long_confirms_take_is_measured_once_a_read() -> None:
+    link = await Link.made()
+    took = link.counts.transfer
+
+    def counted(seconds: float) -> int:
+        return list(took.cumulative)[took.bounds.index(seconds)]
+
+    await link.deliver(*(Sent(tag) for tag in range(1, 4)))
+    began = link.clock.now
+    link.clock.pass_by(0.25)
+    await link.deliver(Sent(4), Sent(5))
+    assert link.target.oldest_unconfirmed == began
+    link.clock.pass_by(0.25)
+    await link.answer(methods.BASIC_ACK, delivery_tag=2, multiple=True)
+    assert link.target.oldest_unconfirmed == began
+    assert took.sum == 0
+    await link.answer(methods.BASIC_ACK, delivery_tag=3)
+    assert (counted(0.25), counted(0.5), took.sum) == (0, 3, 1.5)
+    assert link.target.oldest_unconfirmed == began + 0.25
+    link.clock.pass_by(0.25)
+    await link.answer(methods.BASIC_ACK, delivery_tag=5, multiple=True)
+    assert (counted(0.25), counted(0.5), took.sum) == (0, 5, 2.5)
+    waiting = link.target.oldest_unconfirmed
+    assert waiting is None
+
+
+async def test_it_can_be_waited_for_that_nothing_is_in_flight() -> None:
+    link = await Link.made()
+    await link.target.settled()
+    await link.deliver(Sent(1), Sent(2))
+    waiting = asyncio.create_task(link.target.settled())
+    await link.answer(methods.BASIC_ACK, delivery_tag=2)
+    assert not waiting.done()
+    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    await waiting
+
+
+async def test_what_is_known_to_be_too_large_is_not_published() -> None:
+    link = await Link.made(largest=1000)
+    await link.deliver(Sent(1, body=bytes(1000)), Sent(2, body=bytes(1001)), Sent(3, body=bytes(500_000)))
+    assert [len(got.body) for got in link.published()] == [1000]
+    assert link.counts.unfit == {"too large": 2}
+    link.clock.pass_by(LONGEST)
+    await turn()
+    assert [dict(method)["delivery_tag"] for method in link.settled()] == [2, 3]
+
+
+def test_a_broker_tells_what_it_takes_when_it_refuses_more() -> None:
+    said = "PRECONDITION_FAILED - message size 2000000 is larger than configured max size 1048576"
+    assert largest_taken(ChannelClosedError(406, said)) == 1048576
+    assert largest_taken(TransientError("the connection was lost")) is None
+
+
+@pytest.mark.parametrize("method", [methods.BASIC_ACK, methods.BASIC_NACK])
+@pytest.mark.parametrize(("number", "multiple"), [(0, True), (3, False), (3, True)])
+async def test_a_confirm_of_what_was_never_published_acknowledges_nothing(
+    method: methods.Method, number: int, *, multiple: bool
+) -> None:
+    link = await Link.made()
+    await link.deliver(Sent(1), Sent(2))
+    await link.answer(method, delivery_tag=number, multiple=multiple)
+    assert str(link.downstream.closed.result()).startswith(f"broken AMQP: a confirm of publish {number}, of 2 so far")
+    assert link.settled() == []
+
+
+@pytest.mark.parametrize("ack_mode", [AckMode.ON_PUBLISH, AckMode.NO_ACK])
+async def test_confirms_that_nothing_waits_for_are_no_news(ack_mode: AckMode) -> None:
+    link = await Link.made(ack_mode=ack_mode)
+    await link.deliver(Sent(1), Sent(2))
+    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    await link.answer(methods.BASIC_ACK, delivery_tag=2, multiple=True)
+    assert not link.downstream.closed.done()
+    assert (link.counts.forwarded, link.counts.refused) == (2, 0)
+
+
+async def test_what_can_not_be_published_is_reported_with_its_size_until_it_fits() -> None:
+    link = await Link.made(largest=1000)
+    assert link.target.trouble == ""
+    await link.deliver(Sent(1, body=bytes(1001)), Sent(2, body=bytes(5000)), Sent(3, properties=UNFIT), Sent(4))
+    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    report = (
+        "3 messages can't be published downstream: 2 larger than it takes (up to 5000 bytes, where 1000 fit), "
+        "1 with properties that nobody can read"
+    )
+    refused = "; 1 refused by the downstream (basic.nack: is a queue there full?) and tried again"
+    assert link.target.trouble == report + refused
+    link.clock.pass_by(LONGEST)
+    assert (link.target.held_unfit, link.target.trouble) == (0, report), "they are on their way back, and come again"
+    link.clock.pass_by(2 * LONGEST)
+    assert link.target.trouble == ""
+
+
+async def test_what_can_not_be_published_comes_again_less_and_less_often() -> None:
+    link = await Link.made(largest=10)
+    waited: list[float] = []
+    for tag in range(1, 7):
+        await link.deliver(Sent(tag, body=bytes(11)))
+        began = link.clock.now
+        while not link.settled():
+            link.clock.pass_by(1.0)
+            await turn()
+        waited.append(link.clock.now - began)
+    assert waited == [5, 10, 20, 40, LONGEST_UNFIT, LONGEST_UNFIT]
+
+
+async def test_an_upstream_that_minds_no_prefetch_is_left() -> None:
+    link = await Link.made()
+    link.target.confirms.published(range(1, MOST_UNSETTLED + 1))
+    await link.deliver(Sent(1, properties=UNFIT))
+    assert "more deliveries than the prefetch allows" in str(link.upstream.closed.result())

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agent.core.links.confirms import Confirms, NeverPublishedError
+
+
+class Broker(RuleBasedStateMachine):
+    """An upstream that refuses to settle a delivery twice, and a downstream that answers in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.confirms = Confirms()
+        self.next_tag = 1
+        self.unsettled: set[int] = set()  # delivered and neither acknowledged nor returned, as the upstream sees it
+        self.outstanding: dict[int, int] = {}  # publish number -> tag, as the downstream sees it
+        self.answered: dict[int, bool] = {}  # tag -> taken (or dropped) or refused
+        self.acknowledged: set[int] = set()
+        self.returned: set[int] = set()
+        self.held: set[int] = set()
+
+    def _deliver(self) -> int:
+        tag = self.next_tag
+        self.next_tag += 1
+        self.unsettled.add(tag)
+        return tag
+
+    @rule()
+    def deliver_and_publish(self) -> None:
+        tag = self._deliver()
+        self._published([tag])
+
+    @rule(count=st.integers(2, 6))
+    def deliver_and_publish_at_once(self, count: int) -> None:
+        self._published([self._deliver() for _ in range(count)])
+
+    def _published(self, tags: list[int]) -> None:
+        last = self.confirms.published(tags)
+        numbers = range(last - len(tags) + 1, last + 1)
+        assert not self.outstanding.keys() & set(numbers)
+        self.outstanding.update(zip(numbers, tags, strict=True))
+
+    @rule()
+    def deliver_and_drop(self) -> None:
+        tag = self._deliver()
+        self.answered[tag] = True
+        self.confirms.dropped(tag)
+
+    @rule()
+    def deliver_and_hold(self) -> None:
+        tag = self._deliver()
+        self.answered[tag] = False
+        self.confirms.hold(tag)
+        self.held.add(tag)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        tag = data.draw(st.sampled_from(sorted(self.held)))
+        self.confirms.returned(tag)
+        self.held.remove(tag)
+        assert tag in self.unsettled, "nothing that is held may be acknowledged along with others"
+        self.unsettled.remove(tag)
+        self.returned.add(tag)
+
+    def _answer(self, number: int, *, multiple: bool, taken: bool) -> list[int]:
+        named = [n for n in self.outstanding if n <= number] if multiple else [number]
+        tags = [self.outstanding.pop(n) for n in sorted(named)]
+        self.answered.update(dict.fromkeys(tags, taken))
+        return tags
+
+    @precondition(lambda self: self.outstanding)
+    @rule(data=st.data(), multiple=st.booleans())
+    def confirm(self, data: st.DataObject, multiple: bool) -> None:
+        number = data.draw(st.sampled_from(sorted(self.outstanding)))
+        tags = self._answer(number, multiple=multiple, taken=True)
+        assert self.confirms.confirmed(number, multiple=multiple) == len(tags)
+
+    @precondition(lambda self: self.outstanding)
+    @rule(data=st.data(), multiple=st.booleans())
+    def refuse(self, data: st.DataObject, multiple: bool) -> None:
+        number = data.draw(st.sampled_from(sorted(self.outstanding)))
+        tags = self._answer(number, multiple=multiple, taken=False)
+        assert sorted(self.confirms.refused(number, multiple=multiple)) == tags
+        self.held.update(tags)
+
+    @precondition(lambda self: self.confirms._next_number > 1)
+    @rule(data=st.data())
+    def answers_again_are_no_news(self, data: st.DataObject) -> None:
+        number = data.draw(st.integers(1, self.confirms._next_number - 1))
+        if number not in self.outstanding:
+            assert self.confirms.confirmed(number, multiple=False) == 0
+
+    @rule(data=st.data(), multiple=st.booleans(), taken=st.booleans())
+    def answers_to_nothing_that_was_published_are_refused(
+        self, data: st.DataObject, multiple: bool, taken: bool
+    ) -> None:
+        """0 too: it would name what is written here and may not have arrived there."""
+        number = data.draw(st.just(0) | st.integers(self.confirms._next_number, 2**64 - 1))
+        with pytest.raises(NeverPublishedError):
+            (self.confirms.confirmed if taken else self.confirms.refused)(number, multiple=multiple)
+
+    @rule()
+    def acknowledge(self) -> None:
+        singly, tag = self.confirms.acknowledge()
+        for each in singly:
+            self._acknowledge({each})
+        if tag is not None:
+            assert tag in self.unsettled, "RabbitMQ closes a channel that settles a tag twice"
+            self._acknowledge({t for t in self.unsettled if t <= tag})
+
+    def _acknowledge(self, tags: set[int]) -> None:
+        assert all(self.answered[tag] for tag in tags), "nothing unconfirmed may be acknowledged"
+        assert tags <= self.unsettled
+        self.unsettled -= tags
+        self.acknowledged |= tags
+
+    @rule()
+    def what_was_taken_never_waits_for_what_is_held(self) -> None:
+        if self.held and not self.outstanding:
+            self.acknowledge()
+            assert self.unsettled == self.held
+
+    @invariant()
+    def what_is_in_flight_is_what_the_downstream_owes(self) -> None:
+        assert self.confirms.in_flight == len(self.outstanding)
+        assert self.confirms.held == len(self.held)
+        assert self.confirms.oldest_number in {min(self.outstanding, default=None), self.confirms._next_number}
+        assert self.confirms.oldest_tag == min(self.outstanding.values(), default=None)
+
+    def teardown(self) -> None:
+        for number in list(self.outstanding):
+            self._answer(number, multiple=False, taken=True)
+            self.confirms.confirmed(number, multiple=False)
+        for tag in sorted(self.held):
+            self.confirms.returned(tag)
+            self.unsettled.remove(tag)
+            self.returned.add(tag)
+        self.held.clear()
+        self.acknowledge()
+        assert not self.unsettled, "everything is settled in the end"
+        assert not self.acknowledged & self.returned
+        assert self.acknowledged | self.returned == set(range(1, self.next_tag))
+
+
+TestBroker = Broker.TestCase
+
+
+def test_a_confirm_numbered_zero_acknowledges_nothing_that_may_be_on_the_way() -> None:
+    confirms = Confirms()
+    confirms.published([1, 2, 3])
+    with pytest.raises(NeverPublishedError, match="a confirm of publish 0, of 3 so far"):
+        confirms.confirmed(0, multiple=True)
+    assert confirms.acknowledge() == ([], None)
+    assert confirms.in_flight == 3
+
+
+def test_acknowledgements_are_merged() -> None:
+    confirms = Confirms()
+    confirms.published(range(1, 1001))
+    for number in range(1000, 1, -1):
+        confirms.confirmed(number, multiple=False)
+    assert confirms.acknowledge() == ([], None)
+    confirms.confirmed(1, multiple=False)
+    assert confirms.acknowledge() == ([], 1000)
+    assert confirms.acknowledge() == ([], None)
+
+
+def test_a_refusal_holds_up_nothing_that_was_taken() -> None:
+    confirms = Confirms()
+    confirms.published(range(1, 7))
+    confirms.confirmed(4, multiple=False)
+    assert confirms.refused(2, multiple=False) == [2]
+    confirms.confirmed(6, multiple=True)
+    singly, together = confirms.acknowledge()
+    assert (sorted(singly), together) == ([3, 4, 5, 6], 1)
+    confirms.published([7])
+    confirms.returned(2)
+    confirms.confirmed(7, multiple=False)
+    assert confirms.acknowledge() == ([], 7)

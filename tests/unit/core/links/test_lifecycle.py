@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agent.core.links import lifecycle as life
+from agent.core.links.lifecycle import LinkState, Phase, Side, Status, step
+
+
+def run(*events: life.Event) -> tuple[LinkState, list[life.Effect]]:
+    state, done = LinkState(), list[life.Effect]()
+    for event in events:
+        state, effects = step(state, event)
+        done.extend(effects)
+    return state, done
+
+
+class Runtime(RuleBasedStateMachine):
+    """Executes effects as the runtime does; openings and closings are answered later, in any order of events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = LinkState()
+        self.opening = False  # an Open is under way
+        self.consumer = False  # a consumer may stand on the queue
+        self.closing = False
+        self.timer = False
+        self.held = False
+        self.lingering = False
+        self.cleaning = False
+        self.finished = 0
+        self.unwanted = False
+        self.stopped = False
+
+    def send(self, event: life.Event) -> None:
+        self.state, effects = step(self.state, event)
+        for effect in effects:
+            self.execute(effect)
+
+    def execute(self, effect: life.Effect) -> None:
+        assert not self.finished, "nothing is asked after the end"
+        match effect:
+            case life.Open():
+                assert not (self.opening or self.consumer or self.closing or self.timer)
+                assert not (self.lingering or self.cleaning)
+                self.opening, self.held = True, False
+            case life.Close():
+                assert self.opening or self.consumer
+                assert not self.closing
+                self.opening, self.closing = False, True
+                self.consumer = True  # until the closing is answered, one may stand
+            case life.Wait():
+                assert not (self.timer or self.opening or self.consumer)
+                self.timer = True
+            case life.CancelWait():
+                assert self.timer
+                self.timer = False
+            case life.HoldReading():
+                assert self.consumer
+                assert not self.held
+                self.held = True
+            case life.ReleaseReading():
+                assert self.consumer
+                assert self.held
+                self.held = False
+            case life.Linger() | life.CancelLinger() | life.CleanUp():
+                self.execute_removal(effect)
+            case life.Finished():
+                assert self.unwanted or self.stopped
+                assert not (self.opening or self.consumer or self.closing or self.timer)
+                assert not (self.lingering or self.cleaning)
+                self.finished += 1
+
+    def execute_removal(self, effect: life.Effect) -> None:
+        if isinstance(effect, life.CancelLinger):
+            assert self.lingering
+            self.lingering = False
+            return
+        assert self.unwanted
+        assert not (self.opening or self.consumer or self.closing or self.timer)
+        assert not (self.lingering or self.cleaning or self.stopped)
+        if isinstance(effect, life.Linger):
+            self.lingering = True
+        else:
+            self.cleaning = True
+
+    wishes = st.sampled_from(
+        [
+            life.Start(), life.Pause(), life.Resume(), life.StandAside("another replica"), life.TakeOver(),
+            life.Restart(),
+        ]
+    )  # fmt: skip
+    flows = st.sampled_from(
+        [
+            *(life.Blocked(side, "memory") for side in Side), *(life.Unblocked(side) for side in Side),
+            life.Stalled("nothing confirmed"), life.Progressed(),
+        ]
+    )  # fmt: skip
+
+    @rule(event=wishes)
+    def wish(self, event: life.Event) -> None:
+        self.send(event)
+
+    @rule(event=flows)
+    def flow(self, event: life.Event) -> None:
+        self.send(event)
+
+    @rule()
+    def unwant(self) -> None:
+        if not self.finished:
+            self.unwanted = True
+            self.send(life.Unwanted(1.0))
+
+    @rule()
+    def want(self) -> None:
+        if not self.finished:
+            self.unwanted = False
+            self.send(life.Wanted())
+
+    @rule()
+    def stop(self) -> None:
+        if not self.finished:
+            self.stopped = True
+            self.send(life.Stop())
+
+    @precondition(lambda self: self.opening)
+    @rule()
+    def opened(self) -> None:
+        self.opening, self.consumer = False, True
+        self.send(life.Opened())
+
+    @precondition(lambda self: self.opening or (self.consumer and not self.closing))
+    @rule(permanent=st.booleans(), steady=st.booleans())
+    def failed(self, permanent: bool, steady: bool) -> None:
+        self.send(life.Failed("refused", permanent=permanent, steady=steady))
+
+    @precondition(lambda self: self.closing)
+    @rule(event=st.sampled_from([life.Opened(), life.Failed("late"), life.RetryDue()]))
+    def late_answer(self, event: life.Event) -> None:
+        self.send(event)
+        assert self.closing
+
+    @precondition(lambda self: self.closing)
+    @rule()
+    def closed(self) -> None:
+        self.closing = self.consumer = self.held = False
+        self.send(life.Closed())
+
+    @precondition(lambda self: self.timer)
+    @rule()
+    def retry_due(self) -> None:
+        self.timer = False
+        self.send(life.RetryDue())
+
+    @precondition(lambda self: self.lingering)
+    @rule(messages=st.booleans())
+    def removal_due(self, messages: bool) -> None:
+        self.lingering = False
+        self.send(life.RemovalDue(messages))
+
+    @precondition(lambda self: self.cleaning)
+    @rule()
+    def kept(self) -> None:
+        self.cleaning = False
+        self.send(life.Kept())
+
+    @precondition(lambda self: self.cleaning)
+    @rule()
+    def cleaned_up(self) -> None:
+        self.cleaning = False
+        self.send(life.CleanedUp())
+
+    @invariant()
+    def a_link_that_should_run_is_on_its_way(self) -> None:
+        if self.state.wants_to_run:
+            assert self.opening or self.consumer or self.closing or self.timer or self.cleaning
+
+    @invariant()
+    def an_unwanted_link_is_on_its_way_out(self) -> None:
+        if self.unwanted and not self.stopped and not self.finished:
+            assert self.closing or self.lingering or self.cleaning
+            assert self.state.status is (Status.STOPPING if self.cleaning else Status.REMOVING)
+
+    @invariant()
+    def a_link_that_should_not_run_takes_no_messages_or_is_closing(self) -> None:
+        if not self.state.wants_to_run:
+            assert not self.opening
+            assert not self.timer
+            assert not self.consumer or self.closing
+
+    @invariant()
+    def reading_is_held_exactly_while_a_side_is_blocked(self) -> None:
+        if self.state.phase is Phase.OPEN:
+            assert self.held == bool(self.state.blocked)
+
+    @invariant()
+    def running_means_a_consumer_stands(self) -> None:
+        if self.state.status in {Status.RUNNING, Status.STALLED}:
+            assert self.consumer
+            assert not self.closing
+
+    @invariant()
+    def blocked_is_what_opens_or_stands(self) -> None:
+        if self.state.status is Status.BLOCKED:
+            assert self.opening or self.consumer
+            assert not self.closing
+
+    def teardown(self) -> None:
+        """Whatever happened, a stop ends everything once all that is under way is answered."""
+        self.stop()
+        for _ in range(5):
+            if self.closing:
+                self.closed()
+            if self.cleaning:
+                self.cleaned_up()
+        assert self.finished == 1
+        assert self.state.phase is Phase.GONE
+
+
+TestRuntime = Runtime.TestCase
+
+
+def test_a_failure_waits_and_the_first_retry_is_attempt_one() -> None:
+    state, done = run(life.Start(), life.Failed("upstream origin: connection refused by h:5672"), life.Closed())
+    assert done == [life.Open(), life.Close(settle=False), life.Wait(1)]
+    assert (state.status, state.error) == (Status.BACKOFF, "upstream origin: connection refused by h:5672")
+
+
+def test_a_link_that_opens_says_that_it_is_blocked_and_holds_nothing_back_before_messages_flow() -> None:
+    blocked = life.Blocked(Side.DOWNSTREAM, "low on memory")
+    state, done = run(life.Start(), blocked)
+    assert (state.status, state.error, done) == (Status.BLOCKED, "downstream blocked: low on memory", [life.Open()])
+    assert step(state, life.Unblocked(Side.DOWNSTREAM)) == (LinkState(phase=Phase.OPENING, started=True), ())
+    state, effects = step(state, life.Opened())
+    assert (state.status, effects) == (Status.BLOCKED, (life.HoldReading(),))
+    state, effects = step(state, life.Unblocked(Side.DOWNSTREAM))
+    assert (state.status, effects) == (Status.RUNNING, (life.ReleaseReading(),))
+
+
+def test_attempts_grow_until_the_link_has_run_steadily() -> None:
+    again = (life.RetryDue(), life.Failed("x"), life.Closed())
+    state, done = run(life.Start(), life.Failed("x"), life.Closed(), *again, *again)
+    assert [effect.attempt for effect in done if isinstance(effect, life.Wait)] == [1, 2, 3]
+    state, _ = step(step(state, life.RetryDue())[0], life.Opened())
+    assert state.status is Status.RUNNING
+    state, _ = step(state, life.Failed("cut", steady=True))
+    assert step(state, life.Closed())[1] == (life.Wait(1),)
+
+
+def test_what_only_a_change_mends_is_invalid_and_retried_slowly() -> None:
+    state, done = run(life.Start(), life.Failed("login refused for user fed", permanent=True), life.Closed())
+    assert state.status is Status.INVALID
+    assert done[-1] == life.Wait(1, slow=True)
+    state, effects = step(state, life.Restart())
+    assert effects == (life.CancelWait(), life.Open())
+
+
+def test_a_failing_link_does_not_flicker_between_starting_and_backoff() -> None:
+    state, _ = run(life.Start(), life.Failed("x"), life.Closed(), life.RetryDue())
+    assert (state.phase, state.status) == (Phase.OPENING, Status.BACKOFF)
+
+
+def test_a_restart_while_starting_makes_no_second_consumer() -> None:
+    state, done = run(life.Start(), life.Restart(), life.Restart(), life.Opened(), life.Closed())
+    assert done == [life.Open(), life.Close(settle=False), life.Open()]
+    assert state.phase is Phase.OPENING
+
+
+def test_a_restart_in_the_middle_of_running_settles_first() -> None:
+    assert run(life.Start(), life.Opened(), life.Restart())[1][-1] == life.Close(settle=True)
+
+
+def test_both_sides_blocked_hold_once_and_release_once() -> None:
+    up, down = life.Blocked(Side.UPSTREAM, "disk"), life.Blocked(Side.DOWNSTREAM, "memory")
+    state, done = run(life.Start(), life.Opened(), up, down, life.Unblocked(Side.UPSTREAM))
+    assert (state.status, state.error) == (Status.BLOCKED, "downstream blocked: memory")
+    assert done[1:] == [life.HoldReading()]
+    assert step(state, life.Unblocked(Side.DOWNSTREAM))[1] == (life.ReleaseReading(),)
+
+
+RUNNING = (life.Start(), life.Opened())
+LINGERING = (*RUNNING, life.Unwanted(5.0), life.Closed())
+
+
+def test_stopping_the_agent_keeps_what_exists_upstream_and_removal_cleans_up() -> None:
+    assert run(*RUNNING, life.Stop(), life.Closed())[1][2:] == [life.Finished()]
+    ended = run(*LINGERING, life.RemovalDue(messages=True), life.CleanedUp())
+    assert ended[1][2:] == [life.Linger(5.0), life.CleanUp(messages=True), life.Finished()]
+
+
+def test_an_unwanted_link_takes_no_messages_and_removes_nothing_before_it_is_due() -> None:
+    state, done = run(*LINGERING)
+    assert (state.status, state.error) == (Status.REMOVING, life.NO_LONGER_DEFINED)
+    assert done[1:] == [life.Close(settle=True), life.Linger(5.0)]
+    assert step(state, life.Unwanted(9.0)) == (state, ())  # the time counts from the first
+
+
+def test_a_link_that_is_wanted_again_opens_and_nothing_was_removed() -> None:
+    state, done = run(*LINGERING, life.Wanted())
+    assert (state.status, done[3:]) == (Status.STARTING, [life.CancelLinger(), life.Open()])
+    back, done = run(*RUNNING, life.Unwanted(5.0), life.Wanted(), life.Closed())
+    assert (back, done[2:]) == (state, [life.Open()])
+
+
+def test_a_link_that_is_wanted_again_while_it_is_removed_opens_after_that() -> None:
+    removing = (*LINGERING, life.RemovalDue(messages=True), life.Wanted())
+    state, done = run(*removing)
+    assert (state.status, done[4:]) == (Status.STARTING, [])
+    assert run(*removing, life.CleanedUp())[1][4:] == [life.Open()]
+    assert run(*removing, life.Unwanted(7.0), life.CleanedUp())[1][4:] == [life.Finished()]
+
+
+def test_messages_that_came_at_the_last_moment_keep_the_link_where_it_was() -> None:
+    state, done = run(*LINGERING, life.RemovalDue(messages=False), life.Kept())
+    assert (state.status, done[3:]) == (Status.REMOVING, [life.CleanUp(messages=False), life.Linger(5.0)])
+
+
+def test_the_agents_end_removes_nothing_of_an_unwanted_link() -> None:
+    state, done = run(*LINGERING, life.Stop())
+    assert (state.status, done[3:]) == (Status.STOPPING, [life.CancelLinger(), life.Finished()])
+    assert run(*RUNNING, life.Unwanted(5.0), life.Stop(), life.Closed())[1][2:] == [life.Finished()]
+
+
+def test_an_unwanted_link_that_fails_to_connect_waits_no_more() -> None:
+    done = run(life.Start(), life.Failed("x"), life.Closed(), life.Unwanted(5.0))[1]
+    assert done[3:] == [life.CancelWait(), life.Linger(5.0)]
+
+
+def test_what_is_asked_of_an_unwanted_link_has_no_effect_before_it_is_wanted_again() -> None:
+    state, done = run(*LINGERING, life.Restart(), life.Pause())
+    assert (state.status, done[3:]) == (Status.REMOVING, [])
+    state, effects = step(state, life.Wanted())
+    assert (state.status, effects) == (Status.PAUSED, (life.CancelLinger(),))
+
+
+def test_statuses_in_an_operators_words() -> None:
+    standby, _ = run(life.Start(), life.StandAside("replica dc2-b runs it"))
+    assert (standby.status, standby.error) == (Status.STANDBY, "replica dc2-b runs it")
+    assert run(life.Start(), life.Pause())[0].status is Status.PAUSED
+    assert run(life.Start())[0].status is Status.STARTING
+    stalled, _ = run(life.Start(), life.Opened(), life.Stalled("no confirm for 30 s"))
+    assert (stalled.status, stalled.error) == (Status.STALLED, "no confirm for 30 s")
+    assert step(stalled, life.Progressed())[0].status is Status.RUNNING
+    assert run(life.Start(), life.Stop())[0].status is Status.STOPPING

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from agent.core.addresses.uri import parse
+from agent.core.links import plan
+from agent.core.links.plan import Action, Downstream, Outlook, QueueSeen, Sight, Verb
+from agent.core.model import Binding, DeclaredExchange, Exchange, Link, LinkKind, LinkSettings, Queue
+from agent.core.rules.hops import Site
+from agent.errors import Place
+
+BROKER = "amqp://h:5672"
+UP = Site("up", "/")
+CANARY = "federation-agent: notices when x is deleted (federation: x -> down)"
+
+
+def link(**changes: object) -> Link:
+    values: dict[str, object] = {
+        "id": "00000000", "kind": LinkKind.EXCHANGE, "vhost": "/", "name": "x", "upstream": "origin",
+        "uris": (parse(BROKER),), "remote_name": "x", "settings": LinkSettings(), "policy": "p",
+        "exchange": Exchange("x", "topic"),
+    }  # fmt: skip
+    return Link(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def downstream(*bindings: Binding, native: frozenset[tuple[str, str, str]] = frozenset()) -> Downstream:
+    return Downstream("http://d:15672", "down", {("/", "x"): bindings}, native)
+
+
+def told(actions: tuple[Action, ...]) -> list[tuple[Verb, str, str]]:
+    return [(action.verb, action.kind, action.name) for action in actions]
+
+
+def test_on_a_fresh_upstream_everything_is_created() -> None:
+    planned = plan.plan_link(link(), Sight(BROKER, UP), downstream(Binding("a", (), "q"), Binding("a", (), "r")))
+    assert (planned.outlook, planned.bindings) == (Outlook.RUN, 1)
+    assert told(planned.actions) == [
+        (Verb.CREATE, "exchange", "x"),
+        (Verb.CREATE, "queue", "federation: x -> down"),
+        (Verb.CREATE, "exchange", "federation: x -> down A"),
+        (Verb.CREATE, "exchange", CANARY),
+        (Verb.BIND, "binding", "a"),
+    ]
+
+
+def test_the_plugins_queue_is_kept_and_the_other_letter_built() -> None:
+    seen = Sight(BROKER, UP, QueueSeen(7, 0), exchange_stands=True, letters=("A",), canary_exists=True)
+    planned = plan.plan_link(link(), seen, downstream())
+    assert told(planned.actions) == [
+        (Verb.KEEP, "exchange", "x"),
+        (Verb.KEEP, "queue", "federation: x -> down"),
+        (Verb.CREATE, "exchange", "federation: x -> down B"),
+        (Verb.DELETE, "exchange", "federation: x -> down A"),
+        (Verb.KEEP, "exchange", CANARY),
+    ]
+    assert "7 message(s)" in planned.actions[1].why
+
+
+def test_an_interrupted_rebuild_is_cleared_away() -> None:
+    planned = plan.plan_link(link(), Sight(BROKER, UP, QueueSeen(0, 0), True, ("A", "B")), downstream())
+    assert told(planned.actions)[2:] == [
+        (Verb.DELETE, "exchange", "federation: x -> down B"),
+        (Verb.CREATE, "exchange", "federation: x -> down B"),
+        (Verb.DELETE, "exchange", "federation: x -> down A"),
+        (Verb.CREATE, "exchange", CANARY),
+    ]
+
+
+def test_an_exchange_that_nobody_can_delete_gets_no_canary() -> None:
+    planned = plan.plan_link(link(remote_name="amq.topic"), Sight(BROKER, UP), downstream())
+    assert [name for _, _, name in told(planned.actions) if name.startswith("federation-agent: ")] == []
+
+
+def test_queue_names_tell_vhosts_and_exchanges_that_differ() -> None:
+    assert plan.upstream_queue_name(link(), "/", "down") == "federation: x -> down"
+    assert plan.upstream_queue_name(link(remote_name="y"), "/", "down") == "federation: y -> down:x"
+    assert plan.upstream_queue_name(link(), "other", "down") == "federation: x -> down:/:x"
+
+
+def test_the_agent_stands_aside_for_who_serves_the_link() -> None:
+    native = downstream(native=frozenset({("/", "x", "origin")}))
+    assert plan.plan_link(link(), Sight(BROKER, UP), native).outlook is Outlook.STANDBY
+    served = plan.plan_link(link(), Sight(BROKER, UP, QueueSeen(0, 1)), downstream())
+    assert (served.outlook, served.actions) == (Outlook.STANDBY, ())
+
+
+def test_what_cannot_be_seen_or_has_to_be_mended_is_said() -> None:
+    away = plan.plan_link(link(), Sight(BROKER, error="connection refused by h:5672"), downstream())
+    assert (away.outlook, away.reason) == (Outlook.BACKOFF, "connection refused by h:5672")
+    refused = plan.plan_link(link(), Sight(BROKER, error="login refused", error_is_permanent=True), downstream())
+    assert refused.outlook is Outlook.INVALID
+    assert plan.plan_link(link(problem="mend it"), Sight(BROKER, UP), downstream()).reason == "mend it"
+
+
+def test_forward_unrouted_asks_for_everything_besides() -> None:
+    wide = link(settings=LinkSettings(forward_unrouted=True))
+    planned = plan.plan_link(wide, Sight(BROKER, UP), downstream(Binding("a", (), "q")))
+    assert [action.name for action in planned.actions if action.verb is Verb.BIND] == ["#", "a"]
+
+
+def test_queue_links_declare_what_is_missing_and_delete_nothing() -> None:
+    of_queue = link(kind=LinkKind.QUEUE, exchange=None, queue=Queue("x"))
+    assert told(plan.plan_link(of_queue, Sight(BROKER, UP), downstream()).actions) == [(Verb.CREATE, "queue", "x")]
+    stands = plan.plan_link(of_queue, Sight(BROKER, UP, QueueSeen(3, 1)), downstream())
+    assert told(stands.actions) == [(Verb.KEEP, "queue", "x")]
+
+
+def test_exchanges_of_the_configuration() -> None:
+    place = Place("agent.yaml", 3, 1)
+    declared = [DeclaredExchange(name, "topic", place) for name in ("new", "same", "other")]
+    standing = {"same": Exchange("same", "topic"), "other": Exchange("other", "direct", durable=False)}
+    actions = plan.plan_declarations(downstream(), "/", declared, standing)
+    assert [action.verb for action in actions] == [Verb.CREATE, Verb.KEEP, Verb.KEEP]
+    assert "agent.yaml:3:1" in actions[0].why
+    assert "its type, durable differ" in actions[2].why

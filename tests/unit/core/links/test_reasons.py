@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from agent.core.export_event import Reason
+from agent.core.links import lifecycle
+from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState, Side, Trouble
+from agent.core.links.reasons import reason_of
+
+OPENED = (lifecycle.Start(), lifecycle.Opened())
+UNWANTED = lifecycle.Unwanted(1.0)
+REMOVED = (UNWANTED, lifecycle.Closed(), lifecycle.RemovalDue(messages=False))
+
+
+def after(*events: Event) -> LinkState:
+    state = LinkState()
+    for event in events:
+        state, _ = lifecycle.step(state, event)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "reason"),
+    [
+        ((lifecycle.Start(),), lifecycle.Opened(), Reason.OPENED),
+        (OPENED, lifecycle.Restart(), Reason.RESTARTED),
+        (OPENED, Blocked(Side.DOWNSTREAM, "memory"), Reason.DOWNSTREAM_BLOCKED),
+        (OPENED, Blocked(Side.UPSTREAM, "memory"), Reason.UPSTREAM_BLOCKED),
+        ((*OPENED, Blocked(Side.UPSTREAM)), lifecycle.Unblocked(Side.UPSTREAM), Reason.UNBLOCKED),
+        (OPENED, lifecycle.Stalled("waits"), Reason.NO_CONFIRMS),
+        ((*OPENED, lifecycle.Stalled("waits")), lifecycle.Progressed(), Reason.PROGRESSED),
+        (OPENED, Failed("cut", side=Side.DOWNSTREAM, trouble=Trouble.LOST), Reason.DOWNSTREAM_LOST),
+        (OPENED, Failed("who knows"), Reason.UPSTREAM_OTHER),
+        ((lifecycle.Start(),), Failed("no", permanent=True, trouble=Trouble.REFUSED), Reason.UPSTREAM_REFUSED),
+        ((*OPENED, Failed("cut"), lifecycle.Closed(), lifecycle.RetryDue()), lifecycle.Opened(), Reason.OPENED),
+        ((*OPENED, Failed("cut"), lifecycle.Closed()), lifecycle.Restart(), Reason.RESTARTED),
+        (OPENED, lifecycle.Pause(), Reason.PAUSED),
+        ((*OPENED, lifecycle.Pause()), lifecycle.Resume(), Reason.RESUMED),
+        (OPENED, lifecycle.StandAside("another agent"), Reason.SERVED_ELSEWHERE),
+        ((lifecycle.Start(), lifecycle.StandAside("another agent")), lifecycle.TakeOver(), Reason.TAKEN_OVER),
+        (OPENED, UNWANTED, Reason.UNWANTED),
+        ((*OPENED, UNWANTED, lifecycle.Closed()), lifecycle.Wanted(), Reason.WANTED),
+        ((*OPENED, UNWANTED, lifecycle.Closed()), lifecycle.RemovalDue(messages=False), Reason.REMOVED),
+        ((*OPENED, *REMOVED), lifecycle.Kept(), Reason.UNWANTED),
+        ((*OPENED, *REMOVED), lifecycle.Wanted(), Reason.WANTED),
+        ((*OPENED, UNWANTED, lifecycle.Closed()), lifecycle.Stop(), Reason.STOPPED),
+        (OPENED, lifecycle.Stop(), Reason.STOPPED),
+    ],
+)
+def test_why_a_link_changed_its_status(before: tuple[Event, ...], event: Event, reason: Reason) -> None:
+    state = after(*before)
+    reached, _ = lifecycle.step(state, event)
+    assert reached.status is not state.status
+    assert reason_of(state, reached) is reason
+
+
+def test_a_new_link_has_appeared() -> None:
+    assert reason_of(None, LinkState()) is Reason.APPEARED
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("trouble", Trouble)
+def test_each_kind_of_failure_on_each_side_has_a_word(side: Side, trouble: Trouble) -> None:
+    failed = after(*OPENED, Failed("cut", side=side, trouble=trouble))
+    assert reason_of(LinkState(), failed) == f"{side}_{trouble}"

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.core.model import LinkKind
+from agent.core.rules.unserved import unserved
+from tests.unit.status.test_board import LINK
+
+QUEUE = replace(LINK, kind=LinkKind.QUEUE, exchange=None)
+SHOVEL = replace(QUEUE, kind=LinkKind.SHOVEL, name="drain", upstream="")
+
+
+def test_what_nobody_runs_is_named_by_vhost_and_kind() -> None:
+    links = (LINK, QUEUE, replace(QUEUE, upstream="other"), SHOVEL)
+    queues, shovels = unserved(links, ())
+    assert queues.startswith("links of kind queue are defined in vhost '/'")
+    assert queues.endswith(": 'orders'")
+    assert shovels.endswith(": 'drain'")
+
+
+def test_of_many_a_few_are_named() -> None:
+    [note] = unserved([replace(QUEUE, name=f"q{number}") for number in range(8)], ())
+    assert note.endswith(": 'q0', 'q1', 'q2', 'q3', 'q4' and 3 more")
+
+
+def test_what_the_plugin_runs_is_nobody_s_concern() -> None:
+    assert unserved([LINK, QUEUE], {("/", "orders", "origin")}) == ()

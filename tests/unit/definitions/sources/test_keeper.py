@@ -1,0 +1,138 @@
+"""What stays in force, whatever the sources say in whichever order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.model import Definitions, Upstream, VhostDefinitions
+from agent.definitions.sources.keeper import Keeper, Told
+from agent.definitions.sources.merge import merge
+from agent.errors import ConfigurationError, Place, Problem, Severity
+
+BAD = Problem(Place("a.yaml", 1, 2), "what is this?")
+
+
+def reading(*names: str, source: str = "test") -> Told:
+    upstreams = {name: Upstream(name, (), Place(source)) for name in names}
+    return Told(Definitions({"/": VhostDefinitions(upstreams=upstreams)}))
+
+
+def offer(keeper: Keeper, source: str, *names: str) -> None:
+    keeper.take(source, lambda: reading(*names, source=source))
+
+
+def reject(keeper: Keeper, source: str) -> None:
+    def read() -> Told:
+        raise ConfigurationError([BAD])
+
+    keeper.take(source, read)
+
+
+def in_force(keeper: Keeper) -> set[str]:
+    return set(keeper.current.definitions.of("/").upstreams)
+
+
+@pytest.fixture
+def keeper() -> Keeper:
+    return Keeper()
+
+
+def test_nothing_is_in_force_at_first(keeper: Keeper) -> None:
+    assert in_force(keeper) == set()
+    assert not keeper.problems
+
+
+def test_sources_add_up(keeper: Keeper) -> None:
+    warning = Problem(Place("b"), "odd", Severity.WARNING)
+    offer(keeper, "a", "x")
+    keeper.take("b", lambda: replace(reading("y"), warnings=(warning,), verdicts={"/": {}}))
+    assert in_force(keeper) == {"x", "y"}
+    assert (keeper.current.warnings, keeper.current.verdicts) == ((warning,), {"/": {}})
+
+
+def test_a_bad_document_changes_nothing_until_it_is_mended(keeper: Keeper) -> None:
+    offer(keeper, "a", "x")
+    reject(keeper, "a")
+    assert in_force(keeper) == {"x"}
+    assert keeper.problems == (BAD,)
+    offer(keeper, "a", "y")
+    assert in_force(keeper) == {"y"}
+    assert not keeper.problems
+
+
+def test_another_source_still_changes_while_one_is_bad(keeper: Keeper) -> None:
+    offer(keeper, "a", "x")
+    reject(keeper, "a")
+    offer(keeper, "b", "y")
+    assert in_force(keeper) == {"x", "y"}
+    assert keeper.problems == (BAD,)
+
+
+def test_a_conflict_keeps_what_was_in_force(keeper: Keeper) -> None:
+    offer(keeper, "a", "x")
+    offer(keeper, "b", "y")
+    offer(keeper, "b", "x", "z")
+    assert in_force(keeper) == {"x", "y"}
+    assert [str(problem) for problem in keeper.problems] == [
+        "b: upstream 'x' in vhost '/' is also defined at a; rename or remove one of them"
+    ]
+
+
+def test_a_name_moves_from_source_to_source_in_either_order(keeper: Keeper) -> None:
+    offer(keeper, "a", "x")
+    offer(keeper, "b", "x")
+    assert in_force(keeper) == {"x"}
+    assert len(keeper.problems) == 1
+    offer(keeper, "a")
+    assert in_force(keeper) == {"x"}
+    assert not keeper.problems
+
+
+def test_two_sources_swap_names(keeper: Keeper) -> None:
+    offer(keeper, "a", "x")
+    offer(keeper, "b", "y")
+    offer(keeper, "a", "y")
+    offer(keeper, "b", "x")
+    assert in_force(keeper) == {"x", "y"}
+    assert not keeper.problems
+
+
+def test_a_forgotten_source_makes_room(keeper: Keeper) -> None:
+    offer(keeper, "a", "x", "y")
+    offer(keeper, "b", "x")
+    keeper.forget("a")
+    assert in_force(keeper) == {"x"}
+    assert not keeper.problems
+
+
+readings = st.lists(st.sampled_from("wxyz"), max_size=3, unique=True)
+steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | readings), max_size=12)
+
+
+@given(steps)
+def test_what_is_in_force_never_conflicts_and_is_the_latest_where_the_latest_fits(
+    steps: list[tuple[str, list[str] | None]],
+) -> None:
+    keeper = Keeper()
+    latest: dict[str, Definitions] = {}
+    rejected: set[str] = set()
+    for source, names in steps:
+        if names is None:
+            reject(keeper, source)
+            rejected.add(source)
+        else:
+            latest[source] = reading(*names).definitions
+            offer(keeper, source, *names)
+            rejected.discard(source)
+    try:
+        wanted = merge(latest.items())
+    except ConfigurationError:
+        assert keeper.problems
+    else:
+        if not rejected:
+            assert in_force(keeper) == set(wanted.of("/").upstreams)
+            assert not keeper.problems

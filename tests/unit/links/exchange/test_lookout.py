@@ -1,0 +1,172 @@
+"""One look for all links of a connection, against a fake socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from agent.amqp.channel_pool import Desk
+from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.connection import WireConnection
+from agent.amqp.wire.login import Terms
+from agent.amqp.wire.methods import Call
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import Mechanism, parse
+from agent.links.exchange.lookout import INTERNAL_EVERY, LOOK_EVERY, Lookout
+from tests.unit.amqp.wire.link import Wire, feed, opened, turn
+
+
+class Link:
+    """What a lookout sees of a link."""
+
+    def __init__(self, name: str, assertable: int = 1) -> None:
+        self.canary: str | None = f"canary {name}"
+        self.internal: str | None = f"internal {name}"
+        self.assertable = assertable
+        self.missing: list[str] = []
+        self.asserted = 0
+        self.is_native = False
+        self.type_is_known = True
+        self.was_told_of_type = False
+
+    def on_missing(self, name: str) -> None:
+        self.missing.append(name)
+
+    def on_unknown_type(self) -> None:
+        self.was_told_of_type = True
+
+    def assert_some(self, count: int) -> None:
+        self.asserted += count
+
+    async def is_type_known(self) -> bool:
+        return self.type_is_known
+
+
+class Broker:
+    """Answers looks; what it lacks is in `missing`."""
+
+    def __init__(self, wire: WireConnection, socket: Wire) -> None:
+        self.missing: set[str] = set()
+        self.asked: list[str] = []
+        self._wire = wire
+        self._socket = socket
+
+    async def look(self, lookout: Lookout, times: int = 1) -> None:
+        for _ in range(times):
+            looking = asyncio.create_task(lookout.look(LOOK_EVERY))
+            while not looking.done():
+                await turn()
+                self._answer(self._socket.taken())
+            await looking
+
+    def _answer(self, data: bytes) -> None:
+        at, closed = 0, set[int]()
+        while at < len(data):
+            _, number, size = frames.PREFIX.unpack_from(data, at)
+            call = methods.decode(data[at + 7 : at + 7 + size])
+            at += size + frames.OVERHEAD
+            if number not in closed and not self._answered(number, call):
+                closed.add(number)
+
+    def _answered(self, number: int, call: Call) -> bool:
+        match call.method:
+            case methods.CHANNEL_OPEN:
+                self._say(number, methods.CHANNEL_OPEN_OK.encode())
+            case methods.CHANNEL_CLOSE:
+                self._say(number, methods.CHANNEL_CLOSE_OK.encode())
+            case methods.EXCHANGE_DECLARE if call["exchange"] in self.missing:
+                text = f"NOT_FOUND - no exchange '{call['exchange']}' in vhost '/'"
+                self._say(number, methods.CHANNEL_CLOSE.encode(code=404, text=text))
+                return False
+            case methods.EXCHANGE_DECLARE:
+                assert call["passive"]
+                self.asked.append(call["exchange"])
+                if not call["nowait"]:
+                    self._say(number, methods.EXCHANGE_DECLARE_OK.encode())
+        return True
+
+    def _say(self, number: int, payload: bytes) -> None:
+        feed(self._wire, frames.frame(frames.METHOD, number, payload))
+
+
+async def scene() -> tuple[Broker, Lookout]:
+    wire, socket = await opened()
+    terms = Terms("upstream u h:5672", "/", "u", Secret("p"), (Mechanism.PLAIN,), 0)
+    connection = Connection(parse("amqp://h"), wire, terms)
+    return Broker(wire, socket), Lookout(Shared(connection, Desk(connection)))
+
+
+@contextmanager
+def watched(lookout: Lookout, *links: Link) -> Iterator[None]:
+    with ExitStack() as watching:
+        for link in links:
+            watching.enter_context(lookout.watching(link))
+        yield
+
+
+async def test_links_hear_of_what_is_missing_of_theirs() -> None:
+    broker, lookout = await scene()
+    links = [Link(str(number)) for number in range(50)]
+    with watched(lookout, *links):
+        await broker.look(lookout)
+        assert broker.asked == [link.canary for link in links]
+        broker.missing = {"canary 7", "canary 8", "canary 49"}
+        await broker.look(lookout)
+        assert [link.missing for link in links if link.missing] == [["canary 7"], ["canary 8"], ["canary 49"]]
+
+
+async def test_internal_exchanges_are_asked_for_less_often() -> None:
+    broker, lookout = await scene()
+    link = Link("a")
+    with watched(lookout, link):
+        await broker.look(lookout, INTERNAL_EVERY)
+        assert broker.asked == ["canary a"] * INTERNAL_EVERY + ["internal a"]
+        broker.missing = {"internal a"}
+        await broker.look(lookout, INTERNAL_EVERY)
+        assert link.missing == ["internal a"]
+
+
+async def test_a_link_without_canary_and_with_a_long_name_is_not_asked_for() -> None:
+    broker, lookout = await scene()
+    link = Link("a")
+    link.canary = link.internal = None
+    with watched(lookout, link):
+        await broker.look(lookout, INTERNAL_EVERY)
+    assert broker.asked == []
+
+
+async def test_one_link_asks_for_the_plugins_type_and_all_of_that_type_hear() -> None:
+    broker, lookout = await scene()
+    links = [Link(str(number)) for number in range(3)]
+    links[1].is_native = links[2].is_native = True
+    with watched(lookout, *links):
+        await broker.look(lookout)
+        links[1].type_is_known = False
+        links[0].type_is_known = False  # it isn't of that type
+        await broker.look(lookout)
+    assert [link.was_told_of_type for link in links] == [False, True, True]
+
+
+async def test_very_many_bindings_are_asserted_slowly() -> None:
+    broker, lookout = await scene()
+    link = Link("a", assertable=20_000)
+    with watched(lookout, link):
+        await broker.look(lookout, 10)
+    assert link.asserted == 10 * LOOK_EVERY
+
+
+async def test_looking_begins_with_the_first_link_and_ends_with_the_last() -> None:
+    def looks() -> list[str]:
+        return [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "look at canaries"]
+
+    _, lookout = await scene()
+    with watched(lookout, Link("a")):
+        with watched(lookout, Link("b")):
+            assert len(looks()) == 1
+        assert len(looks()) == 1
+    await turn()
+    await turn()
+    assert looks() == []

@@ -1,0 +1,76 @@
+"""The beat that all links share, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from agent.amqp.connection_pool import Shared
+from agent.amqp.data.splice import Counts
+from agent.core.links.lifecycle import LinkState
+from agent.core.model import Link
+from agent.runtime.ticker import EVERY, beat
+from agent.status.board import Board, Gauges
+from tests.unit.amqp.wire.virtual_loop import in_virtual_time
+from tests.unit.status.test_board import LINK, Clock
+
+FIRST, SECOND = replace(LINK, id="00000001"), replace(LINK, id="00000002")
+
+
+class Beaten:
+    """A link that moves whenever `moves` says so, and fails where it is None."""
+
+    in_flight = 0
+    local: Shared | None = None
+
+    def __init__(self, link: Link, moves: list[bool | None]) -> None:
+        self.link = link
+        self.moves = moves
+        self.at: list[float] = []
+
+    def pulse(self, now: float) -> bool:
+        self.at.append(now)
+        moved = self.moves.pop(0)
+        if moved is None:
+            raise ValueError("this link only")
+        return moved
+
+    def waits(self, now: float) -> float:  # noqa: ARG002 - as a link has it
+        return 0.0
+
+    def set_apart(self, now: float) -> None:  # noqa: ARG002 - as a link has it
+        raise AssertionError("nobody waits")
+
+
+def beaten(*links: Beaten, beats: int) -> list[tuple[str, ...]]:
+    """Which links the board's readers are told of, beat by beat."""
+    told: list[tuple[str, ...]] = []
+
+    async def live() -> None:
+        board = Board(Clock(), "dc2-a")
+        for each in links:
+            board.put(each.link, LinkState(), Counts(), Gauges)
+        with board.feed() as feed:
+            beating = asyncio.create_task(beat(lambda: [(each.link.id, each) for each in links], board))
+            await asyncio.sleep(EVERY / 2)
+            for _ in range(beats):
+                await asyncio.sleep(EVERY)
+                told.append(feed.take().moved)
+            beating.cancel()
+
+    in_virtual_time(live())
+    return told
+
+
+def test_each_link_has_its_beat_and_only_those_that_moved_are_told() -> None:
+    first, second = Beaten(FIRST, [True, False, True]), Beaten(SECOND, [False, False, True])
+    assert beaten(first, second, beats=3) == [(FIRST.id,), (), (FIRST.id, SECOND.id)]
+    assert first.at == [EVERY, 2 * EVERY, 3 * EVERY]
+
+
+def test_one_that_fails_stills_the_others_for_a_beat_only(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = Beaten(FIRST, [None, True]), Beaten(SECOND, [True])
+    assert beaten(first, second, beats=2) == [(), (FIRST.id, SECOND.id)]
+    assert "this link only" in capsys.readouterr().out

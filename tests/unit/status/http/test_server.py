@@ -1,0 +1,136 @@
+"""The HTTP server on a real socket; what links do with what is asked of them is shown elsewhere."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.core.links.lifecycle import NO_LONGER_DEFINED, LinkState, Unwanted, step
+from agent.errors import CannotStartError
+from tests.unit.status.serving import TOKEN, Serve, Served
+from tests.unit.status.test_board import BROKEN, LINK, RUNNING
+
+PAUSED = LinkState(started=True, paused=True)
+
+
+async def test_probes_tell_the_process_from_its_work(serve: Serve) -> None:
+    served = await serve()
+    assert (await served.ask("/livez"))[0] == 200
+    status, answer = await served.ask("/readyz")
+    assert (status, "not been read" in answer["error"]) == (503, True)
+    served.board.ready = True
+    assert (await served.ask("/readyz"))[0] == 200
+
+
+async def test_links_one_and_all(serve: Serve) -> None:
+    served = await serve()
+    status, links = await served.ask("/api/links")
+    assert (status, [link["id"] for link in links]) == (200, [LINK.id])
+    assert (await served.ask(f"/api/links/{LINK.id}"))[1]["exchange"] == "orders"
+    assert (await served.ask("/api/links?vhost=other"))[1] == []
+    status, answer = await served.ask("/api/links/ffffffff")
+    assert (status, "ffffffff" in answer["error"]) == (404, True)
+
+
+@pytest.mark.parametrize("action", ["restart", "pause", "resume"])
+async def test_what_may_be_done_to_a_link(serve: Serve, action: str) -> None:
+    served = await serve()
+    assert (await served.ask(f"/api/links/{LINK.id}/{action}", "POST"))[0] == 200
+    assert served.asked == [(LINK.id, action)]
+    assert (await served.ask(f"/api/links/ffffffff/{action}", "POST"))[0] == 404
+    assert (await served.ask(f"/api/links/{LINK.id}/{action}"))[0] == 405
+
+
+async def test_the_native_routes(serve: Serve) -> None:
+    served = await serve()
+    assert [link["id"] for link in (await served.ask("/api/federation-links"))[1]] == [LINK.id]
+    assert [link["id"] for link in (await served.ask("/api/federation-links/%2F"))[1]] == [LINK.id]
+    assert (await served.ask("/api/federation-links/other"))[1] == []
+    restart = f"/api/federation-links/vhost/%2F/{LINK.id}/any/restart"
+    assert (await served.ask(restart, "DELETE"))[0] == 204
+    assert served.asked == [(LINK.id, "restart")]
+    assert (await served.ask(restart.replace("%2F", "other"), "DELETE"))[0] == 404
+
+
+async def test_a_link_that_is_removed_is_no_trouble_and_takes_no_orders(serve: Serve) -> None:
+    served = await serve()
+    removing, _ = step(LinkState(), Unwanted(1.0))
+    served.board.changed(LINK.id, removing)
+    for action in ("restart", "pause", "resume"):
+        status, answer = await served.ask(f"/api/links/{LINK.id}/{action}", "POST")
+        assert (status, "define it again" in answer["error"]) == (409, True)
+    restart = f"/api/federation-links/vhost/{quote(LINK.vhost, safe='')}/{LINK.id}/node/restart"
+    assert (await served.ask(restart, "DELETE"))[0] == 404
+    assert served.asked == []
+    _, [native] = await served.ask("/api/federation-links")
+    assert (native["status"], native["error"]) == ("shutdown", NO_LONGER_DEFINED)
+    assert (await served.ask("/api/federation-links/state/down"))[1] == []
+    _, [link] = await served.ask("/api/links")
+    assert (link["status"], link["error"]) == ("removing", NO_LONGER_DEFINED)
+
+
+@pytest.mark.parametrize("path", ["state/down", "state/down/", "%2F/state/down", "%2F/state/down/"])
+async def test_a_link_that_starts_is_not_down_for_the_native_routes(serve: Serve, path: str) -> None:
+    served = await serve()
+
+    async def down() -> list[str]:
+        return [link["id"] for link in (await served.ask(f"/api/federation-links/{path}"))[1]]
+
+    assert await down() == []
+    for state, told in ((BROKEN, [LINK.id]), (RUNNING, []), (PAUSED, [LINK.id])):
+        served.board.changed(LINK.id, state)
+        assert await down() == told
+
+
+@pytest.mark.parametrize("path", ["federation-links/{}", "federation-links/{}/state/down", "shovels/{}", "shovels/{}/"])
+async def test_a_vhost_that_is_not_there_is_told_from_one_without_links(serve: Serve, path: str) -> None:
+    served = await serve()
+    served.board.vhosts = frozenset({"/", "empty"})
+    assert await served.ask(f"/api/{path.format('empty')}") == (200, [])
+    status, answer = await served.ask(f"/api/{path.format('nowhere')}")
+    assert (status, "'nowhere'" in answer["error"]) == (404, True)
+
+
+async def test_changes_need_the_token_where_one_is_set(serve: Serve) -> None:
+    served = await serve(token=TOKEN)
+    restart = f"/api/links/{LINK.id}/restart"
+    assert (await served.ask("/api/links"))[0] == 200
+    assert (await served.ask(restart, "POST"))[0] == 401
+    assert (await served.ask(restart, "POST", "wrong"))[0] == 401
+    assert served.asked == []
+    assert (await served.ask(restart, "POST", TOKEN))[0] == 200
+
+
+async def test_looking_needs_it_too_where_others_can_reach_the_agent(serve: Serve) -> None:
+    served = await serve(host="0.0.0.0", token=TOKEN)
+    assert (await served.ask("/api/links"))[0] == 401
+    assert (await served.ask("/api/links", token=TOKEN))[0] == 200
+    assert (await served.ask("/livez"))[0] == 200
+    opened = await serve(host="0.0.0.0", token=TOKEN, anonymous=True)
+    assert (await opened.ask("/api/links"))[0] == 200
+    assert (await opened.ask(f"/api/links/{LINK.id}/pause", "POST"))[0] == 401
+
+
+async def test_metrics_are_what_prometheus_reads(serve: Serve) -> None:
+    served = await serve()
+    url = f"{served.url}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        families = {family.name for family in text_string_to_metric_families(await answer.text())}
+    assert {"federation_agent_link_state", "federation_agent_forwarded_messages"} <= families
+
+
+async def test_errors_are_json_and_never_tell_the_token(serve: Serve) -> None:
+    served = await serve(token=TOKEN)
+    status, answer = await served.ask("/nowhere")
+    assert (status, answer) == (404, {"error": "no such path"})
+    assert TOKEN not in str(await served.ask("/api/links", "POST"))
+
+
+async def test_a_port_that_is_taken_is_said(serve: Serve) -> None:
+    first = await serve()
+    port = first.port
+    with pytest.raises(CannotStartError, match=f"127.0.0.1:{port}"):
+        await Served(port).server.start()
