@@ -163,7 +163,7 @@ async def test_tls_where_there_is_none(broker: Node) -> None:
 
 async def test_tls_files_that_can_not_be_used(tls_broker: TlsBroker) -> None:
     missing = await failure(tls_broker.https("cacertfile=/nowhere/ca.pem"))
-    assert "cacertfile /nowhere/ca.pem can't be used: No such file or directory" in str(missing)
+    assert "cacertfile /nowhere/ca.pem can't be used: there is no such file" in str(missing)
     key = tls_broker.authority.own.keyfile
     assert "not a file of PEM certificates" in str(await failure(tls_broker.https(f"cacertfile={key}")))
     locked = tls_broker.authority.client("locked", password="right")
