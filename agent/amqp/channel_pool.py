@@ -13,7 +13,7 @@ from agent.amqp.wire.channel import Channel
 COUNTERS: Final = 4
 
 
-class Desk:
+class ChannelPool:
     """One asks on a channel at a time, so an error that closes it is the asker's own."""
 
     def __init__(self, connection: Connection) -> None:
@@ -22,7 +22,7 @@ class Desk:
         self._idle: list[Channel] = []
 
     @asynccontextmanager
-    async def counter(self) -> AsyncIterator[Channel]:
+    async def borrow(self) -> AsyncIterator[Channel]:
         async with self._free:
             usable = [channel for channel in self._idle if channel.is_usable]
             channel = usable.pop() if usable else self._connection.wire.begin_channel()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.amqp.channel_pool import Desk
+from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
 from agent.errors import BrokerError
 
@@ -23,7 +23,7 @@ class Shared:
     """One connection and how many use it; `speaks_plugin` is what was found out of the broker, `asked_at` when."""
 
     connection: Connection
-    desk: Desk
+    channels: ChannelPool
     users: int = 0
     is_left: bool = False
     speaks_plugin: bool | None = None
@@ -82,7 +82,7 @@ class Pool:
             self._failed(group, error)
             raise
         else:
-            opened = Shared(connection, Desk(connection))
+            opened = Shared(connection, ChannelPool(connection))
             group.open.append(opened)
             group.failure = None
             return opened

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from agent.amqp.channel_pool import Desk
+from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
 from agent.amqp.failures import NOT_FOUND
 from agent.amqp.wire import methods
@@ -29,9 +29,9 @@ class MissingExchanges:
     whole connection: don't ask for such names.
     """
 
-    def __init__(self, connection: Connection, desk: Desk) -> None:
+    def __init__(self, connection: Connection, channels: ChannelPool) -> None:
         self._connection = connection
-        self._desk = desk
+        self._channels = channels
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._encoded: dict[str, bytes] = {}  # encoding takes longer than all else
 
@@ -40,7 +40,7 @@ class MissingExchanges:
             return frozenset()
         if len(self._encoded) > 2 * len(names):
             self._encoded.clear()
-        async with self._desk.counter() as channel:
+        async with self._channels.borrow() as channel:
             found, rest = await self._look(channel, names)
         return found | await self._halves(rest)
 

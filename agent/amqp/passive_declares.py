@@ -47,14 +47,14 @@ class ExchangeFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Found:
     """What was found, by name."""
 
     queues: Mapping[str, QueueFound]
     exchanges: Mapping[str, ExchangeFound]
 
 
-async def probe(connection: Connection, *, queues: Iterable[str] = (), exchanges: Iterable[str] = ()) -> Standing:
+async def probe(connection: Connection, *, queues: Iterable[str] = (), exchanges: Iterable[str] = ()) -> Found:
     """Asks for all the names side by side; raises only where the connection is lost."""
     gate = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 2)))
 
@@ -78,7 +78,7 @@ async def probe(connection: Connection, *, queues: Iterable[str] = (), exchanges
         asyncio.gather(*(ask_for_queue(name) for name in queues)),
         asyncio.gather(*(ask_for_exchange(name) for name in exchanges)),
     )
-    return Standing(dict(found_queues), dict(found_exchanges))
+    return Found(dict(found_queues), dict(found_exchanges))
 
 
 async def _ask(

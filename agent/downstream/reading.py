@@ -26,7 +26,7 @@ from agent.core.model import (
     VhostState,
 )
 from agent.definitions.sources.downstream_state import Unusable, binding, named, read_exchange, read_queue, source_of
-from agent.definitions.sources.keeper import Keeper, Told
+from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.load import Configuration
 from agent.definitions.sources.parameters import (
     GLOBAL_PARAMETER,
@@ -149,7 +149,7 @@ class _VhostLook:
 
 async def _read_steadily(
     configuration: Configuration, client: ManagementClient, keeper: Keeper, *, names: Collection[str]
-) -> tuple[Told, dict[str, _VhostLook]]:
+) -> tuple[SourceReading, dict[str, _VhostLook]]:
     """Exchanges name their policies, so both must be of one moment: a policy replaced in between would look lifted."""
     broker = str(configuration.settings.downstream.management[0])
     for _ in range(READINGS):
@@ -207,7 +207,7 @@ async def _take(keeper: Keeper, source: Source, steps: Steps) -> None:
     keeper.take(source, lambda: told)
 
 
-async def _global_parameter(client: ManagementClient, broker: str) -> Callable[[], Told]:
+async def _global_parameter(client: ManagementClient, broker: str) -> Callable[[], SourceReading]:
     try:
         value = await client.global_parameter(GLOBAL_PARAMETER)
     except TooLargeError as error:
@@ -215,7 +215,7 @@ async def _global_parameter(client: ManagementClient, broker: str) -> Callable[[
     return lambda: read_global(broker, value)
 
 
-def _refused(problem: Problem) -> Told:
+def _refused(problem: Problem) -> SourceReading:
     raise ConfigurationError([problem])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from agent.amqp.connection_pool import Shared
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import Link
-from agent.links.shared_connections import World
+from agent.links.brokers import Brokers
 
 OnBlocked = Callable[[str | None], None]
 
@@ -18,9 +18,9 @@ class Connections:
     `on_blocked` is told why the downstream takes no messages, and None once it does.
     """
 
-    def __init__(self, world: World, on_blocked: OnBlocked) -> None:
+    def __init__(self, brokers: Brokers, on_blocked: OnBlocked) -> None:
         self.down: Shared | None = None
-        self._world = world
+        self._brokers = brokers
         self._on_blocked = on_blocked
         self._up: Shared | None = None
         self._held: list[Shared] = []
@@ -28,15 +28,15 @@ class Connections:
 
     async def ask(self, link: Link) -> Shared:
         """Where upstream is asked things."""
-        control = await self._world.control(link)
+        control = await self._brokers.control(link)
         self._held.append(control)
         return control
 
     async def flow(self, link: Link, uri: AmqpUri, *, apart: bool) -> tuple[Shared, Shared]:
         """Where messages come from, and where they go."""
-        up = self._up = await self._world.upstream(link, uri, apart=apart)
+        up = self._up = await self._brokers.upstream(link, uri, apart=apart)
         self._held.append(up)
-        down = self.down = await self._world.local(link, apart=apart)
+        down = self.down = await self._brokers.local(link, apart=apart)
         self._held.append(down)
         self._stop_listening = down.connection.listen_blocked(self._on_blocked)
         return up, down
@@ -50,7 +50,7 @@ class Connections:
         if self._up is not None:
             self._up.connection.wire.release_reading(self)
 
-    def part(self) -> tuple[Shared, ...]:
+    def detach(self) -> tuple[Shared, ...]:
         """From now on it hears of none and holds none back; answers what is to be given to `leave`."""
         if self._stop_listening is not None:
             self._stop_listening()
@@ -61,4 +61,4 @@ class Connections:
 
     async def leave(self, held: tuple[Shared, ...]) -> None:
         for shared in held:
-            await self._world.pool.release(shared)
+            await self._brokers.pool.release(shared)

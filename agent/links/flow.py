@@ -31,7 +31,7 @@ BETWEEN_LOOKS: Final = 0.005
 LARGEST_IS_KNOWN: Final = 600.0
 
 
-class Deaf:
+class DiscardDeliveries:
     """Lets a channel's messages fall, and nothing else: they go back to their queue when it closes."""
 
     def __init__(self, channel: Channel) -> None:
@@ -49,7 +49,7 @@ class Deaf:
 
 
 @dataclass
-class Path:
+class LearnedPath:
     """What a link has learned of its path, kept from one session to the next."""
 
     prefetch: int = prefetch.START  # where the link may size it
@@ -60,7 +60,7 @@ class Path:
 
 
 @dataclass(slots=True)
-class _Beat:
+class _Progress:
     """What had come through when the prefetch was last thought about."""
 
     at: float
@@ -71,7 +71,9 @@ class _Beat:
 class Flow:
     """`start`, then `close` and `leave`; only `leave` never raises BrokerError."""
 
-    def __init__(self, link: Link, queue: str, *, up: Connection, down: Connection, counts: Counts, path: Path) -> None:
+    def __init__(
+        self, link: Link, queue: str, *, up: Connection, down: Connection, counts: Counts, path: LearnedPath
+    ) -> None:
         self._link = link
         self._queue = queue
         self._up = up
@@ -92,7 +94,7 @@ class Flow:
         self._watch = path.suspicion.watch(self._loop.time())
         self._scrutiny: Scrutiny | None = None
         self._round_trip = 0.0
-        self._beat = self._count(self._loop.time())
+        self._progress = self._count(self._loop.time())
         self._forwarded_before = counts.forwarded
         # A quorum queue may drop what came back too often, and says nothing of it.
         self._is_counted = link.settings.queue_type is QueueType.QUORUM
@@ -193,8 +195,8 @@ class Flow:
 
     def better_prefetch(self, now: float) -> int | None:
         """What the last while tells of the path, where another prefetch would suit it; asked about once a second."""
-        settings, before, self._beat = self._link.settings, self._beat, self._count(now)
-        messages, octets = self._beat.messages - before.messages, self._beat.bytes - before.bytes
+        settings, before, self._progress = self._link.settings, self._progress, self._count(now)
+        messages, octets = self._progress.messages - before.messages, self._progress.bytes - before.bytes
         if self._is_careful and self._counts.forwarded != self._forwarded_before:
             self._path.fruitless = 0
         if settings.ack_mode is AckMode.NO_ACK:
@@ -233,8 +235,8 @@ class Flow:
         is_due = self._window < self.prefetch and self._for_unfit > 0
         return is_due and (not self._is_counted or self.unsettled >= self._window)
 
-    def _count(self, now: float) -> _Beat:
-        return _Beat(now, self._counts.forwarded + self.unsettled, self._counts.bytes)
+    def _count(self, now: float) -> _Progress:
+        return _Progress(now, self._counts.forwarded + self.unsettled, self._counts.bytes)
 
     async def resize(self, wanted: int) -> None:
         """A new consumer on the same channel. A refusal of it ends the channel; nobody waits for it here, since the
@@ -282,7 +284,7 @@ class Flow:
         async with asyncio.timeout(self._patience):
             if self._link.settings.ack_mode is not AckMode.NO_ACK and not self._is_midway:
                 # What was not published yet needs no settling: it goes back to its queue.
-                self._up.wire.divert(out.number, Deaf(out))
+                self._up.wire.divert(out.number, DiscardDeliveries(out))
             await asyncio.shield(self._consumed)  # some brokers take a cancel before that for a crime
             await out.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
             await target.settled()
@@ -291,7 +293,7 @@ class Flow:
         """Closes the channels, settled or not: what isn't acknowledged goes back to the upstream queue."""
         out = self._out
         if out is not None and not out.closed.done():
-            self._up.wire.divert(out.number, Deaf(out))
+            self._up.wire.divert(out.number, DiscardDeliveries(out))
             self._give_back(out)
         if self._flows:
             self._down.wire.starved_by(self._up.wire)

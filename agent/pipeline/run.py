@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from agent.pipeline.findings.publishing import PAGE, SUMMARY, publish
 from agent.pipeline.options import Options
-from agent.pipeline.reading.ledger import Standing
+from agent.pipeline.reading.ledger import TablesMade
 from agent.pipeline.reading.store import Store
 from agent.pipeline.schema import TABLES, VERSION
 from agent.pipeline.spark import files
@@ -42,12 +42,12 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
         return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
     asked = Dates() if options.is_whole else Dates(*periods.days(within, options.zone))
     of = extent(store.ledger, made_of, within, zone=options.zone, asked=asked)
-    store.stand(Standing(made_of, within.start, within.end, touched=of.since, whole=False))
+    store.stand(TablesMade(made_of, within.start, within.end, touched=of.since, whole=False))
     counts = {"read": read.read, "bad": read.bad, "later_schema": read.later_schema}
     with suited_to(spark, rows=store.ledger.lines_since(of.since)) as keep:
         write_tables(store, options, promised, of, keep)
         summed = publish(spark, options.output, within, options.zone, counts)
-        store.stand(Standing(made_of, within.start, within.end))
+        store.stand(TablesMade(made_of, within.start, within.end))
         store.settle()
     return summed
 

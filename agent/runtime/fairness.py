@@ -53,7 +53,7 @@ class Fairness:
         self._patience = PATIENCE
         self._acted_at = 0.0
 
-    def beat(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         waiting: dict[Shared, list[Sharer]] = defaultdict(list)
         for link in self._links():
             local = link.local

@@ -20,16 +20,16 @@ from agent.core.links.lifecycle import Effect, Event, LinkState, Phase, Side
 from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, Link
 from agent.errors import AgentError, BrokerError, PermanentError
+from agent.links.brokers import DOWNSTREAM, Brokers
 from agent.links.connections import Connections
 from agent.links.exchange.building import ServedElsewhereError
 from agent.links.exchange.internal_exchange import InternalExchanges
 from agent.links.exchange.lingering import Lingering
 from agent.links.exchange.removal import Removal
 from agent.links.exchange.session import ExchangeSession, Memory
-from agent.links.exchange.upkeep import Tending
+from agent.links.exchange.upkeep import Upkeep
 from agent.links.exchange.upstream_objects import NotEmptyError, count_consumers
 from agent.links.flow import Flow
-from agent.links.shared_connections import DOWNSTREAM, World
 from agent.links.tasks import both
 from agent.status.board import Gauges
 
@@ -52,18 +52,18 @@ class Other(StrEnum):
 class LinkRunner:
     """One exchange link. `on_change` is told every change of its state."""
 
-    def __init__(self, link: Link, world: World, *, on_change: OnChange) -> None:
+    def __init__(self, link: Link, brokers: Brokers, *, on_change: OnChange) -> None:
         self.link = link
         self.state = LinkState()
         self.counts = Counts()
         self.note = ""
         self.finished = asyncio.Event()
         self._bindings: frozenset[Binding] = frozenset()
-        self._world = world
+        self._brokers = brokers
         self._on_change = on_change
         self._memory = Memory()
         self._session: ExchangeSession | None = None
-        self._connections = Connections(world, self._blocked)
+        self._connections = Connections(brokers, self._blocked)
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -71,7 +71,7 @@ class LinkRunner:
         self._opened_at = 0.0
         self._served_by: dict[Other, str] = {}
         self._of_session: list[asyncio.Task[None]] = []
-        self._tending: Tending | None = None
+        self._upkeep: Upkeep | None = None
         self._apart_until = 0.0
         self._upstream_cluster: str | None = None  # as it was told last
         self._uri: AmqpUri | None = None
@@ -99,7 +99,7 @@ class LinkRunner:
     def _backlog(self) -> int | None:
         if self._lingering is not None:
             return self._lingering.messages
-        return self._tending.backlog if self._tending else None
+        return self._upkeep.backlog if self._upkeep else None
 
     @property
     def local(self) -> Shared | None:
@@ -127,18 +127,18 @@ class LinkRunner:
         """For a while it shares no connection: others would wait for it."""
         self._apart_until = now + APART
 
-    def pulse(self, now: float) -> bool:
+    def tick(self, now: float) -> bool:
         """Looks after the link; answers whether anything moved since the last time."""
-        session, tending, counts = self._session, self._tending, self.counts
-        if tending is not None and not self.state.blocked and self.state.stalled is None and tending.is_quiet(now):
+        session, upkeep, counts = self._session, self._upkeep, self.counts
+        if upkeep is not None and not self.state.blocked and self.state.stalled is None and upkeep.is_quiet(now):
             return False
         seen: tuple[object, ...] = ()
-        if session is not None and tending is not None:
-            self._judge(tending.beat(now, is_blocked=bool(self.state.blocked)))
+        if session is not None and upkeep is not None:
+            self._judge(upkeep.tick(now, is_blocked=bool(self.state.blocked)))
             self._tell_trouble()
             self._share_again(now)
             dropped, trouble = sum(counts.dropped.values()), self._trouble
-            bound, backlog = session.building.bound, tending.backlog
+            bound, backlog = session.building.bound, upkeep.backlog
             seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, self.note, trouble)
         if self._lingering is not None:
             seen = (self._lingering.looks, self._lingering.messages)
@@ -148,9 +148,9 @@ class LinkRunner:
 
     def _judge(self, waited: float) -> None:
         is_stalled = self.state.stalled is not None
-        if waited >= self._world.stall_after and not is_stalled:
+        if waited >= self._brokers.stall_after and not is_stalled:
             self.send(lifecycle.Stalled(self._why_stalled(waited)))
-        elif waited < self._world.stall_after and is_stalled:
+        elif waited < self._brokers.stall_after and is_stalled:
             self.send(lifecycle.Progressed())
 
     def _why_stalled(self, waited: float) -> str:
@@ -192,7 +192,7 @@ class LinkRunner:
     def unwant(self) -> None:
         """No definition asks for the link any more; what it built upstream is removed later."""
         if self.state.unwanted is None:
-            self._built_under = self._world.cluster
+            self._built_under = self._brokers.cluster
             self.send(lifecycle.Unwanted(self._loop.time()))
 
     def want(self) -> None:
@@ -222,8 +222,8 @@ class LinkRunner:
 
     def rebind(self, bindings: frozenset[Binding]) -> None:
         self._bindings = bindings
-        if self._tending is not None:
-            self._tending.rebind(bindings)
+        if self._upkeep is not None:
+            self._upkeep.rebind(bindings)
 
     def _execute(self, effect: Effect) -> None:
         match effect:
@@ -249,7 +249,9 @@ class LinkRunner:
         self._lingering = None
         match effect:
             case lifecycle.Linger(since):
-                lingering = self._lingering = Lingering(self.link, self._world, cluster=self._built_under, since=since)
+                lingering = self._lingering = Lingering(
+                    self.link, self._brokers, cluster=self._built_under, since=since
+                )
                 self._linger_task = self._begin(self._linger(lingering), "wait for the removal")
             case lifecycle.CancelLinger():
                 if self._linger_task is not None:
@@ -308,10 +310,10 @@ class LinkRunner:
             link,
             link.exchange,
             control=control,
-            cluster=self._world.cluster,
+            cluster=self._brokers.cluster,
             memory=self._memory,
-            internal=InternalExchanges(self._world, link, control, first=connecting),
-            lookout=self._world.lookouts.of(control),
+            internal=InternalExchanges(self._brokers, link, control, first=connecting),
+            lookout=self._brokers.lookouts.of(control),
         )
         cluster = session.upstream_cluster
         self._upstream_cluster, self._uri = None if cluster is None else one_line(cluster), session.uri
@@ -320,10 +322,10 @@ class LinkRunner:
         flow = await session.open(lambda: self._bindings, up=up, down=down, counts=self.counts)
         self._note_built()
         self._opened_at = self._loop.time()
-        tending = self._tending = Tending(session.building, flow, self.counts, bindings, on_followed=self._note_built)
-        tending.rebind(self._bindings)  # they may have changed meanwhile
+        upkeep = self._upkeep = Upkeep(session.building, flow, self.counts, bindings, on_followed=self._note_built)
+        upkeep.rebind(self._bindings)  # they may have changed meanwhile
         self.send(lifecycle.Opened())
-        self._of_session = [self._begin(self._watch(session), "watch"), self._begin(self._tend(tending), "tend")]
+        self._of_session = [self._begin(self._watch(session), "watch"), self._begin(self._keep_up(upkeep), "tend")]
 
     def _note_built(self) -> None:
         self._take_note(self._memory.built.notes)
@@ -341,11 +343,11 @@ class LinkRunner:
             attempt += 1
             await asyncio.sleep(backoff.delay(attempt, LOOK_AGAIN, random.random()))
             try:
-                control = await self._world.control(self.link)
+                control = await self._brokers.control(self.link)
                 try:
                     consumers = await count_consumers(control.connection, queue)
                 finally:
-                    await self._world.pool.release(control)
+                    await self._brokers.pool.release(control)
             except BrokerError:
                 consumers = 0  # opening the link will tell what is wrong
             if not consumers:
@@ -362,9 +364,9 @@ class LinkRunner:
         else:
             self.send(lifecycle.Blocked(Side.DOWNSTREAM, reason))
 
-    async def _tend(self, tending: Tending) -> None:
+    async def _keep_up(self, upkeep: Upkeep) -> None:
         try:
-            await tending.run()
+            await upkeep.run()
         except ServedElsewhereError as error:
             self.send(lifecycle.Failed(str(error)))  # opening it again tells the same, and then waits
         except BrokerError as error:
@@ -385,8 +387,8 @@ class LinkRunner:
 
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()
-        held = self._connections.part()
-        flow, self._session, self._tending = self._flow, None, None
+        held = self._connections.detach()
+        flow, self._session, self._upkeep = self._flow, None, None
         if flow is not None:
             if settle:
                 with suppress(BrokerError, TimeoutError):
@@ -408,7 +410,7 @@ class LinkRunner:
         self.send(lifecycle.RemovalDue(messages=await lingering.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:
-        removal = Removal(self.link, self._world, cluster=self._built_under, messages=messages)
+        removal = Removal(self.link, self._brokers, cluster=self._built_under, messages=messages)
         error = await removal.run(still=lambda: self.state.unwanted is not None)
         if isinstance(error, NotEmptyError):
             await asyncio.sleep(FILLED)

@@ -27,9 +27,9 @@ from agent.downstream.reading import Reading, Source, read_bindings, read_downst
 from agent.downstream.slices import in_slices
 from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Problem
+from agent.links.brokers import Brokers
 from agent.links.exchange.renaming import sweep
 from agent.links.exchange.shared_queues import SharedQueues
-from agent.links.shared_connections import World
 from agent.runtime.link_log import LinkLog
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.ticker import beat
@@ -58,7 +58,7 @@ class Supervisor:
         self._board = board
         self._runners: dict[str, LinkRunner] = {}
         self._leaving: set[LinkRunner] = set()
-        self._world: World | None = None
+        self._brokers: Brokers | None = None
         self._reading: Reading | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._errands: set[asyncio.Task[None]] = set()
@@ -80,10 +80,10 @@ class Supervisor:
     @property
     def cluster(self) -> str | None:
         """The downstream's name, once it was read."""
-        return self._world.cluster if self._world else None
+        return self._brokers.cluster if self._brokers else None
 
     def shown_certificates(self, link: Link) -> Iterable[tuple[Side, bytes]]:
-        return () if self._world is None else self._world.shown_certificates(link)
+        return () if self._brokers is None else self._brokers.shown_certificates(link)
 
     @property
     def runners(self) -> Mapping[str, LinkRunner]:
@@ -144,7 +144,7 @@ class Supervisor:
 
     async def _reconcile(self) -> None:
         reading = await read_downstream(self.configuration, self._keeper)
-        world = self._world_of(reading)
+        brokers = self._world_of(reading)
         notes = await declare_missing(self.configuration.settings.downstream.uris, reading)
         found = await in_slices(
             resolving(reading.definitions, reading.states, standing=self._resolved, clock=time.thread_time)
@@ -160,7 +160,7 @@ class Supervisor:
         for link_id in self._runners.keys() - wanted.keys():
             self._remove(self._runners[link_id], reading, queues)
         for link in wanted.values():
-            self._keep(link, world, reading)
+            self._keep(link, brokers, reading)
         bindings()
         self._start_ready()
         if self._pulse is None:
@@ -170,32 +170,32 @@ class Supervisor:
         self._board.vhosts = reading.visible
         self._board.ready = True
 
-    def _world_of(self, reading: Reading) -> World:
+    def _world_of(self, reading: Reading) -> Brokers:
         uris = self.configuration.settings.downstream.uris
-        world = self._world
-        if world is None:
-            world = self._world = World(uris, reading.cluster, self.configuration.settings.agent.stall_after)
-            world.holds_removals = self._is_unsure
-        elif (world.downstream, world.cluster) != (uris, reading.cluster):
-            self._move(world, uris, reading)
+        brokers = self._brokers
+        if brokers is None:
+            brokers = self._brokers = Brokers(uris, reading.cluster, self.configuration.settings.agent.stall_after)
+            brokers.holds_removals = self._is_unsure
+        elif (brokers.downstream, brokers.cluster) != (uris, reading.cluster):
+            self._move(brokers, uris, reading)
         agent = self.configuration.settings.agent
-        world.stall_after, world.cleanup_after = agent.stall_after, agent.cleanup_after
+        brokers.stall_after, brokers.cleanup_after = agent.stall_after, agent.cleanup_after
         self._board.cluster, self._board.group = reading.cluster, agent.group or reading.cluster
-        return world
+        return brokers
 
-    def _move(self, world: World, uris: tuple[AmqpUri, ...], reading: Reading) -> None:
+    def _move(self, brokers: Brokers, uris: tuple[AmqpUri, ...], reading: Reading) -> None:
         """The downstream has other addresses or another name: links start again, under names that follow from it."""
-        former, before = world.cluster, self._reading
-        if world.downstream != uris:
+        former, before = brokers.cluster, self._reading
+        if brokers.downstream != uris:
             self._begin(self.listener.leave(), "listen elsewhere")
-        world.downstream, world.cluster = uris, reading.cluster
+        brokers.downstream, brokers.cluster = uris, reading.cluster
         for runner in self._runners.values():
             runner.redefine(runner.link)
         if former == reading.cluster:
             return
         log.warning("the downstream's cluster name is another", cluster=reading.cluster, former=former)
         if before is not None and reading.identity is not None and reading.identity == before.identity:
-            self._begin(sweep(tuple(self._runners.values()), world, former), "sweep")
+            self._begin(sweep(tuple(self._runners.values()), brokers, former), "sweep")
             return
         for runner in tuple(self._runners.values()):  # the first cluster may want what they have built for it
             if runner.state.unwanted is not None:
@@ -206,10 +206,10 @@ class Supervisor:
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
-    def _keep(self, link: Link, world: World, reading: Reading) -> None:
+    def _keep(self, link: Link, brokers: Brokers, reading: Reading) -> None:
         runner = self._runners.get(link.id)
         if runner is None:
-            runner = self._runners[link.id] = LinkRunner(link, world, on_change=self._changed)
+            runner = self._runners[link.id] = LinkRunner(link, brokers, on_change=self._changed)
         elif _differs(runner.link, link):
             runner.redefine(link)
         runner.link = link

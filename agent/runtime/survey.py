@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.amqp.connect import connect_any
-from agent.amqp.passive_declares import Presence, Standing, probe
+from agent.amqp.passive_declares import Found, Presence, probe
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import (
     Action,
@@ -165,7 +165,7 @@ def _names_to_ask(links: Iterable[Link], site: Site, cluster: str) -> tuple[set[
     return queues, exchanges
 
 
-def _sight(link: Link, broker: str, site: Site, *, standing: Standing, cluster: str) -> Sight:
+def _sight(link: Link, broker: str, site: Site, *, standing: Found, cluster: str) -> Sight:
     queue = _queue_of(link, site, cluster) or ""
     found = standing.queues.get(queue)
     if found is not None and found.presence not in {Presence.EXISTS, Presence.MISSING}:

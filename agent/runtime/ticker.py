@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 class Beating(Sharer, Protocol):
-    def pulse(self, now: float) -> bool:
+    def tick(self, now: float) -> bool:
         """Whether something moved since the last beat."""
 
 
@@ -36,7 +36,7 @@ async def beat(links: Callable[[], Iterable[tuple[str, Beating]]], board: Board)
 async def _beat_once(links: Iterable[tuple[str, Beating]], board: Board, fairness: Fairness) -> None:
     loop = asyncio.get_running_loop()
     async for link_id, link in in_slices(links):
-        if link.pulse(loop.time()):
+        if link.tick(loop.time()):
             board.moved(link_id)
-    fairness.beat(loop.time())
+    fairness.tick(loop.time())
     board.beat()

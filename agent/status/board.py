@@ -16,8 +16,8 @@ from agent.core.links.lifecycle import LinkState, Side, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.model import Link, LinkKind
 from agent.status.feed import Feed
-from agent.status.history import History, Sample
-from agent.status.moment import moment
+from agent.status.history import History, Point
+from agent.status.times import rfc3339
 
 
 class Meter(Protocol):
@@ -96,9 +96,9 @@ class Entry:
         if self.history.is_due(now):
             self.history.sample(self.look(now))
 
-    def look(self, now: float) -> Sample:
+    def look(self, now: float) -> Point:
         gauges = self.gauges()
-        return Sample(
+        return Point(
             now,
             self.meter.forwarded,
             self.meter.bytes,
@@ -109,7 +109,7 @@ class Entry:
 
 
 OnTransition = Callable[[Entry, LinkState | None], None]
-"""Told of every change of a link's status at once, with the state before; a new link has none."""
+"""SourceReading of every change of a link's status at once, with the state before; a new link has none."""
 
 
 @dataclass
@@ -225,8 +225,8 @@ class Board:
             "problems": list(self.problems),
             "notes": list(self.notes),
             "reload_success": not self.problems,
-            "reloaded": moment(self.reloaded_at) if self.reloaded_at else None,
-            "now": moment(self.clock()),
+            "reloaded": rfc3339(self.reloaded_at) if self.reloaded_at else None,
+            "now": rfc3339(self.clock()),
             "links": {status: found[status] for status in Status},
         }
 
@@ -249,7 +249,7 @@ class Board:
             "policy": link.policy,
             "status": state.status,
             "error": gauges.removal or state.error or gauges.note or None,
-            "since": moment(entry.since),
+            "since": rfc3339(entry.since),
             "owner": None if state.status is Status.STANDBY else self.owner,
             **_sample(entry, gauges),
             "reconnects": entry.reconnects,
@@ -275,7 +275,7 @@ def _sample(entry: Entry, gauges: Gauges) -> dict[str, Any]:
         "oldest_unconfirmed_seconds": round(gauges.oldest_unconfirmed, 3),
         "prefetch": gauges.prefetch,
         "bindings": gauges.bindings,
-        "last_confirm": None if entry.last_confirm is None else moment(entry.last_confirm),
+        "last_confirm": None if entry.last_confirm is None else rfc3339(entry.last_confirm),
     }
 
 

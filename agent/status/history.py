@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
-from agent.status.moment import moment
+from agent.status.times import rfc3339
 
 TRANSITIONS: Final = 50
 WINDOW: Final = 900.0
@@ -18,7 +18,7 @@ _PACKED: Final = struct.Struct("<dQQIqf")
 _UNKNOWN: Final = -1
 
 
-class Sample(NamedTuple):
+class Point(NamedTuple):
     at: float
     forwarded: int
     bytes: int
@@ -45,24 +45,24 @@ class History:
     def is_due(self, at: float) -> bool:
         return not 0 <= at - self._sampled_at < EVERY
 
-    def sample(self, sample: Sample) -> None:
+    def sample(self, sample: Point) -> None:
         self._sampled_at = sample.at
         backlog = _UNKNOWN if sample.backlog is None else sample.backlog
         self._samples.append(_PACKED.pack(*sample[:4], backlog, sample.oldest_unconfirmed_seconds))
 
-    def view(self, current: Sample) -> dict[str, Any]:
+    def view(self, current: Point) -> dict[str, Any]:
         """Oldest first; the moment itself comes last."""
         begin = current.at - WINDOW
         samples = [*(_unpacked(packed) for packed in self._samples), current]
         return {
             "transitions": [
-                {"at": moment(at), "status": status, "reason": reason, "error": error or None}
+                {"at": rfc3339(at), "status": status, "reason": reason, "error": error or None}
                 for at, status, reason, error in self._transitions
             ],
-            "samples": [each._asdict() | {"at": moment(each.at)} for each in samples if each.at >= begin],
+            "samples": [each._asdict() | {"at": rfc3339(each.at)} for each in samples if each.at >= begin],
         }
 
 
-def _unpacked(packed: bytes) -> Sample:
+def _unpacked(packed: bytes) -> Point:
     at, forwarded, size, in_flight, backlog, oldest = _PACKED.unpack(packed)
-    return Sample(at, forwarded, size, in_flight, None if backlog == _UNKNOWN else backlog, round(oldest, 3))
+    return Point(at, forwarded, size, in_flight, None if backlog == _UNKNOWN else backlog, round(oldest, 3))

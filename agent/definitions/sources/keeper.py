@@ -11,7 +11,7 @@ from agent.errors import ConfigurationError, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SourceReading:
     """What a source says. A broker's federating policies stand apart, by vhost: it says itself where each holds."""
 
     definitions: Definitions = field(default_factory=Definitions)
@@ -25,7 +25,7 @@ class _Refused:
     """Why a source's latest reading isn't in force; the reading where it only conflicts with other sources."""
 
     problems: tuple[Problem, ...]
-    reading: Told | None = None
+    reading: SourceReading | None = None
 
 
 class Keeper:
@@ -36,9 +36,9 @@ class Keeper:
     """
 
     def __init__(self) -> None:
-        self._good: dict[str, Told] = {}
+        self._good: dict[str, SourceReading] = {}
         self._refused: dict[str, _Refused] = {}
-        self.current = Told()
+        self.current = SourceReading()
         self.states: Mapping[str, VhostState] = {}
         """What stood in each vhost when it was last read well."""
 
@@ -52,15 +52,15 @@ class Keeper:
         """What keeps whole readings out of force."""
         return tuple(dict.fromkeys(problem for refused in self._refused.values() for problem in refused.problems))
 
-    def standing(self, source: str) -> Told:
+    def standing(self, source: str) -> SourceReading:
         """What is in force of a source."""
-        return self._good.get(source, Told())
+        return self._good.get(source, SourceReading())
 
     def refuses(self, source: str) -> bool:
         """Whether what the source said last isn't in force."""
         return source in self._refused
 
-    def take(self, source: str, read: Callable[[], Told]) -> None:
+    def take(self, source: str, read: Callable[[], SourceReading]) -> None:
         """Reads a source; where `read` raises ConfigurationError, what it said before stays in force."""
         try:
             reading = read()
@@ -90,7 +90,7 @@ class Keeper:
             ):
                 pass
 
-    def _try(self, readings: Mapping[str, Told]) -> bool:
+    def _try(self, readings: Mapping[str, SourceReading]) -> bool:
         candidate = {**self._good, **readings}
         try:
             merged = _merged(candidate)
@@ -103,9 +103,9 @@ class Keeper:
         return True
 
 
-def _merged(readings: Mapping[str, Told]) -> Told:
+def _merged(readings: Mapping[str, SourceReading]) -> SourceReading:
     """Raises ConfigurationError where one name comes from two sources; one source alone has verdicts."""
-    return Told(
+    return SourceReading(
         definitions=merge((source, told.definitions) for source, told in readings.items()),
         verdicts={vhost: of_vhost for told in readings.values() for vhost, of_vhost in told.verdicts.items()},
         warnings=tuple(warning for told in readings.values() for warning in told.warnings),

@@ -26,7 +26,7 @@ from agent.definitions.models.settings import AgentModel, DownstreamModel, Sourc
 from agent.definitions.models.value_types import kind_of
 from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
 from agent.definitions.sources.export_files import Bindings, ExportFiles, read_exports
-from agent.definitions.sources.keeper import Told
+from agent.definitions.sources.keeper import SourceReading
 from agent.definitions.sources.merge import merge
 from agent.definitions.sources.references import World, check_references
 from agent.definitions.sources.unrouted import check_unrouted
@@ -51,8 +51,8 @@ class Configuration:
     """Every file that was read; a change in one of them may change the configuration."""
 
     @property
-    def told(self) -> Told:
-        return Told(self.definitions, warnings=self.warnings)
+    def told(self) -> SourceReading:
+        return SourceReading(self.definitions, warnings=self.warnings)
 
 
 def load_configuration(path: str, *, environment: Mapping[str, str], strict: bool = True) -> Configuration:

@@ -28,7 +28,7 @@ from agent.definitions.sources.decode import (
     find_vhosts,
     has_readable_patterns,
 )
-from agent.definitions.sources.keeper import Told
+from agent.definitions.sources.keeper import SourceReading
 from agent.errors import ConfigurationError, Place, Problem
 
 GLOBAL_PARAMETER: Final = "federation-agent"
@@ -40,16 +40,16 @@ _COMPONENTS: Final[Mapping[str, tuple[str, Callable[[str, object, Spot], Any]]]]
 }
 
 
-def read_parameters(broker: str, parameters: Iterable[Mapping[str, Any]]) -> Told:
+def read_parameters(broker: str, parameters: Iterable[Mapping[str, Any]]) -> SourceReading:
     """`broker` is the HTTP API's address; raises ConfigurationError with everything that is wrong, as the others do."""
-    return _all_or_nothing(reading_parameters(broker, parameters, Told()))
+    return _all_or_nothing(reading_parameters(broker, parameters, SourceReading()))
 
 
-def read_policies(broker: str, policies: Iterable[Mapping[str, Any]]) -> Told:
-    return _all_or_nothing(reading_policies(broker, policies, Told()))
+def read_policies(broker: str, policies: Iterable[Mapping[str, Any]]) -> SourceReading:
+    return _all_or_nothing(reading_policies(broker, policies, SourceReading()))
 
 
-def _all_or_nothing(steps: Steps) -> Told:
+def _all_or_nothing(steps: Steps) -> SourceReading:
     told = finish(steps)
     if told.refused:
         raise ConfigurationError((*told.refused, *told.warnings))
@@ -57,11 +57,14 @@ def _all_or_nothing(steps: Steps) -> Told:
 
 
 MAX_OF_A_VHOST: Final = 10_000  # objects that are each checked by themselves, which takes its time
-Steps: TypeAlias = Generator[None, None, Told]
+Steps: TypeAlias = Generator[None, None, SourceReading]
 
 
 def reading_parameters(
-    broker: str, parameters: Iterable[Mapping[str, Any]], before: Told, unread: Mapping[str, Problem] | None = None
+    broker: str,
+    parameters: Iterable[Mapping[str, Any]],
+    before: SourceReading,
+    unread: Mapping[str, Problem] | None = None,
 ) -> Steps:
     """In short steps. What is wrong in one vhost keeps that vhost as it was before; so does being `unread`."""
     refused: dict[str, tuple[Problem, ...]] = {vhost: (why,) for vhost, why in (unread or {}).items()}
@@ -81,11 +84,14 @@ def reading_parameters(
             warnings += in_order(problems)
     for vhost in refused:
         vhosts[vhost] = before.definitions.of(vhost)
-    return Told(Definitions(vhosts), warnings=tuple(warnings), refused=_joined(refused))
+    return SourceReading(Definitions(vhosts), warnings=tuple(warnings), refused=_joined(refused))
 
 
 def reading_policies(
-    broker: str, policies: Iterable[Mapping[str, Any]], before: Told, unread: Mapping[str, Problem] | None = None
+    broker: str,
+    policies: Iterable[Mapping[str, Any]],
+    before: SourceReading,
+    unread: Mapping[str, Problem] | None = None,
 ) -> Steps:
     refused: dict[str, tuple[Problem, ...]] = {vhost: (why,) for vhost, why in (unread or {}).items()}
     warnings: list[Problem] = []
@@ -104,7 +110,7 @@ def reading_policies(
             warnings += in_order(problems)
     for vhost in refused:
         verdicts[vhost] = before.verdicts.get(vhost, {})
-    return Told(verdicts=verdicts, warnings=tuple(warnings), refused=_joined(refused))
+    return SourceReading(verdicts=verdicts, warnings=tuple(warnings), refused=_joined(refused))
 
 
 def _joined(refused: Mapping[str, tuple[Problem, ...]]) -> tuple[Problem, ...]:
@@ -126,11 +132,11 @@ def _refuse_too_many(broker: str, vhost: str, items: Sized, what: str) -> None:
         raise ConfigurationError([Problem(place, f"more than {MAX_OF_A_VHOST} {what}; remove what nobody needs")])
 
 
-def read_global(broker: str, value: object) -> Told:
+def read_global(broker: str, value: object) -> SourceReading:
     problems: list[Problem] = []
     definitions = decode_global(value, replace(_spots(broker, problems)(0, _GLOBAL), native=False))
     raise_errors(problems)
-    return Told(definitions, warnings=tuple(in_order(problems)))
+    return SourceReading(definitions, warnings=tuple(in_order(problems)))
 
 
 def _spots(broker: str, problems: list[Problem]) -> SpotOf:

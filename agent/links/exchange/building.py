@@ -82,7 +82,7 @@ class Building:
         self._exchange = exchange
         self._queue = queue
         self._up = control.connection
-        self._desk = control.desk
+        self._channels = control.channels
         self._route = route
         self._built = built
         self._exchanges = internal
@@ -179,7 +179,7 @@ class Building:
         await self.complete(bindings)
 
     def _new_binder(self) -> Binder:
-        return Binder(self._up, self._desk, source=self._link.remote_name, destination=self._internal(self._letter))
+        return Binder(self._up, self._channels, source=self._link.remote_name, destination=self._internal(self._letter))
 
     async def follow(self, bindings: Iterable[Binding]) -> None:
         """Brings the bindings upstream in step; only what differs is sent."""
@@ -279,8 +279,8 @@ class Building:
     async def _standing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS
         stand = await both(
-            upstream_objects.stands(self._up, self._internal(first)),
-            upstream_objects.stands(self._up, self._internal(second)),
+            upstream_objects.exists(self._up, self._internal(first)),
+            upstream_objects.exists(self._up, self._internal(second)),
         )
         return tuple(letter for letter, stands in zip(names.LETTERS, stand, strict=True) if stands)
 

@@ -10,8 +10,8 @@ from agent.amqp.connection_pool import Shared
 from agent.core.fields import Table
 from agent.core.model import Link
 from agent.errors import BrokerError
+from agent.links.brokers import Brokers
 from agent.links.exchange.upstream_objects import declare_internal
-from agent.links.shared_connections import World
 
 ASK_AGAIN: Final = 15.0
 
@@ -22,9 +22,9 @@ class InternalExchanges:
     A broker that was away may have come back as another release, or with another set of plugins.
     """
 
-    def __init__(self, world: World, link: Link, control: Shared, *, first: asyncio.Future[Any]) -> None:
+    def __init__(self, brokers: Brokers, link: Link, control: Shared, *, first: asyncio.Future[Any]) -> None:
         """`first` has to be done before a connection is spent on finding out."""
-        self._world = world
+        self._brokers = brokers
         self._link = link
         self._control = control
         self._first = first
@@ -59,10 +59,10 @@ class InternalExchanges:
     def _may_be_asked(self) -> bool:
         """An old broker closes the connection over a type that it doesn't know; one that knew it is trusted once."""
         connection = self._control.connection
-        return connection.server.outlives_unknown_types or connection.uri in self._world.speak_plugin
+        return connection.server.outlives_unknown_types or connection.uri in self._brokers.speak_plugin
 
     async def _ask(self, name: str, native: Table) -> bool:
-        connection, known = self._control.connection, self._world.speak_plugin
+        connection, known = self._control.connection, self._brokers.speak_plugin
         known.discard(connection.uri)
         speaks = self._control.speaks_plugin = await declare_internal(connection, name, native=native)
         if speaks:
@@ -77,10 +77,10 @@ class InternalExchanges:
         except BrokerError:
             return False
         if speaks:
-            self._world.speak_plugin.add(self._control.connection.uri)
+            self._brokers.speak_plugin.add(self._control.connection.uri)
         return speaks
 
     async def spare(self) -> Connection:
         """A connection that may be lost, opened when those that the link needs stand."""
         await asyncio.wait([self._first])
-        return await self._world.trial(self._link, self._control.connection.uri)
+        return await self._brokers.trial(self._link, self._control.connection.uri)

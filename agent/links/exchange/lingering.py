@@ -13,8 +13,8 @@ from agent.core.links.removal import announce
 from agent.core.model import Link
 from agent.core.rules import names
 from agent.errors import BrokerError
+from agent.links.brokers import Brokers
 from agent.links.exchange import upstream_objects
-from agent.links.shared_connections import World
 
 LOOK_EVERY: Final = 5.0
 LOOK_PATIENCE: Final = 10.0
@@ -29,11 +29,11 @@ class Lingering:
     `messages` wait in its queue; None where that can't be known now.
     """
 
-    def __init__(self, link: Link, world: World, *, cluster: str, since: float) -> None:
+    def __init__(self, link: Link, brokers: Brokers, *, cluster: str, since: float) -> None:
         self.messages: int | None = None
         self.looks = 0
         self._link = link
-        self._world = world
+        self._brokers = brokers
         self._cluster = cluster
         self._since = since
         self._control: Shared | None = None
@@ -43,25 +43,25 @@ class Lingering:
     @property
     def _left(self) -> float:
         """Seconds; a change of the configuration holds for the links that wait already."""
-        return self._world.cleanup_after.due_at(self._since, self.messages) - self._loop.time()
+        return self._brokers.cleanup_after.due_at(self._since, self.messages) - self._loop.time()
 
     @property
     def text(self) -> str:
         """What an operator is shown; nothing before the first look is over."""
         if not self.looks:
             return ""
-        return announce(self._left, self.messages, held=self._world.holds_removals())
+        return announce(self._left, self.messages, held=self._brokers.holds_removals())
 
     async def run(self) -> bool:
         """Until the removal is due; answers whether messages may wait in the queue even so."""
         try:
             while True:
-                if not self._world.cleanup_after.is_at_once:
+                if not self._brokers.cleanup_after.is_at_once:
                     await self._look()
                 left = self._left
                 if left > 0:
                     await asyncio.sleep(min(left, LOOK_EVERY))
-                elif self._world.holds_removals():
+                elif self._brokers.holds_removals():
                     await asyncio.sleep(HELD)
                 else:
                     return self.messages != 0
@@ -83,7 +83,7 @@ class Lingering:
 
     async def _count(self) -> int:
         if self._control is None:
-            self._control = await self._world.control(self._link)
+            self._control = await self._brokers.control(self._link)
         queue = upstream_queue_name(self._link, self._control.connection.vhost, self._cluster)
         if names.are_too_long(queue):  # nothing was ever built
             return 0
@@ -96,4 +96,4 @@ class Lingering:
     async def _leave(self) -> None:
         control, self._control = self._control, None
         if control is not None:
-            await self._world.pool.release(control)
+            await self._brokers.pool.release(control)

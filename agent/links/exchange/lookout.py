@@ -59,7 +59,7 @@ class Lookout:
 
     def __init__(self, control: Shared) -> None:
         self._connection = control.connection
-        self._exchanges = MissingExchanges(control.connection, control.desk)
+        self._exchanges = MissingExchanges(control.connection, control.channels)
         self._links: Rounds[Watched] = Rounds(lambda link: link.assertable)
         self._task: asyncio.Task[None] | None = None
         self._round = 0

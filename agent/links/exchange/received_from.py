@@ -27,7 +27,7 @@ _MOST_KNOWN: Final = 64 * 1024
 _OF_AN_ENTRY: Final = 150  # bytes that Python takes for an entry besides its key
 
 
-class Stamp:
+class ReceivedFromHeader:
     """Judges and marks messages on their way from `upstream` to an exchange of `downstream`."""
 
     def __init__(

@@ -14,9 +14,9 @@ from agent.core.links.plan import upstream_queue_name
 from agent.core.model import Link, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError, TransientError
+from agent.links.brokers import Brokers
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.canary import Canary
-from agent.links.shared_connections import World
 
 PATIENCE: Final = 30.0
 NOT_IMPLEMENTED: Final = 540
@@ -25,9 +25,9 @@ NOT_IMPLEMENTED: Final = 540
 class Removal:
     """Of what one link has built under the downstream's name `cluster`; without `messages` only where none wait."""
 
-    def __init__(self, link: Link, world: World, *, cluster: str, messages: bool) -> None:
+    def __init__(self, link: Link, brokers: Brokers, *, cluster: str, messages: bool) -> None:
         self._link = link
-        self._world = world
+        self._brokers = brokers
         self._cluster = cluster
         self._messages = messages
         self._is_quorum = link.settings.queue_type is QueueType.QUORUM
@@ -51,14 +51,14 @@ class Removal:
     async def _try(self, deadline: float) -> BrokerError | None:
         try:
             async with asyncio.timeout_at(deadline):
-                up = await self._world.control(self._link)
+                up = await self._brokers.control(self._link)
                 try:
                     queue = upstream_queue_name(self._link, up.connection.vhost, self._cluster)
                     if not names.are_too_long(queue):  # or nothing was ever built
                         await self._demolish(up.connection, queue)
                         await Canary(up.connection, self._link.remote_name, queue).remove()
                 finally:
-                    await self._world.pool.release(up)
+                    await self._brokers.pool.release(up)
         except BrokerError as error:
             # A queue of another type than is defined now: brokers close the connection over a conditional deletion.
             cause = error.__cause__ or error

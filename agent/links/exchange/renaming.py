@@ -13,9 +13,9 @@ from agent.core.links.plan import upstream_queue_name
 from agent.core.model import CleanupMode, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError
+from agent.links.brokers import Brokers
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.canary import Canary
-from agent.links.shared_connections import World
 from agent.runtime.runner import LinkRunner
 
 LOOK_EVERY: Final = 0.5
@@ -23,20 +23,20 @@ LOOK_EVERY: Final = 0.5
 log = structlog.get_logger()
 
 
-async def sweep(runners: Iterable[LinkRunner], world: World, former: str) -> None:
+async def sweep(runners: Iterable[LinkRunner], brokers: Brokers, former: str) -> None:
     """Removes it for every link that runs under the new name; those of a mode that keeps all are left alone."""
     swept = (each for each in runners if each.link.settings.resource_cleanup_mode is not CleanupMode.NEVER)
-    await asyncio.gather(*(_sweep(runner, world, former) for runner in swept))
+    await asyncio.gather(*(_sweep(runner, brokers, former) for runner in swept))
 
 
-async def _sweep(runner: LinkRunner, world: World, former: str) -> None:
+async def _sweep(runner: LinkRunner, brokers: Brokers, former: str) -> None:
     while runner.state.status is not Status.RUNNING:
         if runner.finished.is_set():
             return
         await asyncio.sleep(LOOK_EVERY)
     link = runner.link
     try:
-        up = await world.control(link)
+        up = await brokers.control(link)
         try:
             queue = upstream_queue_name(link, up.connection.vhost, former)
             if names.are_too_long(queue):  # so there is none
@@ -48,6 +48,6 @@ async def _sweep(runner: LinkRunner, world: World, former: str) -> None:
             is_quorum = link.settings.queue_type is QueueType.QUORUM
             await upstream_objects.delete_queue(up.connection, queue, if_empty=True, is_quorum=is_quorum)
         finally:
-            await world.pool.release(up)
+            await brokers.pool.release(up)
     except BrokerError as error:
         log.warning("left under the downstream's former name", link=link.id, former=former, error=str(error))

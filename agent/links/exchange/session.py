@@ -14,12 +14,12 @@ from agent.core.model import Binding, Exchange, Link
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.errors import BrokerError
+from agent.links.brokers import own_uri
 from agent.links.exchange.building import Building, Built
 from agent.links.exchange.internal_exchange import InternalExchanges
 from agent.links.exchange.lookout import Lookout
-from agent.links.exchange.received_from import Stamp
-from agent.links.flow import Flow, Path
-from agent.links.shared_connections import own_uri
+from agent.links.exchange.received_from import ReceivedFromHeader
+from agent.links.flow import Flow, LearnedPath
 from agent.links.tasks import both
 
 LOOK_EVERY: Final = 1.0
@@ -33,7 +33,7 @@ class Memory:
     """What a link knows from one session to the next."""
 
     built: Built = field(default_factory=Built)
-    path: Path = field(default_factory=Path)
+    path: LearnedPath = field(default_factory=LearnedPath)
 
 
 class ExchangeSession:
@@ -94,7 +94,7 @@ class ExchangeSession:
         flow = self.flow = Flow(
             self.link, self.queue, up=up.connection, down=down.connection, counts=counts, path=self._path
         )
-        starting = asyncio.ensure_future(flow.start(self._stamp(), exchange=self.link.name))
+        starting = asyncio.ensure_future(flow.start(self._received_from_header(), exchange=self.link.name))
         await both(self._bind(bindings, starting), starting)
         return flow
 
@@ -108,9 +108,9 @@ class ExchangeSession:
                 bound = latest()
                 await self.building.follow(bound)
 
-    def _stamp(self) -> Stamp:
+    def _received_from_header(self) -> ReceivedFromHeader:
         settings = self.link.settings
-        return Stamp(
+        return ReceivedFromHeader(
             str(self.uri),
             self.link.name,
             upstream=self._route.upstream,

@@ -21,7 +21,7 @@ ASSERT_PARTS: Final = 10  # at most
 log = structlog.get_logger()
 
 
-class Tending:
+class Upkeep:
     """Of one session that is open; `run` does what `beat`, `rebind` and the lookout find to do, one after another."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Tending:
             self._stale_since = self._loop.time()
             self._wake.set()
 
-    def beat(self, now: float, *, is_blocked: bool) -> float:
+    def tick(self, now: float, *, is_blocked: bool) -> float:
         """For how many seconds something has waited and nothing was confirmed; nobody can help it while blocked."""
         flow, lag = self._flow, self._lag
         self._moved = self._movement

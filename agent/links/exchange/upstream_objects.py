@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Final
 
-from agent.amqp.channel_pool import Desk
+from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, one_line
@@ -58,7 +58,7 @@ def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> Br
     return PermanentError(message) if error.code in {ACCESS_REFUSED, PRECONDITION_FAILED} else TransientError(message)
 
 
-async def stands(connection: Connection, name: str) -> bool:
+async def exists(connection: Connection, name: str) -> bool:
     values = {"exchange": name, "type": "fanout", "passive": True}
     found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **values)
     if not isinstance(found, ChannelClosedError):
@@ -73,7 +73,7 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, 
 
     An old broker closes the whole connection over a type that it doesn't know: such a one is tried on a `spare` one.
     """
-    if await stands(connection, name):
+    if await exists(connection, name):
         return False
     declared = {
         "exchange": name,
@@ -90,7 +90,7 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, 
             found = await _declare_of_type(spared, declared)
     if not isinstance(found, ChannelClosedError):
         return True
-    if found.code == PRECONDITION_FAILED and await stands(connection, name):
+    if found.code == PRECONDITION_FAILED and await exists(connection, name):
         return False  # somebody was quicker, with other attributes: those count
     raise refusal(connection, f"declaring the missing exchange {name!r}", found)
 
@@ -216,7 +216,7 @@ async def _count(connection: Connection, queue: str) -> tuple[int, int]:
 
 async def count_messages(control: Shared, queue: str) -> int:
     """How many messages are ready in the queue; none where it doesn't exist. Costs no channel of its own."""
-    async with control.desk.counter() as channel:
+    async with control.channels.borrow() as channel:
         try:
             found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
         except ChannelClosedError as error:
@@ -246,9 +246,9 @@ class Binder:
     A broker works through one channel's questions one by one, so very many are spread over several.
     """
 
-    def __init__(self, connection: Connection, desk: Desk, *, source: str, destination: str) -> None:
+    def __init__(self, connection: Connection, channels: ChannelPool, *, source: str, destination: str) -> None:
         self._connection = connection
-        self._desk = desk
+        self._channels = channels
         self._source = source
         self._destination = destination
 
@@ -261,12 +261,12 @@ class Binder:
 
     async def bind_again(self, groups: Collection[Group]) -> None:
         """What stands already, most likely; nobody waits for it."""
-        async with self._desk.counter() as channel:
+        async with self._channels.borrow() as channel:
             await self._ask_all([channel], methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
 
     async def depth(self, queue: str) -> int:
         """How many messages are ready in a queue."""
-        async with self._desk.counter() as channel:
+        async with self._channels.borrow() as channel:
             try:
                 answer = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
             except ChannelClosedError as error:

@@ -62,7 +62,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TablesMade:
     """The tables that stand: what they were `made_of` but for lines, and their window.
 
     From `touched` on they are not what the lines say: others have come, or a run is about to make them. While it does,
@@ -75,7 +75,7 @@ class Standing:
     touched: int | None = None
     whole: bool = True
 
-    def touched_from(self, moment: int | None) -> Standing:
+    def touched_from(self, moment: int | None) -> TablesMade:
         moments = [at for at in (self.touched, moment, self.end) if at is not None]
         return replace(self, touched=min(moments))
 
@@ -86,7 +86,7 @@ class Ledger:
 
     roots: frozenset[str] = frozenset()
     batches: tuple[Batch, ...] = ()
-    standing: Standing | None = None
+    standing: TablesMade | None = None
     settled: int = 0
     settled_lines: int = 0
 
@@ -191,5 +191,5 @@ def parse_ledger(text: str) -> Ledger:
         Batch(one["number"], frozenset(InputFile(*file) for file in one["files"]), Content(**one["content"]))
         for one in told["batches"]
     )
-    standing = told["standing"] and Standing(**told["standing"])
+    standing = told["standing"] and TablesMade(**told["standing"])
     return Ledger(frozenset(told["roots"]), batches, standing, *told["settled"])

@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from agent.pipeline.reading import parsing, thinning
 from agent.pipeline.reading.inputs import InputFile, listed
-from agent.pipeline.reading.ledger import DAY, Batch, Content, Ledger, Standing, parse_ledger
+from agent.pipeline.reading.ledger import DAY, Batch, Content, Ledger, TablesMade, parse_ledger
 from agent.pipeline.reading.settling import settled
 from agent.pipeline.schema import CELL
 from agent.pipeline.spark import files
@@ -66,7 +66,7 @@ class Store:
     def rejected(self) -> DataFrame:
         return self._of(self.ledger.batches).where(fn.col("why").isNotNull())
 
-    def stand(self, tables: Standing | None) -> None:
+    def stand(self, tables: TablesMade | None) -> None:
         self._keep(replace(self.ledger, standing=tables))
 
     def doubt(self, *, since: int) -> None:

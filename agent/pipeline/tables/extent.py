@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from agent.pipeline.reading.ledger import Ledger, Standing
+from agent.pipeline.reading.ledger import Ledger, TablesMade
 from agent.pipeline.schema import LINK, TRAITS
 from agent.pipeline.spark import files
 from agent.pipeline.tables import periods
@@ -28,7 +28,7 @@ class Extent:
     zone: ZoneInfo
     asked: Dates
     since: int
-    before: Standing | None
+    before: TablesMade | None
 
     @property
     def is_all(self) -> bool:

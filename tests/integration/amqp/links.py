@@ -21,7 +21,7 @@ from agent.amqp.wire.properties import Properties
 from agent.core.links.confirms import Confirms
 from agent.core.model import AckMode
 from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry, with_entry
-from agent.links.exchange.received_from import Stamp
+from agent.links.exchange.received_from import ReceivedFromHeader
 from tests.lab.node import Node
 from tests.lab.user_program import depth_async
 from tests.lab.waiting import eventually_async
@@ -55,7 +55,7 @@ class Link:
             settle=self.up.wire.write_soon,
             largest=self.largest,
         )
-        stamp = Stamp(
+        stamp = ReceivedFromHeader(
             URI, self.name, upstream=THERE, downstream=HERE, max_hops=self.max_hops, trust_user_id=False
         )  # fmt: skip
         self.up.wire.divert(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.amqp.channel_pool import Desk
+from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection, connect
 from agent.amqp.missing_exchanges import MissingExchanges
 from agent.amqp.wire import methods
@@ -39,7 +39,7 @@ async def test_whatever_is_missing_is_found(
     chance = random.Random(7)
     with node.admin.temporary_vhost(vhost := name("missing")):
         async with await connect(parse(node.uri(vhost)), where="upstream u", name="t") as connection:
-            looks = MissingExchanges(connection, Desk(connection))
+            looks = MissingExchanges(connection, ChannelPool(connection))
             assert await looks.among([]) == frozenset()
             assert await looks.among(names) == set(names)  # all of them, in bounded time
             await declare(connection, names)

@@ -12,14 +12,14 @@ from agent.core.addresses.uri import parse
 from agent.core.links import prefetch
 from agent.core.model import LinkSettings, QueueType
 from agent.core.rules.hops import Site
-from agent.links.exchange.received_from import Stamp
-from agent.links.flow import Flow, Path
+from agent.links.exchange.received_from import ReceivedFromHeader
+from agent.links.flow import Flow, LearnedPath
 from tests.integration.amqp.links import declare, until
 from tests.lab.node import Node
 from tests.lab.user_program import messages_async, publish_async
 from tests.unit.status.test_board import LINK
 
-STAMP = Stamp(
+STAMP = ReceivedFromHeader(
     "amqp://there", "x", upstream=Site("there", "/"), downstream=Site("here", "/"), max_hops=1, trust_user_id=False
 )
 
@@ -36,7 +36,7 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
     async with await opened(second_broker) as up, await opened(broker) as down:
         declare(second_broker, called)
         declare(broker, called)
-        flow = Flow(replace(LINK, name=called), called, up=up, down=down, counts=Counts(), path=Path())
+        flow = Flow(replace(LINK, name=called), called, up=up, down=down, counts=Counts(), path=LearnedPath())
         await flow.start(STAMP, exchange=called)
         up.wire.hold_reading(self := object())
         async with asyncio.timeout(5):

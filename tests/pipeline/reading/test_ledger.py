@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agent.pipeline.reading.inputs import InputFile
-from agent.pipeline.reading.ledger import DAY, LAYOUT, Batch, Content, Ledger, Standing, parse_ledger
+from agent.pipeline.reading.ledger import DAY, LAYOUT, Batch, Content, Ledger, TablesMade, parse_ledger
 from agent.pipeline.schema import CELL
 from agent.pipeline.window import Bounds
 
@@ -14,7 +14,7 @@ START, END = 100 * A_DAY, 104 * A_DAY + HOUR
 ONE, TWO, THREE, FOUR = (InputFile(f"file:/in/{name}.jsonl", 10, 1000) for name in "abcd")
 FIRST = Batch(1, frozenset({ONE, TWO}), Content(5, 1, 0, 3, START, END - HOUR))
 SECOND = Batch(2, frozenset({THREE}), Content(2, 0, 1, 1, END - HOUR, END))
-STANDING = Standing("of this", START, END)
+STANDING = TablesMade("of this", START, END)
 LEDGER = Ledger(frozenset({"/in"}), (FIRST, SECOND), STANDING, settled=103, settled_lines=7)
 WINDOW = Bounds(START, END)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.amqp.channel_pool import Desk
+from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.wire import frames, methods
@@ -37,7 +37,7 @@ async def shared() -> tuple[Shared, Wire]:
     wire, socket = await opened()
     terms = Terms("downstream h:5672", "/", "u", Secret("p"), (Mechanism.PLAIN,), 0)
     connection = Connection(parse("amqp://h"), wire, terms)
-    return Shared(connection, Desk(connection), users=2), socket
+    return Shared(connection, ChannelPool(connection), users=2), socket
 
 
 def said(socket: Wire) -> list[str]:
@@ -50,11 +50,11 @@ async def test_a_channel_that_sounded_is_closed_whether_it_was_answered_or_nobod
     free = wire.free_channels
     fairness = Fairness(lambda: [link])
     for number in range(1, 4):
-        fairness.beat(0.0)
+        fairness.tick(0.0)
         assert said(socket) == ["Channel.Open"]
         feed(wire, frames.frame(frames.METHOD, number, methods.CHANNEL_OPEN_OK.encode()))
         link.waited = 0.0 if number == 2 else LATE
-        fairness.beat(1.0)
+        fairness.tick(1.0)
         assert said(socket) == ["Channel.Close"]
         feed(wire, frames.frame(frames.METHOD, number, methods.CHANNEL_CLOSE_OK.encode()))
         await turn()
@@ -67,7 +67,7 @@ async def test_where_the_broker_does_not_answer_the_link_is_set_apart() -> None:
     local, _ = await shared()
     link = Waiting(local)
     fairness = Fairness(lambda: [link])
-    fairness.beat(0.0)
-    fairness.beat(PATIENCE)
+    fairness.tick(0.0)
+    fairness.tick(PATIENCE)
     assert link.set_apart_at == PATIENCE
     assert local.connection.is_closed

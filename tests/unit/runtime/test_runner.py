@@ -10,13 +10,13 @@ from agent.core.links.lifecycle import Status
 from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.errors import TransientError
-from agent.links.shared_connections import World
+from agent.links.brokers import Brokers
 from agent.runtime.runner import LinkRunner
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.status.test_board import LINK
 
 
-class Broken(World):
+class Broken(Brokers):
     """Where upstream is asked nothing."""
 
     async def control(self, link: Link) -> Shared:
@@ -37,7 +37,7 @@ def test_a_link_ends_whatever_becomes_of_its_removal() -> None:
     in_virtual_time(live())
 
 
-class Away(World):
+class Away(Brokers):
     """Whose upstream answers nobody."""
 
     async def control(self, link: Link) -> Shared:
@@ -48,8 +48,8 @@ def shown(runner: LinkRunner) -> Status:
     return runner.state.status
 
 
-def unwanted(world: World) -> LinkRunner:
-    runner = LinkRunner(LINK, world, on_change=lambda *_: None)
+def unwanted(brokers: Brokers) -> LinkRunner:
+    runner = LinkRunner(LINK, brokers, on_change=lambda *_: None)
     runner.start()
     runner.unwant()
     return runner
@@ -64,8 +64,8 @@ async def ended_after(runner: LinkRunner) -> float:
 
 def test_a_link_whose_upstream_is_away_is_tried_when_its_time_is_over_and_left() -> None:
     async def live() -> None:
-        world = Away((), "here", stall_after=30, cleanup_after=CleanupAfter(10, 100))
-        runner = unwanted(world)
+        brokers = Away((), "here", stall_after=30, cleanup_after=CleanupAfter(10, 100))
+        runner = unwanted(brokers)
         await asyncio.sleep(50)
         assert shown(runner) is Status.REMOVING
         assert "in 50 s (the upstream can't be asked" in runner.gauges().removal
@@ -77,10 +77,10 @@ def test_a_link_whose_upstream_is_away_is_tried_when_its_time_is_over_and_left()
 
 def test_another_time_in_the_configuration_holds_for_links_that_wait_already() -> None:
     async def live() -> None:
-        world = Away((), "here", stall_after=30)
-        runner = unwanted(world)
+        brokers = Away((), "here", stall_after=30)
+        runner = unwanted(brokers)
         await asyncio.sleep(20)
-        world.cleanup_after = CleanupAfter(10, 30)
+        brokers.cleanup_after = CleanupAfter(10, 30)
         assert await ended_after(runner) <= 45
 
     in_virtual_time(live())
@@ -99,8 +99,10 @@ def test_nothing_is_asked_of_the_upstream_where_links_are_removed_at_once() -> N
 def test_removal_waits_while_it_is_not_sure_what_is_defined() -> None:
     async def live() -> None:
         unsure = [True]
-        world = Away((), "here", stall_after=30, cleanup_after=CleanupAfter(5, 5), holds_removals=lambda: bool(unsure))
-        runner = unwanted(world)
+        brokers = Away(
+            (), "here", stall_after=30, cleanup_after=CleanupAfter(5, 5), holds_removals=lambda: bool(unsure)
+        )
+        runner = unwanted(brokers)
         await asyncio.sleep(1000)
         assert shown(runner) is Status.REMOVING
         assert "once definitions can be read again" in runner.gauges().removal
@@ -129,8 +131,8 @@ def test_a_link_that_is_wanted_again_asks_no_more_for_its_removal() -> None:
 
 def test_a_removal_that_is_under_way_ends_when_the_link_is_wanted_again() -> None:
     async def live() -> None:
-        world = Away((), "here", stall_after=30, cleanup_after=CleanupAfter(0, 0))
-        runner = unwanted(world)
+        brokers = Away((), "here", stall_after=30, cleanup_after=CleanupAfter(0, 0))
+        runner = unwanted(brokers)
         await asyncio.sleep(1)
         runner.want()
         assert shown(runner) is Status.STARTING

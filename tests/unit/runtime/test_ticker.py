@@ -30,7 +30,7 @@ class Beaten:
         self.moves = moves
         self.at: list[float] = []
 
-    def pulse(self, now: float) -> bool:
+    def tick(self, now: float) -> bool:
         self.at.append(now)
         moved = self.moves.pop(0)
         if moved is None:

@@ -4,13 +4,13 @@ import tracemalloc
 
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
-from agent.status.history import EVERY, TRANSITIONS, WINDOW, History, Sample
+from agent.status.history import EVERY, TRANSITIONS, WINDOW, History, Point
 
 NOW = 1_800_000_000.0
 
 
-def sample(at: float, forwarded: int = 0, backlog: int | None = None) -> Sample:
-    return Sample(at, forwarded, 2 * forwarded, 3, backlog, 0.25)
+def sample(at: float, forwarded: int = 0, backlog: int | None = None) -> Point:
+    return Point(at, forwarded, 2 * forwarded, 3, backlog, 0.25)
 
 
 def test_the_last_transitions_are_kept() -> None:

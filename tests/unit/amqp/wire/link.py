@@ -26,7 +26,7 @@ from agent.core.fields import Field
 from agent.core.links.suspicion import Suspicion
 from agent.core.model import AckMode
 from agent.core.rules.hops import Site
-from agent.links.exchange.received_from import Stamp
+from agent.links.exchange.received_from import ReceivedFromHeader
 
 HERE, THERE = Site("here", "v"), Site("there", "w")
 EXCHANGE, URI = "downstream exchange", "amqp://there:5672"
@@ -178,7 +178,7 @@ class Link:
             later=clock.later,
             clock=clock,
         )
-        stamp = Stamp(
+        stamp = ReceivedFromHeader(
             URI, EXCHANGE, upstream=THERE, downstream=HERE, max_hops=max_hops, trust_user_id=trust_user_id
         )  # fmt: skip
         scrutiny = None if suspicion is None else Scrutiny(suspicion, clock, lambda: target.confirms.unconfirmed)

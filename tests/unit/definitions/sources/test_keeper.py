@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.model import Definitions, Upstream, VhostDefinitions
-from agent.definitions.sources.keeper import Keeper, Told
+from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.merge import merge
 from agent.errors import ConfigurationError, Place, Problem, Severity
 
 BAD = Problem(Place("a.yaml", 1, 2), "what is this?")
 
 
-def reading(*names: str, source: str = "test") -> Told:
+def reading(*names: str, source: str = "test") -> SourceReading:
     upstreams = {name: Upstream(name, (), Place(source)) for name in names}
-    return Told(Definitions({"/": VhostDefinitions(upstreams=upstreams)}))
+    return SourceReading(Definitions({"/": VhostDefinitions(upstreams=upstreams)}))
 
 
 def offer(keeper: Keeper, source: str, *names: str) -> None:
@@ -26,7 +26,7 @@ def offer(keeper: Keeper, source: str, *names: str) -> None:
 
 
 def reject(keeper: Keeper, source: str) -> None:
-    def read() -> Told:
+    def read() -> SourceReading:
         raise ConfigurationError([BAD])
 
     keeper.take(source, read)

@@ -10,7 +10,7 @@ import pytest
 from agent.core.fields import UNREAD
 from agent.core.model import ApplyTo, Choice, Federation, SetMember
 from agent.core.rules.steps import finish
-from agent.definitions.sources.keeper import Keeper, Told
+from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.parameters import (
     MAX_OF_A_VHOST,
     read_global,
@@ -40,7 +40,9 @@ def policy(name: str, definition: object, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def read(*, parameters: Sequence[Answer] = (), policies: Sequence[Answer] = (), global_value: object = None) -> Told:
+def read(
+    *, parameters: Sequence[Answer] = (), policies: Sequence[Answer] = (), global_value: object = None
+) -> SourceReading:
     """The three kinds of a broker's documents together."""
     keeper = Keeper()
     keeper.take("parameters", lambda: read_parameters(API, parameters))
@@ -236,7 +238,7 @@ def test_what_is_wrong_in_one_vhost_keeps_that_one_as_it_was() -> None:
     ],
 )
 def test_too_much_in_one_vhost_is_its_problem(bad: list[dict[str, Any]]) -> None:
-    told = finish(reading_parameters(API, [*bad, parameter("federation-upstream", "u", GOOD)], Told()))
+    told = finish(reading_parameters(API, [*bad, parameter("federation-upstream", "u", GOOD)], SourceReading()))
     assert set(told.definitions.of("/").upstreams) == {"u"}
     [problem] = told.refused
     assert "'bad'" in str(problem)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from agent.amqp.channel_pool import Desk
+from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.wire import frames, methods
@@ -96,7 +96,7 @@ async def scene() -> tuple[Broker, Lookout]:
     wire, socket = await opened()
     terms = Terms("upstream u h:5672", "/", "u", Secret("p"), (Mechanism.PLAIN,), 0)
     connection = Connection(parse("amqp://h"), wire, terms)
-    return Broker(wire, socket), Lookout(Shared(connection, Desk(connection)))
+    return Broker(wire, socket), Lookout(Shared(connection, ChannelPool(connection)))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 from agent.amqp.wire.tables import encode_table
 from agent.core import fields
 from agent.core.rules.hops import RECEIVED_FROM, Site, Verdict, received_entry
-from agent.links.exchange.received_from import Stamp
+from agent.links.exchange.received_from import ReceivedFromHeader
 
 MARK = b"\x0fx-received-from"
 OFTEN = 20
@@ -20,8 +20,8 @@ def sized(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def stamp(max_hops: int) -> Stamp:
-    return Stamp(
+def stamp(max_hops: int) -> ReceivedFromHeader:
+    return ReceivedFromHeader(
         "amqp://there", "x", upstream=Site("there", "w"), downstream=Site("here", "v"), max_hops=max_hops,
         trust_user_id=False,
     )  # fmt: skip

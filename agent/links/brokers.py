@@ -23,7 +23,7 @@ LINKS_PER_CONTROL: Final = 1_000
 
 
 @dataclass
-class World:
+class Brokers:
     """`downstream` may change while links run; they have to be restarted then.
 
     `holds_removals`: whether nothing may be removed upstream now, since it isn't sure which links are defined.

@@ -5,6 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
-def moment(seconds: float) -> str:
+def rfc3339(seconds: float) -> str:
     """Seconds since 1970 as RFC 3339, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
