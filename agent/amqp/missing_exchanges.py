@@ -10,9 +10,9 @@ from typing import Final
 from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
 from agent.amqp.failures import NOT_FOUND
+from agent.amqp.questions import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
-from agent.links.exchange.upstream_objects import refusal
 
 AT_ONCE: Final = 32  # channels, where exchanges are missing
 _NAMED = re.compile(r"no exchange '(.*)' in vhost '", re.DOTALL)

@@ -12,6 +12,7 @@ from agent.amqp.data.scrutiny import Scrutiny
 from agent.amqp.data.splice import Counts, Rewriter, Source, Target
 from agent.amqp.data.target import largest_taken
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
+from agent.amqp.questions import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call
@@ -21,7 +22,6 @@ from agent.core.links.suspicion import Suspicion, Watch
 from agent.core.model import AckMode, Link, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.links.exchange import upstream_objects
 from agent.links.exchange.building import ServedElsewhereError
 
 SETTLE_PATIENCE: Final = 5.0
@@ -374,7 +374,7 @@ class Flow:
                 raise ServedElsewhereError(
                     f"{self._up.where}: {self._queue!r} is consumed by another", self._queue
                 ) from error
-            raise upstream_objects.refusal(self._up, f"consuming from {self._queue!r}", error) from error
+            raise refusal(self._up, f"consuming from {self._queue!r}", error) from error
 
     def _learn(self, closed: asyncio.Future[BrokerError]) -> None:
         """From the end of the downstream channel."""

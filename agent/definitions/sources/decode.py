@@ -21,8 +21,8 @@ from agent.core.model import (
     VhostDefinitions,
 )
 from agent.core.rules.resolve import ALL
-from agent.definitions.document.explain import check
 from agent.definitions.document.findings import Spot, quoted, suggest
+from agent.definitions.models.explain import check
 from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyModel
 from agent.definitions.models.shovel import ShovelModel, other_protocol
 from agent.definitions.models.upstream import SetMemberModel, UpstreamModel

@@ -10,7 +10,6 @@ from typing import Any
 from agent.core.model import Definitions, VhostState
 from agent.core.settings import Settings
 from agent.definitions.document import yaml
-from agent.definitions.document.explain import AnyKeys, check
 from agent.definitions.document.findings import (
     Findings,
     Path,
@@ -22,6 +21,7 @@ from agent.definitions.document.findings import (
     suggest,
 )
 from agent.definitions.document.interpolate import Interpolator
+from agent.definitions.models.explain import AnyKeys, check
 from agent.definitions.models.settings import AgentModel, DownstreamModel, SourcesModel
 from agent.definitions.models.value_types import kind_of
 from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 from agent.core.fields import UNREAD, UnusableError, check_json
 from agent.core.model import ApplyTo, Choice, Definitions, Policy, VhostDefinitions
 from agent.core.rules.steps import finish
-from agent.definitions.document.explain import check
 from agent.definitions.document.findings import Findings, Path, Spot, in_order, quoted, raise_errors, suggest
+from agent.definitions.models.explain import check
 from agent.definitions.models.local import FEDERATION_KEYS, PolicyDefinitionModel
 from agent.definitions.models.value_types import kind_of
 from agent.definitions.sources.decode import (

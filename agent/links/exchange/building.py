@@ -18,10 +18,10 @@ from agent.core.rules.hops import Site
 from agent.core.rules.objects import internal_arguments
 from agent.errors import AgentError, BrokerError, PermanentError, TransientError
 from agent.links.exchange import upstream_objects
+from agent.links.exchange.binder import Binder, TooLarge
 from agent.links.exchange.canary import Canary
 from agent.links.exchange.internal_exchange import InternalExchanges
 from agent.links.exchange.lookout import Lookout, Watched
-from agent.links.exchange.upstream_objects import Binder, TooLarge
 from agent.links.tasks import both
 
 AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
@@ -119,15 +119,15 @@ class Building:
                 f"{self._up.where}: no broker takes a name as long as that of the internal exchange there, "
                 f"{self._internal(self._letter)!r}: use shorter names for exchange, vhost or cluster"
             )
-        (standing, survived), (made, (consumers, built.note)) = await both(
-            both(self._standing_letters(), self._canary_survived()),
-            both(self._ensure_exchange(), upstream_objects.ensure_queue(self._up, self._queue, self._link.settings)),
+        standing, (is_new, (consumers, built.note)) = await both(
+            self._standing_letters(),
+            both(self._exchange_is_new(), upstream_objects.ensure_queue(self._up, self._queue, self._link.settings)),
         )
         if consumers:
             raise ServedElsewhereError(
                 f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
             )
-        if made or not survived or built.site != self._route.upstream:
+        if is_new or built.site != self._route.upstream:
             built.letter = None  # a new exchange has forgotten what was bound to the old one, another never knew
         if built.letter is None:
             built.has_canary = False
@@ -141,10 +141,15 @@ class Building:
         built.note = "; ".join(filter(None, (built.note, self._canary.note)))
         self._binder = self._new_binder()
 
-    async def _canary_survived(self) -> bool:
-        """Whether what is known to be bound is bound still."""
+    async def _exchange_is_new(self) -> bool:
+        """Whether the upstream exchange may have been created since this link bound to it.
+
+        One question after the other: links that begin side by side have no more channels than `pool` counts on.
+        """
+        if await self._ensure_exchange():
+            return True
         built = self._built
-        return built.letter is None or not built.has_canary or await self._canary.survived()
+        return built.letter is not None and built.has_canary and not await self._canary.survived()
 
     async def _place_canary(self) -> None:
         """What was bound before it was there may be bound no more."""

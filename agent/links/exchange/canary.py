@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, one_line
+from agent.amqp.questions import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.rules import names
-from agent.links.exchange.upstream_objects import attempt, delete_exchange, refusal
+from agent.links.exchange.upstream_objects import delete_exchange
 
 _FALLBACK = "bindings are bound again every 25 s instead, to notice that the upstream exchange was deleted"
 

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from agent.core.links.lifecycle import Status
+from agent.core.links.lifecycle import LinkState, Status
 from agent.core.links.plan import upstream_queue_name
-from agent.core.model import CleanupMode, QueueType
+from agent.core.model import CleanupMode, Link, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.canary import Canary
-from agent.runtime.runner import LinkRunner
 
 LOOK_EVERY: Final = 0.5
 
 log = structlog.get_logger()
 
 
-async def sweep(runners: Iterable[LinkRunner], brokers: Brokers, former: str) -> None:
+class Runs(Protocol):
+    """A link that is being run, and what became of it."""
+
+    link: Link
+    state: LinkState
+    finished: asyncio.Event
+
+
+async def sweep(runners: Iterable[Runs], brokers: Brokers, former: str) -> None:
     """Removes it for every link that runs under the new name; those of a mode that keeps all are left alone."""
     swept = (each for each in runners if each.link.settings.resource_cleanup_mode is not CleanupMode.NEVER)
     await asyncio.gather(*(_sweep(runner, brokers, former) for runner in swept))
 
 
-async def _sweep(runner: LinkRunner, brokers: Brokers, former: str) -> None:
+async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
     while runner.state.status is not Status.RUNNING:
         if runner.finished.is_set():
             return

@@ -33,7 +33,7 @@ def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 def judged(lines: DataFrame, *, file: Column) -> DataFrame:
     """Adds `why`: null for a good line, else why it is set aside; and narrows to what the tables are made of."""
     rejected = fn.col("why").isNotNull()
-    # SourceReading once and referred to by name: Spark would take what is written out in each column apart in each of them.
+    # Computed once and referred to by name: Spark would take what is written out in each column apart in each of them.
     return lines.withColumns({"why": _why(), "file": file}).select(
         "why",
         fn.when(rejected, fn.coalesce(fn.col(BROKEN_LINE), _what_is_known())).alias("line"),

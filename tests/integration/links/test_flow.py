@@ -51,7 +51,7 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
 
 
 async def test_a_link_that_is_careful_takes_no_more_than_it_was_given(broker: Node) -> None:
-    careful = Path(fruitless=prefetch.FRUITLESS)
+    careful = LearnedPath(fruitless=prefetch.FRUITLESS)
     async with await opened(broker) as both:
         for given, taken in ((None, prefetch.CAREFUL), (1_000, prefetch.CAREFUL), (2, 2)):
             settings = LinkSettings(queue_type=QueueType.QUORUM, prefetch_count=given)

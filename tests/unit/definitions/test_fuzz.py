@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.definitions.document import yaml
-from agent.definitions.models.schema import build_schema
+from agent.definitions.schema import build_schema
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.definitions.sources.parameters import read_global, read_parameters, read_policies

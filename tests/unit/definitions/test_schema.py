@@ -11,13 +11,13 @@ import pytest
 import yaml as pyyaml
 from jsonschema import Draft202012Validator
 
-from agent.definitions.models.reference import reference_text
-from agent.definitions.models.schema import build_schema, schema_text
+from agent.definitions.reference import reference_text
+from agent.definitions.schema import build_schema, schema_text
 from agent.definitions.sources.load import load_configuration
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import write
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "config").glob("*.yaml"))
 SCHEMA = build_schema()
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -25,12 +25,12 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 
 def test_the_published_schema_is_current() -> None:
     published = (ROOT / "config" / "agent.schema.json").read_text()
-    assert published == schema_text(), "run: python -m agent.definitions.models.schema > config/agent.schema.json"
+    assert published == schema_text(), "run: python -m agent.definitions.schema > config/agent.schema.json"
 
 
 def test_the_published_reference_is_current() -> None:
     published = (ROOT / "docs" / "configuration.md").read_text()
-    assert published == reference_text(), "run: python -m agent.definitions.models.reference > docs/configuration.md"
+    assert published == reference_text(), "run: python -m agent.definitions.reference > docs/configuration.md"
 
 
 def test_the_schema_is_one_and_describes_every_key() -> None:

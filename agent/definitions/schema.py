@@ -1,6 +1,6 @@
 """The configuration's JSON Schema, for editors.
 
-`python -m agent.definitions.models.schema > config/agent.schema.json` writes it anew.
+`python -m agent.definitions.schema > config/agent.schema.json` writes it anew.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The configuration's reference, from the models.
 
-`python -m agent.definitions.models.reference > docs/configuration.md` writes it anew.
+`python -m agent.definitions.reference > docs/configuration.md` writes it anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from agent.definitions.document import yaml
 from agent.definitions.models.document import DocumentModel
 from agent.definitions.models.keys import Keys
 from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyDefinitionModel, PolicyModel
-from agent.definitions.models.schema import build_schema
 from agent.definitions.models.settings import (
     AgentModel,
     CleanupModel,
@@ -25,12 +24,13 @@ from agent.definitions.models.settings import (
 )
 from agent.definitions.models.shovel import PropertiesModel, ShovelModel
 from agent.definitions.models.upstream import SetMemberModel, SslOptionsModel, UpstreamModel
+from agent.definitions.schema import build_schema
 from agent.definitions.sources.exports import MAX_BYTES as MAX_EXPORT_BYTES
 
 _INTRO = f"""\
 # Configuration
 
-<!-- Written by `python -m agent.definitions.models.reference`; a test keeps it current. -->
+<!-- Written by `python -m agent.definitions.reference`; a test keeps it current. -->
 
 One YAML file, with keys as RabbitMQ spells them. `config/` holds commented examples, `config/agent.schema.json` tells
 editors the keys. `federation-agent validate -c FILE` judges a file offline and tells everything that is wrong with it,
