@@ -109,7 +109,7 @@ class Entry:
 
 
 OnTransition = Callable[[Entry, LinkState | None], None]
-"""SourceReading of every change of a link's status at once, with the state before; a new link has none."""
+"""Called at every change of a link's status at once, with the state before; a new link has none."""
 
 
 @dataclass
