@@ -20,15 +20,12 @@ Opener = Callable[[], Awaitable[Connection]]
 
 @dataclass(eq=False)
 class Shared:
-    """One connection and how many use it; `speaks_plugin` is what was found out of the broker, `asked_at` when."""
+    """One connection and how many use it."""
 
     connection: Connection
     channels: ChannelPool
     users: int = 0
     is_left: bool = False
-    speaks_plugin: bool | None = None
-    asked_at: float = 0.0
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass

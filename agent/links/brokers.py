@@ -15,7 +15,6 @@ from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names
 from agent.downstream.reading import in_vhost
-from agent.links.exchange.lookout import Lookouts
 
 DOWNSTREAM: Final = "downstream"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
@@ -33,10 +32,8 @@ class Brokers:
     cluster: str
     stall_after: float
     pool: Pool = field(default_factory=Pool)
-    speak_plugin: set[AmqpUri] = field(default_factory=set)  # upstreams that knew the plugin's exchange type last
     cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
     holds_removals: Callable[[], bool] = lambda: False
-    lookouts: Lookouts = field(default_factory=Lookouts)
     _controls: Pool = field(default_factory=lambda: Pool(LINKS_PER_CONTROL))
 
     def endpoints(self, link: Link) -> tuple[AmqpUri, ...]:

@@ -22,7 +22,7 @@ from agent.core.links.suspicion import Suspicion, Watch
 from agent.core.model import AckMode, Link, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.links.exchange.building import ServedElsewhereError
+from agent.links.errors import ServedElsewhereError
 
 SETTLE_PATIENCE: Final = 5.0
 BLOCKED_PATIENCE: Final = 1.0

@@ -13,24 +13,17 @@ import structlog
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
-from agent.amqp.failures import one_line, trouble_of
-from agent.core.addresses.uri import AmqpUri
+from agent.amqp.failures import trouble_of
 from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Effect, Event, LinkState, Phase, Side
-from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, Link
 from agent.errors import AgentError, BrokerError, PermanentError
-from agent.links.brokers import DOWNSTREAM, Brokers
+from agent.links.brokers import DOWNSTREAM
 from agent.links.connections import Connections
-from agent.links.exchange.building import ServedElsewhereError
-from agent.links.exchange.internal_exchange import InternalExchanges
-from agent.links.exchange.lingering import Lingering
-from agent.links.exchange.removal import Removal
-from agent.links.exchange.session import ExchangeSession, Memory
-from agent.links.exchange.upkeep import Upkeep
-from agent.links.exchange.upstream_objects import NotEmptyError, count_consumers
+from agent.links.errors import NotEmptyError, ServedElsewhereError
 from agent.links.flow import Flow
-from agent.links.tasks import both
+from agent.links.kind import Removing, RunnableLink, Session
+from agent.links.registry import Kinds
 from agent.status.board import Gauges
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
@@ -50,20 +43,21 @@ class Other(StrEnum):
 
 
 class LinkRunner:
-    """One exchange link. `on_change` is told every change of its state."""
+    """One link of any kind. `on_change` is called at every change of its state."""
 
-    def __init__(self, link: Link, brokers: Brokers, *, on_change: OnChange) -> None:
+    def __init__(self, link: Link, kinds: Kinds, *, on_change: OnChange) -> None:
         self.link = link
         self.state = LinkState()
         self.counts = Counts()
         self.note = ""
         self.finished = asyncio.Event()
         self._bindings: frozenset[Binding] = frozenset()
-        self._brokers = brokers
+        self._brokers = kinds.brokers
+        self._kinds = kinds
         self._on_change = on_change
-        self._memory = Memory()
-        self._session: ExchangeSession | None = None
-        self._connections = Connections(brokers, self._blocked)
+        self._runnable = self._made_runnable()
+        self._session: Session | None = None
+        self._connections = Connections(kinds.brokers, self._blocked)
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -71,14 +65,11 @@ class LinkRunner:
         self._opened_at = 0.0
         self._served_by: dict[Other, str] = {}
         self._of_session: list[asyncio.Task[None]] = []
-        self._upkeep: Upkeep | None = None
         self._apart_until = 0.0
-        self._upstream_cluster: str | None = None  # as it was told last
-        self._uri: AmqpUri | None = None
         self._seen: tuple[object, ...] = ()
         self._is_troubled = False
         self._built_under = ""  # the downstream's cluster name when the link became unwanted
-        self._lingering: Lingering | None = None
+        self._removing: Removing | None = None
         self._linger_task: asyncio.Task[None] | None = None
 
     def gauges(self) -> Gauges:
@@ -87,19 +78,19 @@ class LinkRunner:
             in_flight=self.in_flight,
             backlog=self._backlog,
             oldest_unconfirmed=self.waits(self._loop.time()),
-            bindings=len(self._memory.built.bound),
+            bindings=self._runnable.bound,
             prefetch=self._flow.prefetch if self._flow else 0,
-            upstream_cluster=self._upstream_cluster,
-            uri=self._uri,
+            upstream_cluster=self._runnable.upstream_cluster,
+            uri=self._runnable.uri,
             note="; ".join(filter(None, (self.note, self._trouble))),
-            removal=self._lingering.text if self._lingering else "",
+            removal=self._removing.text if self._removing else "",
         )
 
     @property
     def _backlog(self) -> int | None:
-        if self._lingering is not None:
-            return self._lingering.messages
-        return self._upkeep.backlog if self._upkeep else None
+        if self._removing is not None:
+            return self._removing.messages
+        return self._session.backlog if self._session else None
 
     @property
     def local(self) -> Shared | None:
@@ -129,19 +120,19 @@ class LinkRunner:
 
     def tick(self, now: float) -> bool:
         """Looks after the link; answers whether anything moved since the last time."""
-        session, upkeep, counts = self._session, self._upkeep, self.counts
-        if upkeep is not None and not self.state.blocked and self.state.stalled is None and upkeep.is_quiet(now):
+        session, counts = self._session, self.counts
+        if session is not None and not self.state.blocked and self.state.stalled is None and session.is_quiet(now):
             return False
         seen: tuple[object, ...] = ()
-        if session is not None and upkeep is not None:
-            self._judge(upkeep.tick(now, is_blocked=bool(self.state.blocked)))
+        if session is not None and self.state.phase is Phase.OPEN:
+            self._judge(session.tick(now, is_blocked=bool(self.state.blocked)))
             self._tell_trouble()
             self._share_again(now)
             dropped, trouble = sum(counts.dropped.values()), self._trouble
-            bound, backlog = session.building.bound, upkeep.backlog
+            bound, backlog = self._runnable.bound, session.backlog
             seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, self.note, trouble)
-        if self._lingering is not None:
-            seen = (self._lingering.looks, self._lingering.messages)
+        if self._removing is not None:
+            seen = (self._removing.looks, self._removing.messages)
         moved = seen != self._seen or self.in_flight > 0
         self._seen = seen
         return moved
@@ -171,8 +162,7 @@ class LinkRunner:
 
     def _share_again(self, now: float) -> None:
         """A link that was suspected for long enough gets its place among the others again."""
-        flow = self._flow
-        is_over = self._memory.path.suspicion.watch(now) is Watch.OFF
+        flow, is_over = self._flow, not self._runnable.is_suspected(now)
         if flow is not None and flow.is_watched and is_over and self.state.phase is Phase.OPEN:
             log.info("link shares connections again", link=self.link.id, vhost=self.link.vhost, name=self.link.name)
             self.send(lifecycle.Restart())
@@ -202,8 +192,8 @@ class LinkRunner:
 
     def redefine(self, link: Link) -> None:
         """The definition changed: the link starts again, its queue stays."""
-        self.link, self._uri = link, None
-        self._memory = Memory()  # the internal exchange has the old definition's arguments
+        self.link = link
+        self._runnable = self._made_runnable()  # what was built has the old definition's arguments
         self.send(lifecycle.Restart())
 
     def served_by(self, other: Other, reason: str | None) -> None:
@@ -222,8 +212,11 @@ class LinkRunner:
 
     def rebind(self, bindings: frozenset[Binding]) -> None:
         self._bindings = bindings
-        if self._upkeep is not None:
-            self._upkeep.rebind(bindings)
+        if self._session is not None:
+            self._session.follow(bindings)
+
+    def _made_runnable(self) -> RunnableLink:
+        return self._kinds.runnable(self.link, self.counts, self._take_notes)
 
     def _execute(self, effect: Effect) -> None:
         match effect:
@@ -246,13 +239,11 @@ class LinkRunner:
                 self._execute_removal(effect)
 
     def _execute_removal(self, effect: Effect) -> None:
-        self._lingering = None
+        self._removing = None
         match effect:
             case lifecycle.Linger(since):
-                lingering = self._lingering = Lingering(
-                    self.link, self._brokers, cluster=self._built_under, since=since
-                )
-                self._linger_task = self._begin(self._linger(lingering), "wait for the removal")
+                removing = self._removing = self._runnable.removing(cluster=self._built_under, since=since)
+                self._linger_task = self._begin(self._linger(removing), "wait for the removal")
             case lifecycle.CancelLinger():
                 if self._linger_task is not None:
                     self._linger_task.cancel()
@@ -300,35 +291,17 @@ class LinkRunner:
         link = self.link
         if link.problem is not None:
             raise PermanentError(link.problem)
-        if link.exchange is None:
-            raise PermanentError(f"links of kind {link.kind} can't be run yet")
-        control = await self._connections.ask(link)
         now = self._loop.time()
-        apart = now < self._apart_until or self._memory.path.suspicion.watch(now) is not Watch.OFF
-        connecting = self._loop.create_task(self._connections.flow(link, control.connection.uri, apart=apart))
-        session = self._session = ExchangeSession(
-            link,
-            link.exchange,
-            control=control,
-            cluster=self._brokers.cluster,
-            memory=self._memory,
-            internal=InternalExchanges(self._brokers, link, control, first=connecting),
-            lookout=self._brokers.lookouts.of(control),
-        )
-        cluster = session.upstream_cluster
-        self._upstream_cluster, self._uri = None if cluster is None else one_line(cluster), session.uri
-        _, (up, down) = await both(session.prepare(), connecting)
-        bindings = self._bindings
-        flow = await session.open(lambda: self._bindings, up=up, down=down, counts=self.counts)
-        self._note_built()
+        apart = now < self._apart_until or self._runnable.is_suspected(now)
+        session = self._session = self._runnable.session(self._connections, lambda: self._bindings, apart=apart)
+        await session.open()
+        self._take_notes()
         self._opened_at = self._loop.time()
-        upkeep = self._upkeep = Upkeep(session.building, flow, self.counts, bindings, on_followed=self._note_built)
-        upkeep.rebind(self._bindings)  # they may have changed meanwhile
         self.send(lifecycle.Opened())
-        self._of_session = [self._begin(self._watch(session), "watch"), self._begin(self._keep_up(upkeep), "tend")]
+        self._of_session = [self._begin(self._watch(session), "watch"), self._begin(self._keep_up(session), "keep up")]
 
-    def _note_built(self) -> None:
-        self._take_note(self._memory.built.notes)
+    def _take_notes(self) -> None:
+        self._take_note(self._runnable.notes)
 
     def _take_note(self, note: str) -> None:
         """Something an operator should know of a link that works nevertheless."""
@@ -343,17 +316,13 @@ class LinkRunner:
             attempt += 1
             await asyncio.sleep(backoff.delay(attempt, LOOK_AGAIN, random.random()))
             try:
-                control = await self._brokers.control(self.link)
-                try:
-                    consumers = await count_consumers(control.connection, queue)
-                finally:
-                    await self._brokers.pool.release(control)
+                is_free = await self._runnable.is_free(queue)
             except BrokerError:
-                consumers = 0  # opening the link will tell what is wrong
-            if not consumers:
+                is_free = True  # opening the link will show what is wrong
+            if is_free:
                 self.served_by(Other.CONSUMER, None)
 
-    async def _watch(self, session: ExchangeSession) -> None:
+    async def _watch(self, session: Session) -> None:
         """Waits for the first end of what the link stands on."""
         done, _ = await asyncio.wait(session.ends, return_when=asyncio.FIRST_COMPLETED)
         self._broken(session.explain(done.pop()))
@@ -364,9 +333,9 @@ class LinkRunner:
         else:
             self.send(lifecycle.Blocked(Side.DOWNSTREAM, reason))
 
-    async def _keep_up(self, upkeep: Upkeep) -> None:
+    async def _keep_up(self, session: Session) -> None:
         try:
-            await upkeep.run()
+            await session.keep_up()
         except ServedElsewhereError as error:
             self.send(lifecycle.Failed(str(error)))  # opening it again tells the same, and then waits
         except BrokerError as error:
@@ -388,7 +357,7 @@ class LinkRunner:
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()
         held = self._connections.detach()
-        flow, self._session, self._upkeep = self._flow, None, None
+        flow, self._session = self._flow, None
         if flow is not None:
             if settle:
                 with suppress(BrokerError, TimeoutError):
@@ -406,12 +375,12 @@ class LinkRunner:
             await asyncio.wait(tasks)
         self._of_session = []
 
-    async def _linger(self, lingering: Lingering) -> None:
-        self.send(lifecycle.RemovalDue(messages=await lingering.run()))
+    async def _linger(self, removing: Removing) -> None:
+        self.send(lifecycle.RemovalDue(messages=await removing.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:
-        removal = Removal(self.link, self._brokers, cluster=self._built_under, messages=messages)
-        error = await removal.run(still=lambda: self.state.unwanted is not None)
+        still = lambda: self.state.unwanted is not None  # noqa: E731
+        error = await self._runnable.remove(cluster=self._built_under, messages=messages, still=still)
         if isinstance(error, NotEmptyError):
             await asyncio.sleep(FILLED)
             self.send(lifecycle.Kept())

@@ -14,7 +14,7 @@ import structlog
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import LinkState, Phase, Side
-from agent.core.model import Binding, CleanupMode, Link, LinkKind
+from agent.core.model import Binding, CleanupMode, Link
 from agent.core.rules.resolve import resolving
 from agent.core.rules.unserved import unserved
 from agent.definitions.sources.keeper import Keeper
@@ -28,8 +28,7 @@ from agent.downstream.slices import in_slices
 from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Problem
 from agent.links.brokers import Brokers
-from agent.links.exchange.renaming import sweep
-from agent.links.exchange.shared_queues import SharedQueues
+from agent.links.registry import KINDS, Kinds, SharedQueues, sweep
 from agent.runtime.link_log import LinkLog
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.ticker import beat
@@ -58,7 +57,7 @@ class Supervisor:
         self._board = board
         self._runners: dict[str, LinkRunner] = {}
         self._leaving: set[LinkRunner] = set()
-        self._brokers: Brokers | None = None
+        self._kinds: Kinds | None = None
         self._reading: Reading | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._errands: set[asyncio.Task[None]] = set()
@@ -80,10 +79,10 @@ class Supervisor:
     @property
     def cluster(self) -> str | None:
         """The downstream's name, once it was read."""
-        return self._brokers.cluster if self._brokers else None
+        return self._kinds.brokers.cluster if self._kinds else None
 
     def shown_certificates(self, link: Link) -> Iterable[tuple[Side, bytes]]:
-        return () if self._brokers is None else self._brokers.shown_certificates(link)
+        return () if self._kinds is None else self._kinds.brokers.shown_certificates(link)
 
     @property
     def runners(self) -> Mapping[str, LinkRunner]:
@@ -144,7 +143,7 @@ class Supervisor:
 
     async def _reconcile(self) -> None:
         reading = await read_downstream(self.configuration, self._keeper)
-        brokers = self._world_of(reading)
+        kinds = self._kinds_for(reading)
         notes = await declare_missing(self.configuration.settings.downstream.uris, reading)
         found = await in_slices(
             resolving(reading.definitions, reading.states, standing=self._resolved, clock=time.thread_time)
@@ -153,14 +152,14 @@ class Supervisor:
         self._left_out = _texts((*reading.problems, *found.unjudged))
         unrun = unserved(found.links, reading.native_links)
         self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems), *unrun))
-        wanted = {link.id: link for link in found.links if link.kind is LinkKind.EXCHANGE}
+        wanted = {link.id: link for link in found.links if link.kind in KINDS}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
         queues = SharedQueues(wanted.values())
         for link_id in self._runners.keys() - wanted.keys():
             self._remove(self._runners[link_id], reading, queues)
         for link in wanted.values():
-            self._keep(link, brokers, reading)
+            self._keep(link, kinds, reading)
         bindings()
         self._start_ready()
         if self._pulse is None:
@@ -170,18 +169,19 @@ class Supervisor:
         self._board.vhosts = reading.visible
         self._board.ready = True
 
-    def _world_of(self, reading: Reading) -> Brokers:
+    def _kinds_for(self, reading: Reading) -> Kinds:
         uris = self.configuration.settings.downstream.uris
-        brokers = self._brokers
-        if brokers is None:
-            brokers = self._brokers = Brokers(uris, reading.cluster, self.configuration.settings.agent.stall_after)
+        if self._kinds is None:
+            brokers = Brokers(uris, reading.cluster, self.configuration.settings.agent.stall_after)
             brokers.holds_removals = self._is_unsure
-        elif (brokers.downstream, brokers.cluster) != (uris, reading.cluster):
+            self._kinds = Kinds(brokers)
+        brokers = self._kinds.brokers
+        if (brokers.downstream, brokers.cluster) != (uris, reading.cluster):
             self._move(brokers, uris, reading)
         agent = self.configuration.settings.agent
         brokers.stall_after, brokers.cleanup_after = agent.stall_after, agent.cleanup_after
         self._board.cluster, self._board.group = reading.cluster, agent.group or reading.cluster
-        return brokers
+        return self._kinds
 
     def _move(self, brokers: Brokers, uris: tuple[AmqpUri, ...], reading: Reading) -> None:
         """The downstream has other addresses or another name: links start again, under names that follow from it."""
@@ -206,10 +206,10 @@ class Supervisor:
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
-    def _keep(self, link: Link, brokers: Brokers, reading: Reading) -> None:
+    def _keep(self, link: Link, kinds: Kinds, reading: Reading) -> None:
         runner = self._runners.get(link.id)
         if runner is None:
-            runner = self._runners[link.id] = LinkRunner(link, brokers, on_change=self._changed)
+            runner = self._runners[link.id] = LinkRunner(link, kinds, on_change=self._changed)
         elif _differs(runner.link, link):
             runner.redefine(link)
         runner.link = link

@@ -16,7 +16,8 @@ from agent.core.rules import names
 from agent.core.rules.bindings import Group, Route, difference
 from agent.core.rules.hops import Site
 from agent.core.rules.objects import internal_arguments
-from agent.errors import AgentError, BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, PermanentError, TransientError
+from agent.links.errors import ServedElsewhereError
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.binder import Binder, TooLarge
 from agent.links.exchange.canary import Canary
@@ -25,14 +26,6 @@ from agent.links.exchange.lookout import Lookout, Watched
 from agent.links.tasks import both
 
 AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
-
-
-class ServedElsewhereError(AgentError):
-    """Somebody else consumes from the upstream queue: the native plugin, or another agent."""
-
-    def __init__(self, message: str, queue: str) -> None:
-        super().__init__(message)
-        self.queue = queue
 
 
 @dataclass

@@ -11,6 +11,7 @@ from agent.core.fields import Table
 from agent.core.model import Link
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
+from agent.links.exchange.plugin_type import PluginTypes
 from agent.links.exchange.upstream_objects import declare_internal
 
 ASK_AGAIN: Final = 15.0
@@ -22,49 +23,53 @@ class InternalExchanges:
     A broker that was away may have come back as another release, or with another set of plugins.
     """
 
-    def __init__(self, brokers: Brokers, link: Link, control: Shared, *, first: asyncio.Future[Any]) -> None:
+    def __init__(
+        self, brokers: Brokers, types: PluginTypes, link: Link, *, control: Shared, first: asyncio.Future[Any]
+    ) -> None:
         """`first` has to be done before a connection is spent on finding out."""
         self._brokers = brokers
+        self._types = types
+        self._found = types.of(control)
         self._link = link
         self._control = control
         self._first = first
 
     async def declare(self, name: str, native: Table) -> bool:
         """Answers whether it is of the plugin's type, which `native` are the arguments for."""
-        control = self._control
-        async with control.asking:
-            if control.speaks_plugin is None:
-                control.asked_at = asyncio.get_running_loop().time()
+        found = self._found
+        async with found.asking:
+            if found.is_known is None:
+                found.asked_at = asyncio.get_running_loop().time()
                 if self._may_be_asked:
                     return await self._ask(name, native)
-                control.speaks_plugin = await self._try(name, native)
-        speaks = await declare_internal(control.connection, name, native=native if control.speaks_plugin else None)
-        control.speaks_plugin = control.speaks_plugin and speaks
+                found.is_known = await self._try(name, native)
+        speaks = await declare_internal(self._control.connection, name, native=native if found.is_known else None)
+        found.is_known = found.is_known and speaks
         return speaks
 
     async def is_type_known(self, name: str, native: Table) -> bool:
         """Whether the plugin is there yet; now and then one link asks for all, and some brokers hang up over it."""
-        control, now = self._control, asyncio.get_running_loop().time()
-        if control.speaks_plugin and now - control.asked_at >= ASK_AGAIN:
-            control.asked_at = now
+        found, now = self._found, asyncio.get_running_loop().time()
+        if found.is_known and now - found.asked_at >= ASK_AGAIN:
+            found.asked_at = now
             try:
                 await self._ask(name, native)
             except BrokerError:
-                if control.connection.is_closed:
+                if self._control.connection.is_closed:
                     raise
-                control.speaks_plugin = False
-        return bool(control.speaks_plugin)
+                found.is_known = False
+        return bool(found.is_known)
 
     @property
     def _may_be_asked(self) -> bool:
         """An old broker closes the connection over a type that it doesn't know; one that knew it is trusted once."""
         connection = self._control.connection
-        return connection.server.outlives_unknown_types or connection.uri in self._brokers.speak_plugin
+        return connection.server.outlives_unknown_types or connection.uri in self._types.endpoints
 
     async def _ask(self, name: str, native: Table) -> bool:
-        connection, known = self._control.connection, self._brokers.speak_plugin
+        connection, known = self._control.connection, self._types.endpoints
         known.discard(connection.uri)
-        speaks = self._control.speaks_plugin = await declare_internal(connection, name, native=native)
+        speaks = self._found.is_known = await declare_internal(connection, name, native=native)
         if speaks:
             known.add(connection.uri)
         return speaks
@@ -77,7 +82,7 @@ class InternalExchanges:
         except BrokerError:
             return False
         if speaks:
-            self._brokers.speak_plugin.add(self._control.connection.uri)
+            self._types.endpoints.add(self._control.connection.uri)
         return speaks
 
     async def spare(self) -> Connection:

@@ -8,13 +8,13 @@ from typing import Final
 import structlog
 
 from agent.amqp.connection_pool import Shared
+from agent.amqp.questions import count_messages
 from agent.core.links.plan import upstream_queue_name
 from agent.core.links.removal import announce
 from agent.core.model import Link
 from agent.core.rules import names
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
-from agent.links.exchange import upstream_objects
 
 LOOK_EVERY: Final = 5.0
 LOOK_PATIENCE: Final = 10.0
@@ -87,7 +87,7 @@ class Lingering:
         queue = upstream_queue_name(self._link, self._control.connection.vhost, self._cluster)
         if names.are_too_long(queue):  # nothing was ever built
             return 0
-        return await upstream_objects.count_messages(self._control, queue)
+        return await count_messages(self._control, queue)
 
     async def _know_nothing(self) -> None:
         self.messages = None

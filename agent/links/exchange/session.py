@@ -1,4 +1,4 @@
-"""One exchange link while it runs: what stands upstream for it, and its messages."""
+"""One exchange link while it runs: what exists upstream for it, its messages, and its upkeep."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from typing import Final
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
+from agent.amqp.failures import one_line
+from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import upstream_queue_name
 from agent.core.model import Binding, Exchange, Link
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.errors import BrokerError
-from agent.links.brokers import own_uri
+from agent.links.brokers import Brokers, own_uri
+from agent.links.connections import Connections
 from agent.links.exchange.building import Building, Built
 from agent.links.exchange.internal_exchange import InternalExchanges
-from agent.links.exchange.lookout import Lookout
+from agent.links.exchange.lookout import Lookouts
+from agent.links.exchange.plugin_type import PluginTypes
 from agent.links.exchange.received_from import ReceivedFromHeader
+from agent.links.exchange.upkeep import Upkeep
 from agent.links.flow import Flow, LearnedPath
 from agent.links.tasks import both
 
@@ -34,87 +39,139 @@ class Memory:
 
     built: Built = field(default_factory=Built)
     path: LearnedPath = field(default_factory=LearnedPath)
+    uri: AmqpUri | None = None
+    upstream_cluster: str | None = None
 
 
 class ExchangeSession:
-    """`prepare` and then `open` may raise BrokerError; the flow's `leave` always comes last."""
+    """See `agent.links.kind.Session`."""
 
     def __init__(
         self,
         link: Link,
         exchange: Exchange,
         *,
-        control: Shared,
-        cluster: str,
+        connections: Connections,
+        bindings: Latest,
+        apart: bool,
+        counts: Counts,
         memory: Memory,
-        internal: InternalExchanges,
-        lookout: Lookout,
+        brokers: Brokers,
+        plugin_types: PluginTypes,
+        lookouts: Lookouts,
+        on_noted: Callable[[], None],
     ) -> None:
-        self.link = link
-        there = control.connection
-        self.uri = own_uri(link, there)
-        self.queue = upstream_queue_name(link, there.vhost, cluster)
-        self._route = Route(
-            Site(there.server.cluster_name, there.vhost), Site(cluster, link.vhost), link.name, link.settings.max_hops
-        )
-        self.building = Building(
-            link,
-            exchange,
-            self.queue,
-            control=control,
-            route=self._route,
-            built=memory.built,
-            internal=internal,
-            lookout=lookout,
-        )
         self.flow: Flow | None = None
-        self._control = there
-        self._path = memory.path
+        self._link = link
+        self._exchange = exchange
+        self._connections = connections
+        self._latest = bindings
+        self._apart = apart
+        self._counts = counts
+        self._memory = memory
+        self._brokers = brokers
+        self._plugin_types = plugin_types
+        self._lookouts = lookouts
+        self._on_noted = on_noted
+        self._control: Shared | None = None
+        self._upkeep: Upkeep | None = None
 
     @property
-    def upstream_cluster(self) -> str | None:
-        """As it may be shown: the peer chooses it."""
-        name = self._route.upstream.cluster
-        return None if name is None else self._control.wire.redacted(name)
+    def backlog(self) -> int | None:
+        return None if self._upkeep is None else self._upkeep.backlog
 
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
-        """What breaks the link when it is done."""
-        return [self._control.wire.closed, *(self.flow.ends if self.flow else ())]
+        asked = [] if self._control is None else [self._control.connection.wire.closed]
+        return [*asked, *(self.flow.ends if self.flow else ())]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        """Why the link broke, with the side."""
         return self.flow.explain(end) if self.flow else end.result()
 
-    async def prepare(self) -> None:
-        await self.building.prepare()
-
-    async def open(self, bindings: Latest, *, up: Shared, down: Shared, counts: Counts) -> Flow:
-        """What waits in the queue flows while bindings are still made: there may be very many of them."""
+    async def open(self) -> None:
+        """Connections for messages are opened while it is looked what exists upstream."""
+        link = self._link
+        control = self._control = await self._connections.ask(link)
+        connecting = asyncio.ensure_future(self._connections.flow(link, control.connection.uri, apart=self._apart))
+        route, queue = self._route(control), self._queue(control)
+        self._remember(control, route)
+        building = self._building(control, route, queue, first=connecting)
+        _, (up, down) = await both(building.prepare(), connecting)
+        bound = self._latest()
         flow = self.flow = Flow(
-            self.link, self.queue, up=up.connection, down=down.connection, counts=counts, path=self._path
+            link, queue, up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
         )
-        starting = asyncio.ensure_future(flow.start(self._received_from_header(), exchange=self.link.name))
-        await both(self._bind(bindings, starting), starting)
-        return flow
+        starting = asyncio.ensure_future(flow.start(self._header(route), exchange=link.name))
+        await both(self._bind(building, starting), starting)
+        self._upkeep = Upkeep(building, flow, self._counts, bound, on_followed=self._on_noted)
+        self._upkeep.rebind(self._latest())  # they may have changed meanwhile
 
-    async def _bind(self, latest: Latest, starting: asyncio.Future[None]) -> None:
-        """Goes on following bindings while the messages' way isn't open: a downstream may be blocked for hours."""
-        bound = latest()
-        await self.building.complete(bound)
+    def follow(self, bindings: frozenset[Binding]) -> None:
+        if self._upkeep is not None:
+            self._upkeep.rebind(bindings)
+
+    def is_quiet(self, now: float) -> bool:
+        return self._upkeep is not None and self._upkeep.is_quiet(now)
+
+    def tick(self, now: float, *, is_blocked: bool) -> float:
+        return 0.0 if self._upkeep is None else self._upkeep.tick(now, is_blocked=is_blocked)
+
+    async def keep_up(self) -> None:
+        if self._upkeep is not None:
+            await self._upkeep.run()
+
+    def _remember(self, control: Shared, route: Route) -> None:
+        there, name = control.connection, route.upstream.cluster
+        self._memory.uri = own_uri(self._link, there)
+        # As it may be shown: the peer chooses it.
+        self._memory.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
+
+    def _queue(self, control: Shared) -> str:
+        return upstream_queue_name(self._link, control.connection.vhost, self._brokers.cluster)
+
+    def _route(self, control: Shared) -> Route:
+        link, there = self._link, control.connection
+        return Route(
+            Site(there.server.cluster_name, there.vhost),
+            Site(self._brokers.cluster, link.vhost),
+            link.name,
+            link.settings.max_hops,
+        )
+
+    def _building(
+        self, control: Shared, route: Route, queue: str, *, first: asyncio.Future[tuple[Shared, Shared]]
+    ) -> Building:
+        return Building(
+            self._link,
+            self._exchange,
+            queue,
+            control=control,
+            route=route,
+            built=self._memory.built,
+            internal=InternalExchanges(self._brokers, self._plugin_types, self._link, control=control, first=first),
+            lookout=self._lookouts.of(control),
+        )
+
+    async def _bind(self, building: Building, starting: asyncio.Future[None]) -> None:
+        """What waits in the queue flows while bindings are still made: there may be very many of them.
+
+        They are followed while messages can't flow yet, too: a downstream may be blocked for hours.
+        """
+        bound = self._latest()
+        await building.complete(bound)
         while not starting.done():
             await asyncio.wait([starting], timeout=LOOK_EVERY)
-            if latest() is not bound:
-                bound = latest()
-                await self.building.follow(bound)
+            if self._latest() is not bound:
+                bound = self._latest()
+                await building.follow(bound)
 
-    def _received_from_header(self) -> ReceivedFromHeader:
-        settings = self.link.settings
+    def _header(self, route: Route) -> ReceivedFromHeader:
+        settings = self._link.settings
         return ReceivedFromHeader(
-            str(self.uri),
-            self.link.name,
-            upstream=self._route.upstream,
-            downstream=self._route.downstream,
+            str(self._memory.uri),
+            self._link.name,
+            upstream=route.upstream,
+            downstream=route.downstream,
             max_hops=settings.max_hops,
             trust_user_id=settings.trust_user_id,
         )

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from agent.amqp.connect import Connection
-from agent.amqp.connection_pool import Shared
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED
-from agent.amqp.questions import attempt, demand, refusal
+from agent.amqp.questions import attempt, count_both, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
@@ -18,6 +17,7 @@ from agent.core.fields import Table
 from agent.core.model import Exchange, LinkSettings
 from agent.core.rules.objects import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
 from agent.errors import BrokerError, PermanentError, TransientError
+from agent.links.errors import NotEmptyError
 
 COMMAND_INVALID: Final = 503
 BUILT_IN_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
@@ -132,10 +132,6 @@ async def delete_exchange(connection: Connection, name: str) -> None:
     await demand(connection, doing, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, exchange=name)
 
 
-class NotEmptyError(PermanentError):
-    """A queue that was to be deleted only if it is empty has messages."""
-
-
 async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False, is_quorum: bool = False) -> None:
     """Only where nobody consumes from it; TransientError tells that somebody does, as one that just left may still.
 
@@ -143,7 +139,7 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
     """
     conditions = {} if is_quorum else {"if_unused": True, "if_empty": if_empty}
     if is_quorum:
-        messages, consumers = await _count(connection, name)
+        messages, consumers = await count_both(connection, name)
         if (kept := _kept(connection, name, consumers=consumers, messages=messages if if_empty else 0)) is not None:
             raise kept
     found = await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=name, **conditions)
@@ -163,36 +159,6 @@ def _kept(connection: Connection, name: str, *, consumers: int, messages: int) -
     if messages:
         return NotEmptyError(f"{connection.where}: queue {name!r} is left: messages wait in it")
     return None
-
-
-async def count_consumers(connection: Connection, queue: str) -> int:
-    """How many consume from the queue; nobody does where it doesn't stand."""
-    _, consumers = await _count(connection, queue)
-    return consumers
-
-
-async def _count(connection: Connection, queue: str) -> tuple[int, int]:
-    """Messages that are ready, and consumers; none of a queue that doesn't exist."""
-    declared = {"queue": queue, "passive": True}
-    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
-    if not isinstance(found, ChannelClosedError):
-        return found["messages"], found["consumers"]
-    if found.code != NOT_FOUND:
-        raise refusal(connection, f"looking for queue {queue!r}", found)
-    return 0, 0
-
-
-async def count_messages(control: Shared, queue: str) -> int:
-    """How many messages are ready in the queue; none where it doesn't exist. Costs no channel of its own."""
-    async with control.channels.borrow() as channel:
-        try:
-            found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
-        except ChannelClosedError as error:
-            if error.code == NOT_FOUND:
-                return 0
-            raise refusal(control.connection, f"looking for queue {queue!r}", error) from error
-    messages: int = found["messages"]
-    return messages
 
 
 async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:

@@ -11,6 +11,7 @@ from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.errors import TransientError
 from agent.links.brokers import Brokers
+from agent.links.registry import Kinds
 from agent.runtime.runner import LinkRunner
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.status.test_board import LINK
@@ -25,7 +26,7 @@ class Broken(Brokers):
 
 def test_a_link_ends_whatever_becomes_of_its_removal() -> None:
     async def live() -> None:
-        runner = LinkRunner(LINK, Broken((), "here", stall_after=30), on_change=lambda *_: None)
+        runner = LinkRunner(LINK, Kinds(Broken((), "here", stall_after=30)), on_change=lambda *_: None)
         runner.start()
         await asyncio.sleep(1)
         assert shown(runner) is Status.BACKOFF
@@ -49,7 +50,7 @@ def shown(runner: LinkRunner) -> Status:
 
 
 def unwanted(brokers: Brokers) -> LinkRunner:
-    runner = LinkRunner(LINK, brokers, on_change=lambda *_: None)
+    runner = LinkRunner(LINK, Kinds(brokers), on_change=lambda *_: None)
     runner.start()
     runner.unwant()
     return runner

@@ -1,0 +1,93 @@
+"""Exchange links as the runtime runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agent.amqp.data.splice import Counts
+from agent.amqp.questions import count_consumers
+from agent.core.addresses.uri import AmqpUri
+from agent.core.links.suspicion import Watch
+from agent.core.model import Binding, Link
+from agent.errors import BrokerError, PermanentError
+from agent.links.brokers import Brokers
+from agent.links.connections import Connections
+from agent.links.exchange.lingering import Lingering
+from agent.links.exchange.lookout import Lookouts
+from agent.links.exchange.plugin_type import PluginTypes
+from agent.links.exchange.removal import Removal
+from agent.links.exchange.session import ExchangeSession, Memory
+
+
+@dataclass
+class ExchangeLinks:
+    """What exchange links share: what was found out about upstream brokers, and who looks at what exists there."""
+
+    brokers: Brokers
+    plugin_types: PluginTypes = field(default_factory=PluginTypes)
+    lookouts: Lookouts = field(default_factory=Lookouts)
+
+    def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
+        return RunnableExchangeLink(link, self, counts, on_noted)
+
+
+class RunnableExchangeLink:
+    def __init__(self, link: Link, shared: ExchangeLinks, counts: Counts, on_noted: Callable[[], None]) -> None:
+        self._link = link
+        self._shared = shared
+        self._counts = counts
+        self._on_noted = on_noted
+        self._memory = Memory()
+
+    @property
+    def bound(self) -> int:
+        return len(self._memory.built.bound)
+
+    @property
+    def notes(self) -> str:
+        return self._memory.built.notes
+
+    @property
+    def uri(self) -> AmqpUri | None:
+        return self._memory.uri
+
+    @property
+    def upstream_cluster(self) -> str | None:
+        return self._memory.upstream_cluster
+
+    def is_suspected(self, now: float) -> bool:
+        return self._memory.path.suspicion.watch(now) is not Watch.OFF
+
+    def session(
+        self, connections: Connections, bindings: Callable[[], frozenset[Binding]], *, apart: bool
+    ) -> ExchangeSession:
+        if self._link.exchange is None:
+            raise PermanentError("an exchange link without an exchange")
+        return ExchangeSession(
+            self._link,
+            self._link.exchange,
+            connections=connections,
+            bindings=bindings,
+            apart=apart,
+            counts=self._counts,
+            memory=self._memory,
+            brokers=self._shared.brokers,
+            plugin_types=self._shared.plugin_types,
+            lookouts=self._shared.lookouts,
+            on_noted=self._on_noted,
+        )
+
+    async def is_free(self, queue: str) -> bool:
+        brokers = self._shared.brokers
+        control = await brokers.control(self._link)
+        try:
+            return not await count_consumers(control.connection, queue)
+        finally:
+            await brokers.pool.release(control)
+
+    def removing(self, *, cluster: str, since: float) -> Lingering:
+        return Lingering(self._link, self._shared.brokers, cluster=cluster, since=since)
+
+    async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:
+        return await Removal(self._link, self._shared.brokers, cluster=cluster, messages=messages).run(still)
