@@ -14,7 +14,7 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
-from tests.lab.user_program import depth, numbered
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 LONG = {"empty": 300, "waiting": 600}
@@ -63,7 +63,7 @@ def test_a_file_that_is_written_slowly_loses_no_messages(agent_of: AgentOf, here
         file.flush()
         time.sleep(3)
         there.publish(numbered(50, start=200))
-        assert depth(there.uri, queue_of(here)) == 250
+        there.wait_depth(250, queue_of(here))
         file.write(f"vhosts:{tail}")
     wait_shown(agent, "paused")
     act(agent, "resume")
@@ -119,7 +119,7 @@ def test_messages_that_wait_are_kept_for_longer_and_counted(agent_of: AgentOf, h
     assert "(7 messages wait)" in only(agent)["error"]
     there.publish(numbered(3))
     time.sleep(2)
-    assert depth(there.uri, queue_of(here)) == 10
+    there.wait_depth(10, queue_of(here))
     there.wait_clean()
     eventually(lambda: ask(agent, "/api/links") == [], what="the link is gone")
 
