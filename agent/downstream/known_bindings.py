@@ -50,6 +50,10 @@ class KnownBindings:
         self.forget(number)
         return {source: self._known[source] for source in found}
 
+    def of(self, source: Federated) -> frozenset[Binding] | None:
+        """As they were read last; None where they never were."""
+        return self._known.get(source)
+
     def forget(self, number: int) -> None:
         """The reading failed, or is through: changes that nobody's answer may lack are kept no longer."""
         self._asking.discard(number)

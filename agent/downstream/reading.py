@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -335,17 +336,21 @@ async def _native_links(client: ManagementClient) -> _NativeLinks:
 async def _ask_for_bindings(
     client: ManagementClient, wanted: Collection[tuple[str, str]], reading: Reading
 ) -> BindingsRead:
-    found: dict[tuple[str, str], tuple[Binding, ...]] = dict.fromkeys(wanted, ())
+    found: dict[tuple[str, str], tuple[Binding, ...]] = {key: () for key in wanted if _has_static(reading, key)}
     problems: list[Problem] = []
+    silent = 0
     for vhost in sorted({vhost for vhost, _ in wanted} & reading.states.keys()):
         names = [name for of_vhost, name in sorted(wanted) if of_vhost == vhost]
         unusable = Unusable(vhost)
         try:
             answers = await _answers_about_bindings(client, vhost, names)
-        except PermanentError as error:
+        except BrokerError as error:
+            silent += isinstance(error, TransientError)
+            if silent > MOST_SILENT:
+                raise
             problems.append(_left_as_it_was(reading.broker, vhost, error))
             for name in names:
-                del found[vhost, name]
+                found.pop((vhost, name), None)
             continue
         by_source = await in_slices(_reading_bindings(answers, frozenset(names), unusable))
         found.update({(vhost, name): tuple(by_source.get(name, ())) for name in names})
@@ -353,10 +358,17 @@ async def _ask_for_bindings(
     return BindingsRead(found, tuple(problems))
 
 
+def _has_static(reading: Reading, source: tuple[str, str]) -> bool:
+    """Whether there are bindings even where the vhost is out of sight."""
+    vhost, name = source
+    return bool(reading.definitions.of(vhost).bindings.get(name))
+
+
 async def _answers_about_bindings(client: ManagementClient, vhost: str, names: Sequence[str]) -> Parameters:
     """Few federated exchanges are asked for one by one; for many, one answer with all bindings is quicker."""
     if len(names) > ASKED_ONE_BY_ONE:
-        return await client.bindings(vhost)
+        with suppress(TooLargeError):  # most may be of exchanges that aren't federated
+            return await client.bindings(vhost)
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def ask(name: str) -> Parameters:

@@ -201,7 +201,8 @@ class Transport:
 
 def _shown(text: str, url: HttpUrl) -> str:
     """A server's own words, as a message may quote them."""
-    return redacted(" ".join(text[:_MOST_TEXT].split()), url.password, user=url.user)[:_MAX_TEXT]
+    found = redacted(text[:_MOST_TEXT], url.password, user=url.user)  # before blanks, which it may hold, are joined
+    return " ".join(found.split())[:_MAX_TEXT]
 
 
 def _basic(url: HttpUrl) -> str:

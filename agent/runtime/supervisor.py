@@ -38,6 +38,7 @@ STOP_PATIENCE: Final = 15.0
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
 REFUSED: Final = "definitions refused, the last good ones stay in force"
+NO_BINDINGS: Final = "waits until the bindings of its exchange can be read: the agent's problems tell what is wrong"
 PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
 
 _ASKED: Final[Mapping[str, lifecycle.Event]] = {
@@ -210,6 +211,7 @@ class Supervisor:
         runner = self._runners.get(link.id)
         if runner is None:
             runner = self._runners[link.id] = LinkRunner(link, kinds, on_change=self._changed)
+            runner.rebind(self._bindings.of((link.vhost, link.name)) or frozenset())
         elif _differs(runner.link, link):
             runner.redefine(link)
         runner.link = link
@@ -253,13 +255,19 @@ class Supervisor:
         self._log.gone(link_id)
 
     def _start_ready(self) -> None:
-        """Starts new links; none over a queue that is being removed, nor one whose predecessor hasn't ended yet."""
+        """Starts new links; none over a queue that is being removed, nor one whose predecessor hasn't ended yet, nor
+        one whose bindings could not be read so far: it would take those that stand upstream for superfluous."""
         if self._stopping:
             return
         leaving = {runner.link.id for runner in self._leaving}
         removed = SharedQueues(runner.link for runner in self._runners.values() if runner.state.phase is Phase.CLEANING)
         for link_id, runner in self._runners.items():
-            if not runner.state.started and link_id not in leaving and not removed.have_that_of(runner.link):
+            if runner.state.started or link_id in leaving or removed.have_that_of(runner.link):
+                continue
+            if self._bindings.of((runner.link.vhost, runner.link.name)) is None:
+                runner.note = NO_BINDINGS
+            else:
+                runner.note = ""
                 runner.start()
 
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:

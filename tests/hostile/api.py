@@ -76,6 +76,7 @@ def _many_addresses() -> Answer:
 
 
 VHOST: Final = "exchanges/{vhost}"
+BINDINGS: Final = "exchanges/{vhost}/fed.x/bindings/source"
 DRIP: Final = Misbehaviour("overview", _drip)
 MISBEHAVIOURS: Final[Mapping[str, Misbehaviour]] = {
     "endless list": Misbehaviour(VHOST, _endless_objects, shows="the answer holds more than"),
@@ -111,6 +112,10 @@ MISBEHAVIOURS: Final[Mapping[str, Misbehaviour]] = {
     "no cluster name": Misbehaviour("overview", _said({"rabbitmq_version": "4"}), shows="has no 'cluster_name'"),
     "no overview": Misbehaviour("overview", _said([]), shows="has no 'cluster_name'"),
     "nested overview": Misbehaviour("overview", _said(b"[" * 5000), shows="not RabbitMQ's HTTP API"),
+    "bindings without a key": Misbehaviour(BINDINGS, _said([{"source": "fed.x"}]), shows="has no 'destination'"),
+    "bindings that break off": Misbehaviour(
+        BINDINGS, _said(b"["), {**JSON, "Content-Length": "100"}, shows="the answer broke off"
+    ),
     "vhost without a name": Misbehaviour("vhosts", _said([{}]), shows="has no 'name'"),
     "parameter without a vhost": Misbehaviour(
         "parameters", _said([{"component": "shovel", "name": "s"}]), shows="has no 'vhost'"

@@ -73,16 +73,41 @@ def _is_shown(scene: Scene, text: str) -> bool:
     return any(text in problem for problem in get(scene.agent, "/api/overview")["problems"])
 
 
-def test_changes_elsewhere_take_effect_meanwhile(scene: Scene, broker: Node) -> None:
-    """One vhost's exchanges can't be read: an exchange that appears in another is federated all the same."""
+@pytest.mark.parametrize("row", ["no name", "bindings without a key", "bindings that break off"])
+def test_changes_elsewhere_take_effect_meanwhile(scene: Scene, broker: Node, row: str) -> None:
+    """Something of one vhost can't be read: an exchange that appears in another is federated all the same."""
     with hostile_api(broker.management_url) as api, HostileBroker(lets_in) as upstream, stopped_at_the_end(scene):
         _start(scene, api, upstream)
-        api.misbehaviour = MISBEHAVIOURS["no name"]
+        misbehaviour = api.misbehaviour = MISBEHAVIOURS[row]
         scene.agent.signal(signal.SIGHUP)
-        eventually(lambda: _is_shown(scene, "has no 'name'"), SHOWN, what="the problem is shown")
+        eventually(lambda: _is_shown(scene, misbehaviour.shows), SHOWN, what="the problem is shown")
         scene.there.exchange("fed.new")
         scene.here.exchange("fed.new").queue("#", name="new.q", exchange="fed.new")
         scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"))
+
+
+def test_a_restart_with_bindings_that_can_not_be_read_loses_nothing(scene: Scene, broker: Node) -> None:
+    """What stands upstream goes on collecting: a link that knew of no bindings would take them away."""
+    with hostile_api(broker.management_url) as api, stopped_at_the_end(scene):
+        api.vhost = scene.victim.vhost
+        scene.agent.management_uri = api.uri
+        scene.start(scene.there.uri, **MANAGED)
+        scene.agent.wait_for("running", scene.hostile_link)
+        scene.agent.terminate()
+        api.misbehaviour = MISBEHAVIOURS["bindings without a key"]
+        scene.agent.start()
+        scene.agent.wait_for("running", scene.good_link)
+        eventually(lambda: _is_shown(scene, "has no 'destination'"), SHOWN, what="the problem is shown")
+        scene.flow()
+        time.sleep(2)
+        link = scene.hostile_status()
+        scene.there.publish(["kept"])
+        api.misbehaviour = None
+        scene.agent.signal(signal.SIGHUP)
+        assert scene.victim.take(21, deadline=SHOWN) == [*(f"{number:06}" for number in range(20)), "kept"]
+        assert (link["status"], scene.hostile_status()["status"]) == ("starting", "running")
+        assert "bindings of its exchange can be read" in link["error"]
+        assert scene.hostile_status()["error"] is None
 
 
 def test_a_pattern_that_takes_too_long_holds_nobody_up(scene: Scene, broker: Node) -> None:

@@ -127,6 +127,32 @@ def test_a_pattern_is_not_slow_because_the_machine_is_busy() -> None:
     assert asked == 3
 
 
+def test_a_thousand_ordinary_patterns_are_judged() -> None:
+    """Compiling them takes longer than all that a vhost's names may: that isn't taken off it."""
+    patience = Patience(time.thread_time).of_vhost()
+    patterns = [TimedPattern(rf"^tenant-{number}\.(orders|events)\..*$", patience) for number in range(1000)]
+    assert [each.matches("tenant-7.orders.x") for each in patterns[:20]] == [number == 7 for number in range(20)]
+    assert patterns[999].matches("tenant-999.events.y") is True
+    assert not any(each.problem for each in patterns)
+
+
+def test_what_a_name_takes_now_and_then_is_made_up_for_by_others() -> None:
+    """A hundred policies and a thousand names: a few of them are interrupted by what else the process does."""
+    now = 0.0
+
+    class Interrupted(Pattern):
+        __slots__ = ("asked",)
+
+        def matches(self, name: str) -> bool | None:
+            nonlocal now
+            now += 0.1 if name == "500" else 50e-6 if int(name) % 10 == 0 else 5e-6
+            return False
+
+    patience = Patience(lambda: now).of_vhost()
+    patterns = [TimedPattern("^a", patience, compile_=Interrupted) for _ in range(100)]
+    assert {each.matches(str(number)) for number in range(1000) for each in patterns} == {False}
+
+
 def test_a_slow_vhost_leaves_time_for_the_others() -> None:
     patience = Patience()
     slow = patience.of_vhost()

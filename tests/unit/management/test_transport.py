@@ -69,3 +69,15 @@ async def test_does_not_repeat_the_password_that_a_server_says(status: str, kind
     assert "s3ntinel" not in str(caught.value).lower()
     assert "OlMzTlRJTkVM" not in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+async def test_blanks_in_a_password_are_no_way_around() -> None:
+    """They are joined in a message, and the password looks different then."""
+    body = json.dumps({"reason": "no ab  cd here"})
+    head = f"HTTP/1.1 503 Away\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with (
+        answering((head + body).encode()) as port,
+        ManagementClient([parse(f"http://u:ab%20%20cd@127.0.0.1:{port}")]) as client,
+    ):
+        with pytest.raises(BrokerError, match=r"503: no \[redacted\] here"):
+            await client.vhosts()
