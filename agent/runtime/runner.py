@@ -13,7 +13,7 @@ import structlog
 
 from agent.amqp.failures import one_line, trouble_of
 from agent.amqp.pool import Shared
-from agent.amqp.upstream import NotEmptyError, count_consumers
+from agent.amqp.upstream import InDoubtError, KeptError, count_consumers
 from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
 from agent.core.lifecycle import Effect, Event, LinkState, Phase, Side
@@ -408,8 +408,8 @@ class LinkRunner:
 
     async def _clean_up(self, *, messages: bool) -> None:
         removal = Removal(self.link, self._world, cluster=self._built_under, messages=messages)
-        error = await removal.run(still=lambda: self.state.unwanted is not None)
-        if isinstance(error, NotEmptyError):
+        error = await removal.run(still=lambda: self.state.unwanted is not None and self.state.stop is None)
+        if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)
             self.send(lifecycle.Kept())
             return
