@@ -24,14 +24,20 @@ BETWEEN_LOOKS: Final = 0.1
 
 
 class Removal:
-    """Of what one link has built under the downstream's name `cluster`; without `messages` only where none wait."""
+    """Of what one link has built under the downstream's name `cluster`; without `messages` only where none wait.
 
-    def __init__(self, link: Link, world: World, *, cluster: str, messages: bool) -> None:
+    `stands_otherwise`: the queue has other arguments than are defined, and so may be of another type.
+    """
+
+    def __init__(
+        self, link: Link, world: World, *, cluster: str, messages: bool, stands_otherwise: bool = False
+    ) -> None:
         self._link = link
         self._world = world
         self._cluster = cluster
         self._messages = messages
         self._is_quorum = link.settings.queue_type is QueueType.QUORUM
+        self._may_cost_connection = self._is_quorum or stands_otherwise
 
     async def run(self, still: Callable[[], bool]) -> BrokerError | None:
         """Tries for a while, as long as it is `still` to be done; answers why something is left to the operator.
@@ -64,14 +70,15 @@ class Removal:
         except BrokerError as error:
             # A queue of another type than is defined now: brokers close the connection over a conditional deletion.
             cause = error.__cause__ or error
-            self._is_quorum |= isinstance(cause, ConnectionClosedError) and cause.code == NOT_IMPLEMENTED
+            if isinstance(cause, ConnectionClosedError) and cause.code == NOT_IMPLEMENTED:
+                self._is_quorum = self._may_cost_connection = True
             return error
         except TimeoutError:
             return InDoubtError(f"upstream {self._link.upstream}: no answer in {PATIENCE:g} s")
         return None
 
     async def _demolish(self, up: Connection, queue: str, still: Callable[[], bool]) -> None:
-        if self._is_quorum:
+        if self._may_cost_connection:
             async with await self._world.trial(self._link, up.uri) as spare:
                 await self._delete(spare, queue, still)
         else:

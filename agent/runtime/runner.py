@@ -407,7 +407,13 @@ class LinkRunner:
         self.send(lifecycle.RemovalDue(messages=await lingering.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:
-        removal = Removal(self.link, self._world, cluster=self._built_under, messages=messages)
+        removal = Removal(
+            self.link,
+            self._world,
+            cluster=self._built_under,
+            messages=messages,
+            stands_otherwise=bool(self._memory.built.note),
+        )
         error = await removal.run(still=lambda: self.state.unwanted is not None and self.state.stop is None)
         if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)

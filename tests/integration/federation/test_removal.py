@@ -260,3 +260,19 @@ def test_a_queue_that_is_wanted_again_while_its_removal_connects_keeps_its_messa
     )
     proxy.restore()
     assert here.take(200) == numbered(200)
+
+
+def test_a_quorum_queue_of_a_link_that_is_classic_now_is_removed_and_other_links_go_on(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """Brokers close the connection over a condition for the deletion of a quorum queue."""
+    here.exchange("fed.other")
+    agent = started(agent_of, here, there, 0, **{"queue-type": "quorum"})
+    agent.write({here.vhost: federated(there, **{"queue-type": "classic"})})
+    eventually(lambda: len(agent.told("link noted")) == 2, what="the queues are of another type")
+    agent.wait_for("running", link(here), (here.vhost, "fed.other", "origin"))
+    before = len(agent.history(here.vhost, "fed.other"))
+    here.delete_exchange()
+    eventually(lambda: queue_of(here) not in there.links_objects(), 20, what="the queue is removed")
+    time.sleep(1)
+    assert agent.history(here.vhost, "fed.other")[before:] == []
