@@ -14,6 +14,7 @@ import structlog
 from agent.amqp.failures import one_line, trouble_of
 from agent.amqp.pool import Shared
 from agent.amqp.upstream import InDoubtError, KeptError, count_consumers
+from agent.amqp.wire.channel import UnansweredError
 from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
 from agent.core.lifecycle import Effect, Event, LinkState, Phase, Side
@@ -371,6 +372,8 @@ class LinkRunner:
 
     def _broken(self, error: BrokerError) -> None:
         """What is said of an error of a broker begins with the side that it is on."""
+        if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer
+            self.set_apart(self._loop.time())
         text, opened = str(error), self.state.phase is Phase.OPEN
         failed = lifecycle.Failed(
             text,
