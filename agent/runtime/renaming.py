@@ -44,7 +44,11 @@ async def _sweep(runner: LinkRunner, world: World, former: str) -> None:
             for letter in names.LETTERS:
                 await upstream.delete_exchange(up.connection, names.internal_exchange(queue, letter))
             is_quorum = link.settings.queue_type is QueueType.QUORUM
-            await upstream.delete_queue(up.connection, queue, if_empty=True, is_quorum=is_quorum)
+            if is_quorum:
+                async with await world.trial(link, up.connection.uri) as spare:
+                    await upstream.delete_queue(spare, queue, if_empty=True, is_quorum=True)
+            else:
+                await upstream.delete_queue(up.connection, queue, if_empty=True)
         finally:
             await world.pool.release(up)
     except BrokerError as error:

@@ -13,7 +13,8 @@ import structlog
 
 from agent.amqp.failures import one_line, trouble_of
 from agent.amqp.pool import Shared
-from agent.amqp.upstream import NotEmptyError, count_consumers
+from agent.amqp.upstream import InDoubtError, KeptError, count_consumers
+from agent.amqp.wire.channel import UnansweredError
 from agent.amqp.wire.splice import Counts
 from agent.core import backoff, lifecycle
 from agent.core.lifecycle import Effect, Event, LinkState, Phase, Side
@@ -371,6 +372,8 @@ class LinkRunner:
 
     def _broken(self, error: BrokerError) -> None:
         """What is said of an error of a broker begins with the side that it is on."""
+        if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer
+            self.set_apart(self._loop.time())
         text, opened = str(error), self.state.phase is Phase.OPEN
         failed = lifecycle.Failed(
             text,
@@ -407,9 +410,15 @@ class LinkRunner:
         self.send(lifecycle.RemovalDue(messages=await lingering.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:
-        removal = Removal(self.link, self._world, cluster=self._built_under, messages=messages)
-        error = await removal.run(still=lambda: self.state.unwanted is not None)
-        if isinstance(error, NotEmptyError):
+        removal = Removal(
+            self.link,
+            self._world,
+            cluster=self._built_under,
+            messages=messages,
+            stands_otherwise=bool(self._memory.built.note),
+        )
+        error = await removal.run(still=lambda: self.state.unwanted is not None and self.state.stop is None)
+        if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)
             self.send(lifecycle.Kept())
             return
