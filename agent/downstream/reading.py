@@ -122,6 +122,7 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
     )
     names = {vhost["name"] for vhost in visible}
     told, looks = await _read_steadily(configuration, client, keeper, names=names)
+    unseen = await _out_of_sight(client, keeper, names)
     return Reading(
         broker=broker,
         cluster=overview["cluster_name"],
@@ -130,6 +131,7 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
         states={vhost: look.state for vhost, look in looks.items()},
         native_links=native.links,
         visible=frozenset(names),
+        unseen=unseen,
         identity=identity,
         problems=tuple(problem for look in looks.values() for problem in look.problems),
         warnings=(
@@ -170,6 +172,26 @@ async def _read_steadily(
             keeper.states = {vhost: look.state for vhost, look in looks.items()}
             return told, looks
     raise TransientError(f"{WHERE} {broker}: policies change faster than they can be read")
+
+
+async def _out_of_sight(client: ManagementClient, keeper: Keeper, names: Collection[str]) -> frozenset[str]:
+    """Which of the vhosts that define nothing any more may only be closed to the agent's user.
+
+    The lists of all vhosts' definitions leave out those without a permission, and say no word about them, while the
+    list of vhosts has them all for a user with the tag monitoring. Asked for one vhost, the broker refuses.
+    """
+    parameters, policies = keeper.standing(Source.PARAMETERS), keeper.standing(Source.POLICIES)
+    defining = {(Source.PARAMETERS, vhost) for vhost in parameters.definitions.vhosts}
+    defining |= {(Source.POLICIES, vhost) for vhost in policies.verdicts}
+    silent = keeper.once_defining - defining
+    unseen: set[str] = set()
+    for vhost in sorted({vhost for _, vhost in silent} & {*names}):
+        try:
+            await client.policies_of(vhost)
+        except BrokerError:
+            unseen.add(vhost)
+    keeper.once_defining = frozenset(defining | {each for each in silent if each[1] in unseen})
+    return frozenset(unseen)
 
 
 async def _identity(client: ManagementClient) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.errors import AgentError, PermanentError
+from agent.errors import AgentError, PermanentError, TransientError
 
 
 class ServedElsewhereError(AgentError):
@@ -13,5 +13,13 @@ class ServedElsewhereError(AgentError):
         self.queue = queue
 
 
-class NotEmptyError(PermanentError):
-    """Messages have come into a queue that was to be removed empty."""
+class KeptError(PermanentError):
+    """What was to be deleted is kept for now, and may be deleted later."""
+
+
+class NotEmptyError(KeptError):
+    """A queue that was to be deleted only if it is empty has messages."""
+
+
+class InDoubtError(TransientError):
+    """What waits in a queue can't be known now."""

@@ -99,7 +99,8 @@ class RunnableLink(Protocol):
     async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:
         """Removes what it built upstream, as long as it is `still` to be done; answers why something is left.
 
-        Without `messages` only where none wait; NotEmptyError tells that some have come.
+        Without `messages` only where none wait. KeptError says that nothing is removed for now, InDoubtError that it
+        isn't known what waits.
         """
 
 

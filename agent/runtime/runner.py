@@ -14,13 +14,14 @@ import structlog
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.amqp.failures import trouble_of
+from agent.amqp.wire.channel import UnansweredError
 from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Effect, Event, LinkState, Phase, Side
 from agent.core.model import Binding, Link
 from agent.errors import AgentError, BrokerError, PermanentError
 from agent.links.brokers import DOWNSTREAM
 from agent.links.connections import Connections
-from agent.links.errors import NotEmptyError, ServedElsewhereError
+from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
 from agent.links.flow import Flow
 from agent.links.kind import Removing, RunnableLink, Session
 from agent.links.registry import Kinds
@@ -343,6 +344,8 @@ class LinkRunner:
 
     def _broken(self, error: BrokerError) -> None:
         """What is said of an error of a broker begins with the side that it is on."""
+        if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer
+            self.set_apart(self._loop.time())
         text, opened = str(error), self.state.phase is Phase.OPEN
         failed = lifecycle.Failed(
             text,
@@ -379,12 +382,14 @@ class LinkRunner:
         self.send(lifecycle.RemovalDue(messages=await removing.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:
-        still = lambda: self.state.unwanted is not None  # noqa: E731
-        error = await self._runnable.remove(cluster=self._built_under, messages=messages, still=still)
-        if isinstance(error, NotEmptyError):
+        error = await self._runnable.remove(cluster=self._built_under, messages=messages, still=self._is_still_unwanted)
+        if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)
             self.send(lifecycle.Kept())
             return
         if error is not None:
             self._take_note(f"what exists upstream could not be removed: {error}")
         self.send(lifecycle.CleanedUp())
+
+    def _is_still_unwanted(self) -> bool:
+        return self.state.unwanted is not None and self.state.stop is None

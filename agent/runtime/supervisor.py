@@ -222,14 +222,16 @@ class Supervisor:
 
     def _is_unsure(self) -> bool:
         """A link that nobody seems to want may be defined by what couldn't be read, or wasn't read yet."""
-        return self.has_unread() or bool(self._failure) or self._keeper.refuses(Source.CONFIGURATION)
+        is_reading = self._reconciling.locked()
+        return self.has_unread() or is_reading or bool(self._failure) or bool(self._keeper.refusals)
 
     def _remove(self, runner: LinkRunner, reading: Reading, wanted: SharedQueues) -> None:
         """Asked at each reconcile while nobody wants the link. What it built upstream is removed later; but not where
         its vhost is out of sight, since it may be wanted again, nor what somebody else serves, or another link over
         the same queue, such as that of a renamed upstream."""
         link = runner.link
-        is_ours = runner.state.standby is None and not wanted.have_that_of(link)
+        is_native = (link.vhost, link.name, link.upstream) in reading.native_links
+        is_ours = runner.state.standby is None and not is_native and not wanted.have_that_of(link)
         is_removed = link.settings.resource_cleanup_mode is not CleanupMode.NEVER
         if is_ours and is_removed and reading.sees(link.vhost):
             runner.unwant()
@@ -260,7 +262,8 @@ class Supervisor:
         if self._stopping:
             return
         leaving = {runner.link.id for runner in self._leaving}
-        removed = SharedQueues(runner.link for runner in self._runners.values() if runner.state.phase is Phase.CLEANING)
+        known = (*self._runners.values(), *self._leaving)
+        removed = SharedQueues(runner.link for runner in known if runner.state.phase is Phase.CLEANING)
         for link_id, runner in self._runners.items():
             if runner.state.started or link_id in leaving or removed.have_that_of(runner.link):
                 continue

@@ -29,6 +29,10 @@ class ChannelClosedError(BrokerError):
         self.code = code
 
 
+class UnansweredError(TransientError):
+    """A question got no answer in time."""
+
+
 class MethodTooLargeError(PermanentError):
     """A method that fits into no frame that was agreed on; sent all the same it would cost the whole connection."""
 
@@ -198,7 +202,7 @@ class Channel:
         if not self._is_closing and not self.is_midway:
             closing = {"code": REPLY_SUCCESS, "text": "no answer", "class_id": 0, "method_id": 0}
             self._say(self._writer.write, methods.CHANNEL_CLOSE, closing)
-        self._abandon(TransientError(f"{self._writer.where}: no answer to {question} within {patience:g} s"))
+        self._abandon(UnansweredError(f"{self._writer.where}: no answer to {question} within {patience:g} s"))
 
     def end(self, error: BrokerError) -> None:
         """Nothing more comes; the oldest question is told why, the others that the channel is gone."""

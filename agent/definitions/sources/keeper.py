@@ -41,6 +41,8 @@ class Keeper:
         self.current = SourceReading()
         self.states: Mapping[str, VhostState] = {}
         """What stood in each vhost when it was last read well."""
+        self.once_defining: frozenset[tuple[str, str]] = frozenset()
+        """Sources and vhosts of the broker's definitions that may be out of sight where nothing is read of them."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:

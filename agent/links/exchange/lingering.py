@@ -46,6 +46,11 @@ class Lingering:
         return self._brokers.cleanup_after.due_at(self._since, self.messages) - self._loop.time()
 
     @property
+    def _is_long_ago(self) -> bool:
+        """Whether even messages have waited for long enough."""
+        return self._brokers.cleanup_after.due_at(self._since, None) <= self._loop.time()
+
+    @property
     def text(self) -> str:
         """What an operator is shown; nothing before the first look is over."""
         if not self.looks:
@@ -64,7 +69,7 @@ class Lingering:
                 elif self._brokers.holds_removals():
                     await asyncio.sleep(HELD)
                 else:
-                    return self.messages != 0
+                    return self.messages != 0 or self._is_long_ago
         finally:
             await self._leave()
 

@@ -90,4 +90,11 @@ class RunnableExchangeLink:
         return Lingering(self._link, self._shared.brokers, cluster=cluster, since=since)
 
     async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:
-        return await Removal(self._link, self._shared.brokers, cluster=cluster, messages=messages).run(still)
+        removal = Removal(
+            self._link,
+            self._shared.brokers,
+            cluster=cluster,
+            messages=messages,
+            stands_otherwise=bool(self._memory.built.note),
+        )
+        return await removal.run(still)

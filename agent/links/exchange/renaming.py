@@ -53,7 +53,11 @@ async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
                 await upstream_objects.delete_exchange(up.connection, names.internal_exchange(queue, letter))
             await Canary(up.connection, link.remote_name, queue).remove()
             is_quorum = link.settings.queue_type is QueueType.QUORUM
-            await upstream_objects.delete_queue(up.connection, queue, if_empty=True, is_quorum=is_quorum)
+            if is_quorum:
+                async with await brokers.trial(link, up.connection.uri) as spare:
+                    await upstream_objects.delete_queue(spare, queue, if_empty=True, is_quorum=True)
+            else:
+                await upstream_objects.delete_queue(up.connection, queue, if_empty=True)
         finally:
             await brokers.pool.release(up)
     except BrokerError as error:

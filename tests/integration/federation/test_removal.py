@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.error import HTTPError
 
@@ -14,6 +14,8 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
@@ -203,3 +205,74 @@ def test_a_quorum_queue_is_removed_and_other_links_of_the_upstream_go_on(
     eventually(lambda: queue_of(here) not in there.links_objects(), 20, what="the queue is removed")
     assert agent.history(here.vhost, "fed.other") == ["running"]
     assert agent.told("link noted") == []
+
+
+def leader_of(there: Site, queue: str, order: str) -> None:
+    """Has the leader of a quorum queue suspended or resumed."""
+    there.node.ctl(
+        "eval",
+        f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"{there.vhost}">>, queue, <<"{queue}">>)), '
+        f"{{Name, _}} = amqqueue:get_pid(Q), sys:{order}(whereis(Name)).",
+    )
+
+
+def test_a_quorum_queue_whose_leader_does_not_answer_is_not_taken_for_empty(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """Brokers declare such a queue as empty and unused, and delete it by force."""
+    agent = started(agent_of, here, there, {"empty": 2, "waiting": 600}, **{"queue-type": "quorum"})
+    act(agent, "pause")
+    wait_shown(agent, "paused")
+    there.publish(numbered(200))
+    leader_of(there, queue_of(here), "suspend")
+    agent.write({})
+    wait_shown(agent, "stopping")
+    time.sleep(8)
+    leader_of(there, queue_of(here), "resume")
+    eventually(lambda: only(agent)["backlog"] == 200, 30, what="what waits is counted")
+    assert only(agent)["status"] == "removing"
+    there.wait_depth(200, queue_of(here))
+
+
+@pytest.mark.parametrize("upstream", ["origin", "renamed"])
+def test_a_queue_that_is_wanted_again_while_its_removal_connects_keeps_its_messages(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: Callable[[Node | int], Proxy], upstream: str
+) -> None:
+    proxy = proxy_to(there.node)
+    uri = there.node.uri(there.vhost, port=proxy.port)
+    agent = started(agent_of, here, there, 0, uri=uri)
+    proxy.refuse()
+    proxy.cut()
+    agent.wait_for("backoff", link(here))
+    there.publish(numbered(200))
+    agent.write({})
+    wait_shown(agent, "stopping")
+    proxy.blackhole()
+    proxy.accept()
+    accepted = proxy.accepted
+    eventually(lambda: proxy.accepted > accepted, 20, what="the removal connects")
+    definition = federated(there, uri=uri)
+    definition["upstreams"] = {upstream: definition["upstreams"]["origin"]}
+    agent.write({here.vhost: definition})
+    eventually(
+        lambda: any(each["upstream"] == upstream and each["status"] == "starting" for each in ask(agent, "/api/links")),
+        what="it is wanted again",
+    )
+    proxy.restore()
+    assert here.take(200) == numbered(200)
+
+
+def test_a_quorum_queue_of_a_link_that_is_classic_now_is_removed_and_other_links_go_on(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """Brokers close the connection over a condition for the deletion of a quorum queue."""
+    here.exchange("fed.other")
+    agent = started(agent_of, here, there, 0, **{"queue-type": "quorum"})
+    agent.write({here.vhost: federated(there, **{"queue-type": "classic"})})
+    eventually(lambda: len(agent.told("link noted")) == 2, what="the queues are of another type")
+    agent.wait_for("running", link(here), (here.vhost, "fed.other", "origin"))
+    before = len(agent.history(here.vhost, "fed.other"))
+    here.delete_exchange()
+    eventually(lambda: queue_of(here) not in there.links_objects(), 20, what="the queue is removed")
+    time.sleep(1)
+    assert agent.history(here.vhost, "fed.other")[before:] == []

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass
 class HttpApi:
-    """`answers` by path, without `/api/` and the query; what is callable is asked each time."""
+    """`answers` by path, without `/api/` and the query; what is callable is asked each time, a number is a refusal."""
 
     port: int = 0
     answers: dict[str, Any] = field(
@@ -42,8 +42,9 @@ def http_api() -> Iterator[HttpApi]:
             if callable(answer):
                 answer = answer()
             missing = {"error": "Object Not Found", "reason": "Not Found"}
-            body = json.dumps(missing if answer is None else answer).encode()
-            self.send_response(404 if answer is None else 200)
+            status = answer if isinstance(answer, int) else 404 if answer is None else 200
+            body = json.dumps(answer if status == 200 else missing).encode()
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

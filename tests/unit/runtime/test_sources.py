@@ -63,6 +63,22 @@ async def test_policies_that_never_hold_still_leave_all_as_it_is(api: HttpApi, t
         await read_downstream(configuration(tmp_path / "agent.yaml", api), Keeper())
 
 
+async def test_definitions_that_the_user_may_not_see_any_more_are_not_taken_for_removed(
+    api: HttpApi, tmp_path: Path
+) -> None:
+    """A user with the tag monitoring is told of all vhosts, but of definitions only where a permission is given."""
+    keeper, read = Keeper(), configuration(tmp_path / "agent.yaml", api)
+    api.answers |= {"parameters": [ORIGIN], "policies": [policy("p")], "policies/%2F": [policy("p")]}
+    assert (await read_downstream(read, keeper)).sees("/")
+    api.answers |= {"parameters": [], "policies": [], "policies/%2F": 401}
+    for _ in range(2):
+        assert not (await read_downstream(read, keeper)).sees("/")
+    api.answers["policies/%2F"] = []
+    assert (await read_downstream(read, keeper)).sees("/")
+    api.answers["policies/%2F"] = 401  # it isn't asked again: nothing was defined there
+    assert (await read_downstream(read, keeper)).sees("/")
+
+
 async def test_a_configuration_is_adopted_whole_or_not_at_all(api: HttpApi, tmp_path: Path) -> None:
     """Its upstream is also defined by the broker: neither that nor its settings are in force until that one goes."""
     path = tmp_path / "agent.yaml"
