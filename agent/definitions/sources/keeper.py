@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from agent.core.model import Definitions, Policy, VhostState
-from agent.definitions.sources.merge import merge
+from agent.definitions.sources.merge import conflicts_of, merge
 from agent.errors import ConfigurationError, Problem
 
 
@@ -18,6 +18,7 @@ class SourceReading:
     verdicts: Mapping[str, Mapping[str, Policy]] = field(default_factory=dict)
     warnings: tuple[Problem, ...] = ()
     refused: tuple[Problem, ...] = ()  # what keeps single vhosts as they were, while the others are followed
+    is_by_vhost: bool = False  # whether each vhost's part is its tenant's own, and can be refused by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,17 @@ class Keeper:
                 self._try({source: reading}) for source, reading in tuple(waiting.items()) if source in self._refused
             ):
                 pass
+        for source, reading in waiting.items():
+            if source in self._refused and reading.is_by_vhost:
+                self._take_without_conflicts(source, reading)
+
+    def _take_without_conflicts(self, source: str, reading: SourceReading) -> None:
+        """Vhosts in which a name conflicts stay as they were; all is tried again when a source changes."""
+        others = [(name, each.definitions) for name, each in self._good.items() if name != source]
+        conflicts = conflicts_of([*others, (source, reading.definitions)])
+        self._good[source] = _as_before(reading, self.standing(source), conflicts)
+        self.current = _merged(self._good)
+        self._refused[source] = _Refused((), reading)
 
     def _try(self, readings: Mapping[str, SourceReading]) -> bool:
         candidate = {**self._good, **readings}
@@ -103,6 +115,20 @@ class Keeper:
         for source in readings:
             self._refused.pop(source)
         return True
+
+
+def _as_before(
+    reading: SourceReading, before: SourceReading, conflicts: Mapping[str, Sequence[Problem]]
+) -> SourceReading:
+    """The reading, with what the source said `before` of the vhosts with conflicts."""
+    definitions = {vhost: found for vhost, found in reading.definitions.vhosts.items() if vhost not in conflicts}
+    verdicts = {vhost: found for vhost, found in reading.verdicts.items() if vhost not in conflicts}
+    definitions |= {vhost: found for vhost, found in before.definitions.vhosts.items() if vhost in conflicts}
+    verdicts |= {vhost: found for vhost, found in before.verdicts.items() if vhost in conflicts}
+    problems = (problem for of_vhost in conflicts.values() for problem in of_vhost)
+    return replace(
+        reading, definitions=Definitions(definitions), verdicts=verdicts, refused=(*reading.refused, *problems)
+    )
 
 
 def _merged(readings: Mapping[str, SourceReading]) -> SourceReading:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeAlias
 
 from agent.core.model import Definitions, VhostDefinitions
 from agent.definitions.document.findings import problem_at, quoted
@@ -22,9 +22,24 @@ _NOUNS = {
 
 def merge(sources: Iterable[tuple[str, Definitions]]) -> Definitions:
     """Raises ConfigurationError with every name that two sources define."""
-    merged: dict[str, dict[str, dict[str, Any]]] = {}
+    merged, conflicts = _merged(sources)
+    if conflicts:
+        raise ConfigurationError(problem for of_vhost in conflicts.values() for problem in of_vhost)
+    return Definitions({vhost: VhostDefinitions(**sections) for vhost, sections in merged.items()})
+
+
+def conflicts_of(sources: Iterable[tuple[str, Definitions]]) -> Mapping[str, Sequence[Problem]]:
+    """The names that two sources define, by vhost."""
+    return _merged(sources)[1]
+
+
+_Sections: TypeAlias = dict[str, dict[str, Any]]
+
+
+def _merged(sources: Iterable[tuple[str, Definitions]]) -> tuple[dict[str, _Sections], dict[str, list[Problem]]]:
+    merged: dict[str, _Sections] = {}
     places: dict[tuple[str, str, str], Place] = {}
-    problems: list[Problem] = []
+    conflicts: dict[str, list[Problem]] = {}
     for source, definitions in sources:
         for vhost, found in definitions.vhosts.items():
             into = merged.setdefault(vhost, {field.name: {} for field in fields(VhostDefinitions)})
@@ -32,12 +47,11 @@ def merge(sources: Iterable[tuple[str, Definitions]]) -> Definitions:
                 for name, thing in _section(found, section).items():
                     place = getattr(thing, "place", Place(source))
                     if name in entries:
-                        problems.append(_conflict(section, name, vhost, here=place, there=places[vhost, section, name]))
+                        there = places[vhost, section, name]
+                        conflicts.setdefault(vhost, []).append(_conflict(section, name, vhost, here=place, there=there))
                     entries[name] = thing
                     places[vhost, section, name] = place
-    if problems:
-        raise ConfigurationError(problems)
-    return Definitions({vhost: VhostDefinitions(**sections) for vhost, sections in merged.items()})
+    return merged, conflicts
 
 
 def _section(definitions: VhostDefinitions, section: str) -> Mapping[str, Any]:

@@ -84,7 +84,7 @@ def reading_parameters(
             warnings += in_order(problems)
     for vhost in refused:
         vhosts[vhost] = before.definitions.of(vhost)
-    return SourceReading(Definitions(vhosts), warnings=tuple(warnings), refused=_joined(refused))
+    return SourceReading(Definitions(vhosts), warnings=tuple(warnings), refused=_joined(refused), is_by_vhost=True)
 
 
 def reading_policies(
@@ -110,7 +110,7 @@ def reading_policies(
             warnings += in_order(problems)
     for vhost in refused:
         verdicts[vhost] = before.verdicts.get(vhost, {})
-    return SourceReading(verdicts=verdicts, warnings=tuple(warnings), refused=_joined(refused))
+    return SourceReading(verdicts=verdicts, warnings=tuple(warnings), refused=_joined(refused), is_by_vhost=True)
 
 
 def _joined(refused: Mapping[str, tuple[Problem, ...]]) -> tuple[Problem, ...]:

@@ -136,3 +136,29 @@ def test_what_is_in_force_never_conflicts_and_is_the_latest_where_the_latest_fit
         if not rejected:
             assert in_force(keeper) == set(wanted.of("/").upstreams)
             assert not keeper.problems
+
+
+def by_vhost(**names: str) -> SourceReading:
+    """One upstream in each of these vhosts."""
+    vhosts = {
+        vhost: VhostDefinitions(upstreams={name: Upstream(name, (), Place("broker"))}) for vhost, name in names.items()
+    }
+    return SourceReading(Definitions(vhosts), is_by_vhost=True)
+
+
+def test_a_name_that_conflicts_in_one_vhost_holds_up_no_other_vhost(keeper: Keeper) -> None:
+    keeper.take("file", lambda: by_vhost(tenant="origin"))
+    keeper.take("broker", lambda: by_vhost(tenant="own", other="one"))
+    keeper.take("broker", lambda: by_vhost(tenant="origin", other="two"))
+
+    found = keeper.current.definitions
+    assert set(found.of("other").upstreams) == {"two"}
+    assert set(found.of("tenant").upstreams) == {"origin", "own"}  # as before
+    assert found.of("tenant").upstreams["own"].place == Place("broker")
+    [problem] = keeper.problems
+    assert "upstream 'origin' in vhost 'tenant' is also defined at" in problem.message
+    assert keeper.refusals == ()  # no whole reading is out of force
+
+    keeper.take("file", SourceReading)
+    assert set(keeper.current.definitions.of("tenant").upstreams) == {"origin"}
+    assert keeper.problems == ()
