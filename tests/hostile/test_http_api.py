@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from typing import Final
@@ -84,6 +85,20 @@ def test_changes_elsewhere_take_effect_meanwhile(scene: Scene, broker: Node, row
         scene.there.exchange("fed.new")
         scene.here.exchange("fed.new").queue("#", name="new.q", exchange="fed.new")
         scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"))
+
+
+def test_a_tenant_who_takes_a_name_of_the_configuration_holds_up_nobody_else(scene: Scene, broker: Node) -> None:
+    """One name from two sources is a problem of that vhost; the parameters of others go on being followed."""
+    with hostile_api(broker.management_url) as api, HostileBroker(lets_in) as upstream, stopped_at_the_end(scene):
+        _start(scene, api, upstream)
+        parameter = {"component": "federation-upstream", "value": {"uri": scene.there.uri}}
+        taken = {"vhost": scene.victim.vhost, "name": "hostile"}
+        other = {"vhost": scene.here.vhost, "name": "two", "value": {"uri": broker.uri(scene.victim.vhost)}}
+        answer = json.dumps([parameter | taken, parameter | other])
+        api.misbehaviour = Misbehaviour("parameters", lambda: iter([answer.encode()]))
+        scene.agent.signal(signal.SIGHUP)
+        eventually(lambda: _is_shown(scene, "is also defined at"), SHOWN, what="the conflict is shown")
+        scene.agent.wait_for("running", (scene.here.vhost, "fed.x", "two"))
 
 
 def test_a_restart_with_bindings_that_can_not_be_read_loses_nothing(scene: Scene, broker: Node) -> None:

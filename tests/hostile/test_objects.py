@@ -17,7 +17,7 @@ from agent.core.addresses.uri import parse
 from tests.acceptance.command import federation_agent
 from tests.hostile.peer import HostileBroker, Peer
 from tests.hostile.scene import Scene, stopped_at_the_end
-from tests.integration.federation.sites import Site, X
+from tests.integration.federation.sites import Site
 from tests.integration.status.asking import get, metric
 from tests.lab.waiting import eventually
 
@@ -90,25 +90,3 @@ def test_a_bad_object_is_the_problem_of_its_vhost(scene: Scene, make: Callable[[
         assert done.status == 0, done.err
         assert shows in done.err
         assert "Traceback" not in done.err
-
-
-def test_a_tenant_who_takes_a_name_of_the_configuration_holds_up_nobody_else(scene: Scene) -> None:
-    """One name from two sources is a problem of that vhost; parameters of other vhosts go on being followed."""
-    admin = scene.here.node.admin
-    taken, other = scene.victim, scene.here
-    taken.exchange()
-    other.exchange()
-    configured = {taken.vhost: {"upstreams": {"origin": {"uri": scene.there.uri}}}}
-    scene.there.exchange()
-    scene.agent.write(configured, definitions={"management": True}).start()
-    eventually(lambda: get(scene.agent, "/api/overview")["ready"], what="the agent is ready", ignoring=OSError)
-    admin.parameter("federation-upstream", taken.vhost, "origin", {"uri": scene.there.uri})
-
-    def problems() -> list[str]:
-        found: list[str] = get(scene.agent, "/api/overview")["problems"]
-        return [each for each in found if taken.vhost in each and "is also defined at" in each]
-
-    eventually(problems, what="the conflict is shown")
-    admin.parameter("federation-upstream", other.vhost, "two", {"uri": scene.there.uri})
-    admin.policy(other.vhost, "federate", "^fed", definition={"federation-upstream": "two"}, apply_to="exchanges")
-    scene.agent.wait_for("running", (other.vhost, X, "two"))
