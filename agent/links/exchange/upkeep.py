@@ -149,7 +149,12 @@ class Upkeep:
                 await self._look()
             if self._to_assert:
                 count, self._to_assert = self._to_assert, 0
+                await self._ensure_canary()
                 await self._building.assert_some(count, between=self._follow)
+
+    async def _ensure_canary(self) -> None:
+        await self._building.ensure_canary()
+        self._on_followed()
 
     async def _repair(self) -> None:
         """What is missing upstream; without its internal exchange, or with one that fails, the link is built again."""

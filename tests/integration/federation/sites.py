@@ -14,6 +14,7 @@ from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
 SYNC_DEADLINE: Final = 20.0
+CANARY_DEADLINE: Final = 40.0
 X: Final = "fed.x"
 Q: Final = "q"
 POLICY: Final[Mapping[str, Any]] = {
@@ -92,6 +93,11 @@ class Site:
         """The exchanges that show whether an upstream exchange was deleted."""
         found = self.node.admin.get("exchanges", self.vhost)
         return [each for each in found if each["name"].startswith("federation-agent: ")]
+
+    def wait_canary(self) -> str:
+        """The name of the one canary, once it is there: links place theirs while they run."""
+        [found] = eventually(self.canaries, CANARY_DEADLINE, what="there is a canary")
+        return str(found["name"])
 
     def wait_clean(self, deadline: float = SYNC_DEADLINE) -> None:
         what = f"nothing of links is left in {self.vhost}"

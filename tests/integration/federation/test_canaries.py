@@ -18,6 +18,7 @@ def test_a_re_created_exchange_is_bound_again_within_10_seconds(agent_of: AgentO
     here.exchange().queue(*KEYS)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
+    there.wait_canary()
     for _ in range(2):
         there.delete_exchange()
         there.exchange()
@@ -34,6 +35,7 @@ def test_one_canary_a_link_which_outlives_the_agent_and_not_the_link(
     here.exchange().queue("k")
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
+    there.wait_canary()
     assert agent.terminate() == 0
     [canary] = there.canaries()
     assert X in canary["name"]
@@ -56,6 +58,7 @@ def test_a_deletion_while_the_agent_is_cut_off_is_noticed_on_reconnecting(
     definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
     agent = agent_of(here.node).write({here.vhost: definition}).start()
     agent.wait_for("running", link(here))
+    there.wait_canary()
     proxy.refuse()
     proxy.cut()
     agent.wait_for("backoff", link(here))
@@ -75,6 +78,7 @@ def test_a_lost_connection_alone_changes_nothing_upstream(
     definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
     agent = agent_of(here.node).write({here.vhost: definition}).start()
     agent.wait_for("running", link(here))
+    there.wait_canary()
     before = there.links_objects()
     for count in (2, 3):
         proxy.cut()
@@ -106,6 +110,9 @@ def test_without_permission_bindings_are_asserted_and_the_link_is_noted(
             ask(agent, f"/api/links/{found['id']}/restart", "POST")
         runs.append(len(runs) + 1)
         eventually(lambda: agent.history(*link(here)).count("running") == runs[-1], 60, what="it runs")
+        return noted()
+
+    def noted() -> str | None:
         note: str | None = ask(agent, "/api/links")[0]["error"]
         return note
 
@@ -114,7 +121,8 @@ def test_without_permission_bindings_are_asserted_and_the_link_is_noted(
         ("^federation: ", "^federation: ", f"^federation: |^{X}$"),  # no canary may be declared
         (f"{ours}|^{X}$", "^federation: ", f"{ours}|^{X}$"),  # nor bound
     ):
-        note = run_with(refused) or ""
+        run_with(refused)
+        note = eventually(noted, what="the link is noted") or ""
         assert "bindings are bound again every 25 s instead" in note
         assert f"write on {X!r}" in note
         assert there.canaries() == []
@@ -122,7 +130,8 @@ def test_without_permission_bindings_are_asserted_and_the_link_is_noted(
     there.exchange()
     there.wait_bound(*KEYS, deadline=10)
     assert run_with((ours, f"{ours}|^{X}$", f"{ours}|^{X}$")) is None  # those that the note names are enough
-    assert len(there.canaries()) == 1
+    there.wait_canary()
+    assert noted() is None
 
 
 def test_a_binding_that_somebody_removed_is_bound_again(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -141,9 +150,9 @@ def test_a_canary_that_somebody_deleted_comes_back(agent_of: AgentOf, here: Site
     here.exchange().queue("k")
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start(HURRIED)
     agent.wait_for("running", link(here))
-    [canary] = there.canaries()
-    there.delete_exchange(canary["name"])
-    eventually(lambda: [each["name"] for each in there.canaries()] == [canary["name"]], what="there is a canary again")
+    canary = there.wait_canary()
+    there.delete_exchange(canary)
+    eventually(lambda: [each["name"] for each in there.canaries()] == [canary], what="there is a canary again")
     there.wait_bound("k")
 
 
@@ -165,6 +174,7 @@ def test_in_a_cluster_a_deletion_on_another_node_is_noticed(agent_of: AgentOf, h
         here.exchange().queue(*KEYS)
         agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
         agent.wait_for("running", link(here))
+        there.wait_canary()
         elsewhere.delete_exchange()
         elsewhere.exchange()
         elsewhere.wait_bound(*KEYS, deadline=10)
