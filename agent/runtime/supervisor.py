@@ -153,7 +153,7 @@ class Supervisor:
         self._left_out = _texts((*reading.problems, *found.unjudged))
         unrun = unserved(found.links, reading.native_links)
         self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems), *unrun))
-        wanted = {link.id: link for link in found.links if link.kind in KINDS}
+        wanted = {link.id: self._in_sight(link, reading) for link in found.links if link.kind in KINDS}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
         queues = SharedQueues(wanted.values())
@@ -169,6 +169,15 @@ class Supervisor:
         self._begin_following()
         self._board.vhosts = reading.visible
         self._board.ready = True
+
+    def _in_sight(self, link: Link, reading: Reading) -> Link:
+        """A link of a vhost that can't be seen, and so of bindings that nobody knows, can't run before it is seen."""
+        is_hidden = reading.visible is not None and link.vhost not in reading.visible
+        has_bindings = link.name in reading.definitions.of(link.vhost).bindings
+        if not is_hidden or has_bindings or self._bindings.of((link.vhost, link.name)) is not None:
+            return link
+        problem = f"vhost {link.vhost!r} does not exist on the downstream, or the agent's user may not see it"
+        return replace(link, problem=link.problem or problem)
 
     def _kinds_for(self, reading: Reading) -> Kinds:
         uris = self.configuration.settings.downstream.uris
@@ -267,7 +276,7 @@ class Supervisor:
         for link_id, runner in self._runners.items():
             if runner.state.started or link_id in leaving or removed.have_that_of(runner.link):
                 continue
-            if self._bindings.of((runner.link.vhost, runner.link.name)) is None:
+            if runner.link.problem is None and self._bindings.of((runner.link.vhost, runner.link.name)) is None:
                 runner.note = NO_BINDINGS
             else:
                 runner.note = ""

@@ -213,7 +213,7 @@ def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab,
     agent = agent_of(node)
     here = Site(node, "/")
     agent.write({"/": federated(there)}).start()
-    agent.wait_told("definitions not read")
+    agent.wait_told("definitions not read", deadline=45)  # by polling, at the latest
     node.start()
     here.exchange().queue("k")
     agent.wait_for("running", link(here), deadline=30)
@@ -270,7 +270,7 @@ def test_links_go_on_without_the_http_api(agent_of: AgentOf, here: Site, there: 
     here.bind("l")
     there.wait_bound("k", "l")  # events tell of a binding all that is needed, unless it has arguments
     here.bind("m", arguments={"n": 1})
-    agent.wait_told("definitions not read")
+    agent.wait_told("definitions not read", deadline=45)  # by polling, at the latest
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)
     proxy.accept()
