@@ -223,6 +223,6 @@ def test_a_vhost_out_of_sight_loses_its_links_but_no_queue(agent_of: AgentOf, he
     agent.write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     admin.delete("permissions", here.vhost, user)
-    eventually(lambda: agent.history(*link(here))[-1] == "stopping", what="the link stops")
+    eventually(lambda: agent.history(*link(here))[-1] == "stopping", 45, what="the link stops")  # at the next poll
     assert agent.terminate() == 0
     assert there.links_objects()
