@@ -93,8 +93,9 @@ def test_a_stop_under_load_settles_and_keeps_the_queue(agent_of: AgentOf, here: 
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     with load(there, bodies := numbered(MESSAGES)):
-        for more_than in (500, 3_000, 6_000):
+        for starts, more_than in enumerate((500, 3_000, 6_000), 1):
             wait_arriving(here, more_than)
+            agent.wait_told("started", starts)  # before that, Python itself ends at a signal
             assert agent.terminate() == 0
             agent.start()
     assert here.take(MESSAGES) == bodies
