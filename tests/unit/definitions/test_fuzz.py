@@ -117,7 +117,7 @@ CPU_SECONDS = 6
 MEMORY_KIB = 200 * 1024
 MEASURE = """\
 import resource, sys
-from agent.definitions.load import load_configuration
+from agent.definitions.sources.load import load_configuration
 from agent.errors import ConfigurationError
 try:
     load_configuration(sys.argv[1], environment={}, strict=False)
