@@ -47,7 +47,8 @@ def test_the_agent_without_spark_is_what_is_built_unasked() -> None:
 def test_the_traffic_has_the_client_that_its_script_imports_and_starts_that_script() -> None:
     [(_, source)] = [instruction for instruction in stages()["traffic"] if instruction[0] == "COPY"]
     made_in = source.split()[0].removeprefix("--from=")
-    assert any(name == "RUN" and rest.endswith(" aio-pika") for name, rest in lineage(made_in))
+    assert any(name == "RUN" and rest.endswith(" locks/traffic.lock") for name, rest in lineage(made_in))
+    assert "\naio-pika==" in (ROOT / "locks" / "traffic.lock").read_text()
     service = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["traffic"]
     assert service["build"]["target"] == "traffic"
     [script] = json.loads(last("traffic", "CMD"))
