@@ -1,4 +1,4 @@
-"""What a link that runs needs by and by: its bindings in step, its prefetch sized, its lag looked at."""
+"""The upkeep of a running link: its bindings in step, its prefetch sized, its lag measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 
 class Upkeep:
-    """Of one session that is open; `run` does what `beat`, `rebind` and the lookout find to do, one after another."""
+    """Of one session that is open; `run` does what `tick`, `rebind` and the lookout find to do, one after another."""
 
     def __init__(
         self,
