@@ -14,7 +14,8 @@ from typing import Final
 
 from agent.core.addresses.url_text import Tls
 from agent.errors import BrokerError, PermanentError, TransientError
-from agent.read_file import HangingError, UnreadableError, read_in_time
+from agent.read_file import UnreadableError
+from agent.read_in_time import HangingError, read_in_time
 
 NO_SNI = "disable"
 MAX_FILE: Final = 1024 * 1024  # of certificates: a system's own bundle is a quarter of it

@@ -52,4 +52,5 @@ def test_commands_that_ask_no_broker_load_nothing_that_does(arguments: tuple[str
 @pytest.mark.parametrize("arguments", [("--help",), ("validate", "--help"), ("plan", "-h"), ("--version",)])
 def test_help_loads_no_command(arguments: tuple[str, ...]) -> None:
     ours = {module for module in imported(*arguments) if module.startswith("agent.")}
-    assert ours == {"agent.cli", "agent.cli.main", "agent.cli.output", "agent.errors"}
+    text = {"agent.core", "agent.core.text", "agent.core.text.printable"}
+    assert ours == {"agent.cli", "agent.cli.main", "agent.cli.output", "agent.errors"} | text

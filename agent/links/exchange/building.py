@@ -203,9 +203,14 @@ class Building:
         is_watched = self._built.has_canary and not self._built.bound_before_canary
         return not (is_watched or self._canary.is_needless)
 
+    @property
+    def lacks_canary(self) -> bool:
+        """Whether one may be placed, and nobody has tried."""
+        return not (self._built.has_canary or self._has_tried_canary or self._canary.is_needless)
+
     async def ensure_canary(self) -> None:
-        """Places the canary of a link that runs already: a thousand links start sooner without."""
-        if self._built.has_canary or self._has_tried_canary or self._canary.is_needless:
+        """Places the canary of a link that runs already."""
+        if not self.lacks_canary:
             return
         self._has_tried_canary = True
         self._built.has_canary = await self._canary.place()

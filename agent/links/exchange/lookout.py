@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ from agent.errors import BrokerError
 LOOK_EVERY: Final = 3.0
 INTERNAL_EVERY: Final = 2  # rounds
 PATIENCE: Final = 30.0
+PLACED_AT_ONCE: Final = 100  # canaries a round: a thousand links start sooner without, and then have theirs within 30 s
 
 log = structlog.get_logger()
 
@@ -28,6 +30,13 @@ class Watched(Protocol):
     @property
     def canary(self) -> str | None:
         """The exchange that goes with the upstream exchange; None where there is none."""
+
+    @property
+    def lacks_canary(self) -> bool:
+        """Whether nobody has tried to place one."""
+
+    def place_canary(self) -> None:
+        """Try it."""
 
     @property
     def internal(self) -> str | None:
@@ -91,6 +100,8 @@ class Lookout:
     async def look(self, seconds: float) -> None:
         """One round, `seconds` after the last one."""
         self._round += 1
+        for link in islice((link for link in self._links if link.lacks_canary), PLACED_AT_ONCE):
+            link.place_canary()
         owners = self._owners(with_internal=self._round % INTERNAL_EVERY == 0)
         for name in await self._exchanges.among(list(owners)):
             owners[name].on_missing(name)

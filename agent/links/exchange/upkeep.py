@@ -48,6 +48,7 @@ class Upkeep:
         self._missing: set[str] = set()
         self._is_type_unknown = False
         self._is_looking = False
+        self._must_place_canary = False
         self._prefetch: int | None = None
         self._moved: tuple[int | None, ...] = ()
 
@@ -104,6 +105,14 @@ class Upkeep:
         return self._building.canary
 
     @property
+    def lacks_canary(self) -> bool:
+        return self._building.lacks_canary
+
+    def place_canary(self) -> None:
+        self._must_place_canary = True
+        self._wake.set()
+
+    @property
     def internal(self) -> str | None:
         return self._building.internal
 
@@ -141,6 +150,7 @@ class Upkeep:
             self._wake.clear()
             await self._repair()
             await self._follow()
+            await self._place_canary()
             if self._prefetch is not None:
                 wanted, self._prefetch = self._prefetch, None
                 await self._flow.resize(wanted)
@@ -149,12 +159,13 @@ class Upkeep:
                 await self._look()
             if self._to_assert:
                 count, self._to_assert = self._to_assert, 0
-                await self._ensure_canary()
                 await self._building.assert_some(count, between=self._follow)
 
-    async def _ensure_canary(self) -> None:
-        await self._building.ensure_canary()
-        self._on_followed()
+    async def _place_canary(self) -> None:
+        if self._must_place_canary:
+            self._must_place_canary = False
+            await self._building.ensure_canary()
+            self._on_followed()
 
     async def _repair(self) -> None:
         """What is missing upstream; without its internal exchange, or with one that fails, the link is built again."""

@@ -46,7 +46,7 @@ def use(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
     there.publish(numbered(500), "l")
     agent.start(HURRIED)  # `test_following` waits as long as a user does
     assert here.take(500) == numbered(500)
-    assert len(there.canaries()) == 1
+    there.wait_canary()
     there.delete_exchange()
     there.wait_bound("l")
     there.delete_exchange()
@@ -119,6 +119,7 @@ def test_an_upstream_that_restarts(
     definition["upstreams"]["origin"]["uri"] = node.uri("/", port=proxy.port)
     agent = agent_of(here.node).write({here.vhost: definition}).start()
     agent.wait_for("running", link(here), deadline=60)
+    there.wait_canary()
     before = there.links_objects()
     proxy.refuse()
     node.stop()
@@ -127,7 +128,7 @@ def test_an_upstream_that_restarts(
     proxy.accept()
     agent.wait_for("running", link(here), deadline=60)
     there.wait_bound("k", "l", deadline=2)
-    assert len(there.canaries()) == 1
+    there.wait_canary()
     assert not durable or there.links_objects() == before  # not rebuilt as B
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)

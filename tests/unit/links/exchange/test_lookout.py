@@ -15,7 +15,7 @@ from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Call
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism, parse
-from agent.links.exchange.lookout import INTERNAL_EVERY, LOOK_EVERY, Lookout
+from agent.links.exchange.lookout import INTERNAL_EVERY, LOOK_EVERY, PLACED_AT_ONCE, Lookout
 from tests.unit.amqp.wire.link import Wire, feed, opened, turn
 
 
@@ -31,6 +31,12 @@ class Link:
         self.is_native = False
         self.type_is_known = True
         self.was_told_of_type = False
+        self.lacks_canary = False
+        self.placed = 0
+
+    def place_canary(self) -> None:
+        self.placed += 1
+        self.lacks_canary = False
 
     def on_missing(self, name: str) -> None:
         self.missing.append(name)
@@ -136,6 +142,20 @@ async def test_a_link_without_canary_and_with_a_long_name_is_not_asked_for() -> 
     with watched(lookout, link):
         await broker.look(lookout, INTERNAL_EVERY)
     assert broker.asked == []
+
+
+async def test_canaries_are_placed_in_turn() -> None:
+    broker, lookout = await scene()
+    links = [Link(str(number)) for number in range(PLACED_AT_ONCE + 1)]
+    for link in links[:-1]:
+        link.lacks_canary = True
+    with watched(lookout, links[-1], *links[:-1]):
+        await broker.look(lookout)
+        assert [link.placed for link in links] == [1] * PLACED_AT_ONCE + [0]
+        for link in links:
+            link.lacks_canary = True
+        await broker.look(lookout)
+        assert sum(link.placed for link in links) == 2 * PLACED_AT_ONCE
 
 
 async def test_one_link_asks_for_the_plugins_type_and_all_of_that_type_hear() -> None:
