@@ -11,31 +11,51 @@ from pathlib import Path
 from typing import Any
 
 from agent.cli import output
+from agent.cli.running_agent import RunningAgent, find_running, url_of
 from agent.core import fields
-from agent.core.links.plan import Action, Outlook, Plan, PlannedLink, Verb
+from agent.core.links.plan import Action, Outlook, Plan, PlannedLink
+from agent.core.links.reconcile import Verb
 from agent.core.model import LinkSettings
 from agent.core.rules.hops import BOUND_FROM
 from agent.definitions.sources.load import load_configuration
 from agent.runtime.survey import Survey, survey
 
-_MARKS = {Verb.CREATE: ("+", "green"), Verb.BIND: ("+", "green"), Verb.KEEP: ("=", "white"), Verb.DELETE: ("-", "red")}
+_MARKS = {
+    Verb.CREATE: ("+", "green"),
+    Verb.BIND: ("+", "green"),
+    Verb.KEEP: ("=", "white"),
+    Verb.UNBIND: ("-", "red"),
+    Verb.DELETE: ("-", "red"),
+}
+_OF_BINDINGS = frozenset({Verb.BIND, Verb.UNBIND})
 _COLOURS = {Outlook.RUN: "green", Outlook.STANDBY: "yellow", Outlook.BACKOFF: "red", Outlook.INVALID: "red"}
 BINDINGS_SHOWN = 10
 
 
 def show_plan(path: Path, *, as_json: bool) -> None:
-    found = asyncio.run(survey(load_configuration(str(path), environment=os.environ)))
+    configuration = load_configuration(str(path), environment=os.environ)
+    http = configuration.settings.agent.http
+    agent = find_running(http)
+    found = asyncio.run(survey(configuration, agent))
     output.complain(*(str(problem) for problem in found.problems))
     if as_json:
-        output.say_json(_as_json(found))
+        output.say_json(_as_json(found, agent))
     else:
-        for line in _lines(found):
+        for line in _lines(found, _agent_line(url_of(http), agent, found)):
             output.say(line)
 
 
-def _lines(found: Survey) -> list[str]:
+def _agent_line(url: str, agent: RunningAgent | None, found: Survey) -> str:
+    if agent is None:
+        return f"agent {url}: none answers; this is what an agent does that starts"
+    if agent.cluster != found.reading.cluster:
+        return f"agent {url}: runs beside another cluster, {agent.cluster!r}; this is what an agent does that starts"
+    return f"agent {url}: runs; this is what it does next"
+
+
+def _lines(found: Survey, agent: str) -> list[str]:
     reading = found.reading
-    lines = [f"downstream {reading.broker}: cluster {reading.cluster!r}, RabbitMQ {reading.version}"]
+    lines = [f"downstream {reading.broker}: cluster {reading.cluster!r}, RabbitMQ {reading.version}", agent]
     lines += [_line(action) for action in found.plan.downstream]
     for planned in found.plan.links:
         lines += ["", *_link_lines(planned)]
@@ -50,8 +70,8 @@ def _link_lines(planned: PlannedLink) -> list[str]:
     head = output.line(f"link {link.id}: {what}{source} ({planned.broker}): ", outlook)
     if planned.reason:
         return [output.line(head, f": {planned.reason}")]
-    bindings = [action for action in planned.actions if action.verb is Verb.BIND]
-    others = [action for action in planned.actions if action.verb is not Verb.BIND]
+    bindings = [action for action in planned.actions if action.verb in _OF_BINDINGS]
+    others = [action for action in planned.actions if action.verb not in _OF_BINDINGS]
     lines = [head, *(_line(action) for action in [*others, *bindings[:BINDINGS_SHOWN]])]
     if len(bindings) > BINDINGS_SHOWN:
         lines.append(f"  + {len(bindings) - BINDINGS_SHOWN} more bindings (--format json shows all)")
@@ -60,7 +80,9 @@ def _link_lines(planned: PlannedLink) -> list[str]:
 
 def _line(action: Action) -> str:
     mark, colour = _MARKS[action.verb]
-    what = f"key {action.name!r}{_matching(action)}" if action.verb is Verb.BIND else f"{action.kind} {action.name!r}"
+    what = (
+        f"key {action.name!r}{_matching(action)}" if action.verb in _OF_BINDINGS else f"{action.kind} {action.name!r}"
+    )
     return output.line("  ", output.paint(mark, colour), f" {action.verb} {what}: {action.why}")
 
 
@@ -76,14 +98,16 @@ def _summary(plan: Plan) -> str:
     )
     outlooks = Counter(planned.outlook for planned in plan.links)
     links = ", ".join(f"{outlooks[outlook]} {outlook}" for outlook in Outlook if outlooks[outlook]) or "none"
-    verbs = ", ".join(f"{actions[verb]} to {verb}" for verb in Verb if actions[verb]) or "nothing to do"
-    return f"links: {links}; {verbs}"
+    changes = [f"{actions[verb]} to {verb}" for verb in Verb if actions[verb] and verb is not Verb.KEEP]
+    kept = [f"{actions[Verb.KEEP]} to keep"] if actions[Verb.KEEP] else []
+    return f"links: {links}; {', '.join(changes + kept) if changes else 'no changes'}"
 
 
-def _as_json(found: Survey) -> dict[str, Any]:
+def _as_json(found: Survey, agent: RunningAgent | None) -> dict[str, Any]:
     reading = found.reading
     return {
         "downstream": {"broker": reading.broker, "cluster": reading.cluster, "version": reading.version},
+        "agent": None if agent is None else {"url": agent.url, "cluster": agent.cluster},
         "actions": [_action_as_json(action) for action in found.plan.downstream],
         "links": [_link_as_json(planned) for planned in found.plan.links],
         "problems": [

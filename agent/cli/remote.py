@@ -28,15 +28,31 @@ class RemoteError(AgentError):
 class Remote:
     """One question at a time; what goes wrong is a RemoteError."""
 
-    def __init__(self, url: str, token_file: Path | None) -> None:
+    def __init__(self, url: str, token_file: Path | None, *, token: Secret | None = None) -> None:
+        """`token` is one that is known already."""
         self._address = _address(url)
-        self._token = _token(token_file)
+        self._token = _token(token_file) if token is None else token.reveal()
         self.where = f"agent {self._address.scheme}://{self._address.netloc}"
 
     def links(self, vhost: str | None = None) -> list[dict[str, Any]]:
         query = "" if vhost is None else f"?vhost={quote(vhost, safe='')}"
         status, found = self._ask("GET", f"/api/links{query}")
         if status != http.client.OK or not isinstance(found, list):
+            raise self._refused(status, found)
+        return found
+
+    def overview(self) -> dict[str, Any]:
+        status, found = self._ask("GET", "/api/overview")
+        if status != http.client.OK or not isinstance(found, dict):
+            raise self._refused(status, found)
+        return found
+
+    def bindings(self, link_id: str) -> dict[str, Any] | None:
+        """What the link has bound upstream; None where there is no such link."""
+        status, found = self._ask("GET", f"/api/links/{quote(link_id, safe='')}/bindings")
+        if status == http.client.NOT_FOUND:
+            return None
+        if status != http.client.OK or not isinstance(found, dict):
             raise self._refused(status, found)
         return found
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.reconcile import Known
 from agent.core.model import Binding, Link
 from agent.errors import BrokerError
 from agent.links.connections import Connections
@@ -71,6 +72,10 @@ class RunnableLink(Protocol):
     @property
     def bound(self) -> int:
         """How many bindings it has upstream."""
+
+    @property
+    def known(self) -> Known | None:
+        """What it has bound upstream, where it keeps bindings there and they are known now."""
 
     @property
     def notes(self) -> str:

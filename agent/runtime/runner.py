@@ -80,6 +80,7 @@ class LinkRunner:
             backlog=self._backlog,
             oldest_unconfirmed=self.waits(self._loop.time()),
             bindings=self._runnable.bound,
+            known=self._runnable.known,
             prefetch=self._flow.prefetch if self._flow else 0,
             upstream_cluster=self._runnable.upstream_cluster,
             uri=self._runnable.uri,

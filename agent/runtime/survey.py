@@ -7,7 +7,8 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from agent.amqp.connect import connect_any
 from agent.amqp.passive_declares import Found, Presence, probe
@@ -16,12 +17,11 @@ from agent.core.links.plan import (
     Action,
     Downstream,
     Plan,
-    QueueSeen,
     Sight,
     plan_declarations,
     plan_link,
-    upstream_queue_name,
 )
+from agent.core.links.reconcile import Known, QueueSeen, Seen, upstream_queue_name
 from agent.core.model import Link, LinkKind
 from agent.core.rules import names
 from agent.core.rules.hops import Site
@@ -51,8 +51,29 @@ class Survey:
     problems: tuple[Problem, ...]
 
 
-async def survey(configuration: Configuration) -> Survey:
-    """What `run` would find and do; changes nothing anywhere. Raises ConfigurationError where sources conflict."""
+@dataclass(frozen=True, slots=True)
+class RunningLink:
+    """A link of an agent that runs, which keeps what it knows when its definition changes."""
+
+    is_consuming: bool
+    known: Known | None
+
+
+class Agent(Protocol):
+    """An agent that runs with this configuration."""
+
+    @property
+    def cluster(self) -> str | None:
+        """The downstream that it runs beside."""
+
+    async def link(self, link_id: str) -> RunningLink | None: ...
+
+
+async def survey(configuration: Configuration, agent: Agent | None = None) -> Survey:
+    """What `run` would find and do; changes nothing anywhere. Raises ConfigurationError where sources conflict.
+
+    With `agent` it is what that one would do next; otherwise what one does that starts and knows nothing yet.
+    """
     keeper = Keeper()
     keeper.take(Source.CONFIGURATION, lambda: configuration.told)
     reading = await read_downstream(configuration, keeper)
@@ -62,12 +83,21 @@ async def survey(configuration: Configuration) -> Survey:
     read = await read_bindings(configuration, reading, resolution.links)
     downstream = Downstream(reading.broker, reading.cluster, read.bindings, reading.native_links)
     sights = await _look(configuration.settings.downstream.uris, resolution.links, reading.cluster)
+    if agent is not None and agent.cluster == reading.cluster:
+        sights = {link_id: await _with_known(sight, agent, link_id) for link_id, sight in sights.items()}
     plan = Plan(
         downstream=_declarations(downstream, reading),
         links=tuple(plan_link(link, sights[link.id], downstream) for link in resolution.links),
     )
     found = (*keeper.problems, *reading.problems, *read.problems, *resolution.unjudged)
     return Survey(reading, plan, (*found, *reading.warnings, *_unexplained(resolution)))
+
+
+async def _with_known(sight: Sight, agent: Agent, link_id: str) -> Sight:
+    running = None if sight.site is None else await agent.link(link_id)
+    if running is None:
+        return sight
+    return replace(sight, seen=replace(sight.seen, known=running.known), is_served_by_agent=running.is_consuming)
 
 
 def _unexplained(resolution: Resolution) -> tuple[Problem, ...]:
@@ -170,12 +200,14 @@ def _sight(link: Link, broker: str, site: Site, *, standing: Found, cluster: str
     found = standing.queues.get(queue)
     if found is not None and found.presence not in {Presence.EXISTS, Presence.MISSING}:
         return Sight(broker, site, error=f"queue {queue!r} upstream: {found.detail}", error_is_permanent=True)
-    stands = {name for name, seen in standing.exchanges.items() if seen.presence is Presence.EXISTS}
+    exist = {name for name, seen in standing.exchanges.items() if seen.presence is Presence.EXISTS}
     return Sight(
         broker,
         site,
-        QueueSeen(found.messages, found.consumers) if found and found.presence is Presence.EXISTS else None,
-        exchange_stands=link.remote_name in stands,
-        letters=tuple(letter for letter in names.LETTERS if names.internal_exchange(queue, letter) in stands),
-        canary_exists=names.canary(link.remote_name, queue, site.vhost) in stands,
+        Seen(
+            exchange_exists=link.remote_name in exist,
+            queue=QueueSeen(found.messages, found.consumers) if found and found.presence is Presence.EXISTS else None,
+            letters=tuple(letter for letter in names.LETTERS if names.internal_exchange(queue, letter) in exist),
+            canary_exists=names.canary(link.remote_name, queue, site.vhost) in exist,
+        ),
     )

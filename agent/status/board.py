@@ -14,6 +14,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import LinkState, Side, Status, Trouble
 from agent.core.links.reasons import reason_of
+from agent.core.links.reconcile import Known
 from agent.core.model import Link, LinkKind
 from agent.status.feed import Feed
 from agent.status.history import History, Point
@@ -49,6 +50,7 @@ class Gauges:
     oldest_unconfirmed: float = 0.0
     upstream_cluster: str | None = None
     uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
+    known: Known | None = None  # what it has bound upstream
     note: str = ""
     removal: str = ""  # of a link that is no longer defined: when what it built is removed
 

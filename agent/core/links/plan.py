@@ -7,17 +7,23 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.core.fields import EMPTY, Table
+from agent.core.links.reconcile import (
+    Connect,
+    DeleteInternal,
+    EnsureCanary,
+    EnsureExchange,
+    EnsureInternal,
+    EnsureQueue,
+    Seen,
+    Step,
+    Verb,
+    Wanted,
+    reconcile,
+)
 from agent.core.model import Binding, DeclaredExchange, Exchange, Link, LinkKind
-from agent.core.rules import names, objects
-from agent.core.rules.bindings import TAKES_EVERYTHING, Group, Route
+from agent.core.rules import objects
+from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
-
-
-class Verb(StrEnum):
-    CREATE = "create"
-    KEEP = "keep"
-    DELETE = "delete"
-    BIND = "bind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +50,15 @@ class Outlook(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSeen:
-    messages: int
-    consumers: int
-
-
-@dataclass(frozen=True, slots=True)
 class Sight:
     """What was seen of the broker at a link's other end; `error` says why nothing could be."""
 
     broker: str
     site: Site | None = None
-    queue: QueueSeen | None = None
-    exchange_stands: bool = False
-    letters: tuple[str, ...] = ()
+    seen: Seen = field(default_factory=Seen)
     error: str | None = None
     error_is_permanent: bool = False
-    canary_exists: bool = False
+    is_served_by_agent: bool = False  # the agent that runs with this configuration consumes from the queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ def _plan_declaration(broker: str, vhost: str, wanted: DeclaredExchange, standin
         for name in ("type", "durable", "auto_delete", "internal")
         if getattr(wanted, name) != getattr(standing, name)
     )
-    why = f"stands, but its {differing} differ from {wanted.place}; it is used as it stands" if differing else "stands"
+    why = f"exists, but its {differing} differ from {wanted.place}; it is used as it is" if differing else "exists"
     return Action(Verb.KEEP, broker, vhost, "exchange", wanted.name, why)
 
 
@@ -128,127 +126,108 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
     if (link.vhost, link.name, link.upstream) in downstream.native_links:
         return (
             Outlook.STANDBY,
-            "the federation plugin of the downstream runs this link; the agent waits till it lets go",
+            "the federation plugin of the downstream runs this link; the agent waits until it ends",
         )
     if sight.error is not None:
         return (Outlook.INVALID if sight.error_is_permanent else Outlook.BACKOFF), sight.error
-    if link.shovel is not None and sight.queue is None and link.shovel.settings.get("src_predeclared"):
+    if link.shovel is not None and sight.seen.queue is None and link.shovel.settings.get("src_predeclared"):
         queue = link.shovel.settings.get("src_queue")
-        return Outlook.BACKOFF, f"queue {queue!r} is missing at the source, and src-predeclared says that it stands"
-    if link.kind is LinkKind.EXCHANGE and sight.queue is not None and sight.queue.consumers:
-        served = f"the upstream queue has {sight.queue.consumers} consumer(s)"
+        return Outlook.BACKOFF, f"queue {queue!r} is missing at the source, and src-predeclared says that it exists"
+    is_served = sight.seen.queue is not None and sight.seen.queue.consumers and not sight.is_served_by_agent
+    if link.kind is LinkKind.EXCHANGE and is_served and sight.seen.queue is not None:
+        served = f"the upstream queue has {sight.seen.queue.consumers} consumer(s)"
         return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
     return Outlook.RUN, ""
-
-
-def upstream_queue_name(link: Link, upstream_vhost: str, cluster: str) -> str:
-    return names.upstream_queue(
-        link.remote_name,
-        upstream_vhost,
-        downstream_exchange=link.name,
-        downstream_vhost=link.vhost,
-        downstream_cluster=cluster,
-    )
-
-
-def link_groups(
-    link: Link, exchange: Exchange, route: Route, bindings: Iterable[Binding], letter: str
-) -> frozenset[Group]:
-    """The bindings a link keeps upstream; `forward-unrouted` asks for everything besides."""
-    everything = TAKES_EVERYTHING.get(exchange.type) if link.settings.forward_unrouted else None
-    asked = [*bindings, *([Binding(*everything)] if everything else [])]
-    return route.groups(asked, letter)
 
 
 def _plan_exchange_link(
     link: Link, exchange: Exchange, sight: Sight, *, upstream: Site, downstream: Downstream
 ) -> PlannedLink:
-    queue = upstream_queue_name(link, upstream.vhost, downstream.cluster)
-    letter = names.other_letter(sight.letters[0]) if sight.letters else names.LETTERS[0]
     route = Route(upstream, Site(downstream.cluster, link.vhost), link.name, link.settings.max_hops)
-    groups = link_groups(link, exchange, route, downstream.bindings.get((link.vhost, link.name), ()), letter)
-    actions = _Actions(sight.broker, upstream.vhost, queue, letter)
-    return PlannedLink(
-        link,
-        Outlook.RUN,
-        "",
-        sight.broker,
-        len(groups),
-        (
-            *actions.exchange(link, exchange, sight),
-            *actions.queue_and_internal(link, sight, route.downstream),
-            *actions.canary(link, sight),
-            *actions.bindings(link, groups),
-        ),
-    )
+    wanted = Wanted(link, exchange, route)
+    bindings = downstream.bindings.get((link.vhost, link.name), ())
+    printed = _Printed(sight.broker, wanted, sight.seen, bindings)
+    steps = reconcile(wanted, sight.seen)
+    actions = tuple(action for step in steps for action in printed.actions(step))
+    letter = [step.letter for step in steps if isinstance(step, Connect)][-1]
+    return PlannedLink(link, Outlook.RUN, "", sight.broker, len(wanted.groups(bindings, letter)), actions)
 
 
 @dataclass(frozen=True, slots=True)
-class _Actions:
+class _Printed:
+    """The steps of one exchange link, for people."""
+
     broker: str
-    vhost: str
-    queue: str
-    letter: str
+    wanted: Wanted
+    seen: Seen
+    bindings: tuple[Binding, ...]
 
-    def exchange(self, link: Link, exchange: Exchange, sight: Sight) -> Iterator[Action]:
-        if sight.exchange_stands:
-            yield self._action(Verb.KEEP, "exchange", link.remote_name, "the upstream exchange stands")
-        else:
-            why = f"missing upstream; declared with the downstream's type {exchange.type} and attributes"
-            created = self._action(Verb.CREATE, "exchange", link.remote_name, why)
-            yield replace(created, arguments=exchange.arguments, type=exchange.type)
+    def actions(self, step: Step) -> Iterator[Action]:
+        match step:
+            case EnsureExchange(verb):
+                yield self._exchange(verb)
+            case EnsureQueue(verb):
+                yield self._queue(verb)
+            case EnsureInternal(verb, letter):
+                yield self._internal(verb, letter)
+            case Connect():
+                yield from self._bindings(step)
+            case DeleteInternal(letter, why):
+                yield self._action(Verb.DELETE, "exchange", self.wanted.internal(letter), why)
+            case EnsureCanary(verb):
+                yield from self._canary(verb)
 
-    def queue_and_internal(self, link: Link, sight: Sight, downstream: Site) -> Iterator[Action]:
-        if sight.queue is None:
-            created = self._action(Verb.CREATE, "queue", self.queue, "buffers what the downstream hasn't taken yet")
-            yield replace(created, arguments=objects.queue_arguments(link.settings))
-        else:
-            why = f"stands with {sight.queue.messages} message(s), which will be forwarded"
-            yield self._action(Verb.KEEP, "queue", self.queue, why)
-        yield from self._internal(link, sight, downstream)
+    def _exchange(self, verb: Verb) -> Action:
+        wanted, like = self.wanted, self.wanted.exchange
+        if verb is Verb.KEEP:
+            return self._action(verb, "exchange", wanted.link.remote_name, "the upstream exchange exists")
+        why = f"missing upstream; declared with the downstream's type {like.type} and attributes"
+        created = self._action(verb, "exchange", wanted.link.remote_name, why)
+        return replace(created, arguments=like.arguments, type=like.type)
 
-    def _internal(self, link: Link, sight: Sight, downstream: Site) -> Iterator[Action]:
-        new = names.internal_exchange(self.queue, self.letter)
-        if self.letter in sight.letters:
-            yield self._action(Verb.DELETE, "exchange", new, "left over from a rebuild that was interrupted")
+    def _queue(self, verb: Verb) -> Action:
+        wanted, queue = self.wanted, self.seen.queue
+        if queue is not None:
+            why = f"exists with {queue.messages} message(s), which will be forwarded"
+            return self._action(verb, "queue", wanted.queue, why)
+        created = self._action(verb, "queue", wanted.queue, "buffers what the downstream hasn't taken yet")
+        return replace(created, arguments=wanted.queue_arguments)
+
+    def _internal(self, verb: Verb, letter: str) -> Action:
+        name = self.wanted.internal(letter)
+        if verb is Verb.KEEP:
+            return self._action(verb, "exchange", name, "internal; its bindings are known, or completed")
         why = (
             f"internal; carries the grouped bindings into the queue; {objects.FALLBACK_TYPE} where the type is unknown"
         )
-        yield replace(
-            self._action(Verb.CREATE, "exchange", new, why),
-            arguments=objects.internal_arguments(link.settings.max_hops, downstream),
-            type=objects.NATIVE_TYPE,
-        )
-        for letter in sight.letters:
-            if letter != self.letter:
-                old = names.internal_exchange(self.queue, letter)
-                why = f"replaced without a gap by {self.letter}, whose bindings are known"
-                yield self._action(Verb.DELETE, "exchange", old, why)
+        created = self._action(verb, "exchange", name, why)
+        return replace(created, arguments=self.wanted.internal_arguments, type=objects.NATIVE_TYPE)
 
-    def canary(self, link: Link, sight: Sight) -> Iterator[Action]:
-        name = names.canary(link.remote_name, self.queue, self.vhost)
-        if name is None:
-            return
-        verb = Verb.KEEP if sight.canary_exists else Verb.CREATE
-        why = "internal; goes when the upstream exchange is deleted, which shows no other way; carries no messages"
-        yield replace(self._action(verb, "exchange", name, why), type=objects.FALLBACK_TYPE)
+    def _canary(self, verb: Verb) -> Iterator[Action]:
+        if self.wanted.canary is not None:
+            why = "internal; goes when the upstream exchange is deleted, which shows no other way; carries no messages"
+            yield replace(self._action(verb, "exchange", self.wanted.canary, why), type=objects.FALLBACK_TYPE)
 
-    def bindings(self, link: Link, groups: frozenset[Group]) -> Iterator[Action]:
-        destination = names.internal_exchange(self.queue, self.letter)
-        for group in sorted(groups, key=lambda group: (group.routing_key, repr(group.arguments))):
-            why = f"from {link.remote_name!r} to {destination!r}, as downstream"
-            yield replace(self._action(Verb.BIND, "binding", group.routing_key, why), arguments=group.arguments)
+    def _bindings(self, step: Connect) -> Iterator[Action]:
+        source, destination = self.wanted.link.remote_name, self.wanted.internal(step.letter)
+        change = step.change(self.wanted, self.bindings)
+        for verb, groups, why in (
+            (Verb.BIND, change.bind, f"from {source!r} to {destination!r}, as downstream"),
+            (Verb.UNBIND, change.unbind, f"from {source!r} to {destination!r}, since nothing downstream is bound so"),
+        ):
+            for group in groups:
+                yield replace(self._action(verb, "binding", group.routing_key, why), arguments=group.arguments)
 
     def _action(self, verb: Verb, kind: str, name: str, why: str) -> Action:
-        return Action(verb, self.broker, self.vhost, kind, name, why)
+        return Action(verb, self.broker, self.wanted.route.upstream.vhost, kind, name, why)
 
 
 def _remote_queue(link: Link, sight: Sight) -> Action:
     vhost = sight.site.vhost if sight.site else ""
-    if sight.queue is None:
+    if sight.seen.queue is None:
         why = "missing upstream; declared with the downstream's attributes"
         return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why)
-    why = f"stands with {sight.queue.messages} message(s); queue links delete nothing upstream"
+    why = f"exists with {sight.seen.queue.messages} message(s); queue links delete nothing upstream"
     return Action(Verb.KEEP, sight.broker, vhost, "queue", link.remote_name, why)
 
 
@@ -257,8 +236,8 @@ def _shovel_source(link: Link, sight: Sight) -> Iterator[Action]:
     vhost = sight.site.vhost if sight.site else ""
     if name is None:
         return
-    if sight.queue is None:
+    if sight.seen.queue is None:
         yield Action(Verb.CREATE, sight.broker, vhost, "queue", name, "missing at the source; declared durable")
     else:
-        why = f"stands with {sight.queue.messages} message(s)"
+        why = f"exists with {sight.seen.queue.messages} message(s)"
         yield Action(Verb.KEEP, sight.broker, vhost, "queue", name, why)

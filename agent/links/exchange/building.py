@@ -10,12 +10,22 @@ from typing import Final
 from agent.amqp.connection_pool import Shared
 from agent.amqp.failures import one_line
 from agent.core.fields import Table
-from agent.core.links.plan import link_groups
-from agent.core.model import Binding, Exchange, Link
+from agent.core.links.reconcile import (
+    Connect,
+    DeleteInternal,
+    EnsureInternal,
+    Known,
+    QueueSeen,
+    Seen,
+    Step,
+    Verb,
+    Wanted,
+    reconcile,
+)
+from agent.core.model import Binding
 from agent.core.rules import names
-from agent.core.rules.bindings import Group, Route, difference
+from agent.core.rules.bindings import Group, difference
 from agent.core.rules.hops import Site
-from agent.core.rules.objects import internal_arguments
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import ServedElsewhereError
 from agent.links.exchange import upstream_objects
@@ -38,11 +48,20 @@ class Built:
     site: Site | None = None
     letter: str | None = None
     bound: frozenset[Group] = frozenset()
+    arguments: Table | None = None  # of the internal exchange, where it is of the plugin's type
     note: str = ""
     left_out: tuple[TooLarge, ...] = ()
     has_canary: bool = False
     canary_note: str = ""  # why there is none
     bound_before_canary: int = 0  # groups that are asserted once more: nothing showed a deletion when they were bound
+
+    @property
+    def known(self) -> Known | None:
+        return (
+            None
+            if self.letter is None or self.site is None
+            else Known(self.site, self.letter, self.bound, self.arguments)
+        )
 
     @property
     def notes(self) -> str:
@@ -62,31 +81,20 @@ class Building:
     """`prepare` comes first, then `complete`, then what else changes; all may raise BrokerError."""
 
     def __init__(
-        self,
-        link: Link,
-        exchange: Exchange,
-        queue: str,
-        *,
-        control: Shared,
-        route: Route,
-        built: Built,
-        internal: InternalExchanges,
-        lookout: Lookout,
+        self, wanted: Wanted, *, control: Shared, built: Built, internal: InternalExchanges, lookout: Lookout
     ) -> None:
-        self._link = link
-        self._exchange = exchange
-        self._queue = queue
+        self._wanted = wanted
+        self._link = wanted.link
+        self._queue = wanted.queue
         self._up = control.connection
         self._channels = control.channels
-        self._route = route
         self._built = built
         self._exchanges = internal
         self._lookout = lookout
-        self._canary = Canary(self._up, link.remote_name, queue)
+        self._canary = Canary(self._up, wanted.link.remote_name, wanted.queue)
         self.is_native = False
         self._letter = names.LETTERS[0]
-        self._old: str | None = None
-        self._may_be_bound_otherwise = False
+        self._steps: list[Step] = []  # that are left to do
         self._binder: Binder | None = None
         self._asserted_next: list[Group] = []
         self._has_tried_canary = False
@@ -109,27 +117,35 @@ class Building:
 
     async def prepare(self) -> None:
         """The upstream exchange, the queue, and an internal exchange to bind to."""
-        built = self._built
         if names.are_too_long(self._queue):
             raise PermanentError(
                 f"{self._up.where}: no broker takes a name as long as that of the internal exchange there, "
-                f"{self._internal(self._letter)!r}: use shorter names for exchange, vhost or cluster"
+                f"{self._wanted.internal(self._letter)!r}: use shorter names for exchange, vhost or cluster"
             )
-        standing, (is_new, (consumers, built.note)) = await both(
-            self._standing_letters(),
+        seen: Seen | None = await self._ensure_and_look()
+        while seen is not None:
+            self._steps = list(reconcile(self._wanted, seen))
+            seen = await self._begin(seen)
+
+    async def _ensure_and_look(self) -> Seen:
+        """Exchange and queue are the same in every case, so they are declared while it is looked what exists."""
+        built, where = self._built, self._wanted.route.upstream
+        letters, (is_new, (consumers, built.note)) = await both(
+            self._existing_letters(),
             both(self._exchange_is_new(), upstream_objects.ensure_queue(self._up, self._queue, self._link.settings)),
         )
         if consumers:
             raise ServedElsewhereError(
                 f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
             )
-        if is_new or built.site != self._route.upstream:
-            built.letter = None  # a new exchange has forgotten what was bound to the old one, another never knew
-        if built.letter is None:
+        if built.site != where:
+            built.letter = None
+        if is_new:  # it has forgotten what was bound to the one before it
+            built.bound = frozenset()
+        if is_new or built.letter is None:
             built.has_canary = False
-        built.site = self._route.upstream
-        await self._choose_letter(standing)
-        self._binder = self._new_binder()
+        built.site = where
+        return Seen(exchange_exists=True, queue=QueueSeen(0, consumers), letters=letters, known=built.known)
 
     async def _exchange_is_new(self) -> bool:
         """Whether the upstream exchange may have been created since this link bound to it.
@@ -141,41 +157,62 @@ class Building:
         built = self._built
         return built.letter is not None and built.has_canary and not await self._canary.survived()
 
-    async def _choose_letter(self, standing: tuple[str, ...]) -> None:
-        letter = self._built.letter
-        if letter in standing and await self._stands_as_wanted(letter):
-            self._letter = letter
-        else:
-            await self._begin_anew(standing)
+    async def _begin(self, seen: Seen) -> Seen | None:
+        """Does the steps up to the first bindings; answers what was seen better on the way, if anything was."""
+        while self._steps and not isinstance(self._steps[0], Connect):
+            step = self._steps.pop(0)
+            if not isinstance(step, EnsureInternal) or step.verb is Verb.CREATE:
+                await self._do(step)
+            elif not await self._try(step):
+                return seen.without(step.letter)
+        return None
+
+    async def _try(self, step: EnsureInternal) -> bool:
+        """False where it has other arguments, or a type that is known no more: the plugin was disabled."""
+        try:
+            await self._do(step)
+        except BrokerError:
+            if self._up.is_closed:
+                raise
+            return False
+        return True
 
     async def complete(self, bindings: Iterable[Binding]) -> None:
-        """Binds queue and groups; only then the internal exchange that served before goes."""
-        await both(
-            upstream_objects.bind_queue(self._up, self._queue, self._internal(self._letter)), self.follow(bindings)
-        )
-        if self._old is not None:
-            await upstream_objects.delete_exchange(self._up, self._internal(self._old))
-            self._old = None
-        if self._may_be_bound_otherwise:
-            await self._renew(bindings)
+        """Binds queue and groups; only then what served before is deleted."""
+        while self._steps:
+            step = self._steps.pop(0)
+            if isinstance(step, Connect):
+                name = self._wanted.internal(step.letter)
+                await both(upstream_objects.bind_queue(self._up, self._queue, name), self.follow(bindings))
+            else:
+                await self._do(step)
 
-    async def _renew(self, bindings: Iterable[Binding]) -> None:
-        """What serves now is whole, but AMQP doesn't tell what else is bound to it: a new one is made beside it."""
-        self._may_be_bound_otherwise = False
-        self._take(names.other_letter(self._letter), old=self._letter)
-        await self._declare(self._letter)
+    async def _do(self, step: Step) -> None:
+        """Exchange and queue exist by now, and the canary is placed while the link runs."""
+        match step:
+            case EnsureInternal(_, letter, bound):
+                name = self._wanted.internal(letter)
+                self.is_native = await self._exchanges.declare(name, self._wanted.internal_arguments)
+                self._built.arguments = self._wanted.internal_arguments if self.is_native else None
+                self._serve(letter, bound)
+            case DeleteInternal(letter):
+                await upstream_objects.delete_exchange(self._up, self._wanted.internal(letter))
+
+    def _serve(self, letter: str, bound: frozenset[Group]) -> None:
+        self._letter, self._built.bound = letter, bound
+        if self._built.letter != letter:
+            self._built.letter = None  # until everything is bound
         self._binder = self._new_binder()
-        await self.complete(bindings)
 
     def _new_binder(self) -> Binder:
-        return Binder(self._up, self._channels, source=self._link.remote_name, destination=self._internal(self._letter))
+        return Binder(self._up, self._channels, source=self._link.remote_name, destination=self._internal)
 
     async def follow(self, bindings: Iterable[Binding]) -> None:
         """Brings the bindings upstream in step; only what differs is sent."""
         built, binder = self._built, self._binder
         if binder is None:
             return
-        wanted = link_groups(self._link, self._exchange, self._route, bindings, self._letter)
+        wanted = self._wanted.groups(bindings, self._letter)
         change = difference(bound=built.bound, wanted=wanted)
         built.letter = None  # until it is through, nobody knows what is bound
         built.left_out = tuple(await binder.bind(change.bind))
@@ -194,7 +231,7 @@ class Building:
     @property
     def internal(self) -> str | None:
         """The internal exchange, where its name is short enough to ask for."""
-        name = self._internal(self._letter)
+        name = self._internal
         return name if names.can_be_asked_for(name, self._up.vhost) else None
 
     @property
@@ -264,69 +301,29 @@ class Building:
     async def is_type_known(self) -> bool:
         """Where the plugin was disabled over there, its type is known no more, and nobody can publish to the exchange
         that ours is bound to: the link has to be built again, with another type."""
-        name = self._internal(self._letter)
-        return not self.is_native or await self._exchanges.is_type_known(name, self._arguments)
+        name = self._internal
+        return not self.is_native or await self._exchanges.is_type_known(name, self._wanted.internal_arguments)
 
     def lost(self, what: str) -> TransientError:
         """Why the link has to be built again."""
-        return TransientError(
-            f"{self._up.where}: internal exchange {self._internal(self._letter)!r} {what}: built again"
-        )
+        return TransientError(f"{self._up.where}: internal exchange {self._internal!r} {what}: built again")
 
     async def depth(self) -> int | None:
         """How many messages are ready upstream."""
         return None if self._binder is None else await self._binder.depth(self._queue)
 
-    def _internal(self, letter: str) -> str:
-        return names.internal_exchange(self._queue, letter)
+    @property
+    def _internal(self) -> str:
+        return self._wanted.internal(self._letter)
 
     async def _ensure_exchange(self) -> bool:
-        name, like = self._link.remote_name, self._exchange
+        name, like = self._link.remote_name, self._wanted.exchange
         return await upstream_objects.ensure_exchange(self._up, name, like, spare=self._exchanges.spare)
 
-    async def _standing_letters(self) -> tuple[str, ...]:
+    async def _existing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS
-        stand = await both(
-            upstream_objects.exists(self._up, self._internal(first)),
-            upstream_objects.exists(self._up, self._internal(second)),
+        exist = await both(
+            upstream_objects.exists(self._up, self._wanted.internal(first)),
+            upstream_objects.exists(self._up, self._wanted.internal(second)),
         )
-        return tuple(letter for letter, stands in zip(names.LETTERS, stand, strict=True) if stands)
-
-    async def _declare(self, letter: str) -> None:
-        self.is_native = await self._exchanges.declare(self._internal(letter), self._arguments)
-
-    @property
-    def _arguments(self) -> Table:
-        return internal_arguments(self._link.settings.max_hops, self._route.downstream)
-
-    async def _stands_as_wanted(self, letter: str) -> bool:
-        """Not where it has other arguments, or a type that is known no more: the plugin was disabled."""
-        try:
-            await self._declare(letter)
-        except BrokerError:
-            if self._up.is_closed:
-                raise
-            return False
-        return True
-
-    async def _begin_anew(self, standing: tuple[str, ...]) -> None:
-        """The other letter than the one that serves now; that one goes last, so that there is no gap.
-
-        Where both stand, a rebuilding was cut short, and nobody knows which of them is whole: one that is as wanted
-        is completed, both serve until it is, and then it is replaced in its turn.
-        """
-        if len(standing) > 1:
-            for letter, other in (standing, standing[::-1]):
-                if await self._stands_as_wanted(letter):
-                    self._take(letter, old=other)
-                    self._may_be_bound_otherwise = True
-                    return
-        serving = self._built.letter if self._built.letter in standing else next(iter(standing), None)
-        self._take(names.other_letter(serving) if serving else names.LETTERS[0], old=serving)
-        if self._letter in standing:
-            await upstream_objects.delete_exchange(self._up, self._internal(self._letter))
-        await self._declare(self._letter)
-
-    def _take(self, letter: str, *, old: str | None) -> None:
-        self._letter, self._old = letter, old
-        self._built.letter, self._built.bound = None, frozenset()
+        return tuple(letter for letter, exists in zip(names.LETTERS, exist, strict=True) if exists)

@@ -9,7 +9,7 @@ import structlog
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.questions import count_messages
-from agent.core.links.plan import upstream_queue_name
+from agent.core.links.reconcile import upstream_queue_name
 from agent.core.links.removal import announce
 from agent.core.model import Link
 from agent.core.rules import names

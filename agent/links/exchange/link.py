@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.reconcile import Known
 from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, Link
 from agent.errors import BrokerError, PermanentError
@@ -43,6 +44,10 @@ class RunnableExchangeLink:
     @property
     def bound(self) -> int:
         return len(self._memory.built.bound)
+
+    @property
+    def known(self) -> Known | None:
+        return self._memory.built.known
 
     @property
     def notes(self) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.core.links import backoff
-from agent.core.links.plan import upstream_queue_name
+from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import Link, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import structlog
 
 from agent.core.links.lifecycle import LinkState, Status
-from agent.core.links.plan import upstream_queue_name
+from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import CleanupMode, Link, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError

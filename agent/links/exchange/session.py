@@ -11,7 +11,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.plan import upstream_queue_name
+from agent.core.links.reconcile import Wanted
 from agent.core.model import Binding, Exchange, Link
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
@@ -93,15 +93,15 @@ class ExchangeSession:
         link = self._link
         control = self._control = await self._connections.ask(link)
         connecting = asyncio.ensure_future(self._connections.flow(link, control.connection.uri, apart=self._apart))
-        route, queue = self._route(control), self._queue(control)
-        self._remember(control, route)
-        building = self._building(control, route, queue, first=connecting)
+        wanted = Wanted(link, self._exchange, self._route(control))
+        self._remember(control, wanted.route)
+        building = self._building(control, wanted, first=connecting)
         _, (up, down) = await both(building.prepare(), connecting)
         bound = self._latest()
         flow = self.flow = Flow(
-            link, queue, up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
+            link, wanted.queue, up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
         )
-        starting = asyncio.ensure_future(flow.start(self._header(route), exchange=link.name))
+        starting = asyncio.ensure_future(flow.start(self._header(wanted.route), exchange=link.name))
         await both(self._bind(building, starting), starting)
         self._upkeep = Upkeep(building, flow, self._counts, bound, on_followed=self._on_noted)
         self._upkeep.rebind(self._latest())  # they may have changed meanwhile
@@ -126,9 +126,6 @@ class ExchangeSession:
         # As it may be shown: the peer chooses it.
         self._memory.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
 
-    def _queue(self, control: Shared) -> str:
-        return upstream_queue_name(self._link, control.connection.vhost, self._brokers.cluster)
-
     def _route(self, control: Shared) -> Route:
         link, there = self._link, control.connection
         return Route(
@@ -138,15 +135,10 @@ class ExchangeSession:
             link.settings.max_hops,
         )
 
-    def _building(
-        self, control: Shared, route: Route, queue: str, *, first: asyncio.Future[tuple[Shared, Shared]]
-    ) -> Building:
+    def _building(self, control: Shared, wanted: Wanted, *, first: asyncio.Future[tuple[Shared, Shared]]) -> Building:
         return Building(
-            self._link,
-            self._exchange,
-            queue,
+            wanted,
             control=control,
-            route=route,
             built=self._memory.built,
             internal=InternalExchanges(self._brokers, self._plugin_types, self._link, control=control, first=first),
             lookout=self._lookouts.of(control),

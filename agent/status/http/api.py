@@ -8,6 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from agent.core.links.lifecycle import Status
+from agent.core.tagged import to_tagged
 from agent.status import metrics
 from agent.status.board import Board, Entry
 from agent.status.http import native
@@ -44,6 +45,7 @@ class Api:
             web.get("/api/links", self._links),
             web.get("/api/events", self._events),
             web.get("/api/links/{id}", self._link),
+            web.get("/api/links/{id}/bindings", self._bindings),
             *(web.post(f"/api/links/{{id}}/{action}", self._acting(action)) for action in ACTIONS),
             *self._native_routes(),
             *self._native_routes("/"),
@@ -95,6 +97,26 @@ class Api:
             return _no_link(link_id)
         entry = self._board[link_id]
         return answer(self._board.view(entry) | {"history": self._board.story(entry)})
+
+    async def _bindings(self, request: web.Request) -> web.Response:
+        """What the link has bound upstream, which no broker can be asked for over AMQP."""
+        link_id = request.match_info["id"]
+        if link_id not in self._board:
+            return _no_link(link_id)
+        entry = self._board[link_id]
+        known = entry.gauges().known
+        if known is None:
+            return answer({"status": entry.state.status, "known": None})
+        async with self._turns.one():
+            groups = [[group.routing_key, to_tagged(group.arguments)] async for group in in_slices(known.bound)]
+        found = {
+            "cluster": known.site.cluster,
+            "vhost": known.site.vhost,
+            "letter": known.letter,
+            "arguments": None if known.arguments is None else to_tagged(known.arguments),
+            "bindings": groups,
+        }
+        return answer({"status": entry.state.status, "known": found})
 
     def _acting(self, action: str) -> Callable[[web.Request], Any]:
         async def do(request: web.Request) -> web.Response:

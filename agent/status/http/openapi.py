@@ -7,6 +7,7 @@ from typing import Any, Final
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
+from agent.core.rules.names import LETTERS
 from agent.status.http import native
 
 Json = dict[str, Any]
@@ -143,6 +144,25 @@ SCHEMAS: Final[Json] = {
         }
     ),
     "Link": _object(_LINK, _ENDS),
+    "LinkBindings": _object(
+        {
+            "status": STATUS,
+            "known": {
+                "oneOf": [
+                    {"type": "null"},
+                    _object(
+                        {
+                            "cluster": TEXT_OR_NONE,
+                            "vhost": TEXT,
+                            "letter": {"type": "string", "enum": list(LETTERS)},
+                            "arguments": {"type": ["array", "null"]},
+                            "bindings": _list({"type": "array", "prefixItems": [TEXT, {"type": "array"}]}),
+                        }
+                    ),
+                ]
+            },
+        }
+    ),
     "LinkWithHistory": _object({**_LINK, "history": _HISTORY}, _ENDS),
     "NativeLink": _object(
         {
@@ -239,6 +259,17 @@ PATHS: Final[Json] = {
             "showLink",
             "One link, and what it went through lately.",
             {"200": _json("The link.", _ref("schemas", "LinkWithHistory")), "404": _NO_LINK},
+            "Id",
+        )
+    },
+    "/api/links/{id}/bindings": {
+        "get": _operation(
+            "showBindings",
+            "What one link has bound upstream, as routing keys and arguments with their AMQP tags.",
+            {
+                "200": _json("The bindings; null where they aren't known.", _ref("schemas", "LinkBindings")),
+                "404": _NO_LINK,
+            },
             "Id",
         )
     },

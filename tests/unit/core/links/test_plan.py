@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from agent.core.addresses.uri import parse
 from agent.core.links import plan
-from agent.core.links.plan import Action, Downstream, Outlook, QueueSeen, Sight, Verb
+from agent.core.links.plan import Action, Downstream, Outlook, Sight
+from agent.core.links.reconcile import QueueSeen, Seen, Verb, upstream_queue_name
 from agent.core.model import Binding, DeclaredExchange, Exchange, Link, LinkKind, LinkSettings, Queue
 from agent.core.rules.hops import Site
 from agent.errors import Place
@@ -36,13 +37,13 @@ def test_on_a_fresh_upstream_everything_is_created() -> None:
         (Verb.CREATE, "exchange", "x"),
         (Verb.CREATE, "queue", "federation: x -> down"),
         (Verb.CREATE, "exchange", "federation: x -> down A"),
-        (Verb.CREATE, "exchange", CANARY),
         (Verb.BIND, "binding", "a"),
+        (Verb.CREATE, "exchange", CANARY),
     ]
 
 
 def test_the_plugins_queue_is_kept_and_the_other_letter_built() -> None:
-    seen = Sight(BROKER, UP, QueueSeen(7, 0), exchange_stands=True, letters=("A",), canary_exists=True)
+    seen = Sight(BROKER, UP, Seen(True, QueueSeen(7, 0), ("A",), canary_exists=True))
     planned = plan.plan_link(link(), seen, downstream())
     assert told(planned.actions) == [
         (Verb.KEEP, "exchange", "x"),
@@ -55,8 +56,9 @@ def test_the_plugins_queue_is_kept_and_the_other_letter_built() -> None:
 
 
 def test_an_interrupted_rebuild_is_cleared_away() -> None:
-    planned = plan.plan_link(link(), Sight(BROKER, UP, QueueSeen(0, 0), True, ("A", "B")), downstream())
+    planned = plan.plan_link(link(), Sight(BROKER, UP, Seen(True, QueueSeen(0, 0), ("A", "B"))), downstream())
     assert told(planned.actions)[2:] == [
+        (Verb.KEEP, "exchange", "federation: x -> down A"),
         (Verb.DELETE, "exchange", "federation: x -> down B"),
         (Verb.CREATE, "exchange", "federation: x -> down B"),
         (Verb.DELETE, "exchange", "federation: x -> down A"),
@@ -70,15 +72,15 @@ def test_an_exchange_that_nobody_can_delete_gets_no_canary() -> None:
 
 
 def test_queue_names_tell_vhosts_and_exchanges_that_differ() -> None:
-    assert plan.upstream_queue_name(link(), "/", "down") == "federation: x -> down"
-    assert plan.upstream_queue_name(link(remote_name="y"), "/", "down") == "federation: y -> down:x"
-    assert plan.upstream_queue_name(link(), "other", "down") == "federation: x -> down:/:x"
+    assert upstream_queue_name(link(), "/", "down") == "federation: x -> down"
+    assert upstream_queue_name(link(remote_name="y"), "/", "down") == "federation: y -> down:x"
+    assert upstream_queue_name(link(), "other", "down") == "federation: x -> down:/:x"
 
 
 def test_the_agent_stands_aside_for_who_serves_the_link() -> None:
     native = downstream(native=frozenset({("/", "x", "origin")}))
     assert plan.plan_link(link(), Sight(BROKER, UP), native).outlook is Outlook.STANDBY
-    served = plan.plan_link(link(), Sight(BROKER, UP, QueueSeen(0, 1)), downstream())
+    served = plan.plan_link(link(), Sight(BROKER, UP, Seen(queue=QueueSeen(0, 1))), downstream())
     assert (served.outlook, served.actions) == (Outlook.STANDBY, ())
 
 
@@ -99,7 +101,7 @@ def test_forward_unrouted_asks_for_everything_besides() -> None:
 def test_queue_links_declare_what_is_missing_and_delete_nothing() -> None:
     of_queue = link(kind=LinkKind.QUEUE, exchange=None, queue=Queue("x"))
     assert told(plan.plan_link(of_queue, Sight(BROKER, UP), downstream()).actions) == [(Verb.CREATE, "queue", "x")]
-    stands = plan.plan_link(of_queue, Sight(BROKER, UP, QueueSeen(3, 1)), downstream())
+    stands = plan.plan_link(of_queue, Sight(BROKER, UP, Seen(queue=QueueSeen(3, 1))), downstream())
     assert told(stands.actions) == [(Verb.KEEP, "queue", "x")]
 
 
