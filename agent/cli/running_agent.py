@@ -74,7 +74,8 @@ def _running_link(found: Mapping[str, Any]) -> RunningLink:
 def _known(found: Mapping[str, Any]) -> Known:
     return Known(
         Site(found["cluster"], found["vhost"]),
+        found["queue"],
         found["letter"],
+        from_tagged(found["arguments"]),
         frozenset(Group(key, from_tagged(arguments)) for key, arguments in found["bindings"]),
-        None if found["arguments"] is None else from_tagged(found["arguments"]),
     )

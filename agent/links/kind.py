@@ -89,6 +89,9 @@ class RunnableLink(Protocol):
     def upstream_cluster(self) -> str | None:
         """The name that the upstream gave last, as it may be shown."""
 
+    def redefine(self, link: Link) -> None:
+        """The definition is another one from the next session on."""
+
     def is_suspected(self, now: float) -> bool:
         """Whether one of its messages may have made the downstream close a connection, so that it shares none."""
 

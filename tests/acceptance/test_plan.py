@@ -22,6 +22,7 @@ def folder(tmp_path: Path, broker: Node, second_broker: Node, vhost: str) -> Ite
     for number in range(KEYS):
         broker.admin.bind(vhost, "x", "q", f"key.{number:02}")
     document = {
+        "agent": {"http": {"listen": "127.0.0.1:1"}},
         "downstream": {"uri": f"amqp://127.0.0.1:{broker.amqp_port}", "management": broker.management_uri()},
         "vhosts": {
             vhost: {
@@ -45,7 +46,8 @@ def test_text_for_people(folder: Path, broker: Node, second_broker: Node, vhost:
     assert "\033" not in done.out
     assert len(done.errors) == 1
     assert ": warning: ha-policy: no current broker honours" in done.err
-    head, declared, *_ = done.out.splitlines()
+    head, agent, declared, *_ = done.out.splitlines()
+    assert agent == "agent http://127.0.0.1:1: none answers; this is what an agent does that starts"
     assert head.startswith(f"downstream {broker.management_url}: cluster {broker.cluster_name!r}, RabbitMQ ")
     assert declared.startswith("  + create exchange 'declared': declared in agent.yaml:")
     good, wrong = (line for line in done.out.splitlines() if line.startswith("link "))
@@ -70,7 +72,7 @@ def test_json_for_programs(folder: Path, broker: Node, second_broker: Node, vhos
     done = federation_agent("plan", "-c", "agent.yaml", "--format", "json", cwd=folder)
     assert done.status == 0
     told = json.loads(done.out)
-    assert set(told) == {"downstream", "actions", "links", "problems"}
+    assert set(told) == {"downstream", "agent", "actions", "links", "problems"}
     assert told["downstream"] | {"version": ""} == {
         "broker": broker.management_url, "cluster": broker.cluster_name, "version": "",
     }  # fmt: skip
@@ -85,7 +87,7 @@ def test_json_for_programs(folder: Path, broker: Node, second_broker: Node, vhos
     }  # fmt: skip
     assert len(good["id"]) == 8
     assert (good["outlook"], good["reason"], good["bindings"]) == ("run", "", KEYS)
-    assert [action["verb"] for action in good["actions"]] == ["create"] * 4 + ["bind"] * KEYS
+    assert [action["verb"] for action in good["actions"]] == ["create"] * 3 + ["bind"] * KEYS + ["create"]
     assert (wrong["outlook"], wrong["actions"]) == ("invalid", [])
     [problem] = told["problems"]
     assert problem["place"].startswith("agent.yaml:")

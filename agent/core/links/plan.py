@@ -211,8 +211,9 @@ class _Printed:
     def _bindings(self, step: Connect) -> Iterator[Action]:
         source, destination = self.wanted.link.remote_name, self.wanted.internal(step.letter)
         change = step.change(self.wanted, self.bindings)
+        already = ", unless it is bound already" if step.more_may_be else ""
         for verb, groups, why in (
-            (Verb.BIND, change.bind, f"from {source!r} to {destination!r}, as downstream"),
+            (Verb.BIND, change.bind, f"from {source!r} to {destination!r}, as downstream{already}"),
             (Verb.UNBIND, change.unbind, f"from {source!r} to {destination!r}, since nothing downstream is bound so"),
         ):
             for group in groups:

@@ -77,18 +77,20 @@ class QueueSeen:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a link has bound there to the internal exchange of this letter; AMQP offers no way to ask for it.
+    """What a link has bound at `site` to the internal exchange of this letter; AMQP offers no way to ask for it.
 
-    `arguments` are those of an internal exchange of the plugin's type, which drops messages by them; else None.
+    `arguments` are those that its definition asked for then: an exchange of the plugin's type drops messages by them.
     """
 
     site: Site
+    queue: str
     letter: str
+    arguments: Table
     bound: frozenset[Group] = frozenset()
-    arguments: Table | None = None
 
     def serves(self, wanted: Wanted) -> bool:
-        return self.site == wanted.route.upstream and self.arguments in {None, wanted.internal_arguments}
+        then, now = (self.site, self.queue, self.arguments), (wanted.route.upstream, wanted.queue)
+        return then == (*now, wanted.internal_arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,14 @@ class EnsureInternal:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Binds the queue to the internal exchange of this letter, and that to the upstream exchange."""
+    """Binds the queue to the internal exchange of this letter, and that to the upstream exchange.
+
+    `bound` is known to be bound there already; `more_may_be` says that nobody knows what else is.
+    """
 
     letter: str
     bound: frozenset[Group] = frozenset()
+    more_may_be: bool = False
 
     def change(self, wanted: Wanted, bindings: Iterable[Binding]) -> Difference:
         return difference(bound=self.bound, wanted=wanted.groups(bindings, self.letter))
@@ -186,7 +192,7 @@ def _serve(wanted: Wanted, seen: Seen) -> Iterator[Step]:
         yield Connect(known.letter, bound)
     elif len(seen.letters) > 1 and fit:
         yield EnsureInternal(Verb.KEEP, fit[0])
-        yield Connect(fit[0])
+        yield Connect(fit[0], more_may_be=True)
         yield DeleteInternal(names.other_letter(fit[0]), INTERRUPTED)
         yield from _replace(fit[0])
     elif len(seen.letters) > 1:

@@ -9,7 +9,7 @@ from typing import Final
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.failures import one_line
-from agent.core.fields import Table
+from agent.core.fields import EMPTY, Table
 from agent.core.links.reconcile import (
     Connect,
     DeleteInternal,
@@ -46,9 +46,10 @@ class Built:
     """
 
     site: Site | None = None
+    queue: str = ""
     letter: str | None = None
     bound: frozenset[Group] = frozenset()
-    arguments: Table | None = None  # of the internal exchange, where it is of the plugin's type
+    arguments: Table = EMPTY  # that the definition asked for
     note: str = ""
     left_out: tuple[TooLarge, ...] = ()
     has_canary: bool = False
@@ -57,11 +58,9 @@ class Built:
 
     @property
     def known(self) -> Known | None:
-        return (
-            None
-            if self.letter is None or self.site is None
-            else Known(self.site, self.letter, self.bound, self.arguments)
-        )
+        if self.letter is None or self.site is None:
+            return None
+        return Known(self.site, self.queue, self.letter, self.arguments, self.bound)
 
     @property
     def notes(self) -> str:
@@ -138,7 +137,7 @@ class Building:
             raise ServedElsewhereError(
                 f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
             )
-        if built.site != where:
+        if (built.site, built.queue) != (where, self._queue):
             built.letter = None
         if is_new:  # it has forgotten what was bound to the one before it
             built.bound = frozenset()
@@ -193,15 +192,16 @@ class Building:
             case EnsureInternal(_, letter, bound):
                 name = self._wanted.internal(letter)
                 self.is_native = await self._exchanges.declare(name, self._wanted.internal_arguments)
-                self._built.arguments = self._wanted.internal_arguments if self.is_native else None
                 self._serve(letter, bound)
             case DeleteInternal(letter):
                 await upstream_objects.delete_exchange(self._up, self._wanted.internal(letter))
 
     def _serve(self, letter: str, bound: frozenset[Group]) -> None:
-        self._letter, self._built.bound = letter, bound
-        if self._built.letter != letter:
-            self._built.letter = None  # until everything is bound
+        built, wanted = self._built, self._wanted
+        if built.letter != letter:
+            built.letter = None  # until everything is bound
+        self._letter, built.bound = letter, bound
+        built.queue, built.arguments = wanted.queue, wanted.internal_arguments
         self._binder = self._new_binder()
 
     def _new_binder(self) -> Binder:

@@ -61,6 +61,11 @@ class RunnableExchangeLink:
     def upstream_cluster(self) -> str | None:
         return self._memory.upstream_cluster
 
+    def redefine(self, link: Link) -> None:
+        """What it has built stays known: what of it no longer fits is replaced."""
+        self._link = link
+        self._memory = Memory(self._memory.built)
+
     def is_suspected(self, now: float) -> bool:
         return self._memory.path.suspicion.watch(now) is not Watch.OFF
 

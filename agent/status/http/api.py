@@ -112,8 +112,9 @@ class Api:
         found = {
             "cluster": known.site.cluster,
             "vhost": known.site.vhost,
+            "queue": known.queue,
             "letter": known.letter,
-            "arguments": None if known.arguments is None else to_tagged(known.arguments),
+            "arguments": to_tagged(known.arguments),
             "bindings": groups,
         }
         return answer({"status": entry.state.status, "known": found})

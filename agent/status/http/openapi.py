@@ -154,8 +154,9 @@ SCHEMAS: Final[Json] = {
                         {
                             "cluster": TEXT_OR_NONE,
                             "vhost": TEXT,
+                            "queue": TEXT,
                             "letter": {"type": "string", "enum": list(LETTERS)},
-                            "arguments": {"type": ["array", "null"]},
+                            "arguments": {"type": "array"},
                             "bindings": _list({"type": "array", "prefixItems": [TEXT, {"type": "array"}]}),
                         }
                     ),

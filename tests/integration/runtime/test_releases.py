@@ -43,8 +43,8 @@ async def test_a_fresh_upstream_of_another_release(tmp_path: Path, releases: tup
         ("create", "exchange", "x"),
         ("create", "queue", pair.queue),
         ("create", "exchange", f"{pair.queue} A"),
-        ("create", "exchange", f"federation-agent: notices when x is deleted ({pair.queue})"),
         ("bind", "binding", "key"),
+        ("create", "exchange", f"federation-agent: notices when x is deleted ({pair.queue})"),
     ]
     assert found.reading.version == here.admin.get("overview")["rabbitmq_version"]
     assert after == before

@@ -89,8 +89,8 @@ async def test_the_plugin_disabled_leaves_all_to_the_agent(native: tuple[Pair, D
         ("keep", "exchange", "x"),
         ("keep", "queue", pair.queue),
         ("create", "exchange", f"{pair.queue} {'B' if letter == 'A' else 'A'}"),
+        ("bind", "binding", "key"),
         ("delete", "exchange", f"{pair.queue} {letter}"),
         ("create", "exchange", f"federation-agent: notices when x is deleted ({pair.queue})"),
-        ("bind", "binding", "key"),
     ]
     assert "3 message(s)" in planned.actions[1].why

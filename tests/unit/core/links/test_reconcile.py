@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +33,10 @@ EXCHANGE = Exchange("x", "topic")
 LINK = Link("1", LinkKind.EXCHANGE, "/", "x", "u", (parse("amqp://h"),), "x", LinkSettings(), "p", exchange=EXCHANGE)
 WANTED = Wanted(LINK, EXCHANGE, Route(UP, Site("down", "/"), "x", 1))
 KEYS = st.frozensets(st.sampled_from("abcd"))
+
+
+def known(letter: str, bound: frozenset[Group]) -> Known:
+    return Known(UP, WANTED.queue, letter, WANTED.internal_arguments, bound)
 
 
 @dataclass
@@ -73,7 +77,7 @@ class Broker:
                 self.bound[letter] |= set(change.bind)
                 self.bound[letter] -= set(change.unbind)
                 self.queue_bound_to.add(letter)
-                self.known = Known(UP, letter, WANTED.groups(bindings, letter))
+                self.known = known(letter, WANTED.groups(bindings, letter))
             case DeleteInternal(letter):
                 del self.bound[letter]
                 self.queue_bound_to.discard(letter)
@@ -158,12 +162,13 @@ def test_what_is_settled_needs_no_change(broker: Broker, keys: frozenset[str]) -
 
 
 def test_what_is_known_of_another_upstream_or_under_other_arguments_is_of_no_use() -> None:
-    for known in (Known(Site("other", "/"), "A"), Known(UP, "A", arguments=())):
-        steps = reconcile(WANTED, Seen(True, QueueSeen(0, 0), ("A",), known=known))
+    here = known("A", frozenset())
+    for other in (replace(here, site=Site("other", "/")), replace(here, arguments=()), replace(here, queue="another")):
+        steps = reconcile(WANTED, Seen(True, QueueSeen(0, 0), ("A",), known=other))
         assert EnsureInternal(Verb.CREATE, "B") in steps
 
 
 def test_a_new_exchange_has_none_of_the_known_bindings() -> None:
-    known = Known(UP, "A", frozenset({Group("a")}))
-    steps = reconcile(WANTED, Seen(False, QueueSeen(0, 0), ("A",), known=known))
+    seen = Seen(False, QueueSeen(0, 0), ("A",), known=known("A", frozenset({Group("a")})))
+    steps = reconcile(WANTED, seen)
     assert Connect("A", frozenset()) in steps

@@ -1,0 +1,149 @@
+"""What `plan` announces is what `run` then does, by the word of the upstream broker itself."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.command import federation_agent
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.test_failures import link
+from tests.integration.federation.test_rebuilding import PURPOSE, queue_of
+from tests.lab import user_program
+from tests.lab.admin import AdminError
+from tests.lab.waiting import eventually
+
+Happened = Counter[tuple[str, str]]
+"""Kinds of events, and the names of exchanges and queues or the keys of bindings."""
+DEADLINE = 30.0
+EVENTS = {"create": "created", "delete": "deleted", "bind": "created", "unbind": "deleted"}
+
+
+@dataclass
+class Listener:
+    """Counts what is created and deleted in one vhost, as the broker's event exchange reports it."""
+
+    site: Site
+    queue: str
+    found: list[dict[str, Any]] = field(default_factory=list)
+
+    def happened(self) -> Happened:
+        uri = self.site.node.uri("/")
+        waiting = user_program.depth(uri, self.queue)
+        for message in user_program.messages(uri, self.queue, waiting) if waiting else []:
+            self.found.append({"event": message.routing_key, **message.headers})
+        here = [event for event in self.found if event["vhost"] == self.site.vhost]
+        deleted = {event["name"] for event in here if event["event"] == "exchange.deleted"}
+        return Counter(told for event in here if (told := _told(event, deleted)) is not None)
+
+    def forget(self) -> None:
+        self.happened()
+        self.found.clear()
+
+
+def _told(event: dict[str, Any], deleted: set[str]) -> tuple[str, str] | None:
+    """None for bindings that the plan doesn't list: those of the queue and the canary, and of what is deleted."""
+    if not event["event"].startswith("binding."):
+        return event["event"], event["name"]
+    goes_with_it = event["event"] == "binding.deleted" and event["destination_name"] in deleted
+    return None if event["source_name"] != X or goes_with_it else (event["event"], event["routing_key"])
+
+
+@contextmanager
+def listening(site: Site, queue: str) -> Iterator[Listener]:
+    admin = site.node.admin
+    admin.queue("/", queue)
+    try:
+        for key in ("exchange.*", "queue.*", "binding.*"):
+            admin.bind("/", "amq.rabbitmq.event", queue, key)
+        yield Listener(site, queue)
+    finally:
+        admin.delete("queues", "/", queue)
+
+
+@pytest.fixture
+def listener(there: Site, name: Callable[[str], str]) -> Iterator[Listener]:
+    with listening(there, name("events")) as found:
+        yield found
+
+
+def planned(agent: Agent, path: Path) -> Happened:
+    """What `plan` says would be created and deleted upstream."""
+    done = federation_agent("plan", "-c", str(path), "--format", "json", cwd=agent.directory)
+    assert done.status == 0, done.err
+    [found] = json.loads(done.out)["links"]
+    assert found["outlook"] == "run", found["reason"]
+    return Counter(
+        (f"{each['kind']}.{EVENTS[each['verb']]}", each["name"])
+        for each in found["actions"]
+        if each["verb"] in EVENTS and "bound already" not in each["why"]
+    )
+
+
+def wait_for(listener: Listener, expected: Happened) -> None:
+    eventually(lambda: listener.happened() == expected, DEADLINE, what=f"{expected}")
+    listener.forget()
+
+
+def test_of_a_link_from_its_beginning_to_its_end(
+    agent_of: AgentOf, here: Site, there: Site, listener: Listener
+) -> None:
+    here.exchange().queue("k", "l")
+    agent = agent_of(here.node).write({here.vhost: federated(there)})
+    new = planned(agent, agent.path)
+    assert new["exchange.created", X] == new["binding.created", "k"] == 1
+    listener.forget()
+    agent.start().wait_for("running", link(here))
+    wait_for(listener, new)
+
+    assert planned(agent, agent.path) == Counter(), "nothing is left to do"
+    text = federation_agent("plan", "-c", str(agent.path), cwd=agent.directory).out
+    assert text.endswith("; no changes\n")
+    for connection in there.node.admin.get("connections"):
+        if connection["vhost"] == there.vhost:
+            with suppress(AdminError):  # one that is gone is still listed for a while
+                there.node.admin.delete("connections", connection["name"])
+    eventually(lambda: agent.history(*link(here)).count("running") == 2, what="the link runs again")
+    assert listener.happened() == Counter()
+
+    path = agent.directory / "changed.yaml"
+    path.write_text(agent.write({here.vhost: federated(there, **{"max-hops": 2})}).path.read_text())
+    agent.write({here.vhost: federated(there)})
+    changed = planned(agent, path)
+    assert changed
+    agent.write({here.vhost: federated(there, **{"max-hops": 2})})
+    eventually(lambda: agent.history(*link(here)).count("running") == 3, what="the link runs again")
+    wait_for(listener, changed)
+    assert planned(agent, agent.path) == Counter()
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_of_a_link_of_an_agent_that_was_restarted(
+    agent_of: AgentOf, here: Site, there: Site, listener: Listener, *, is_interrupted: bool
+) -> None:
+    here.exchange().queue("k", "l")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    canary, queue, admin = there.wait_canary(), queue_of(there), there.node.admin
+    agent.kill()
+    if is_interrupted:
+        flags = {"internal": True, "auto_delete": True}
+        admin.exchange(there.vhost, f"{queue} B", "fanout", arguments=PURPOSE, **flags)
+        admin.bind(there.vhost, f"{queue} B", queue)
+    here.unbind("k")
+    eventually(lambda: not admin.get("queues", there.vhost, queue).get("consumers", 1), what="nobody consumes")
+    found = planned(agent, agent.path)
+    assert ("exchange.created", canary) not in found
+    listener.forget()
+    agent.start().wait_for("running", link(here))
+    wait_for(listener, found)
+    assert planned(agent, agent.path) == Counter()
