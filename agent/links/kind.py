@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
@@ -12,6 +12,8 @@ from agent.core.model import Binding, Link
 from agent.errors import BrokerError
 from agent.links.connections import Connections
 from agent.links.flow import Flow
+
+Link_contra = TypeVar("Link_contra", bound=Link, contravariant=True)
 
 
 class Session(Protocol):
@@ -104,8 +106,8 @@ class RunnableLink(Protocol):
         """
 
 
-class Kind(Protocol):
+class Kind(Protocol[Link_contra]):
     """Makes links of one kind runnable; holds what all of them share."""
 
-    def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
+    def runnable(self, link: Link_contra, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
         """`on_noted` is called when `notes` may have changed while a session is open."""

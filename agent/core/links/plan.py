@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.core.fields import EMPTY, Table
-from agent.core.model import Binding, DeclaredExchange, Exchange, Link, LinkKind
+from agent.core.model import (
+    Binding,
+    DeclaredExchange,
+    Exchange,
+    ExchangeLink,
+    Link,
+    QueueLink,
+    QueueSource,
+    ShovelLink,
+)
 from agent.core.rules import names, objects
 from agent.core.rules.bindings import TAKES_EVERYTHING, Group, Route
 from agent.core.rules.hops import Site
@@ -115,9 +124,9 @@ def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
     outlook, reason = _outlook(link, sight, downstream)
     if outlook is not Outlook.RUN:
         return PlannedLink(link, outlook, reason, sight.broker)
-    if link.kind is LinkKind.EXCHANGE and link.exchange is not None and sight.site is not None:
+    if isinstance(link, ExchangeLink) and sight.site is not None:
         return _plan_exchange_link(link, link.exchange, sight, upstream=sight.site, downstream=downstream)
-    if link.kind is LinkKind.QUEUE:
+    if isinstance(link, QueueLink):
         return PlannedLink(link, outlook, reason, sight.broker, actions=(_remote_queue(link, sight),))
     return PlannedLink(link, outlook, reason, sight.broker, actions=tuple(_shovel_source(link, sight)))
 
@@ -132,16 +141,19 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
         )
     if sight.error is not None:
         return (Outlook.INVALID if sight.error_is_permanent else Outlook.BACKOFF), sight.error
-    if link.shovel is not None and sight.queue is None and link.shovel.settings.get("src_predeclared"):
-        queue = link.shovel.settings.get("src_queue")
-        return Outlook.BACKOFF, f"queue {queue!r} is missing at the source, and src-predeclared says that it stands"
-    if link.kind is LinkKind.EXCHANGE and sight.queue is not None and sight.queue.consumers:
+    source = _queue_source(link)
+    if source is not None and source.is_predeclared and sight.queue is None:
+        return (
+            Outlook.BACKOFF,
+            f"queue {source.queue!r} is missing at the source, and src-predeclared says that it stands",
+        )
+    if isinstance(link, ExchangeLink) and sight.queue is not None and sight.queue.consumers:
         served = f"the upstream queue has {sight.queue.consumers} consumer(s)"
         return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
     return Outlook.RUN, ""
 
 
-def upstream_queue_name(link: Link, upstream_vhost: str, cluster: str) -> str:
+def upstream_queue_name(link: ExchangeLink, upstream_vhost: str, cluster: str) -> str:
     return names.upstream_queue(
         link.remote_name,
         upstream_vhost,
@@ -152,7 +164,7 @@ def upstream_queue_name(link: Link, upstream_vhost: str, cluster: str) -> str:
 
 
 def link_groups(
-    link: Link, exchange: Exchange, route: Route, bindings: Iterable[Binding], letter: str
+    link: ExchangeLink, exchange: Exchange, route: Route, bindings: Iterable[Binding], letter: str
 ) -> frozenset[Group]:
     """The bindings a link keeps upstream; `forward-unrouted` asks for everything besides."""
     everything = TAKES_EVERYTHING.get(exchange.type) if link.settings.forward_unrouted else None
@@ -161,7 +173,7 @@ def link_groups(
 
 
 def _plan_exchange_link(
-    link: Link, exchange: Exchange, sight: Sight, *, upstream: Site, downstream: Downstream
+    link: ExchangeLink, exchange: Exchange, sight: Sight, *, upstream: Site, downstream: Downstream
 ) -> PlannedLink:
     queue = upstream_queue_name(link, upstream.vhost, downstream.cluster)
     letter = names.other_letter(sight.letters[0]) if sight.letters else names.LETTERS[0]
@@ -190,7 +202,7 @@ class _Actions:
     queue: str
     letter: str
 
-    def exchange(self, link: Link, exchange: Exchange, sight: Sight) -> Iterator[Action]:
+    def exchange(self, link: ExchangeLink, exchange: Exchange, sight: Sight) -> Iterator[Action]:
         if sight.exchange_stands:
             yield self._action(Verb.KEEP, "exchange", link.remote_name, "the upstream exchange stands")
         else:
@@ -198,7 +210,7 @@ class _Actions:
             created = self._action(Verb.CREATE, "exchange", link.remote_name, why)
             yield replace(created, arguments=exchange.arguments, type=exchange.type)
 
-    def queue_and_internal(self, link: Link, sight: Sight, downstream: Site) -> Iterator[Action]:
+    def queue_and_internal(self, link: ExchangeLink, sight: Sight, downstream: Site) -> Iterator[Action]:
         if sight.queue is None:
             created = self._action(Verb.CREATE, "queue", self.queue, "buffers what the downstream hasn't taken yet")
             yield replace(created, arguments=objects.queue_arguments(link.settings))
@@ -207,7 +219,7 @@ class _Actions:
             yield self._action(Verb.KEEP, "queue", self.queue, why)
         yield from self._internal(link, sight, downstream)
 
-    def _internal(self, link: Link, sight: Sight, downstream: Site) -> Iterator[Action]:
+    def _internal(self, link: ExchangeLink, sight: Sight, downstream: Site) -> Iterator[Action]:
         new = names.internal_exchange(self.queue, self.letter)
         if self.letter in sight.letters:
             yield self._action(Verb.DELETE, "exchange", new, "left over from a rebuild that was interrupted")
@@ -225,7 +237,7 @@ class _Actions:
                 why = f"replaced without a gap by {self.letter}, whose bindings are known"
                 yield self._action(Verb.DELETE, "exchange", old, why)
 
-    def canary(self, link: Link, sight: Sight) -> Iterator[Action]:
+    def canary(self, link: ExchangeLink, sight: Sight) -> Iterator[Action]:
         name = names.canary(link.remote_name, self.queue, self.vhost)
         if name is None:
             return
@@ -233,7 +245,7 @@ class _Actions:
         why = "internal; goes when the upstream exchange is deleted, which shows no other way; carries no messages"
         yield replace(self._action(verb, "exchange", name, why), type=objects.FALLBACK_TYPE)
 
-    def bindings(self, link: Link, groups: frozenset[Group]) -> Iterator[Action]:
+    def bindings(self, link: ExchangeLink, groups: frozenset[Group]) -> Iterator[Action]:
         destination = names.internal_exchange(self.queue, self.letter)
         for group in sorted(groups, key=lambda group: (group.routing_key, repr(group.arguments))):
             why = f"from {link.remote_name!r} to {destination!r}, as downstream"
@@ -243,7 +255,7 @@ class _Actions:
         return Action(verb, self.broker, self.vhost, kind, name, why)
 
 
-def _remote_queue(link: Link, sight: Sight) -> Action:
+def _remote_queue(link: QueueLink, sight: Sight) -> Action:
     vhost = sight.site.vhost if sight.site else ""
     if sight.queue is None:
         why = "missing upstream; declared with the downstream's attributes"
@@ -253,12 +265,19 @@ def _remote_queue(link: Link, sight: Sight) -> Action:
 
 
 def _shovel_source(link: Link, sight: Sight) -> Iterator[Action]:
-    name = link.shovel.settings.get("src_queue") if link.shovel else None
+    source = _queue_source(link)
     vhost = sight.site.vhost if sight.site else ""
-    if name is None:
+    if source is None:
         return
     if sight.queue is None:
-        yield Action(Verb.CREATE, sight.broker, vhost, "queue", name, "missing at the source; declared durable")
+        yield Action(Verb.CREATE, sight.broker, vhost, "queue", source.queue, "missing at the source; declared durable")
     else:
         why = f"stands with {sight.queue.messages} message(s)"
-        yield Action(Verb.KEEP, sight.broker, vhost, "queue", name, why)
+        yield Action(Verb.KEEP, sight.broker, vhost, "queue", source.queue, why)
+
+
+def _queue_source(link: Link) -> QueueSource | None:
+    """The queue that a shovel consumes from, unless it makes one of its own."""
+    if isinstance(link, ShovelLink) and isinstance(link.shovel.source, QueueSource):
+        return link.shovel.source
+    return None

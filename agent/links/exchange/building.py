@@ -11,7 +11,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.failures import one_line
 from agent.core.fields import Table
 from agent.core.links.plan import link_groups
-from agent.core.model import Binding, Exchange, Link
+from agent.core.model import Binding, Exchange, ExchangeLink
 from agent.core.rules import names
 from agent.core.rules.bindings import Group, Route, difference
 from agent.core.rules.hops import Site
@@ -63,7 +63,7 @@ class Building:
 
     def __init__(
         self,
-        link: Link,
+        link: ExchangeLink,
         exchange: Exchange,
         queue: str,
         *,

@@ -9,8 +9,8 @@ from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.suspicion import Watch
-from agent.core.model import Binding, Link
-from agent.errors import BrokerError, PermanentError
+from agent.core.model import Binding, ExchangeLink
+from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.exchange.lingering import Lingering
@@ -28,12 +28,12 @@ class ExchangeLinks:
     plugin_types: PluginTypes = field(default_factory=PluginTypes)
     lookouts: Lookouts = field(default_factory=Lookouts)
 
-    def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
+    def runnable(self, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
         return RunnableExchangeLink(link, self, counts, on_noted)
 
 
 class RunnableExchangeLink:
-    def __init__(self, link: Link, shared: ExchangeLinks, counts: Counts, on_noted: Callable[[], None]) -> None:
+    def __init__(self, link: ExchangeLink, shared: ExchangeLinks, counts: Counts, on_noted: Callable[[], None]) -> None:
         self._link = link
         self._shared = shared
         self._counts = counts
@@ -62,11 +62,8 @@ class RunnableExchangeLink:
     def session(
         self, connections: Connections, bindings: Callable[[], frozenset[Binding]], *, apart: bool
     ) -> ExchangeSession:
-        if self._link.exchange is None:
-            raise PermanentError("an exchange link without an exchange")
         return ExchangeSession(
             self._link,
-            self._link.exchange,
             connections=connections,
             bindings=bindings,
             apart=apart,

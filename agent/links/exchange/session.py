@@ -12,7 +12,7 @@ from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import upstream_queue_name
-from agent.core.model import Binding, Exchange, Link
+from agent.core.model import Binding, ExchangeLink
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.errors import BrokerError
@@ -48,8 +48,7 @@ class ExchangeSession:
 
     def __init__(
         self,
-        link: Link,
-        exchange: Exchange,
+        link: ExchangeLink,
         *,
         connections: Connections,
         bindings: Latest,
@@ -63,7 +62,6 @@ class ExchangeSession:
     ) -> None:
         self.flow: Flow | None = None
         self._link = link
-        self._exchange = exchange
         self._connections = connections
         self._latest = bindings
         self._apart = apart
@@ -143,7 +141,7 @@ class ExchangeSession:
     ) -> Building:
         return Building(
             self._link,
-            self._exchange,
+            self._link.exchange,
             queue,
             control=control,
             route=route,
