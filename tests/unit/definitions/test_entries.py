@@ -407,6 +407,7 @@ def shovel(directory: Path, keys: str) -> Shovel:
         ("src-queue: q, src-queue-args: {a: b}", QueueSource("q", ARGUMENTS), ExchangeDestination()),
         ("src-exchange: x", ExchangeSource("x"), ExchangeDestination()),
         ("src-exchange: x, src-exchange-key: k", ExchangeSource("x", "k"), ExchangeDestination()),
+        ("src-exchange: x, src-predeclared: true", ExchangeSource("x"), ExchangeDestination()),
         ("src-exchange: '', dest-exchange: y", ExchangeSource(""), ExchangeDestination("y")),
         ("src-queue: q, dest-exchange-key: k", QueueSource("q"), ExchangeDestination(None, "k")),
         ("src-queue: q, dest-exchange: '', dest-exchange-key: ''", QueueSource("q"), ExchangeDestination("", "")),
