@@ -15,7 +15,7 @@ from agent.cli.running_agent import RunningAgent, find_running, url_of
 from agent.core import fields
 from agent.core.links.plan import Action, Outlook, Plan, PlannedLink
 from agent.core.links.reconcile import Verb
-from agent.core.model import LinkSettings
+from agent.core.model import Link, LinkSettings, ShovelLink
 from agent.core.rules.hops import BOUND_FROM
 from agent.definitions.sources.load import load_configuration
 from agent.runtime.survey import Survey, survey
@@ -121,8 +121,9 @@ def _action_as_json(action: Action) -> dict[str, Any]:
     return {**asdict(action), "arguments": fields.table_to_json(action.arguments)}
 
 
-def _settings_as_json(settings: LinkSettings) -> dict[str, Any]:
-    """By the keys of the configuration, with every default filled in."""
+def _settings_as_json(link: Link) -> dict[str, Any]:
+    """By the keys of an upstream, with every default filled in; a shovel has none of them, so all are the defaults."""
+    settings = LinkSettings() if isinstance(link, ShovelLink) else link.settings
     told = {key.replace("_", "-"): value for key, value in asdict(settings).items()}
     return {**told, "prefetch-count": told["prefetch-count"] or "auto"}
 
@@ -138,7 +139,7 @@ def _link_as_json(planned: PlannedLink) -> dict[str, Any]:
         "upstream_name": link.remote_name,
         "uri": planned.broker,
         "policy": link.policy,
-        "settings": _settings_as_json(link.settings),
+        "settings": _settings_as_json(link),
         "outlook": planned.outlook,
         "reason": planned.reason,
         "bindings": planned.bindings,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from enum import Enum, StrEnum
+from typing import ClassVar, Final, TypeAlias
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
@@ -56,6 +56,22 @@ class Choice(StrEnum):
     PATTERN = "federation-upstream-pattern"
 
 
+class DeleteAfter(StrEnum):
+    """When a shovel ends by itself; the third way is a number of messages."""
+
+    NEVER = "never"
+    QUEUE_LENGTH = "queue-length"
+
+
+class Unset(Enum):
+    """What stands for a key that was not written where None is a value."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """What an upstream or a set says about a link, with RabbitMQ's defaults; prefetch None is `auto`."""
@@ -79,19 +95,41 @@ class LinkSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkOverrides:
+    """The keys of `LinkSettings` that an upstream or a member of a set has; None is a key that was not written."""
+
+    exchange: str | None = None
+    queue: str | None = None
+    consumer_tag: str | None = None
+    prefetch_count: int | Unset | None = UNSET
+    reconnect_delay: float | None = None
+    max_hops: int | None = None
+    ack_mode: AckMode | None = None
+    trust_user_id: bool | None = None
+    expires: int | None = None
+    message_ttl: int | None = None
+    queue_type: QueueType | None = None
+    ha_policy: str | None = None
+    bind_nowait: bool | None = None
+    channel_use_mode: ChannelUse | None = None
+    resource_cleanup_mode: CleanupMode | None = None
+    forward_unrouted: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Upstream:
     """A remote cluster; `uris` are interchangeable endpoints, `settings` holds only what was written."""
 
     name: str
     uris: tuple[AmqpUri, ...]
     place: Place
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: LinkOverrides = LinkOverrides()
 
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
     upstream: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: LinkOverrides = LinkOverrides()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +182,86 @@ class DeclaredExchange:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSource:
+    """A queue to consume from; where it is missing it is declared, unless it is predeclared."""
+
+    queue: str
+    arguments: Table = EMPTY
+    is_predeclared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSource:
+    """An exchange to consume from, by a queue of the shovel's own."""
+
+    exchange: str
+    routing_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDestination:
+    """A queue to publish to; where it is missing it is declared, unless it is predeclared."""
+
+    queue: str
+    arguments: Table = EMPTY
+    is_predeclared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeDestination:
+    """An exchange and a routing key to publish with; None is each message's own."""
+
+    exchange: str | None = None
+    routing_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishProperties:
+    """Properties that a shovel gives every message; None leaves the message's own."""
+
+    content_type: str | None = None
+    content_encoding: str | None = None
+    delivery_mode: int | None = None
+    priority: int | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    expiration: str | None = None
+    message_id: str | None = None
+    timestamp: int | None = None
+    type: str | None = None
+    user_id: str | None = None
+    app_id: str | None = None
+    cluster_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShovelSettings:
+    """How a shovel moves messages; prefetch None is `auto`, quarantine None is `never`, times are in seconds."""
+
+    consumer_arguments: Table = EMPTY
+    consumer_tag: str | None = None
+    prefetch_count: int | None = None
+    delete_after: DeleteAfter | int = DeleteAfter.NEVER
+    delete_after_duration: int | None = None
+    publish_properties: PublishProperties = PublishProperties()
+    add_forward_headers: bool = False
+    add_timestamp_header: bool = False
+    ack_mode: AckMode = AckMode.ON_CONFIRM
+    reconnect_delay: float = 5.0
+    quarantine_after: float | None = 600.0
+
+
+@dataclass(frozen=True, slots=True)
 class Shovel:
-    """One shovel; `settings` holds what was written besides the endpoints, checked."""
+    """One shovel; the addresses of either end are interchangeable."""
 
     name: str
     source_uris: tuple[AmqpUri, ...]
     destination_uris: tuple[AmqpUri, ...]
     place: Place
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    source: QueueSource | ExchangeSource
+    destination: QueueDestination | ExchangeDestination = ExchangeDestination()
+    settings: ShovelSettings = ShovelSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,20 +320,60 @@ class VhostState:
     queues: Mapping[str, Queue] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One link that should exist. `policy` names what asked for it, `problem` what has to be mended first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AnyLink:
+    """One link that should exist, whatever its kind. `problem` is what has to be fixed before it can run."""
 
     id: str
-    kind: LinkKind
     vhost: str
     name: str
-    upstream: str
     uris: tuple[AmqpUri, ...]
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Federated(_AnyLink):
+    """A link from an upstream, where its object is called `remote_name`. `policy` names what asked for it."""
+
+    upstream: str
     remote_name: str
     settings: LinkSettings
     policy: str
-    exchange: Exchange | None = None
-    queue: Queue | None = None
-    shovel: Shovel | None = None
-    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeLink(_Federated):
+    kind: ClassVar[LinkKind] = LinkKind.EXCHANGE
+    exchange: Exchange
+
+    @property
+    def cleans_up(self) -> bool:
+        """Whether what it built upstream is removed once no definition asks for the link."""
+        return self.settings.resource_cleanup_mode is not CleanupMode.NEVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLink(_Federated):
+    kind: ClassVar[LinkKind] = LinkKind.QUEUE
+    cleans_up: ClassVar[bool] = False
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShovelLink(_AnyLink):
+    """No upstream and no policy asks for a shovel; status, metrics and `plan` show these as empty."""
+
+    kind: ClassVar[LinkKind] = LinkKind.SHOVEL
+    cleans_up: ClassVar[bool] = False
+    upstream: ClassVar[str] = ""
+    remote_name: ClassVar[str] = ""
+    policy: ClassVar[str] = ""
+    shovel: Shovel
+
+    @property
+    def settings(self) -> ShovelSettings:
+        return self.shovel.settings
+
+
+FederationLink: TypeAlias = ExchangeLink | QueueLink
+Link: TypeAlias = FederationLink | ShovelLink

@@ -19,7 +19,7 @@ from agent.amqp.wire.methods import Call
 from agent.amqp.wire.tables import CodecError
 from agent.core.links import prefetch
 from agent.core.links.suspicion import Suspicion, Watch
-from agent.core.model import AckMode, Link, QueueType
+from agent.core.model import AckMode, FederationLink, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import ServedElsewhereError
@@ -72,7 +72,7 @@ class Flow:
     """`start`, then `close` and `leave`; only `leave` never raises BrokerError."""
 
     def __init__(
-        self, link: Link, queue: str, *, up: Connection, down: Connection, counts: Counts, path: LearnedPath
+        self, link: FederationLink, queue: str, *, up: Connection, down: Connection, counts: Counts, path: LearnedPath
     ) -> None:
         self._link = link
         self._queue = queue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
@@ -13,6 +13,8 @@ from agent.core.model import Binding, Link
 from agent.errors import BrokerError
 from agent.links.connections import Connections
 from agent.links.flow import Flow
+
+Link_contra = TypeVar("Link_contra", bound=Link, contravariant=True)
 
 
 class Session(Protocol):
@@ -89,8 +91,8 @@ class RunnableLink(Protocol):
     def upstream_cluster(self) -> str | None:
         """The name that the upstream gave last, as it may be shown."""
 
-    def redefine(self, link: Link) -> None:
-        """The definition is another one from the next session on."""
+    def inherit(self, former: RunnableLink) -> None:
+        """Takes over what the same link has learned and built under its former definition."""
 
     def is_suspected(self, now: float) -> bool:
         """Whether one of its messages may have made the downstream close a connection, so that it shares none."""
@@ -112,8 +114,8 @@ class RunnableLink(Protocol):
         """
 
 
-class Kind(Protocol):
+class Kind(Protocol[Link_contra]):
     """Makes links of one kind runnable; holds what all of them share."""
 
-    def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
+    def runnable(self, link: Link_contra, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
         """`on_noted` is called when `notes` may have changed while a session is open."""

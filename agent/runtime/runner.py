@@ -23,7 +23,7 @@ from agent.links.brokers import DOWNSTREAM
 from agent.links.connections import Connections
 from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
 from agent.links.flow import Flow
-from agent.links.kind import Removing, Session
+from agent.links.kind import Removing, RunnableLink, Session
 from agent.links.registry import Kinds
 from agent.status.board import Gauges
 
@@ -56,7 +56,7 @@ class LinkRunner:
         self._brokers = kinds.brokers
         self._kinds = kinds
         self._on_change = on_change
-        self._runnable = kinds.runnable(link, self.counts, self._take_notes)
+        self._runnable = self._made_runnable()
         self._session: Session | None = None
         self._connections = Connections(kinds.brokers, self._blocked)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -195,7 +195,8 @@ class LinkRunner:
     def redefine(self, link: Link) -> None:
         """The definition changed: the link starts again, its queue stays."""
         self.link = link
-        self._runnable.redefine(link)
+        former, self._runnable = self._runnable, self._made_runnable()
+        self._runnable.inherit(former)
         self.send(lifecycle.Restart())
 
     def served_by(self, other: Other, reason: str | None) -> None:
@@ -216,6 +217,9 @@ class LinkRunner:
         self._bindings = bindings
         if self._session is not None:
             self._session.follow(bindings)
+
+    def _made_runnable(self) -> RunnableLink:
+        return self._kinds.runnable(self.link, self.counts, self._take_notes)
 
     def _execute(self, effect: Effect) -> None:
         match effect:

@@ -14,7 +14,8 @@ import structlog
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import LinkState, Phase, Side
-from agent.core.model import Binding, CleanupMode, Link
+from agent.core.links.restarts import needs_restart
+from agent.core.model import Binding, Link
 from agent.core.rules.resolve import resolving
 from agent.core.rules.unserved import unserved
 from agent.definitions.sources.keeper import Keeper
@@ -221,7 +222,7 @@ class Supervisor:
         if runner is None:
             runner = self._runners[link.id] = LinkRunner(link, kinds, on_change=self._changed)
             runner.rebind(self._bindings.of((link.vhost, link.name)) or frozenset())
-        elif _differs(runner.link, link):
+        elif needs_restart(runner.link, link):
             runner.redefine(link)
         runner.link = link
         runner.want()
@@ -241,8 +242,7 @@ class Supervisor:
         link = runner.link
         is_native = (link.vhost, link.name, link.upstream) in reading.native_links
         is_ours = runner.state.standby is None and not is_native and not wanted.have_that_of(link)
-        is_removed = link.settings.resource_cleanup_mode is not CleanupMode.NEVER
-        if is_ours and is_removed and reading.sees(link.vhost):
+        if is_ours and link.cleans_up and reading.sees(link.vhost):
             runner.unwant()
         else:
             self._let_go(runner)
@@ -382,16 +382,6 @@ class Supervisor:
 
 def _texts(problems: Iterable[Problem]) -> tuple[str, ...]:
     return tuple(str(problem) for problem in problems)
-
-
-def _differs(running: Link, wanted: Link) -> bool:
-    """What a link has to be restarted for; which policy asks for the same link is no reason."""
-    return _essence(running) != _essence(wanted)
-
-
-def _essence(link: Link) -> Link:
-    exchange = None if link.exchange is None else replace(link.exchange, policy=None)
-    return replace(link, exchange=exchange, policy="")
 
 
 def _in_words(error: Exception) -> str:

@@ -22,7 +22,7 @@ from agent.core.links.plan import (
     plan_link,
 )
 from agent.core.links.reconcile import Known, QueueSeen, Seen, upstream_queue_name
-from agent.core.model import Link, LinkKind
+from agent.core.model import ExchangeLink, Link, QueueLink, QueueSource, ShovelLink
 from agent.core.rules import names
 from agent.core.rules.hops import Site
 from agent.core.rules.resolve import Resolution, resolving
@@ -170,14 +170,14 @@ def _reachable(uri: AmqpUri, downstream: Sequence[AmqpUri], default_vhost: str) 
 
 
 def _queue_of(link: Link, site: Site, cluster: str) -> str | None:
-    match link.kind:
-        case LinkKind.EXCHANGE:
+    match link:
+        case ExchangeLink():
             return upstream_queue_name(link, site.vhost, cluster)
-        case LinkKind.QUEUE:
+        case QueueLink():
             return link.remote_name
-        case LinkKind.SHOVEL:
-            name = link.shovel.settings.get("src_queue") if link.shovel else None
-            return name if isinstance(name, str) else None
+        case ShovelLink():
+            source = link.shovel.source
+            return source.queue if isinstance(source, QueueSource) else None
 
 
 def _names_to_ask(links: Iterable[Link], site: Site, cluster: str) -> tuple[set[str], set[str]]:
@@ -188,7 +188,7 @@ def _names_to_ask(links: Iterable[Link], site: Site, cluster: str) -> tuple[set[
         if queue is None:
             continue
         queues.add(queue)
-        if link.kind is LinkKind.EXCHANGE:
+        if isinstance(link, ExchangeLink):
             exchanges.add(link.remote_name)
             exchanges.update(names.internal_exchange(queue, letter) for letter in names.LETTERS)
             exchanges.update(filter(None, [names.canary(link.remote_name, queue, site.vhost)]))

@@ -15,7 +15,7 @@ from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import LinkState, Side, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
-from agent.core.model import Link, LinkKind
+from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
 from agent.status.feed import Feed
 from agent.status.history import History, Point
 from agent.status.times import rfc3339
@@ -288,10 +288,10 @@ def shown_uri(link: Link, gauges: Gauges) -> str | None:
 
 
 def ends(link: Link) -> Mapping[str, str]:
-    match link.kind:
-        case LinkKind.EXCHANGE:
+    match link:
+        case ExchangeLink():
             return {"exchange": link.name, "upstream_exchange": link.remote_name}
-        case LinkKind.QUEUE:
+        case QueueLink():
             return {"queue": link.name, "upstream_queue": link.remote_name}
-        case LinkKind.SHOVEL:
+        case ShovelLink():
             return {"name": link.name}

@@ -20,7 +20,16 @@ from agent.core.links.reconcile import (
     Wanted,
     reconcile,
 )
-from agent.core.model import Binding, DeclaredExchange, Exchange, Link, LinkKind
+from agent.core.model import (
+    Binding,
+    DeclaredExchange,
+    Exchange,
+    ExchangeLink,
+    Link,
+    QueueLink,
+    QueueSource,
+    ShovelLink,
+)
 from agent.core.rules import objects
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
@@ -113,9 +122,9 @@ def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
     outlook, reason = _outlook(link, sight, downstream)
     if outlook is not Outlook.RUN:
         return PlannedLink(link, outlook, reason, sight.broker)
-    if link.kind is LinkKind.EXCHANGE and link.exchange is not None and sight.site is not None:
-        return _plan_exchange_link(link, link.exchange, sight, upstream=sight.site, downstream=downstream)
-    if link.kind is LinkKind.QUEUE:
+    if isinstance(link, ExchangeLink) and sight.site is not None:
+        return _plan_exchange_link(link, sight, upstream=sight.site, downstream=downstream)
+    if isinstance(link, QueueLink):
         return PlannedLink(link, outlook, reason, sight.broker, actions=(_remote_queue(link, sight),))
     return PlannedLink(link, outlook, reason, sight.broker, actions=tuple(_shovel_source(link, sight)))
 
@@ -130,21 +139,21 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
         )
     if sight.error is not None:
         return (Outlook.INVALID if sight.error_is_permanent else Outlook.BACKOFF), sight.error
-    if link.shovel is not None and sight.seen.queue is None and link.shovel.settings.get("src_predeclared"):
-        queue = link.shovel.settings.get("src_queue")
-        return Outlook.BACKOFF, f"queue {queue!r} is missing at the source, and src-predeclared says that it exists"
-    is_served = sight.seen.queue is not None and sight.seen.queue.consumers and not sight.is_served_by_agent
-    if link.kind is LinkKind.EXCHANGE and is_served and sight.seen.queue is not None:
-        served = f"the upstream queue has {sight.seen.queue.consumers} consumer(s)"
+    source, queue = _queue_source(link), sight.seen.queue
+    if source is not None and source.is_predeclared and queue is None:
+        return (
+            Outlook.BACKOFF,
+            f"queue {source.queue!r} is missing at the source, and src-predeclared says that it exists",
+        )
+    if isinstance(link, ExchangeLink) and queue is not None and queue.consumers and not sight.is_served_by_agent:
+        served = f"the upstream queue has {queue.consumers} consumer(s)"
         return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
     return Outlook.RUN, ""
 
 
-def _plan_exchange_link(
-    link: Link, exchange: Exchange, sight: Sight, *, upstream: Site, downstream: Downstream
-) -> PlannedLink:
+def _plan_exchange_link(link: ExchangeLink, sight: Sight, *, upstream: Site, downstream: Downstream) -> PlannedLink:
     route = Route(upstream, Site(downstream.cluster, link.vhost), link.name, link.settings.max_hops)
-    wanted = Wanted(link, exchange, route)
+    wanted = Wanted(link, route)
     bindings = downstream.bindings.get((link.vhost, link.name), ())
     printed = _Printed(sight.broker, wanted, sight.seen, bindings)
     steps = reconcile(wanted, sight.seen)
@@ -178,7 +187,7 @@ class _Printed:
                 yield from self._canary(verb)
 
     def _exchange(self, verb: Verb) -> Action:
-        wanted, like = self.wanted, self.wanted.exchange
+        wanted, like = self.wanted, self.wanted.link.exchange
         if verb is Verb.KEEP:
             return self._action(verb, "exchange", wanted.link.remote_name, "the upstream exchange exists")
         why = f"missing upstream; declared with the downstream's type {like.type} and attributes"
@@ -223,7 +232,7 @@ class _Printed:
         return Action(verb, self.broker, self.wanted.route.upstream.vhost, kind, name, why)
 
 
-def _remote_queue(link: Link, sight: Sight) -> Action:
+def _remote_queue(link: QueueLink, sight: Sight) -> Action:
     vhost = sight.site.vhost if sight.site else ""
     if sight.seen.queue is None:
         why = "missing upstream; declared with the downstream's attributes"
@@ -233,12 +242,19 @@ def _remote_queue(link: Link, sight: Sight) -> Action:
 
 
 def _shovel_source(link: Link, sight: Sight) -> Iterator[Action]:
-    name = link.shovel.settings.get("src_queue") if link.shovel else None
+    source = _queue_source(link)
     vhost = sight.site.vhost if sight.site else ""
-    if name is None:
+    if source is None:
         return
     if sight.seen.queue is None:
-        yield Action(Verb.CREATE, sight.broker, vhost, "queue", name, "missing at the source; declared durable")
+        yield Action(Verb.CREATE, sight.broker, vhost, "queue", source.queue, "missing at the source; declared durable")
     else:
         why = f"exists with {sight.seen.queue.messages} message(s)"
-        yield Action(Verb.KEEP, sight.broker, vhost, "queue", name, why)
+        yield Action(Verb.KEEP, sight.broker, vhost, "queue", source.queue, why)
+
+
+def _queue_source(link: Link) -> QueueSource | None:
+    """The queue that a shovel consumes from, unless it makes one of its own."""
+    if isinstance(link, ShovelLink) and isinstance(link.shovel.source, QueueSource):
+        return link.shovel.source
+    return None

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from agent.core.fields import Table
-from agent.core.model import Binding, Exchange, Link
+from agent.core.model import Binding, ExchangeLink
 from agent.core.rules import names, objects
 from agent.core.rules.bindings import TAKES_EVERYTHING, Difference, Group, Route, difference
 from agent.core.rules.hops import Site
@@ -29,8 +29,7 @@ class Verb(StrEnum):
 class Wanted:
     """What one link keeps upstream by its definition, and by the names of the two clusters."""
 
-    link: Link
-    exchange: Exchange
+    link: ExchangeLink
     route: Route
 
     @cached_property
@@ -55,11 +54,11 @@ class Wanted:
 
     def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
         """The bindings upstream; `forward-unrouted` asks for everything besides."""
-        everything = TAKES_EVERYTHING.get(self.exchange.type) if self.link.settings.forward_unrouted else None
+        everything = TAKES_EVERYTHING.get(self.link.exchange.type) if self.link.settings.forward_unrouted else None
         return self.route.groups([*bindings, *([Binding(*everything)] if everything else [])], letter)
 
 
-def upstream_queue_name(link: Link, upstream_vhost: str, cluster: str) -> str:
+def upstream_queue_name(link: ExchangeLink, upstream_vhost: str, cluster: str) -> str:
     return names.upstream_queue(
         link.remote_name,
         upstream_vhost,

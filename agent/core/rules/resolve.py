@@ -11,18 +11,23 @@ from agent.core.model import (
     Choice,
     Definitions,
     Exchange,
+    ExchangeLink,
     Federation,
+    FederationLink,
     Link,
     LinkKind,
     LinkSettings,
     Queue,
+    QueueLink,
     SetMember,
+    ShovelLink,
     Upstream,
     VhostDefinitions,
     VhostState,
 )
 from agent.core.rules import names, policies
 from agent.core.rules.bindings import TAKES_EVERYTHING
+from agent.core.rules.overrides import link_settings
 from agent.core.rules.patterns import Patience, TimedPattern, VhostPatience
 from agent.core.rules.policies import Chosen, PolicyBook, Verdict
 from agent.core.rules.steps import finish
@@ -82,14 +87,15 @@ def resolving(
     return Resolution(tuple(links), tuple(dict.fromkeys(problems)), tuple(dict.fromkeys(unjudged)))
 
 
-_Standing = Mapping[tuple[LinkKind, str], list[Link]]
-"""The links of one vhost by kind and name."""
+_Standing = Mapping[tuple[LinkKind, str], list[FederationLink]]
+"""The links of one vhost by kind and name, without shovels, which nothing has to be matched with."""
 
 
 def _by_vhost(links: Iterable[Link]) -> Mapping[str, _Standing]:
-    found: dict[str, dict[tuple[LinkKind, str], list[Link]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[tuple[LinkKind, str], list[FederationLink]]] = defaultdict(lambda: defaultdict(list))
     for link in links:
-        found[link.vhost][link.kind, link.name].append(link)
+        if not isinstance(link, ShovelLink):
+            found[link.vhost][link.kind, link.name].append(link)
     return found
 
 
@@ -174,7 +180,7 @@ class _VhostResolver:
         if chosen is not None and policies.can_federate_queue(queue):
             yield from self._queue_links(queue, chosen)
 
-    def _left_alone(self, standing: Iterable[Link]) -> Iterator[Link]:
+    def _left_alone(self, standing: Iterable[FederationLink]) -> Iterator[Link]:
         """Links whose policy can't be judged: only an upstream that is gone, or has moved, changes them."""
         for link in standing:
             upstream = self._definitions.upstreams.get(link.upstream)
@@ -214,13 +220,24 @@ class _VhostResolver:
 
     def _exchange_links(self, exchange: Exchange, chosen: Chosen) -> Iterator[Link]:
         bare = replace(exchange, arguments=policies.without_set(exchange.arguments))
-        for source in self._distinct(chosen, exchange.name, "exchange"):
+        for source, remote_name in self._distinct(chosen, lambda settings: settings.exchange or exchange.name):
             if source.unjudged and not self._stands(LinkKind.EXCHANGE, exchange.name, source):
                 continue
             refusal = self._unusable(exchange) or _refusal(bare, source.settings)
             if refusal is not None:
                 self.problems.append(Problem(source.upstream.place, refusal))
-            yield self._link(LinkKind.EXCHANGE, bare, source, chosen=chosen, problem=refusal)
+            yield ExchangeLink(
+                id=self._ids.of(LinkKind.EXCHANGE, self._vhost, exchange.name, source.upstream.name, remote_name),
+                vhost=self._vhost,
+                name=exchange.name,
+                upstream=source.upstream.name,
+                uris=source.upstream.uris,
+                remote_name=remote_name,
+                settings=source.settings,
+                policy=chosen.source,
+                exchange=bare,
+                problem=refusal,
+            )
 
     def _stands(self, kind: LinkKind, name: str, source: _Source) -> bool:
         return any(link.upstream == source.upstream.name for link in self._standing.get((kind, name), ()))
@@ -234,63 +251,47 @@ class _VhostResolver:
         )
 
     def _queue_links(self, queue: Queue, chosen: Chosen) -> Iterator[Link]:
-        for source in self._distinct(chosen, queue.name, "queue"):
+        for source, remote_name in self._distinct(chosen, lambda settings: settings.queue or queue.name):
             if source.unjudged and not self._stands(LinkKind.QUEUE, queue.name, source):
                 continue
-            yield self._link(LinkKind.QUEUE, queue, source, chosen=chosen)
-
-    def _link(
-        self, kind: LinkKind, local: Exchange | Queue, source: _Source, *, chosen: Chosen, problem: str | None = None
-    ) -> Link:
-        upstream, settings = source.upstream, source.settings
-        exchange, queue = (local, None) if isinstance(local, Exchange) else (None, local)
-        remote_name = (settings.exchange if exchange else settings.queue) or local.name
-        return Link(
-            id=self._ids.of(kind, self._vhost, local.name, upstream.name, remote_name),
-            kind=kind,
-            vhost=self._vhost,
-            name=local.name,
-            upstream=upstream.name,
-            uris=upstream.uris,
-            remote_name=remote_name,
-            settings=settings,
-            policy=chosen.source,
-            exchange=exchange,
-            queue=queue,
-            problem=problem,
-        )
+            yield QueueLink(
+                id=self._ids.of(LinkKind.QUEUE, self._vhost, queue.name, source.upstream.name, remote_name),
+                vhost=self._vhost,
+                name=queue.name,
+                upstream=source.upstream.name,
+                uris=source.upstream.uris,
+                remote_name=remote_name,
+                settings=source.settings,
+                policy=chosen.source,
+                queue=queue,
+            )
 
     def _shovel_links(self) -> Iterator[Link]:
         for name, shovel in sorted(self._definitions.shovels.items()):
-            yield Link(
+            yield ShovelLink(
                 id=self._ids.of(LinkKind.SHOVEL, self._vhost, name),
-                kind=LinkKind.SHOVEL,
                 vhost=self._vhost,
                 name=name,
-                upstream="",
                 uris=shovel.source_uris,
-                remote_name="",
-                settings=LinkSettings(),
-                policy="",
                 shovel=shovel,
             )
 
-    def _distinct(self, chosen: Chosen, name: str, attribute: str) -> Iterator[_Source]:
+    def _distinct(self, chosen: Chosen, remote_name: Callable[[LinkSettings], str]) -> Iterator[tuple[_Source, str]]:
         """One link for each upstream and name over there, however often a set lists it."""
         found: set[tuple[str, str]] = set()
         for source in self._resolve_sources(chosen):
-            key = (source.upstream.name, getattr(source.settings, attribute) or name)
+            key = (source.upstream.name, remote_name(source.settings))
             if key in found:
                 self._warn(chosen.place, f"{_describe(chosen)} names upstream {key[0]!r} twice; the first one counts")
                 continue
             found.add(key)
-            yield source
+            yield source, key[1]
 
     def _resolve_sources(self, chosen: Chosen) -> tuple[_Source, ...]:
         sources = self._sources.get(chosen)
         if sources is None:
             sources = self._sources[chosen] = tuple(
-                _Source(upstream, replace(LinkSettings(), **{**upstream.settings, **member.settings}), unjudged)
+                _Source(upstream, link_settings(upstream.settings, member.settings), unjudged)
                 for member, unjudged in self._members(chosen)
                 if (upstream := self._upstream(member.upstream, chosen)) is not None
             )

@@ -7,7 +7,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
-from agent.core.model import AckMode, Shovel
+from agent.core.fields import EMPTY
+from agent.core.model import (
+    AckMode,
+    DeleteAfter,
+    ExchangeDestination,
+    ExchangeSource,
+    PublishProperties,
+    QueueDestination,
+    QueueSource,
+    Shovel,
+    ShovelSettings,
+)
+from agent.core.rules.overrides import first
 from agent.definitions.document.findings import Spot
 from agent.definitions.models.keys import Keys, SnakeKeys
 from agent.definitions.models.upstream import warn_uris
@@ -26,27 +38,21 @@ from agent.definitions.models.value_types import (
 )
 from agent.errors import Place
 
-OLD_SPELLINGS = {
-    "prefetch_count": "src_prefetch_count",
-    "delete_after": "src_delete_after",
-    "publish_properties": "dest_publish_properties",
-    "add_forward_headers": "dest_add_forward_headers",
-    "add_timestamp_header": "dest_add_timestamp_header",
-}
-_NOT_SETTINGS = frozenset({"src_uri", "dest_uri", "src_protocol", "dest_protocol", "internal", "internal_owner"})
 PROTOCOL = "amqp091"
 DEPRECATED = {"deprecated": True}
 
 
 def _delete_after(value: object) -> object:
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
-    if value in ("never", "queue-length") or (isinstance(whole, int) and not isinstance(whole, bool) and whole >= 0):
+    if isinstance(value, str) and value in set(DeleteAfter):
+        return DeleteAfter(value)
+    if isinstance(whole, int) and not isinstance(whole, bool) and whole >= 0:
         return whole
     raise refuse(f"expected never, queue-length or a number of messages, got {kind_of(value)}")
 
 
-DeleteAfter = Annotated[
-    str | int,
+DeleteAfterKey = Annotated[
+    DeleteAfter | int,
     BeforeValidator(_delete_after),
     WithJsonSchema({"anyOf": [{"enum": ["never", "queue-length"]}, {"type": "integer", "minimum": 0}]}),
 ]
@@ -80,6 +86,23 @@ class PropertiesModel(SnakeKeys):
     app_id: ShortText = key("Application.")
     cluster_id: ShortText = key("Cluster; of AMQP 0-8.")
 
+    def to_core(self) -> PublishProperties:
+        return PublishProperties(
+            content_type=self.content_type,
+            content_encoding=self.content_encoding,
+            delivery_mode=self.delivery_mode,
+            priority=self.priority,
+            correlation_id=self.correlation_id,
+            reply_to=self.reply_to,
+            expiration=self.expiration,
+            message_id=self.message_id,
+            timestamp=self.timestamp,
+            type=self.type,
+            user_id=self.user_id,
+            app_id=self.app_id,
+            cluster_id=self.cluster_id,
+        )
+
 
 class ShovelModel(Keys):
     """Moves messages from a queue or exchange to another, anywhere."""
@@ -101,7 +124,7 @@ class ShovelModel(Keys):
     src_consumer_args: Arguments = key("Arguments to consume with, such as `x-priority`.")
     src_consumer_name: ShortText = key("Consumer tag.")
     src_prefetch_count: Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
-    src_delete_after: DeleteAfter = key(
+    src_delete_after: DeleteAfterKey = key(
         "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."
     )
     src_delete_after_duration: Annotated[int, Field(ge=1, le=MAX_EXPIRY // 1000), INTEGRAL] = key(
@@ -123,7 +146,7 @@ class ShovelModel(Keys):
     )
     reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
     prefetch_count: Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
-    delete_after: DeleteAfter = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
+    delete_after: DeleteAfterKey = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
     publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key(
         "Old spelling of `dest-publish-properties`.", json_schema_extra=DEPRECATED
     )
@@ -147,21 +170,49 @@ class ShovelModel(Keys):
         _idle_keys(raw, spot)
 
     def to_core(self, name: str, place: Place) -> Shovel:
-        return Shovel(name, self.src_uri, self.dest_uri, place, self.settings())
+        return Shovel(
+            name=name,
+            source_uris=self.src_uri,
+            destination_uris=self.dest_uri,
+            place=place,
+            source=self._source(),
+            destination=self._destination(),
+            settings=self._settings(),
+        )
 
-    def settings(self) -> dict[str, Any]:
+    def _source(self) -> QueueSource | ExchangeSource:
+        if "src_exchange" in self.model_fields_set:
+            return ExchangeSource(self.src_exchange, first(self.src_exchange_key, default=""))
+        is_predeclared = first(self.src_predeclared, default=False)
+        return QueueSource(self.src_queue, first(self.src_queue_args, default=EMPTY), is_predeclared)
+
+    def _destination(self) -> QueueDestination | ExchangeDestination:
+        if "dest_queue" not in self.model_fields_set:
+            return ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
+        is_predeclared = first(self.dest_predeclared, default=False)
+        return QueueDestination(self.dest_queue, first(self.dest_queue_args, default=EMPTY), is_predeclared)
+
+    def _settings(self) -> ShovelSettings:
         """By the new spellings; where both are written the new one counts, as with RabbitMQ."""
-        written = self.written()
-        for old, new in OLD_SPELLINGS.items():
-            if old in written:
-                written.setdefault(new, written.pop(old))
-                written.pop(old, None)
-        for name in _NOT_SETTINGS & written.keys():
-            del written[name]
-        properties = written.get("dest_publish_properties")
-        if isinstance(properties, PropertiesModel):
-            written["dest_publish_properties"] = properties.written()
-        return written
+        written, default = self.model_fields_set, ShovelSettings()
+        prefetch_count = self.src_prefetch_count if "src_prefetch_count" in written else self.prefetch_count
+        properties = self.dest_publish_properties if "dest_publish_properties" in written else self.publish_properties
+        return ShovelSettings(
+            consumer_arguments=first(self.src_consumer_args, default=default.consumer_arguments),
+            consumer_tag=self.src_consumer_name,
+            prefetch_count=prefetch_count,
+            delete_after=first(self.src_delete_after, self.delete_after, default=default.delete_after),
+            delete_after_duration=self.src_delete_after_duration,
+            publish_properties=first(properties, default=PropertiesModel()).to_core(),
+            add_forward_headers=first(
+                self.dest_add_forward_headers, self.add_forward_headers, default=default.add_forward_headers
+            ),
+            add_timestamp_header=first(
+                self.dest_add_timestamp_header, self.add_timestamp_header, default=default.add_timestamp_header
+            ),
+            ack_mode=first(self.ack_mode, default=default.ack_mode),
+            reconnect_delay=first(self.reconnect_delay, default=default.reconnect_delay),
+        )
 
     def warnings(self, spot: Spot) -> None:
         warn_uris(self.src_uri, spot, "src-uri")

@@ -12,7 +12,16 @@ from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 from agent.core.addresses import uri
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.addresses.url_text import Tls, check_file, check_server_name, refuse_nul
-from agent.core.model import AckMode, ChannelUse, CleanupMode, QueueType, SetMember, Upstream
+from agent.core.model import (
+    UNSET,
+    AckMode,
+    ChannelUse,
+    CleanupMode,
+    LinkOverrides,
+    QueueType,
+    SetMember,
+    Upstream,
+)
 from agent.definitions.document.findings import Spot
 from agent.definitions.models.keys import Keys, SnakeKeys
 from agent.definitions.models.value_types import (
@@ -85,8 +94,25 @@ class LinkKeys(Keys):
         "not for direct exchanges. False by default."
     )
 
-    def settings(self) -> dict[str, Any]:
-        return {name: value for name, value in self.written().items() if name in LinkKeys.model_fields}
+    def settings(self) -> LinkOverrides:
+        return LinkOverrides(
+            exchange=self.exchange,
+            queue=self.queue,
+            consumer_tag=self.consumer_tag,
+            prefetch_count=self.prefetch_count if "prefetch_count" in self.model_fields_set else UNSET,
+            reconnect_delay=self.reconnect_delay,
+            max_hops=self.max_hops,
+            ack_mode=self.ack_mode,
+            trust_user_id=self.trust_user_id,
+            expires=self.expires,
+            message_ttl=self.message_ttl,
+            queue_type=self.queue_type,
+            ha_policy=self.ha_policy,
+            bind_nowait=self.bind_nowait,
+            channel_use_mode=self.channel_use_mode,
+            resource_cleanup_mode=self.resource_cleanup_mode,
+            forward_unrouted=self.forward_unrouted,
+        )
 
     def warnings(self, spot: Spot) -> None:
         if "ha_policy" in self.model_fields_set:

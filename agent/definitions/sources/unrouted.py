@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from agent.core.model import VhostDefinitions
+from agent.core.model import LinkOverrides, VhostDefinitions
 from agent.core.rules.bindings import TAKES_EVERYTHING
 from agent.core.rules.resolve import ALL
 from agent.definitions.document.findings import Spot, quoted
@@ -46,17 +46,10 @@ class _Sets:
 
     def __init__(self, raw: list[Mapping[str, Any]], others: VhostDefinitions) -> None:
         self._upstreams: dict[str, Mapping[str, Any]] = {
-            name: {_KEY: upstream.settings.get("forward_unrouted"), "exchange": upstream.settings.get("exchange")}
-            for name, upstream in others.upstreams.items()
+            name: _as_written(upstream.settings) for name, upstream in others.upstreams.items()
         }
         self._sets: dict[str, Iterable[Mapping[str, Any]]] = {
-            name: [
-                {
-                    "upstream": member.upstream,
-                    **{key.replace("_", "-"): value for key, value in member.settings.items()},
-                }
-                for member in found.members
-            ]
+            name: [{"upstream": member.upstream, **_as_written(member.settings)} for member in found.members]
             for name, found in others.upstream_sets.items()
         }
         for vhost in raw:
@@ -82,6 +75,12 @@ class _Sets:
             if one not in seen and merged.get(_KEY) is True:
                 yield upstream
             seen.add(one)  # of several with one name over there only the first counts
+
+
+def _as_written(settings: LinkOverrides) -> Mapping[str, Any]:
+    """The keys that matter here."""
+    keys = {_KEY: settings.forward_unrouted, "exchange": settings.exchange}
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def _members(raw: object) -> list[Mapping[str, Any]]:

@@ -317,7 +317,7 @@ class Building:
         return self._wanted.internal(self._letter)
 
     async def _ensure_exchange(self) -> bool:
-        name, like = self._link.remote_name, self._wanted.exchange
+        name, like = self._link.remote_name, self._wanted.link.exchange
         return await upstream_objects.ensure_exchange(self._up, name, like, spare=self._exchanges.spare)
 
     async def _existing_letters(self) -> tuple[str, ...]:

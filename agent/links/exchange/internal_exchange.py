@@ -8,7 +8,7 @@ from typing import Any, Final
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.core.fields import Table
-from agent.core.model import Link
+from agent.core.model import ExchangeLink
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.exchange.plugin_type import PluginTypes
@@ -24,7 +24,7 @@ class InternalExchanges:
     """
 
     def __init__(
-        self, brokers: Brokers, types: PluginTypes, link: Link, *, control: Shared, first: asyncio.Future[Any]
+        self, brokers: Brokers, types: PluginTypes, link: ExchangeLink, *, control: Shared, first: asyncio.Future[Any]
     ) -> None:
         """`first` has to be done before a connection is spent on finding out."""
         self._brokers = brokers

@@ -11,7 +11,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.questions import count_messages
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.links.removal import announce
-from agent.core.model import Link
+from agent.core.model import ExchangeLink
 from agent.core.rules import names
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
@@ -29,7 +29,7 @@ class Lingering:
     `messages` wait in its queue; None where that can't be known now.
     """
 
-    def __init__(self, link: Link, brokers: Brokers, *, cluster: str, since: float) -> None:
+    def __init__(self, link: ExchangeLink, brokers: Brokers, *, cluster: str, since: float) -> None:
         self.messages: int | None = None
         self.looks = 0
         self._link = link

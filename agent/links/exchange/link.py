@@ -10,8 +10,8 @@ from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.reconcile import Known
 from agent.core.links.suspicion import Watch
-from agent.core.model import Binding, Link
-from agent.errors import BrokerError, PermanentError
+from agent.core.model import Binding, ExchangeLink
+from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.exchange.lingering import Lingering
@@ -29,59 +29,56 @@ class ExchangeLinks:
     plugin_types: PluginTypes = field(default_factory=PluginTypes)
     lookouts: Lookouts = field(default_factory=Lookouts)
 
-    def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
+    def runnable(self, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
         return RunnableExchangeLink(link, self, counts, on_noted)
 
 
 class RunnableExchangeLink:
-    def __init__(self, link: Link, shared: ExchangeLinks, counts: Counts, on_noted: Callable[[], None]) -> None:
+    def __init__(self, link: ExchangeLink, shared: ExchangeLinks, counts: Counts, on_noted: Callable[[], None]) -> None:
         self._link = link
         self._shared = shared
         self._counts = counts
         self._on_noted = on_noted
-        self._memory = Memory()
+        self.memory = Memory()
 
     @property
     def bound(self) -> int:
-        return len(self._memory.built.bound)
+        return len(self.memory.built.bound)
 
     @property
     def known(self) -> Known | None:
-        return self._memory.built.known
+        return self.memory.built.known
 
     @property
     def notes(self) -> str:
-        return self._memory.built.notes
+        return self.memory.built.notes
 
     @property
     def uri(self) -> AmqpUri | None:
-        return self._memory.uri
+        return self.memory.uri
 
     @property
     def upstream_cluster(self) -> str | None:
-        return self._memory.upstream_cluster
+        return self.memory.upstream_cluster
 
-    def redefine(self, link: Link) -> None:
-        """What it has built stays known: what of it no longer fits is replaced."""
-        self._link = link
-        self._memory = Memory(self._memory.built)
+    def inherit(self, former: object) -> None:
+        """What was built stays known; what of it no longer fits is replaced."""
+        if isinstance(former, RunnableExchangeLink):
+            self.memory.built = former.memory.built
 
     def is_suspected(self, now: float) -> bool:
-        return self._memory.path.suspicion.watch(now) is not Watch.OFF
+        return self.memory.path.suspicion.watch(now) is not Watch.OFF
 
     def session(
         self, connections: Connections, bindings: Callable[[], frozenset[Binding]], *, apart: bool
     ) -> ExchangeSession:
-        if self._link.exchange is None:
-            raise PermanentError("an exchange link without an exchange")
         return ExchangeSession(
             self._link,
-            self._link.exchange,
             connections=connections,
             bindings=bindings,
             apart=apart,
             counts=self._counts,
-            memory=self._memory,
+            memory=self.memory,
             brokers=self._shared.brokers,
             plugin_types=self._shared.plugin_types,
             lookouts=self._shared.lookouts,
@@ -105,6 +102,6 @@ class RunnableExchangeLink:
             self._shared.brokers,
             cluster=cluster,
             messages=messages,
-            stands_otherwise=bool(self._memory.built.note),
+            stands_otherwise=bool(self.memory.built.note),
         )
         return await removal.run(still)

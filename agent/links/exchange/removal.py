@@ -11,7 +11,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.core.links import backoff
 from agent.core.links.reconcile import upstream_queue_name
-from agent.core.model import Link, QueueType
+from agent.core.model import ExchangeLink, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError
 from agent.links.brokers import Brokers
@@ -32,7 +32,7 @@ class Removal:
     """
 
     def __init__(
-        self, link: Link, brokers: Brokers, *, cluster: str, messages: bool, stands_otherwise: bool = False
+        self, link: ExchangeLink, brokers: Brokers, *, cluster: str, messages: bool, stands_otherwise: bool = False
     ) -> None:
         self._link = link
         self._brokers = brokers

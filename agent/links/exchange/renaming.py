@@ -10,7 +10,7 @@ import structlog
 
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.links.reconcile import upstream_queue_name
-from agent.core.model import CleanupMode, Link, QueueType
+from agent.core.model import ExchangeLink, Link, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
@@ -32,7 +32,7 @@ class Runs(Protocol):
 
 async def sweep(runners: Iterable[Runs], brokers: Brokers, former: str) -> None:
     """Removes it for every link that runs under the new name; those of a mode that keeps all are left alone."""
-    swept = (each for each in runners if each.link.settings.resource_cleanup_mode is not CleanupMode.NEVER)
+    swept = (each for each in runners if each.link.cleans_up)
     await asyncio.gather(*(_sweep(runner, brokers, former) for runner in swept))
 
 
@@ -42,6 +42,8 @@ async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
             return
         await asyncio.sleep(LOOK_EVERY)
     link = runner.link
+    if not isinstance(link, ExchangeLink):  # no other kind names anything upstream after its downstream
+        return
     try:
         up = await brokers.control(link)
         try:

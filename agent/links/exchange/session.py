@@ -12,7 +12,7 @@ from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.reconcile import Wanted
-from agent.core.model import Binding, Exchange, Link
+from agent.core.model import Binding, ExchangeLink
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.errors import BrokerError
@@ -48,8 +48,7 @@ class ExchangeSession:
 
     def __init__(
         self,
-        link: Link,
-        exchange: Exchange,
+        link: ExchangeLink,
         *,
         connections: Connections,
         bindings: Latest,
@@ -63,7 +62,6 @@ class ExchangeSession:
     ) -> None:
         self.flow: Flow | None = None
         self._link = link
-        self._exchange = exchange
         self._connections = connections
         self._latest = bindings
         self._apart = apart
@@ -93,7 +91,7 @@ class ExchangeSession:
         link = self._link
         control = self._control = await self._connections.ask(link)
         connecting = asyncio.ensure_future(self._connections.flow(link, control.connection.uri, apart=self._apart))
-        wanted = Wanted(link, self._exchange, self._route(control))
+        wanted = Wanted(link, self._route(control))
         self._remember(control, wanted.route)
         building = self._building(control, wanted, first=connecting)
         _, (up, down) = await both(building.prepare(), connecting)

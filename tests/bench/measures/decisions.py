@@ -18,6 +18,7 @@ from agent.core.model import (
     Definitions,
     Exchange,
     Federation,
+    LinkOverrides,
     Policy,
     Upstream,
     VhostDefinitions,
@@ -43,7 +44,8 @@ def large_cluster() -> tuple[Definitions, dict[str, VhostState]]:
     """2,000 exchanges, 50 upstreams, 200 policies, of which only the last one matches: 100,000 links."""
     here = Place("bench")
     federation = Federation(Choice.SET, "all")
-    upstreams = {f"u{i}": Upstream(f"u{i}", (parse(f"amqp://h{i}"),), here, {"max_hops": 2}) for i in range(50)}
+    settings = LinkOverrides(max_hops=2)
+    upstreams = {f"u{i}": Upstream(f"u{i}", (parse(f"amqp://h{i}"),), here, settings) for i in range(50)}
     patterns = [*(f"^x{i}\\.[a-z]+$" for i in range(199)), "^orders-"]
     policies = {
         f"p{i}": Policy(f"p{i}", pattern, ApplyTo.EXCHANGES, -i, federation, here) for i, pattern in enumerate(patterns)

@@ -13,7 +13,7 @@ from agent.amqp.data.target import Counts
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Failed, LinkState, Phase, Stalled
-from agent.core.model import Exchange, Link, LinkKind, LinkSettings
+from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings
 from agent.core.settings import HttpSettings
 from agent.status.board import Board, Gauges
 from agent.status.http.server import HttpServer
@@ -33,11 +33,17 @@ def failed(error: str, *, permanent: bool = False) -> LinkState:
 
 def link(number: int, name: str, *, upstream: str = "origin", remote: str = "", vhost: str = "/") -> Link:
     uri = parse(f"amqp://u:s3ntinel@{upstream}.example:5672/%2f")
-    exchange = Exchange(name, "topic")
-    return Link(
-        f"{number:08x}", LinkKind.EXCHANGE, vhost, name, upstream, (uri,), remote or name, LinkSettings(), "federate",
-        exchange=exchange,
-    )  # fmt: skip
+    return ExchangeLink(
+        id=f"{number:08x}",
+        vhost=vhost,
+        name=name,
+        upstream=upstream,
+        uris=(uri,),
+        remote_name=remote or name,
+        settings=LinkSettings(),
+        policy="federate",
+        exchange=Exchange(name, "topic"),
+    )
 
 
 @dataclass

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agent.core.links.plan import Outlook
+from agent.core.model import ExchangeLink
 from tests.integration.runtime.planning import (
     FEDERATE,
     ORIGIN,
@@ -103,7 +104,7 @@ async def test_exchanges_of_the_configuration_are_held_against_what_stands(pair:
         "new": ("create", False),
     }
     links = [planned.link for planned in of_vhost(found, pair.vhost)]
-    assert {link.name: link.exchange.type for link in links if link.exchange} == {
+    assert {link.name: link.exchange.type for link in links if isinstance(link, ExchangeLink)} == {
         "same": "topic",
         "other": "fanout",
         "new": "topic",

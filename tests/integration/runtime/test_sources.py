@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent.core.links.plan import Outlook
+from agent.core.model import ExchangeLink
 from agent.errors import ConfigurationError, PermanentError
 from tests.acceptance.command import federation_agent
 from tests.integration.runtime.planning import FEDERATE, ORIGIN, Naming, Pair, of_vhost, only_link, told
@@ -57,6 +58,7 @@ async def test_parameters_and_policies_of_the_broker(native: Pair) -> None:
     planned = await native.plan_link({})
     link = planned.link
     assert (link.upstream, link.policy, link.name) == ("theirs", "federate", "x")
+    assert isinstance(link, ExchangeLink)
     assert (link.settings.max_hops, link.settings.message_ttl) == (3, 1000)
 
 
@@ -243,8 +245,8 @@ async def test_a_broker_s_export_stands_for_its_http_api(native: Pair, way: str)
 
     planned = only_link(found, vhost)
     assert (planned.outlook, planned.link.policy, planned.link.upstream) == (Outlook.RUN, "federate", "theirs")
-    assert planned.link.settings.message_ttl == 1000
-    assert planned.link.exchange is not None and planned.link.exchange.type == "headers"
+    assert isinstance(planned.link, ExchangeLink)
+    assert (planned.link.settings.message_ttl, planned.link.exchange.type) == (1000, "headers")
     assert [action.name for action in planned.actions if action.verb == "bind"] == ["key"]
     assert [problem for problem in found.problems if "also defined" in problem.message] == []
 

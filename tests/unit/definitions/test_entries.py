@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agent.core.model import AckMode, CleanupMode, QueueType
+from agent.core import fields
+from agent.core.model import (
+    AckMode,
+    ChannelUse,
+    CleanupMode,
+    DeleteAfter,
+    ExchangeDestination,
+    ExchangeSource,
+    LinkOverrides,
+    PublishProperties,
+    QueueDestination,
+    QueueSource,
+    QueueType,
+    Shovel,
+    ShovelSettings,
+)
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load, write
 
 
@@ -95,16 +110,49 @@ upstreams:
 """
     upstream = load(tmp_path, DOWNSTREAM + text).definitions.of("/").upstreams["a"]
     assert len(upstream.uris) == 2
-    assert upstream.settings == {
-        "prefetch_count": None,
-        "reconnect_delay": 1.5,
-        "ack_mode": AckMode.ON_PUBLISH,
-        "expires": 1000,
-        "queue_type": QueueType.QUORUM,
-        "resource_cleanup_mode": CleanupMode.NEVER,
-        "trust_user_id": True,
-        "forward_unrouted": True,
-    }
+    assert upstream.settings == LinkOverrides(
+        prefetch_count=None,
+        reconnect_delay=1.5,
+        ack_mode=AckMode.ON_PUBLISH,
+        expires=1000,
+        queue_type=QueueType.QUORUM,
+        resource_cleanup_mode=CleanupMode.NEVER,
+        trust_user_id=True,
+        forward_unrouted=True,
+    )
+
+
+def test_every_key_of_a_link_reaches_the_core(tmp_path: Path) -> None:
+    text = """\
+upstreams:
+  a: {uri: amqp://h, exchange: x, queue: q, consumer-tag: t, prefetch-count: 7, reconnect-delay: 1.5, max-hops: 3,
+      ack-mode: no-ack, trust-user-id: true, expires: 1000, message-ttl: 2000, queue-type: quorum, ha-policy: all,
+      bind-nowait: false, channel-use-mode: single, resource-cleanup-mode: never, forward-unrouted: true}
+upstream-sets:
+  s: [{upstream: a}, {upstream: a, trust-user-id: false, bind-nowait: true}]
+"""
+    vhost = load(tmp_path, DOWNSTREAM + text).definitions.of("/")
+    assert vhost.upstreams["a"].settings == LinkOverrides(
+        exchange="x",
+        queue="q",
+        consumer_tag="t",
+        prefetch_count=7,
+        reconnect_delay=1.5,
+        max_hops=3,
+        ack_mode=AckMode.NO_ACK,
+        trust_user_id=True,
+        expires=1000,
+        message_ttl=2000,
+        queue_type=QueueType.QUORUM,
+        ha_policy="all",
+        bind_nowait=False,
+        channel_use_mode=ChannelUse.SINGLE,
+        resource_cleanup_mode=CleanupMode.NEVER,
+        forward_unrouted=True,
+    )
+    plain, changed = vhost.upstream_sets["s"].members
+    assert plain.settings == LinkOverrides()
+    assert changed.settings == LinkOverrides(trust_user_id=False, bind_nowait=True)
 
 
 UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
@@ -294,6 +342,7 @@ def test_types_of_exchanges(tmp_path: Path, type_: str) -> None:
 
 
 ENDS = "src-uri: amqp://a, dest-uri: amqp://b"
+ARGUMENTS = (("a", fields.text("b")),)
 
 
 @pytest.mark.parametrize(
@@ -346,30 +395,92 @@ def test_shovels(tmp_path: Path, keys: str, complaint: str) -> None:
     assert told(tmp_path, f"shovels: {{s: {{{keys}}}}}") == [complaint]
 
 
+def shovel(directory: Path, keys: str) -> Shovel:
+    return load(directory, DOWNSTREAM + f"shovels: {{s: {{{ENDS}, {keys}}}}}").definitions.of("/").shovels["s"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "source", "destination"),
+    [
+        ("src-queue: q", QueueSource("q"), ExchangeDestination()),
+        ("src-queue: q, src-predeclared: true", QueueSource("q", is_predeclared=True), ExchangeDestination()),
+        ("src-queue: q, src-queue-args: {a: b}", QueueSource("q", ARGUMENTS), ExchangeDestination()),
+        ("src-exchange: x", ExchangeSource("x"), ExchangeDestination()),
+        ("src-exchange: x, src-exchange-key: k", ExchangeSource("x", "k"), ExchangeDestination()),
+        ("src-exchange: x, src-predeclared: true", ExchangeSource("x"), ExchangeDestination()),
+        ("src-exchange: '', dest-exchange: y", ExchangeSource(""), ExchangeDestination("y")),
+        ("src-queue: q, dest-exchange-key: k", QueueSource("q"), ExchangeDestination(None, "k")),
+        ("src-queue: q, dest-exchange: '', dest-exchange-key: ''", QueueSource("q"), ExchangeDestination("", "")),
+        ("src-queue: q, dest-queue: r", QueueSource("q"), QueueDestination("r")),
+        (
+            "src-queue: q, dest-queue: r, dest-queue-args: {a: b}, dest-predeclared: true",
+            QueueSource("q"),
+            QueueDestination("r", ARGUMENTS, is_predeclared=True),
+        ),
+    ],
+)
+def test_the_ends_of_shovels(
+    tmp_path: Path,
+    keys: str,
+    source: QueueSource | ExchangeSource,
+    destination: QueueDestination | ExchangeDestination,
+) -> None:
+    found = shovel(tmp_path, keys)
+    assert (found.source, found.destination, found.settings) == (source, destination, ShovelSettings())
+
+
 @pytest.mark.parametrize(
     ("keys", "settings"),
     [
-        ("src-queue: q", {"src_queue": "q"}),
-        ("src-exchange: x, src-exchange-key: k", {"src_exchange": "x", "src_exchange_key": "k"}),
-        ("src-queue: q, dest-exchange-key: k", {"src_queue": "q", "dest_exchange_key": "k"}),
-        ("src-queue: q, src-prefetch-count: auto", {"src_queue": "q", "src_prefetch_count": None}),
-        ("src-queue: q, prefetch-count: 10", {"src_queue": "q", "src_prefetch_count": 10}),
-        ("src-queue: q, prefetch-count: 10, src-prefetch-count: 20", {"src_queue": "q", "src_prefetch_count": 20}),
-        ("src-queue: q, delete-after: queue-length", {"src_queue": "q", "src_delete_after": "queue-length"}),
-        ("src-queue: q, src-delete-after: 5.0", {"src_queue": "q", "src_delete_after": 5}),
+        ("src-prefetch-count: auto", ShovelSettings()),
+        ("prefetch-count: 10", ShovelSettings(prefetch_count=10)),
+        ("prefetch-count: 10, src-prefetch-count: 20", ShovelSettings(prefetch_count=20)),
+        ("prefetch-count: 10, src-prefetch-count: auto", ShovelSettings()),
+        ("src-delete-after: never", ShovelSettings(delete_after=DeleteAfter.NEVER)),
+        ("delete-after: queue-length", ShovelSettings(delete_after=DeleteAfter.QUEUE_LENGTH)),
+        ("src-delete-after: 5.0", ShovelSettings(delete_after=5)),
+        ("src-delete-after: 0, delete-after: 7", ShovelSettings(delete_after=0)),
         (
-            "src-queue: q, publish-properties: {delivery_mode: 2}",
-            {"src_queue": "q", "dest_publish_properties": {"delivery_mode": 2}},
+            "publish-properties: {delivery_mode: 2}",
+            ShovelSettings(publish_properties=PublishProperties(delivery_mode=2)),
         ),
         (
-            "src-queue: q, add-forward-headers: true, add-timestamp-header: true",
-            {"src_queue": "q", "dest_add_forward_headers": True, "dest_add_timestamp_header": True},
+            "publish-properties: {delivery_mode: 2}, dest-publish-properties: ",
+            ShovelSettings(),
         ),
-        ("src-queue: q, src-protocol: amqp091, dest-protocol: amqp091, internal: true", {"src_queue": "q"}),
+        (
+            "add-forward-headers: true, add-timestamp-header: true",
+            ShovelSettings(add_forward_headers=True, add_timestamp_header=True),
+        ),
+        ("add-forward-headers: true, dest-add-forward-headers: false", ShovelSettings()),
+        ("src-protocol: amqp091, dest-protocol: amqp091, internal: true", ShovelSettings()),
+        (
+            (
+                "src-consumer-args: {a: b}, src-consumer-name: t, src-prefetch-count: 3, src-delete-after: 9, "
+                "src-delete-after-duration: 60, dest-add-forward-headers: true, dest-add-timestamp-header: true, "
+                "ack-mode: on-publish, reconnect-delay: 0.5"
+            ),
+            ShovelSettings(
+                consumer_arguments=ARGUMENTS,
+                consumer_tag="t",
+                prefetch_count=3,
+                delete_after=9,
+                delete_after_duration=60,
+                add_forward_headers=True,
+                add_timestamp_header=True,
+                ack_mode=AckMode.ON_PUBLISH,
+                reconnect_delay=0.5,
+            ),
+        ),
     ],
 )
-def test_shovels_keep_what_was_written_by_the_new_spellings(
-    tmp_path: Path, keys: str, settings: dict[str, Any]
-) -> None:
-    configuration = load(tmp_path, DOWNSTREAM + f"shovels: {{s: {{{ENDS}, {keys}}}}}")
-    assert configuration.definitions.of("/").shovels["s"].settings == settings
+def test_the_settings_of_shovels(tmp_path: Path, keys: str, settings: ShovelSettings) -> None:
+    assert shovel(tmp_path, f"src-queue: q, {keys}").settings == settings
+
+
+def test_the_properties_that_a_shovel_gives_messages(tmp_path: Path) -> None:
+    texts = ("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type",
+             "user_id", "app_id", "cluster_id")  # fmt: skip
+    keys = ", ".join([*(f"{name}: {name}" for name in texts), "delivery_mode: 2, priority: 9, timestamp: 5"])
+    found = shovel(tmp_path, f"src-queue: q, dest-publish-properties: {{{keys}}}").settings.publish_properties
+    assert asdict(found) == {**{name: name for name in texts}, "delivery_mode": 2, "priority": 9, "timestamp": 5}

@@ -6,10 +6,8 @@ from structlog.testing import capture_logs
 
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Event, Failed, LinkState, RetryDue
-from agent.core.model import Link, LinkKind, LinkSettings
 from agent.runtime.link_log import REMIND_EVERY, LinkLog
-
-LINK = Link("0123abcd", LinkKind.EXCHANGE, "/", "x", "origin", (), "x", LinkSettings(), "federate")
+from tests.unit.status.test_board import LINK
 
 
 def test_the_same_failure_is_told_once_and_then_now_and_then() -> None:

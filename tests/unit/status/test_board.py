@@ -5,14 +5,21 @@ from dataclasses import replace
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Side, Trouble, Unwanted
-from agent.core.model import Exchange, Link, LinkKind, LinkSettings
+from agent.core.model import Exchange, ExchangeLink, LinkSettings
 from agent.status.board import Board, Gauges
 from agent.status.http.native import link_view
 
-LINK = Link(
-    "1a2b3c4d", LinkKind.EXCHANGE, "/", "orders", "origin", (parse("amqp://u:s3ntinel@h:5672/%2f"),), "there",
-    LinkSettings(), "p", exchange=Exchange("orders", "topic"),
-)  # fmt: skip
+LINK = ExchangeLink(
+    id="1a2b3c4d",
+    vhost="/",
+    name="orders",
+    upstream="origin",
+    uris=(parse("amqp://u:s3ntinel@h:5672/%2f"),),
+    remote_name="there",
+    settings=LinkSettings(),
+    policy="p",
+    exchange=Exchange("orders", "topic"),
+)
 RUNNING = LinkState(phase=Phase.OPEN, started=True)
 BROKEN = LinkState(phase=Phase.WAITING, started=True, failure=Failed("connection refused"))
 

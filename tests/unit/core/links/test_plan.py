@@ -1,25 +1,16 @@
 from __future__ import annotations
 
-from agent.core.addresses.uri import parse
 from agent.core.links import plan
 from agent.core.links.plan import Action, Downstream, Outlook, Sight
 from agent.core.links.reconcile import QueueSeen, Seen, Verb, upstream_queue_name
-from agent.core.model import Binding, DeclaredExchange, Exchange, Link, LinkKind, LinkSettings, Queue
+from agent.core.model import Binding, DeclaredExchange, Exchange, ExchangeSource, LinkSettings, QueueSource
 from agent.core.rules.hops import Site
 from agent.errors import Place
+from tests.unit.core.some_links import BROKER, queue_link, shovel_link
+from tests.unit.core.some_links import exchange_link as link
 
-BROKER = "amqp://h:5672"
 UP = Site("up", "/")
 CANARY = "federation-agent: notices when x is deleted (federation: x -> down)"
-
-
-def link(**changes: object) -> Link:
-    values: dict[str, object] = {
-        "id": "00000000", "kind": LinkKind.EXCHANGE, "vhost": "/", "name": "x", "upstream": "origin",
-        "uris": (parse(BROKER),), "remote_name": "x", "settings": LinkSettings(), "policy": "p",
-        "exchange": Exchange("x", "topic"),
-    }  # fmt: skip
-    return Link(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def downstream(*bindings: Binding, native: frozenset[tuple[str, str, str]] = frozenset()) -> Downstream:
@@ -99,10 +90,24 @@ def test_forward_unrouted_asks_for_everything_besides() -> None:
 
 
 def test_queue_links_declare_what_is_missing_and_delete_nothing() -> None:
-    of_queue = link(kind=LinkKind.QUEUE, exchange=None, queue=Queue("x"))
+    of_queue = queue_link()
     assert told(plan.plan_link(of_queue, Sight(BROKER, UP), downstream()).actions) == [(Verb.CREATE, "queue", "x")]
     stands = plan.plan_link(of_queue, Sight(BROKER, UP, Seen(queue=QueueSeen(3, 1))), downstream())
     assert told(stands.actions) == [(Verb.KEEP, "queue", "x")]
+
+
+def test_a_shovel_declares_its_queue_unless_that_is_predeclared() -> None:
+    shovel, predeclared = shovel_link(QueueSource("q")), shovel_link(QueueSource("q", is_predeclared=True))
+    missing, exists = Sight(BROKER, UP), Sight(BROKER, UP, Seen(queue=QueueSeen(3, 1)))
+    assert told(plan.plan_link(shovel, missing, downstream()).actions) == [(Verb.CREATE, "queue", "q")]
+    assert told(plan.plan_link(predeclared, exists, downstream()).actions) == [(Verb.KEEP, "queue", "q")]
+    refused = plan.plan_link(predeclared, missing, downstream())
+    assert (refused.outlook, refused.reason.partition(" is")[0]) == (Outlook.BACKOFF, "queue 'q'")
+
+
+def test_a_shovel_from_an_exchange_makes_a_queue_of_its_own() -> None:
+    planned = plan.plan_link(shovel_link(ExchangeSource("x", "k")), Sight(BROKER, UP), downstream())
+    assert (planned.outlook, planned.actions) == (Outlook.RUN, ())
 
 
 def test_exchanges_of_the_configuration() -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.addresses.uri import parse
 from agent.core.links.reconcile import (
     Connect,
     DeleteInternal,
@@ -23,15 +22,14 @@ from agent.core.links.reconcile import (
     Wanted,
     reconcile,
 )
-from agent.core.model import Binding, Exchange, Link, LinkKind, LinkSettings
+from agent.core.model import Binding
 from agent.core.rules.bindings import Group, Route
 from agent.core.rules.hops import Site
 from agent.core.rules.names import LETTERS
+from tests.unit.core.some_links import exchange_link
 
 UP = Site("up", "/")
-EXCHANGE = Exchange("x", "topic")
-LINK = Link("1", LinkKind.EXCHANGE, "/", "x", "u", (parse("amqp://h"),), "x", LinkSettings(), "p", exchange=EXCHANGE)
-WANTED = Wanted(LINK, EXCHANGE, Route(UP, Site("down", "/"), "x", 1))
+WANTED = Wanted(exchange_link(), Route(UP, Site("down", "/"), "x", 1))
 KEYS = st.frozensets(st.sampled_from("abcd"))
 
 

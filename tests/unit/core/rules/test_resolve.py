@@ -14,14 +14,18 @@ from agent.core.model import (
     DeclaredExchange,
     Definitions,
     Exchange,
+    ExchangeLink,
     Federation,
     Link,
     LinkKind,
+    LinkOverrides,
     Policy,
     Queue,
+    QueueSource,
     QueueType,
     SetMember,
     Shovel,
+    ShovelLink,
     Upstream,
     UpstreamSet,
     VhostDefinitions,
@@ -34,8 +38,8 @@ from agent.errors import Place, Severity
 HERE = Place("agent.yaml", 1, 1)
 
 
-def upstream(name: str, **settings: object) -> Upstream:
-    return Upstream(name, (parse(f"amqp://{name}"),), HERE, settings)
+def upstream(name: str, settings: LinkOverrides | None = None) -> Upstream:
+    return Upstream(name, (parse(f"amqp://{name}"),), HERE, settings or LinkOverrides())
 
 
 def policy(
@@ -51,6 +55,10 @@ def solve(vhost: VhostDefinitions, state: VhostState | None = None) -> Resolutio
 
 def exchanges(*found: Exchange) -> VhostState:
     return VhostState(exchanges={exchange.name: exchange for exchange in found})
+
+
+def exchange_links(resolution: Resolution) -> list[ExchangeLink]:
+    return [link for link in resolution.links if isinstance(link, ExchangeLink)]
 
 
 def routes(resolution: Resolution) -> list[tuple[str, str, str, str]]:
@@ -129,13 +137,13 @@ def test_what_is_never_federated() -> None:
 
 def test_a_sets_value_wins_over_the_upstreams() -> None:
     definitions = VhostDefinitions(
-        upstreams={"a": upstream("a", max_hops=2, exchange="there", expires=60000)},
+        upstreams={"a": upstream("a", LinkOverrides(max_hops=2, exchange="there", expires=60000))},
         upstream_sets={
-            "s": UpstreamSet("s", (SetMember("a", {"max_hops": 5, "ack_mode": AckMode.NO_ACK}),), HERE),
+            "s": UpstreamSet("s", (SetMember("a", LinkOverrides(max_hops=5, ack_mode=AckMode.NO_ACK)),), HERE),
         },
         policies={"p": policy("p", "s")},
     )
-    (link,) = solve(definitions, exchanges(Exchange("x", "topic"))).links
+    (link,) = exchange_links(solve(definitions, exchanges(Exchange("x", "topic"))))
     assert (link.remote_name, link.settings.max_hops, link.settings.expires) == ("there", 5, 60000)
     assert link.settings.ack_mode is AckMode.NO_ACK
     assert link.settings.prefetch_count is None
@@ -143,9 +151,9 @@ def test_a_sets_value_wins_over_the_upstreams() -> None:
 
 def test_an_upstream_may_stand_twice_in_a_set_with_different_exchanges() -> None:
     members = (
-        SetMember("a", {"exchange": "x1"}),
-        SetMember("a", {"exchange": "x2"}),
-        SetMember("a", {"exchange": "x1"}),
+        SetMember("a", LinkOverrides(exchange="x1")),
+        SetMember("a", LinkOverrides(exchange="x2")),
+        SetMember("a", LinkOverrides(exchange="x1")),
     )
     definitions = VhostDefinitions(
         upstreams={"a": upstream("a")},
@@ -190,8 +198,7 @@ def test_an_exchange_names_its_set_itself_as_in_the_2x_days() -> None:
         ("x", "argument upstream-set"),
         ("y", "argument x-upstream-set"),
     ]
-    assert found.links[0].exchange is not None
-    assert found.links[0].exchange.arguments == (("alternate-exchange", fields.text("ae")),)
+    assert exchange_links(found)[0].exchange.arguments == (("alternate-exchange", fields.text("ae")),)
 
 
 def test_exchanges_of_the_configuration_are_federated_before_they_stand() -> None:
@@ -199,16 +206,15 @@ def test_exchanges_of_the_configuration_are_federated_before_they_stand() -> Non
     plain = DeclaredExchange("y", "topic", HERE)
     definitions = VhostDefinitions(upstreams={"a": upstream("a")}, exchanges={"x": declared, "y": plain})
     assert [link.name for link in solve(definitions).links] == ["x"]
-    standing = solve(definitions, exchanges(Exchange("x", "direct"))).links[0].exchange
-    assert standing is not None
-    assert standing.type == "direct"
+    (link,) = exchange_links(solve(definitions, exchanges(Exchange("x", "direct"))))
+    assert link.exchange.type == "direct"
 
 
 @pytest.mark.parametrize(
     ("kind", "refused"), [("topic", False), ("fanout", False), ("headers", False), ("direct", True)]
 )
 def test_forward_unrouted_needs_a_type_that_can_ask_for_everything(kind: str, refused: bool) -> None:
-    definitions = book(policy("p"), upstreams={"a": upstream("a", forward_unrouted=True)})
+    definitions = book(policy("p"), upstreams={"a": upstream("a", LinkOverrides(forward_unrouted=True))})
     found = solve(definitions, exchanges(Exchange("x", kind)))
     assert (found.links[0].problem is not None) == refused
     assert [problem.severity for problem in found.problems] == [Severity.ERROR] * refused
@@ -224,9 +230,10 @@ def test_vhosts_are_apart() -> None:
 
 
 def test_shovels_are_links_too() -> None:
-    shovel = Shovel("drain", (parse("amqp://a"),), (parse("amqp://b"),), HERE)
+    shovel = Shovel("drain", (parse("amqp://a"),), (parse("amqp://b"),), HERE, QueueSource("q"))
     (link,) = solve(VhostDefinitions(shovels={"drain": shovel})).links
-    assert (link.kind, link.name, link.shovel) == (LinkKind.SHOVEL, "drain", shovel)
+    assert isinstance(link, ShovelLink)
+    assert (link.kind, link.name, link.shovel, link.uris) == (LinkKind.SHOVEL, "drain", shovel, shovel.source_uris)
 
 
 def ids(links: tuple[Link, ...]) -> dict[tuple[str, str], str]:
@@ -242,7 +249,7 @@ def test_ids_stay_the_same_whatever_else_comes_or_goes() -> None:
 
 def test_a_large_cluster_resolves_in_time_that_grows_with_its_links() -> None:
     """2,000 exchanges, 50 upstreams, 200 policies: each exchange tried against all of them."""
-    upstreams = {f"u{i}": upstream(f"u{i}", max_hops=2) for i in range(50)}
+    upstreams = {f"u{i}": upstream(f"u{i}", LinkOverrides(max_hops=2)) for i in range(50)}
     policies = {f"p{i}": policy(f"p{i}", pattern=f"^x{i}\\.[a-z]+$", priority=i + 1) for i in range(199)}
     definitions = VhostDefinitions(upstreams=upstreams, policies={**policies, "last": policy("last")})
     state = exchanges(*(Exchange(f"orders-{i}", "topic") for i in range(2000)))

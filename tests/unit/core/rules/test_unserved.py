@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.core.model import LinkKind
 from agent.core.rules.unserved import unserved
+from tests.unit.core.some_links import queue_link, shovel_link
 from tests.unit.status.test_board import LINK
 
-QUEUE = replace(LINK, kind=LinkKind.QUEUE, exchange=None)
-SHOVEL = replace(QUEUE, kind=LinkKind.SHOVEL, name="drain", upstream="")
+QUEUE = replace(queue_link(), name="orders")
+SHOVEL = replace(shovel_link(), name="drain")
 
 
 def test_what_nobody_runs_is_named_by_vhost_and_kind() -> None:

@@ -10,7 +10,17 @@ import pytest
 
 from agent.core.addresses.uri import Mechanism
 from agent.core.fields import Field
-from agent.core.model import AckMode, ApplyTo, Binding, Choice, Federation, SetMember
+from agent.core.model import (
+    AckMode,
+    ApplyTo,
+    Binding,
+    Choice,
+    Federation,
+    LinkOverrides,
+    QueueDestination,
+    QueueSource,
+    SetMember,
+)
 from agent.core.settings import AgentSettings, HttpSettings, SourceSettings, StatusExportSettings
 from agent.definitions.sources.load import load_configuration
 from agent.errors import ConfigurationError
@@ -55,11 +65,11 @@ def test_the_documented_configuration_loads(tmp_path: Path) -> None:
     assert settings.agent.status_export == StatusExportSettings(f"{tmp_path}/var/status", 10, 60)
     assert (settings.agent.name, settings.agent.group, settings.agent.stall_after) == ("dc2-a", "dc2", 30)
     assert settings.sources == SourceSettings(management=True, files=(str(tmp_path / "definitions.json"),))
-    assert vhost.upstreams["origin"].settings == {"max_hops": 1}
+    assert vhost.upstreams["origin"].settings == LinkOverrides(max_hops=1)
     assert str(vhost.upstreams["origin"].place) == f"{tmp_path}/agent.yaml:13:3"
     assert vhost.upstream_sets["both-dcs"].members == (
         SetMember("origin"),
-        SetMember("other", {"exchange": "elsewhere"}),
+        SetMember("other", LinkOverrides(exchange="elsewhere")),
     )
     policy = vhost.policies["exchange-federation"]
     assert (policy.apply_to, policy.priority) == (ApplyTo.EXCHANGES, 10)
@@ -69,7 +79,8 @@ def test_the_documented_configuration_loads(tmp_path: Path) -> None:
         Binding("orders.#"),
         Binding("", (("type", Field("S", "read")), ("x-match", Field("S", "all")))),
     )
-    assert vhost.shovels["drain"].settings == {"src_queue": "a", "dest_queue": "b"}
+    drain = vhost.shovels["drain"]
+    assert (drain.source, drain.destination) == (QueueSource("a"), QueueDestination("b"))
     assert configuration.definitions.of("tenant").upstreams["origin"].uris[0].host == "tenant.local"
     assert [warning.message for warning in configuration.warnings] == [
         "this doesn't look like a definitions export; it holds none of its lists",
@@ -335,7 +346,7 @@ upstreams:
     assert a.password.reveal() == "p"
     assert a.tls
     assert (a.tls.cacertfile, a.tls.verify, a.tls.password and a.tls.password.reveal()) == ("ca.pem", False, "k")
-    assert upstreams["a"].settings == {"ack_mode": AckMode.NO_ACK}
+    assert upstreams["a"].settings == LinkOverrides(ack_mode=AckMode.NO_ACK)
     assert upstreams["b"].uris[0].safe == "amqp://[::1]"
     assert (upstreams["c"].uris[0].mechanisms, upstreams["c"].uris[0].heartbeat) == ((), 5)
     assert [warning.message for warning in configuration.warnings] == [

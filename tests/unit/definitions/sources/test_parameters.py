@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from agent.core.fields import UNREAD
-from agent.core.model import ApplyTo, Choice, Federation, SetMember
+from agent.core.model import (
+    ApplyTo,
+    Choice,
+    Federation,
+    LinkOverrides,
+    QueueDestination,
+    QueueSource,
+    SetMember,
+)
 from agent.core.rules.steps import finish
 from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.parameters import (
@@ -73,10 +81,11 @@ def test_parameters_become_definitions() -> None:
             parameter("federation", "local-username", "guest"),
         ]
     ).definitions
-    assert found.of("/").upstreams["a"].settings == {"max_hops": 2}
+    assert found.of("/").upstreams["a"].settings == LinkOverrides(max_hops=2)
     assert str(found.of("/").upstreams["a"].place) == f"{API} federation-upstream 'a' in vhost '/'"
-    assert found.of("/").upstream_sets["s"].members == (SetMember("a", {"exchange": "e"}),)
-    assert found.of("/").shovels["d"].settings == {"src_queue": "q", "dest_queue": "r"}
+    assert found.of("/").upstream_sets["s"].members == (SetMember("a", LinkOverrides(exchange="e")),)
+    shovel = found.of("/").shovels["d"]
+    assert (shovel.source, shovel.destination) == (QueueSource("q"), QueueDestination("r"))
     assert set(found.of("v").upstreams) == {"a"}
 
 
@@ -168,7 +177,7 @@ def test_a_broker_makes_nobody_read_files_or_the_environment() -> None:
         parameters=[parameter("federation-upstream", "a", {"uri": "amqp://h", "exchange": text})],
         global_value={"upstreams": {"b": {"host": "h", "username": "${env:HOME}"}}},
     ).definitions
-    assert found.of("/").upstreams["a"].settings == {"exchange": text}
+    assert found.of("/").upstreams["a"].settings == LinkOverrides(exchange=text)
     assert found.of("/").upstreams["b"].uris[0].user == "${env:HOME}"
 
 

@@ -11,17 +11,17 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
 from agent.amqp.data.splice import Counts
-from agent.core.model import LinkKind
 from agent.status.board import Board, Gauges
 from agent.status.http.api import Api
 from agent.status.http.clients import Connections
 from agent.status.http.openapi import document
+from tests.unit.core.some_links import queue_link, shovel_link
 from tests.unit.status.serving import Serve
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 DOCUMENT = document("1")
-SHOVEL = replace(LINK, id="5407e100", kind=LinkKind.SHOVEL, name="drain", upstream="", exchange=None)
-QUEUE = replace(LINK, id="90e0e000", kind=LinkKind.QUEUE)
+SHOVEL = replace(shovel_link(), id="5407e100", name="drain")
+QUEUE = replace(queue_link(), id="90e0e000")
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -1,0 +1,26 @@
+"""Which changes of its definition a running link has to be restarted for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
+from agent.errors import Place
+
+_ANYWHERE: Final = Place("")
+
+
+def needs_restart(running: Link, wanted: Link) -> bool:
+    """Which policy asks for the same link is no reason, nor where its definition is written."""
+    return _essence(running) != _essence(wanted)
+
+
+def _essence(link: Link) -> Link:
+    match link:
+        case ExchangeLink():
+            return replace(link, exchange=replace(link.exchange, policy=None), policy="")
+        case QueueLink():
+            return replace(link, queue=replace(link.queue, policy=None), policy="")
+        case ShovelLink():
+            return replace(link, shovel=replace(link.shovel, place=_ANYWHERE))
