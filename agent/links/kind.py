@@ -11,6 +11,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.model import Binding, Link
 from agent.errors import BrokerError
 from agent.links.connections import Connections
+from agent.links.ends import Ends
 from agent.links.flow import Flow
 
 
@@ -106,6 +107,9 @@ class RunnableLink(Protocol):
 
 class Kind(Protocol):
     """Makes links of one kind runnable; holds what all of them share."""
+
+    def ends(self, link: Link) -> Ends:
+        """Where its messages come from and go to."""
 
     def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
         """`on_noted` is called when `notes` may have changed while a session is open."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from agent.amqp.data.splice import Counts
+from agent.core.links.lifecycle import Side
 from agent.core.model import Link, LinkKind
 from agent.links.brokers import Brokers
 from agent.links.exchange.link import ExchangeLinks
@@ -24,6 +25,11 @@ class Kinds:
     def __init__(self, brokers: Brokers) -> None:
         self.brokers = brokers
         self._kinds = {kind: make(brokers) for kind, make in KINDS.items()}
+
+    def shown_certificates(self, link: Link) -> Iterator[tuple[Side, bytes]]:
+        """What the brokers at both ends of a link have shown, as DER."""
+        kind = self._kinds.get(link.kind)
+        return iter(()) if kind is None else self.brokers.shown_certificates(kind.ends(link), link.id)
 
     def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
         return self._kinds[link.kind].runnable(link, counts, on_noted)

@@ -16,8 +16,9 @@ from agent.core.model import Binding, Exchange, Link
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.errors import BrokerError
-from agent.links.brokers import Brokers, own_uri
+from agent.links.brokers import Brokers
 from agent.links.connections import Connections
+from agent.links.ends import written_uri
 from agent.links.exchange.building import Building, Built
 from agent.links.exchange.internal_exchange import InternalExchanges
 from agent.links.exchange.lookout import Lookouts
@@ -91,8 +92,13 @@ class ExchangeSession:
     async def open(self) -> None:
         """Connections for messages are opened while it is looked what exists upstream."""
         link = self._link
-        control = self._control = await self._connections.ask(link)
-        connecting = asyncio.ensure_future(self._connections.flow(link, control.connection.uri, apart=self._apart))
+        ends = self._brokers.federation_ends(link)
+        control = self._control = await self._connections.ask(ends.source)
+        connecting = asyncio.ensure_future(
+            self._connections.flow(
+                ends.source, control.connection.uri, ends.destination, apart=link.id if self._apart else None
+            )
+        )
         route, queue = self._route(control), self._queue(control)
         self._remember(control, route)
         building = self._building(control, route, queue, first=connecting)
@@ -122,7 +128,7 @@ class ExchangeSession:
 
     def _remember(self, control: Shared, route: Route) -> None:
         there, name = control.connection, route.upstream.cluster
-        self._memory.uri = own_uri(self._link, there)
+        self._memory.uri = written_uri(self._link.uris, there)
         # As it may be shown: the peer chooses it.
         self._memory.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
 
