@@ -9,7 +9,7 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.amqp.data.returns import LONGEST, SPARINGLY
 from agent.amqp.data.scrutiny import Scrutiny
-from agent.amqp.data.splice import Counts, Rewriter, Source, Target
+from agent.amqp.data.splice import Counts, Destination, Rewriter, Source, Target
 from agent.amqp.data.target import largest_taken
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.questions import refusal
@@ -183,9 +183,7 @@ class Flow:
         if self._watch is not Watch.OFF:
             self._scrutiny = Scrutiny(path.suspicion, self._loop.time, lambda: target.confirms.unconfirmed)
             self._for_unfit = path.suspicion.culprits(self._loop.time())
-        source = self._source = Source(
-            out, target, rewriter, exchange=exchange, mandatory=True, scrutiny=self._scrutiny
-        )
+        source = self._source = Source(out, target, rewriter, Destination(exchange), scrutiny=self._scrutiny)
         self._down.wire.divert(into.number, target)
         self._up.wire.divert(out.number, source)
         self._down.wire.fed_by(self._up.wire)
