@@ -15,13 +15,14 @@ the properties add up is checked of every message; what is in its headers table,
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from agent.amqp.data.delivery import Delivery, Destination, read_address
 from agent.amqp.data.prepared import PUBLISH, Prepared
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.scrutiny import Scrutiny
-from agent.amqp.data.target import Counts, Outlet, Target
+from agent.amqp.data.target import MOST_UNSETTLED, Counts, Outlet, Target
 from agent.amqp.data.unfit import TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
 from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
@@ -52,6 +53,8 @@ _DELIVERY: Final = struct.Struct(">BHIIB")  # a delivery up to the length of its
 # all limits takes far more work and memory here than it took to send.
 _SHORTEST_PART: Final = frames.SMALLEST - frames.OVERHEAD
 _SHORTEST: Final = 26  # bytes of a delivery whose names are all empty
+_SHORTEST_MESSAGE: Final = _SHORTEST + _OVERHEAD + 14 + _OVERHEAD + 1  # that is published quickly
+_UNLIMITED: Final = 1 << 64  # more than there are tags
 _FLAGS: Final = struct.Struct(">H")
 _TO_FLAGS: Final = 19  # from a header frame's start
 _TO_PROPERTIES: Final = 21
@@ -70,8 +73,12 @@ class Source:
         destination: Destination,
         *,
         scrutiny: Scrutiny | None = None,
+        limit: int | None = None,
     ) -> None:
-        """With `scrutiny`, messages are looked at one by one, and those are unfit that it objects to."""
+        """With `scrutiny`, messages are looked at one by one, and those are unfit that it objects to.
+
+        `limit` is how many are published; what comes beyond is neither published nor settled, unless more are allowed.
+        """
         target.fed_by(channel)
         self._channel = channel
         self._number = channel.number
@@ -87,6 +94,8 @@ class Source:
         self._scrutiny = scrutiny
         self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
         self._largest = MAX_BODY if target.largest is None else target.largest
+        self.on_exhausted: Callable[[], None] | None = None  # called when the last that may be taken is here
+        self._last_allowed = _UNLIMITED if limit is None else limit  # by its delivery tag
         self._at_once = min(self._room, self._largest)
         # The message that is being read
         self._tag = 0
@@ -116,6 +125,26 @@ class Source:
         """The last delivery that has come."""
         return self._tag
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether as many have come as may be taken."""
+        return self._tag >= self._last_allowed
+
+    def allow(self, count: int) -> None:
+        """So many more may be taken; what came beyond the limit goes back now, and may be among them."""
+        tag, last = self._tag, self._last_allowed
+        self._last_allowed = max(tag, last) + count
+        if tag > last:
+            self._target.surplus(range(last + 1, tag + 1))
+
+    def stop(self) -> None:
+        """Takes no more than it has."""
+        if self._tag >= self._last_allowed:
+            return
+        self._last_allowed = self._tag
+        if self.on_exhausted is not None and not self._awaits_header and not self._missing:
+            self.on_exhausted()
+
     def take(self, buffer: bytearray, at: int, end: int) -> int:
         """Consumes whole frames of this channel from `at` on; answers where it stopped."""
         prefix, number, overhead = _PREFIX.unpack_from, self._number, _OVERHEAD
@@ -133,7 +162,8 @@ class Source:
                 if size < 4 or _U32.unpack_from(buffer, at + 7)[0] != _DELIVER:
                     self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
                 elif is_open:
-                    passed = at if self._is_careful else self._quickly(buffer, at, end)
+                    is_near_last = self._last_allowed - self._tag <= (end - at) // _SHORTEST_MESSAGE
+                    passed = at if self._is_careful or is_near_last else self._quickly(buffer, at, end)
                     if passed > at:
                         at = passed
                         continue
@@ -250,6 +280,9 @@ class Source:
             raise CodecError(f"delivery tag {tag} came where {self._tag + 1} was due")
         self._tag, self._redelivered = tag, flags & 1
         self._address, self._around = address, around
+        self._skips = tag > self._last_allowed
+        if tag - self._last_allowed > MOST_UNSETTLED:
+            raise CodecError("more deliveries than the prefetch allows")
         self._awaits_header = True
 
     def _splice(self, buffer: bytearray, at: int, after: int, *, flags: int) -> bool:
@@ -296,6 +329,8 @@ class Source:
         self._missing = self._size
         self._awaits_header = False
         self._begun = len(self._out)
+        if self._skips:
+            return
         if self._size > self._largest:
             self._refuse(TOO_LARGE, self._size)
         elif ids != _IDS:
@@ -373,6 +408,8 @@ class Source:
             self._bytes += self._size
             self._redeliveries += self._redelivered
         self._skips = False
+        if self._tag == self._last_allowed and self.on_exhausted is not None:
+            self.on_exhausted()
 
     def _flush(self) -> None:
         """Writes what is whole, and of a message larger than `WHOLE` what is here."""
@@ -386,7 +423,7 @@ class Source:
             self._is_midway = midway
             self._target.streams(midway=midway)
         if out:
-            self._target.outlet.write_soon(b"".join(out))
+            self._target.write(b"".join(out))
         if self._tags:
             self._target.published(self._tags, self._bytes, redelivered=self._redeliveries)
             self._tags, self._bytes, self._redeliveries = [], 0, 0

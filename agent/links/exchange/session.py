@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.amqp.connection_pool import Shared
-from agent.amqp.data.splice import Counts
+from agent.amqp.data.splice import Counts, Destination
 from agent.amqp.failures import one_line
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import upstream_queue_name
-from agent.core.model import Binding, Exchange, Link
+from agent.core.model import Binding, Exchange, Link, QueueType
+from agent.core.rules import names
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.errors import BrokerError
@@ -25,7 +26,9 @@ from agent.links.exchange.lookout import Lookouts
 from agent.links.exchange.plugin_type import PluginTypes
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.exchange.upkeep import Upkeep
-from agent.links.flow import Flow, LearnedPath
+from agent.links.flow import Flow
+from agent.links.learned import LearnedPath
+from agent.links.options import FlowOptions
 from agent.links.tasks import both
 
 LOOK_EVERY: Final = 1.0
@@ -105,9 +108,9 @@ class ExchangeSession:
         _, (up, down) = await both(building.prepare(), connecting)
         bound = self._latest()
         flow = self.flow = Flow(
-            link, queue, up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
+            self._options(queue), up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
         )
-        starting = asyncio.ensure_future(flow.start(self._header(route), exchange=link.name))
+        starting = asyncio.ensure_future(flow.start(self._header(route)))
         await both(self._bind(building, starting), starting)
         self._upkeep = Upkeep(building, flow, self._counts, bound, on_followed=self._on_noted)
         self._upkeep.rebind(self._latest())  # they may have changed meanwhile
@@ -134,6 +137,18 @@ class ExchangeSession:
 
     def _queue(self, control: Shared) -> str:
         return upstream_queue_name(self._link, control.connection.vhost, self._brokers.cluster)
+
+    def _options(self, queue: str) -> FlowOptions:
+        settings = self._link.settings
+        return FlowOptions(
+            queue,
+            names.consumer_tag(self._link.upstream),
+            Destination(self._link.name),
+            exclusive=True,
+            ack_mode=settings.ack_mode,
+            prefetch=settings.prefetch_count,
+            is_quorum=settings.queue_type is QueueType.QUORUM,
+        )
 
     def _route(self, control: Shared) -> Route:
         link, there = self._link, control.connection
