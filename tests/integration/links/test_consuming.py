@@ -104,6 +104,26 @@ async def test_pause_and_resume_may_follow_one_another_at_any_moment(
     assert all(first < second for first, second in pairwise(found))
 
 
+async def test_quorum_queues_lose_nothing_by_pauses_and_limits(broker: Node, second_broker: Node, name: Named) -> None:
+    """They take back what is on its way to a consumer that ends, so the order may change there."""
+    queue = made(broker, called=name("quorum"), arguments={"x-queue-type": "quorum"})
+    made(second_broker, called=queue)
+    bodies = numbered(500)
+    async with running(broker, second_broker, options(queue, is_quorum=True, limit=400)) as run:
+        publishing = asyncio.create_task(publish_async(broker.uri(), "", queue, bodies))
+        for _ in range(10):
+            await run.flow.pause_consuming()
+            await run.flow.resume_consuming()
+        await publishing
+        async with asyncio.timeout(20):
+            await run.flow.finished()
+        await run.flow.close()
+    assert run.counts.forwarded == 400
+    await until_depth(broker, queue, 100)
+    left, gone = await messages_async(broker.uri(), queue, 100), await messages_async(second_broker.uri(), queue, 400)
+    assert sorted(each.body.decode() for each in left + gone) == bodies
+
+
 async def test_a_queue_that_is_deleted_ends_the_flow_also_while_it_is_paused(
     broker: Node, second_broker: Node, name: Named
 ) -> None:
