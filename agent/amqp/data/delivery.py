@@ -23,14 +23,6 @@ class Destination:
     mandatory: bool = True
 
 
-def is_address(data: bytes) -> bool:
-    """Whether these are an exchange's name and a routing key, each with its length in front, and nothing else."""
-    if not data or 1 + data[0] >= len(data):
-        return False
-    key = 1 + data[0]
-    return key + 1 + data[key] == len(data)
-
-
 def read_address(data: bytes, *, redelivered: bool) -> Delivery:
     """Of bytes that are an address."""
     key = 1 + data[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from agent.amqp.data.delivery import Destination, is_address, read_address
+from agent.amqp.data.delivery import Destination, read_address
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.tables import short_string
@@ -29,10 +29,14 @@ class Prepared:
         self._rewriter = rewriter
         self._number = number
         plain = methods.BASIC_PUBLISH.encode(mandatory=destination.mandatory)
+        exchange, key = destination.exchange, destination.routing_key
         self._head, self._flags = plain[:_BEFORE_EXCHANGE], plain[-1:]
-        self._exchange = None if destination.exchange is None else short_string(destination.exchange)
-        self._key = None if destination.routing_key is None else short_string(destination.routing_key)
+        self._has_exchange = exchange is not None
+        if exchange is not None:
+            self._head += short_string(exchange)
+        self._key = b"" if key is None else short_string(key)
         self._entries: tuple[bytes, ...] = ()
+        self._varies = rewriter.varies
         self._version = rewriter.version
         self._size = 0
 
@@ -49,21 +53,20 @@ class Prepared:
             self._forget()
 
     def add(self, address: bytes) -> tuple[bytes, ...]:
-        """Empty where the bytes are no address."""
-        if not is_address(address):
+        """Empty where the bytes are no address: two names with their lengths, and nothing else."""
+        end = len(address)
+        key = 1 + address[0] if address else end
+        if key >= end or key + 1 + address[key] != end:
             return ()
-        key = 1 + address[0]
-        publish = self._head + (self._exchange or address[:key]) + (self._key or address[key:]) + self._flags
-        before = self._entries
-        if not before or self._rewriter.varies:
+        head = self._head if self._has_exchange else self._head + address[:key]
+        publish = frames.frame(frames.METHOD, self._number, head + (self._key or address[key:]) + self._flags)
+        size = end + len(publish) + _OF_AN_ENTRY
+        if self._varies or not self._entries:
             self._entries = self._entries_for(address)
-        made = (*self._entries, frames.frame(frames.METHOD, self._number, publish))
-        size = len(address) + len(made[PUBLISH]) + _OF_AN_ENTRY
-        if self._entries is not before:
             size += sum(map(len, self._entries))
         if self._size + size > _MOST:
             self._forget()
-        self.known[address] = made
+        made = self.known[address] = (*self._entries, publish)
         self._size += size
         return made
 

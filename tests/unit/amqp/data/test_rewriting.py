@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent.amqp.data import header_table
-from agent.amqp.data.delivery import Delivery, Destination, is_address
+from agent.amqp.data.delivery import Delivery, Destination
+from agent.amqp.data.prepared import Prepared
 from agent.amqp.data.rewriting import PropertyChanges, Untouched
 from agent.amqp.data.walk import Names
 from agent.amqp.wire.properties import FLAGS, HEADERS, USER_ID, Properties, encode
@@ -136,5 +137,14 @@ def test_properties_have_bytes_by_their_names() -> None:
 
 
 def test_an_address_has_two_names_and_nothing_else() -> None:
-    assert is_address(b"\0\0") and is_address(b"\1e\2kk")
-    assert not any(map(is_address, (b"", b"\0", b"\1e", b"\1e\2k", b"\1e\2kkk", b"\5e\0")))
+    prepared = Prepared(Untouched(), Destination(), number=1)
+    assert all(map(prepared.add, (b"\0\0", b"\1e\2kk")))
+    assert not any(map(prepared.add, (b"", b"\0", b"\1e", b"\1e\2k", b"\1e\2kkk", b"\5e\0")))
+    assert set(prepared.known) == {b"\0\0", b"\1e\2kk"}
+
+
+def test_entries_that_vary_are_prepared_but_not_without_end() -> None:
+    prepared = Prepared(FirstHop(), Destination(), number=1)
+    for number in range(2_000):
+        prepared.add(b"\1e\xc8" + b"%0200d" % number)
+        assert 0 < prepared.kept <= 256 * 1024
