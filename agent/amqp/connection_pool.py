@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
@@ -20,12 +21,27 @@ Opener = Callable[[], Awaitable[Connection]]
 
 @dataclass(eq=False)
 class Shared:
-    """One connection and how many use it."""
+    """One connection and how many use it. Use it with `async with`, or `release` it."""
 
     connection: Connection
     channels: ChannelPool
     users: int = 0
     is_left: bool = False
+
+    async def release(self) -> None:
+        """One user less. The last one closes the connection, and its pool hands it out no more."""
+        self.users -= 1
+        if self.users == 0:
+            self.is_left = True
+            await self.connection.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.release()
 
 
 @dataclass
@@ -113,13 +129,6 @@ class Pool:
         """The open connections that lead there."""
         group = self._groups.get(key, _Group())
         return (shared.connection for shared in group.open if not shared.connection.is_closed)
-
-    async def release(self, shared: Shared) -> None:
-        """The last one closes the door; nobody is let in through it any more."""
-        shared.users -= 1
-        if shared.users == 0:
-            shared.is_left = True
-            await shared.connection.close()
 
     def _room(self, shared: Shared) -> int:
         """How many links fit; a broker may allow few channels, and some may be lost for good."""

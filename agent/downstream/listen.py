@@ -55,7 +55,7 @@ class Listener:
                     yield None
             finally:
                 self._heard.discard(shared)
-                await self._pool.release(shared)
+                await shared.release()
         except BrokerError as error:
             self._say(str(error))
             raise SaidAlreadyError(str(error)) from error

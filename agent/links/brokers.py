@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final
 
 from agent.amqp.connect import Connection, connect_any
@@ -14,9 +15,8 @@ from agent.core.links.lifecycle import Side
 from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names
-from agent.downstream.reading import in_vhost
+from agent.links.ends import End, Ends, federation_ends
 
-DOWNSTREAM: Final = "downstream"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
 
@@ -31,73 +31,43 @@ class Brokers:
     downstream: tuple[AmqpUri, ...]
     cluster: str
     stall_after: float
-    pool: Pool = field(default_factory=Pool)
     cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
     holds_removals: Callable[[], bool] = lambda: False
     _controls: Pool = field(default_factory=lambda: Pool(LINKS_PER_CONTROL))
+    _sources: Pool = field(default_factory=Pool)
+    _destinations: Pool = field(default_factory=Pool)
 
-    def endpoints(self, link: Link) -> tuple[AmqpUri, ...]:
-        """The upstream's addresses; an empty host is the downstream itself, in the vhost that the URI names."""
-        return tuple(
-            each
-            for uri in link.uris
-            for each in (
-                [in_vhost(own, uri.vhost(link.vhost)) for own in self.downstream] if uri.is_downstream_itself else [uri]
-            )
-        )
+    def federation_ends(self, link: Link) -> Ends:
+        """Of a link that federates."""
+        return federation_ends(link, self.downstream)
 
-    async def control(self, link: Link) -> Shared:
-        """Where upstream is asked things. No messages come that way, so it is read whatever the downstream takes."""
-        return await self._controls.acquire(
-            self._control_key(link), lambda: self._connect(link, _shuffled(self.endpoints(link)))
-        )
+    async def control(self, end: End) -> Shared:
+        """Where a broker is asked things. No messages travel that way, so it is read whatever a destination takes."""
+        return await self._controls.acquire(end, lambda: _connect_silent(end, _shuffled(end.uris)))
 
-    async def upstream(self, link: Link, uri: AmqpUri, *, apart: bool = False) -> Shared:
-        """Where its messages come from: the broker that `control` is connected to, since what it serves stands there.
+    async def source(self, end: End, uri: AmqpUri, *, apart: str | None = None) -> Shared:
+        """Where messages come from: `uri` is the one that `control` is connected by, since its queues exist there.
 
-        `apart`: on a connection that no other link uses.
+        `apart` is the id of a link that shares its connection with no other.
         """
-        key = self._upstream_key(link, uri, apart=apart)
-        return await self.pool.acquire(key, lambda: self._connect(link, [uri]))
+        return await self._sources.acquire((end, uri, apart), lambda: _connect_silent(end, [uri]))
 
-    async def trial(self, link: Link, uri: AmqpUri) -> Connection:
+    async def destination(self, end: End, uri: AmqpUri | None = None, *, apart: str | None = None) -> Shared:
+        """Where messages are published; by default by any of the URIs."""
+        uris = None if uri is None else [uri]
+        return await self._destinations.acquire(
+            (end, uri, apart), lambda: _connect(end, _shuffled(end.uris) if uris is None else uris)
+        )
+
+    async def trial(self, end: End, uri: AmqpUri) -> Connection:
         """A connection that may be lost."""
-        return await self._connect(link, [uri], name=TRIAL)
+        return await _connect_silent(end, [uri], name=TRIAL)
 
-    async def local(self, link: Link, *, apart: bool = False) -> Shared:
-        name = names.connection(link.upstream, link.policy)
-        return await self.pool.acquire(
-            self._local_key(link, apart=apart),
-            lambda: connect_any(_shuffled(self._local_uris(link)), where=DOWNSTREAM, name=name),
-        )
-
-    def shown_certificates(self, link: Link) -> Iterator[tuple[Side, bytes]]:
+    def shown_certificates(self, ends: Ends, link_id: str) -> Iterator[tuple[Side, bytes]]:
         """What the brokers at both ends have shown, as DER, on the connections that the link may use."""
-        for apart in (False, True):
-            yield from _shown(Side.DOWNSTREAM, self.pool.standing(self._local_key(link, apart=apart)))
-        yield from _shown(Side.UPSTREAM, self._controls.standing(self._control_key(link)))
-
-    def _control_key(self, link: Link) -> Hashable:
-        return link.upstream, self.endpoints(link), link.vhost
-
-    def _upstream_key(self, link: Link, uri: AmqpUri, *, apart: bool) -> Hashable:
-        return "upstream", self._control_key(link), uri, link.id if apart else None
-
-    def _local_key(self, link: Link, *, apart: bool) -> Hashable:
-        return "downstream", self._local_uris(link), link.id if apart else None
-
-    def _local_uris(self, link: Link) -> tuple[AmqpUri, ...]:
-        return tuple(in_vhost(uri, link.vhost) for uri in self.downstream)
-
-    async def _connect(self, link: Link, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
-        connection = await connect_any(
-            uris,
-            where=f"upstream {link.upstream}",
-            name=name or names.connection(link.upstream, link.policy),
-            default_vhost=link.vhost,
-        )
-        connection.wire.answers_while_blocked = True
-        return connection
+        for uri, apart in product((None, *ends.destination.uris), (None, link_id)):
+            yield from _shown(Side.DOWNSTREAM, self._destinations.standing((ends.destination, uri, apart)))
+        yield from _shown(Side.UPSTREAM, self._controls.standing(ends.source))
 
 
 def _shown(side: Side, connections: Iterable[Connection]) -> Iterator[tuple[Side, bytes]]:
@@ -106,11 +76,15 @@ def _shown(side: Side, connections: Iterable[Connection]) -> Iterator[tuple[Side
             yield side, der
 
 
-def own_uri(link: Link, connection: Connection) -> AmqpUri:
-    """Which of the link's addresses it is connected by; what stands for the downstream itself isn't one of them."""
-    if connection.uri in link.uris:
-        return connection.uri
-    return next((uri for uri in link.uris if uri.is_downstream_itself), connection.uri)
+async def _connect(end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
+    return await connect_any(uris, where=end.where, name=name or end.name, default_vhost=end.default_vhost)
+
+
+async def _connect_silent(end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
+    """Nothing is published on it, so a broker answers there whatever alarm it has."""
+    connection = await _connect(end, uris, name=name)
+    connection.wire.answers_while_blocked = True
+    return connection
 
 
 def _shuffled(uris: Sequence[AmqpUri]) -> list[AmqpUri]:

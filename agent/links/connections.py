@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from agent.amqp.connection_pool import Shared
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import Link
 from agent.links.brokers import Brokers
+from agent.links.ends import End
 
 OnBlocked = Callable[[str | None], None]
 
@@ -15,7 +15,7 @@ OnBlocked = Callable[[str | None], None]
 class Connections:
     """`ask` comes first, then `flow`; `leave` gives all of them back, however far it came.
 
-    `on_blocked` is told why the downstream takes no messages, and None once it does.
+    `on_blocked` is called with the reason why the destination takes no messages, and with None once it does.
     """
 
     def __init__(self, brokers: Brokers, on_blocked: OnBlocked) -> None:
@@ -26,20 +26,28 @@ class Connections:
         self._held: list[Shared] = []
         self._stop_listening: Callable[[], None] | None = None
 
-    async def ask(self, link: Link) -> Shared:
-        """Where upstream is asked things."""
-        control = await self._brokers.control(link)
-        self._held.append(control)
-        return control
+    async def ask(self, end: End) -> Shared:
+        """Where the broker at one end is asked things."""
+        return self._hold(await self._brokers.control(end))
 
-    async def flow(self, link: Link, uri: AmqpUri, *, apart: bool) -> tuple[Shared, Shared]:
-        """Where messages come from, and where they go."""
-        up = self._up = await self._brokers.upstream(link, uri, apart=apart)
-        self._held.append(up)
-        down = self.down = await self._brokers.local(link, apart=apart)
-        self._held.append(down)
+    async def flow(
+        self,
+        source: End,
+        uri: AmqpUri,
+        destination: End,
+        *,
+        destination_uri: AmqpUri | None = None,
+        apart: str | None = None,
+    ) -> tuple[Shared, Shared]:
+        """Where messages come from, and where they go; see `Brokers` for what is given."""
+        up = self._up = self._hold(await self._brokers.source(source, uri, apart=apart))
+        down = self.down = self._hold(await self._brokers.destination(destination, destination_uri, apart=apart))
         self._stop_listening = down.connection.listen_blocked(self._on_blocked)
         return up, down
+
+    def _hold(self, shared: Shared) -> Shared:
+        self._held.append(shared)
+        return shared
 
     def hold(self) -> None:
         """Takes no more messages."""
@@ -61,4 +69,4 @@ class Connections:
 
     async def leave(self, held: tuple[Shared, ...]) -> None:
         for shared in held:
-            await self._brokers.pool.release(shared)
+            await shared.release()

@@ -12,6 +12,7 @@ from agent.core.links.reconcile import Known
 from agent.core.model import Binding, Link
 from agent.errors import BrokerError
 from agent.links.connections import Connections
+from agent.links.ends import Ends
 from agent.links.flow import Flow
 
 Link_contra = TypeVar("Link_contra", bound=Link, contravariant=True)
@@ -116,6 +117,9 @@ class RunnableLink(Protocol):
 
 class Kind(Protocol[Link_contra]):
     """Makes links of one kind runnable; holds what all of them share."""
+
+    def ends(self, link: Link_contra) -> Ends:
+        """Where its messages come from and go to."""
 
     def runnable(self, link: Link_contra, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
         """`on_noted` is called when `notes` may have changed while a session is open."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from agent.amqp.data.splice import Counts
+from agent.core.links.lifecycle import Side
 from agent.core.model import ExchangeLink, Link, LinkKind
 from agent.links.brokers import Brokers
+from agent.links.ends import Ends
 from agent.links.exchange.link import ExchangeLinks
 from agent.links.exchange.renaming import sweep
 from agent.links.exchange.shared_queues import SharedQueues
@@ -17,7 +19,25 @@ from agent.links.kind import Kind, RunnableLink
 __all__ = ["KINDS", "Kinds", "SharedQueues", "sweep"]
 
 OfKind = TypeVar("OfKind", bound=Link)
-MakeRunnable = Callable[[Link, Counts, Callable[[], None]], RunnableLink]
+
+
+class KindOfAgent(Generic[OfKind]):
+    """One kind for one agent; a link of another is refused."""
+
+    def __init__(self, links: type[OfKind], kind: Kind[OfKind]) -> None:
+        self._links = links
+        self._kind = kind
+
+    def ends(self, link: Link) -> Ends:
+        return self._kind.ends(self._checked(link))
+
+    def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
+        return self._kind.runnable(self._checked(link), counts, on_noted)
+
+    def _checked(self, link: Link) -> OfKind:
+        if not isinstance(link, self._links):
+            raise TypeError(f"link {link.id} is registered as another kind than {link.kind}")
+        return link
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +47,8 @@ class Registered(Generic[OfKind]):
     links: type[OfKind]
     make: Callable[[Brokers], Kind[OfKind]]
 
-    def for_agent(self, brokers: Brokers) -> MakeRunnable:
-        kind = self.make(brokers)
-
-        def runnable(link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
-            if not isinstance(link, self.links):
-                raise TypeError(f"link {link.id} is registered as another kind than {link.kind}")
-            return kind.runnable(link, counts, on_noted)
-
-        return runnable
+    def for_agent(self, brokers: Brokers) -> KindOfAgent[OfKind]:
+        return KindOfAgent(self.links, self.make(brokers))
 
 
 KINDS: Final[Mapping[LinkKind, Registered[Any]]] = {LinkKind.EXCHANGE: Registered(ExchangeLink, ExchangeLinks)}
@@ -46,7 +59,12 @@ class Kinds:
 
     def __init__(self, brokers: Brokers) -> None:
         self.brokers = brokers
-        self._runnable = {kind: registered.for_agent(brokers) for kind, registered in KINDS.items()}
+        self._kinds = {kind: registered.for_agent(brokers) for kind, registered in KINDS.items()}
+
+    def shown_certificates(self, link: Link) -> Iterator[tuple[Side, bytes]]:
+        """What the brokers at both ends of a link have shown, as DER."""
+        kind = self._kinds.get(link.kind)
+        return iter(()) if kind is None else self.brokers.shown_certificates(kind.ends(link), link.id)
 
     def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
-        return self._runnable[link.kind](link, counts, on_noted)
+        return self._kinds[link.kind].runnable(link, counts, on_noted)

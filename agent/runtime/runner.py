@@ -19,8 +19,8 @@ from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Effect, Event, LinkState, Phase, Side
 from agent.core.model import Binding, Link
 from agent.errors import AgentError, BrokerError, PermanentError
-from agent.links.brokers import DOWNSTREAM
 from agent.links.connections import Connections
+from agent.links.ends import DOWNSTREAM
 from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
 from agent.links.flow import Flow
 from agent.links.kind import Removing, RunnableLink, Session

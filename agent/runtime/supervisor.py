@@ -84,7 +84,7 @@ class Supervisor:
         return self._kinds.brokers.cluster if self._kinds else None
 
     def shown_certificates(self, link: Link) -> Iterable[tuple[Side, bytes]]:
-        return () if self._kinds is None else self._kinds.brokers.shown_certificates(link)
+        return () if self._kinds is None else self._kinds.shown_certificates(link)
 
     @property
     def runners(self) -> Mapping[str, LinkRunner]:

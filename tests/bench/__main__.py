@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tests.bench.bench import Bench
 from tests.bench.load import WorkerError
 from tests.bench.measures.decisions import print_decisions
-from tests.bench.measures.registry import MEASURES, Measuring
+from tests.bench.measures.registry import MEASURES, WITHOUT_BROKERS, Measuring
 from tests.bench.scene import Pair
 from tests.bench.table import Measure, machine, print_lines, print_table
 from tests.lab.admin import AdminError
@@ -19,14 +19,20 @@ from tests.lab.lab import Lab
 from tests.lab.node import NodeError
 from tests.lab.waiting import NeverHappenedError
 
+NAMES = (*WITHOUT_BROKERS, *MEASURES)
 FAILURES = (WorkerError, AdminError, NeverHappenedError, NodeError, OSError)
 
 
 def main() -> int:
     told = _arguments()
     began = time.monotonic()
-    only = told.only.split(",") if told.only else list(MEASURES)
-    measures: list[Measure] = []
+    only = told.only.split(",") if told.only else [*WITHOUT_BROKERS, *MEASURES]
+    measures = [found for name in only if name in WITHOUT_BROKERS for found in WITHOUT_BROKERS[name]()]
+    only = [name for name in only if name in MEASURES]
+    if not only:
+        print_table(measures)
+        print_lines(measures)
+        return 0
     failed: list[str] = []
     with Lab() as lab:
         print("starting two brokers …", flush=True)
@@ -67,14 +73,14 @@ def _measured(name: str, measure: Measuring, bench: Bench, failed: list[str]) ->
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--release", help="brokers of `make versions`, such as trixie; this machine's by default")
-    parser.add_argument("--only", help=f"some of {', '.join(MEASURES)}; with commas between")
+    parser.add_argument("--only", help=f"some of {', '.join(NAMES)}; with commas between")
     parser.add_argument("--runs", type=int, default=2, help="how often each side has its turn; 2")
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", action="store_true", help="small sizes, for the shape; the default")
     sizes.add_argument("--full", action="store_true", help="the sizes that the targets are about")
     told = parser.parse_args()
-    if unknown := set((told.only or "").split(",")) - {*MEASURES, ""}:
-        parser.error(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    if unknown := set((told.only or "").split(",")) - {*NAMES, ""}:
+        parser.error(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     return told
 
 

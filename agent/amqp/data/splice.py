@@ -1,8 +1,8 @@
 """The data path: deliveries in, publishes out, without making objects of messages.
 
-One pass over what a `recv` brought: for a delivery the prebuilt publish of its routing key goes out, the content
-header grows by one prebuilt entry, bodies are copied as they are. What is out of the ordinary (a header that is
-there already, a user id, frames too large for the other side) takes a longer way.
+One pass over what a `recv` brought: for a delivery the publish that is prepared for its exchange and routing key goes
+out, the content header grows by prepared entries, bodies are copied as they are. What is out of the ordinary (a header
+that is there already, a user id, properties to replace, frames too large for the other side) takes a longer way.
 
 A message is published when all of it is here, so that a connection that dies midway leaves nothing behind. Only
 what is larger than `WHOLE` goes on as it comes; see `Channel.is_midway` for what happens to that.
@@ -15,12 +15,16 @@ the properties add up is checked of every message; what is in its headers table,
 from __future__ import annotations
 
 import struct
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
+from agent.amqp.data.delivery import Delivery, Destination, read_address
+from agent.amqp.data.prepared import PUBLISH, Prepared
+from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.scrutiny import Scrutiny
-from agent.amqp.data.target import Counts, Outlet, Target
+from agent.amqp.data.target import MOST_UNSETTLED, Counts, Outlet, Target
 from agent.amqp.data.unfit import TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
-from agent.amqp.wire import frames, methods
+from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
 from agent.amqp.wire.properties import (
     CONTENT_ENCODING,
@@ -34,7 +38,7 @@ from agent.amqp.wire.properties import (
 )
 from agent.amqp.wire.tables import CodecError
 
-__all__ = ["WHOLE", "Counts", "Outlet", "Rewriter", "Source", "Target"]
+__all__ = ["WHOLE", "Counts", "Destination", "Outlet", "Rewriter", "Source", "Target"]
 
 WHOLE: Final = 1024 * 1024
 _DELIVER: Final = 60 << 16 | 60
@@ -45,36 +49,17 @@ _U32: Final = struct.Struct(">I")
 _TAG_AND_FLAG: Final = struct.Struct(">QB")
 _HEADER: Final = struct.Struct(">BHIIQH")  # a header frame up to its property flags
 _DELIVERY: Final = struct.Struct(">BHIIB")  # a delivery up to the length of its consumer's tag
-_TAG_FLAG_LENGTH: Final = struct.Struct(">QBB")  # the next, up to the length of its exchange's name
 # Brokers cut a body into frames as large as was agreed on, but for the last. What is cut smaller than the smallest of
 # all limits takes far more work and memory here than it took to send.
 _SHORTEST_PART: Final = frames.SMALLEST - frames.OVERHEAD
 _SHORTEST: Final = 26  # bytes of a delivery whose names are all empty
+_SHORTEST_MESSAGE: Final = _SHORTEST + _OVERHEAD + 14 + _OVERHEAD + 1  # that is published quickly
+_UNLIMITED: Final = 1 << 64  # more than there are tags
 _FLAGS: Final = struct.Struct(">H")
 _TO_FLAGS: Final = 19  # from a header frame's start
 _TO_PROPERTIES: Final = 21
 _IDS: Final = frames.BASIC << 16  # of a content header: the class, and a weight that has to be 0
 _MOST_JUDGED: Final = 256 * 1024  # of headers with ours among them; longer ones would hold up other links
-_MOST_PUBLISHES: Final = 256 * 1024
-_OF_AN_ENTRY: Final = 250  # bytes that Python takes for an entry besides what is in it
-
-
-class Rewriter(Protocol):
-    """What a kind of link adds to messages."""
-
-    @property
-    def mark(self) -> bytes:
-        """The header's name as it stands in a table; where it is found, `rewrite` decides."""
-
-    @property
-    def trusts_user_id(self) -> bool:
-        """Whether the `user_id` goes along; the downstream refuses one that isn't ours."""
-
-    def entry(self, *, redelivered: bool) -> bytes:
-        """The header as bytes (name, tag, value), for a message that has none of it yet."""
-
-    def rewrite(self, headers: bytes, *, redelivered: bool) -> bytes | str:
-        """The headers (a table with its length) to publish with, or why the message is dropped."""
 
 
 class Source:
@@ -85,35 +70,38 @@ class Source:
         channel: Channel,
         target: Target,
         rewriter: Rewriter,
+        destination: Destination,
         *,
-        exchange: str,
-        mandatory: bool,
         scrutiny: Scrutiny | None = None,
+        limit: int | None = None,
     ) -> None:
-        """With `scrutiny`, messages are looked at one by one, and those are unfit that it objects to."""
+        """With `scrutiny`, messages are looked at one by one, and those are unfit that it objects to.
+
+        `limit` is how many are published; what comes beyond is neither published nor settled, unless more are allowed.
+        """
         target.fed_by(channel)
-        entries = (rewriter.entry(redelivered=False), rewriter.entry(redelivered=True))
         self._channel = channel
         self._number = channel.number
         self._target = target
         self._target_number = target.number
         self._rewriter = rewriter
-        self._entries = entries
-        self._tables = tuple(_U32.pack(len(entry)) + entry for entry in entries)
-        self._mark = rewriter.mark
-        self._unusual = 0 if rewriter.trusts_user_id else USER_ID
-        payload = methods.BASIC_PUBLISH.encode(exchange=exchange, mandatory=mandatory)
-        self._around_key = payload[:-2], payload[-1:]  # between them is the length of an empty key
-        self._publishes: dict[bytes, bytes] = {}
-        self._publishes_bytes = 0
+        self._prepared = Prepared(rewriter, destination, number=target.number)
+        self._mark, *others = rewriter.marks or (b"",)
+        self._other_marks = tuple(others)
+        self._changes = rewriter.changes
+        self._unusual = 0 if self._changes.users is None else USER_ID
+        self._is_careful = scrutiny is not None or bool(self._changes.values)  # messages are looked at one by one
         self._scrutiny = scrutiny
         self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
         self._largest = MAX_BODY if target.largest is None else target.largest
+        self.on_exhausted: Callable[[], None] | None = None  # called when the last that may be taken is here
+        self._last_allowed = _UNLIMITED if limit is None else limit  # by its delivery tag
         self._at_once = min(self._room, self._largest)
         # The message that is being read
         self._tag = 0
         self._redelivered = 0
-        self._publish = b""
+        self._address = b""
+        self._around: tuple[bytes, ...] = ()
         self._awaits_header = False
         self._size = 0
         self._missing = 0
@@ -129,19 +117,40 @@ class Source:
 
     @property
     def kept(self) -> int:
-        """About how many bytes of memory the publishes take that are kept."""
-        return self._publishes_bytes
+        """About how many bytes of memory the publishes take that are prepared."""
+        return self._prepared.kept
 
     @property
     def last_tag(self) -> int:
         """The last delivery that has come."""
         return self._tag
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether as many have come as may be taken."""
+        return self._tag >= self._last_allowed
+
+    def allow(self, count: int) -> None:
+        """So many more may be taken; what came beyond the limit goes back now, and may be among them."""
+        tag, last = self._tag, self._last_allowed
+        self._last_allowed = max(tag, last) + count
+        if tag > last:
+            self._target.surplus(range(last + 1, tag + 1))
+
+    def stop(self) -> None:
+        """Takes no more than it has."""
+        if self._tag >= self._last_allowed:
+            return
+        self._last_allowed = self._tag
+        if self.on_exhausted is not None and not self._awaits_header and not self._missing:
+            self.on_exhausted()
+
     def take(self, buffer: bytearray, at: int, end: int) -> int:
         """Consumes whole frames of this channel from `at` on; answers where it stopped."""
         prefix, number, overhead = _PREFIX.unpack_from, self._number, _OVERHEAD
         # Publishing on a closed channel would cost the whole connection; upstream keeps what is not acknowledged.
         is_open = self._target.is_open
+        self._prepared.renew()
         while end - at >= overhead:
             kind, of_channel, size = prefix(buffer, at)
             after = at + overhead + size
@@ -153,7 +162,8 @@ class Source:
                 if size < 4 or _U32.unpack_from(buffer, at + 7)[0] != _DELIVER:
                     self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
                 elif is_open:
-                    passed = at if self._scrutiny else self._quickly(buffer, at, end)
+                    is_near_last = self._last_allowed - self._tag <= (end - at) // _SHORTEST_MESSAGE
+                    passed = at if self._is_careful or is_near_last else self._quickly(buffer, at, end)
                     if passed > at:
                         at = passed
                         continue
@@ -172,9 +182,10 @@ class Source:
         """
         if self._awaits_header or self._missing:
             return at
-        number, target_number, publishes = self._number, self._target_number, self._publishes
+        number, target_number = self._number, self._target_number
+        known, prepare = self._prepared.known, self._prepared.add
         tails, tail_mask = TAILS, TAIL_MASK
-        mark, unusual, room, at_once = self._mark, self._unusual, self._room, self._at_once
+        mark, others, unusual, room, at_once = self._mark, self._other_marks, self._unusual, self._room, self._at_once
         view = memoryview(buffer)  # written out before the buffer is read into again
         out, tags, last, size_of_all, redeliveries = self._out, self._tags, self._tag, 0, 0
         try:
@@ -184,10 +195,10 @@ class Source:
                 if method != _DELIVER or kind != frames.METHOD or channel != number or header + _TO_PROPERTIES > end:
                     break
                 where = at + 12 + length
-                tag, redelivered, length = _TAG_FLAG_LENGTH.unpack_from(buffer, where)
-                where += 10 + length
-                key = bytes(buffer[where : header - 1])
-                if tag != last + 1 or buffer[where] != len(key) - 1 or buffer[header - 1] != frames.END:
+                tag, redelivered = _TAG_AND_FLAG.unpack_from(buffer, where)
+                address = bytes(buffer[where + 9 : header - 1])
+                around = known.get(address) or prepare(address)
+                if tag != last + 1 or not around or buffer[header - 1] != frames.END:
                     break
                 kind, channel, size, ids, body_size, flags = _HEADER.unpack_from(buffer, header)
                 body = header + _OVERHEAD + size
@@ -218,14 +229,16 @@ class Source:
                     where += 1 + buffer[where]
                 redelivered &= 1
                 if flags & HEADERS:
-                    entry = self._entries[redelivered]
+                    entry = around[redelivered]
                     (length,) = _U32.unpack_from(buffer, where)
                     where += 4
                     past = where + length
-                    if past >= body or buffer.find(mark, where, past) >= 0:
+                    if past >= body or (mark and buffer.find(mark, where, past) >= 0):
+                        break
+                    if others and _has_any(others, buffer, where, past):
                         break
                 else:
-                    entry = self._tables[redelivered]
+                    entry = around[2 + redelivered]
                     past = where
                 size += len(entry)
                 skips, fixed = tails[flags >> 2 & tail_mask]
@@ -236,12 +249,12 @@ class Source:
                     break
                 if flags & HEADERS:
                     _U32.pack_into(buffer, where - 4, length + len(entry))
-                else:
+                elif entry:
                     _FLAGS.pack_into(buffer, header + _TO_FLAGS, flags | HEADERS)
                 # In place: these bytes are consumed, and one slice is cheaper than three.
                 _PREFIX.pack_into(buffer, header, frames.HEADER, target_number, size)
                 _CHANNEL.pack_into(buffer, body + 1, target_number)
-                out += (publishes.get(key) or self._publish_for(key), view[header:where], entry, view[where:after])
+                out += (around[PUBLISH], view[header:where], entry, view[where:after])
                 tags.append(tag)
                 last = tag
                 size_of_all += body_size
@@ -259,28 +272,18 @@ class Source:
             raise CodecError("a delivery before the end of another")
         where = at + 12 + buffer[at + 11]
         tag, flags = _TAG_AND_FLAG.unpack_from(buffer, where)
-        where += 9
-        where += 1 + buffer[where]
-        if where + buffer[where] != after - 2:
+        address = bytes(buffer[where + 9 : after - 1])
+        around = self._prepared.known.get(address) or self._prepared.add(address)
+        if not around:
             raise CodecError("a delivery that makes no sense")
         if tag != self._tag + 1:  # what is acknowledged is counted from one tag to the next
             raise CodecError(f"delivery tag {tag} came where {self._tag + 1} was due")
-        key = bytes(buffer[where : after - 1])
         self._tag, self._redelivered = tag, flags & 1
-        self._publish = self._publishes.get(key) or self._publish_for(key)
+        self._address, self._around = address, around
+        self._skips = tag > self._last_allowed
+        if tag - self._last_allowed > MOST_UNSETTLED:
+            raise CodecError("more deliveries than the prefetch allows")
         self._awaits_header = True
-
-    def _publish_for(self, key: bytes) -> bytes:
-        """The whole publish frame for a routing key (with its length in front); kept, since keys repeat."""
-        head, flags = self._around_key
-        made = frames.frame(frames.METHOD, self._target_number, head + key + flags)
-        size = len(key) + len(made) + _OF_AN_ENTRY
-        if self._publishes_bytes + size > _MOST_PUBLISHES:
-            self._publishes.clear()
-            self._publishes_bytes = 0
-        self._publishes[key] = made
-        self._publishes_bytes += size
-        return made
 
     def _splice(self, buffer: bytearray, at: int, after: int, *, flags: int) -> bool:
         """Writes the publish and the header with the entry put in; not if it has to be judged."""
@@ -295,18 +298,18 @@ class Source:
                 return False
         except (IndexError, struct.error):
             return False
-        entry = (self._entries if flags & HEADERS else self._tables)[self._redelivered]
+        entry = self._around[self._redelivered + (0 if flags & HEADERS else 2)]
         size = after - at - _OVERHEAD + len(entry)
-        if size > self._room or buffer.find(self._mark, where, where + length) >= 0:
+        if size > self._room or (length and self._is_marked(buffer, where, where + length)):
             return False
         if flags & HEADERS:
             _U32.pack_into(buffer, where, length - 4 + len(entry))
             where += 4
-        else:
+        elif entry:
             _FLAGS.pack_into(buffer, at + _TO_FLAGS, flags | HEADERS)
         # In place: these bytes are consumed, and one slice is cheaper than three.
         _PREFIX.pack_into(buffer, at, frames.HEADER, self._target_number, size)
-        self._out += (self._publish, buffer[at:where], entry, buffer[where:after])
+        self._out += (self._around[PUBLISH], buffer[at:where], entry, buffer[where:after])
         return True
 
     def _content(self, kind: int, buffer: bytearray, at: int, after: int) -> None:
@@ -326,22 +329,24 @@ class Source:
         self._missing = self._size
         self._awaits_header = False
         self._begun = len(self._out)
+        if self._skips:
+            return
         if self._size > self._largest:
             self._refuse(TOO_LARGE, self._size)
         elif ids != _IDS:
             self._refuse(UNREADABLE)
         elif self._scrutiny is not None and (objection := self._object(self._scrutiny, buffer, at, after)):
             self._refuse(objection)
-        elif flags & self._unusual or not self._splice(buffer, at, after, flags=flags):
+        elif flags & self._unusual or self._changes.values or not self._splice(buffer, at, after, flags=flags):
             self._rewrite(bytes(buffer[at + 7 : after - 1]))
 
     def _object(self, scrutiny: Scrutiny, buffer: bytearray, at: int, after: int) -> str:
         properties = bytes(buffer[at + _TO_FLAGS : after - 1])
-        return scrutiny.objection(self._tag, self._publish, properties, self._size)
+        return scrutiny.objection(self._tag, self._around[PUBLISH], properties, self._size)
 
     def _rewrite(self, payload: bytes) -> None:
         """The long way: whatever may be in a header."""
-        if len(payload) > _MOST_JUDGED and self._mark in payload:
+        if len(payload) > _MOST_JUDGED and self._is_marked(payload, 0, len(payload)):
             self._refuse(TOO_MANY_HEADERS, len(payload))
             return
         try:
@@ -357,16 +362,24 @@ class Source:
         if len(payload) > self._room:
             self._refuse(TOO_MANY_HEADERS, len(payload))
         else:
-            self._out += (self._publish, frames.frame(frames.HEADER, self._target_number, payload))
+            self._out += (self._around[PUBLISH], frames.frame(frames.HEADER, self._target_number, payload))
 
     def _properties(self, properties: Properties) -> Properties | str:
-        if not self._rewriter.trusts_user_id:
-            properties = properties.without_user_id()
+        properties = self._changes.apply(properties)
         raw = properties.raw_headers
-        if self._mark not in raw:
-            return properties.with_first_header(self._entries[self._redelivered])
-        found = self._rewriter.rewrite(raw, redelivered=bool(self._redelivered))
+        if not self._is_marked(raw, 0, len(raw)):
+            entries = self._around[self._redelivered]
+            return properties.with_first_headers(entries) if entries else properties
+        found = self._rewriter.rewrite(raw, self._delivery)
         return found if isinstance(found, str) else properties.with_raw_headers(found)
+
+    def _is_marked(self, data: bytes | bytearray, at: int, end: int) -> bool:
+        """Whether one of the rewriter's headers may be there."""
+        return (bool(self._mark) and data.find(self._mark, at, end) >= 0) or _has_any(self._other_marks, data, at, end)
+
+    @property
+    def _delivery(self) -> Delivery:
+        return read_address(self._address, redelivered=bool(self._redelivered))
 
     def _refuse(self, reason: str, size: int = 0) -> None:
         self._skips = True
@@ -395,6 +408,8 @@ class Source:
             self._bytes += self._size
             self._redeliveries += self._redelivered
         self._skips = False
+        if self._tag == self._last_allowed and self.on_exhausted is not None:
+            self.on_exhausted()
 
     def _flush(self) -> None:
         """Writes what is whole, and of a message larger than `WHOLE` what is here."""
@@ -408,10 +423,14 @@ class Source:
             self._is_midway = midway
             self._target.streams(midway=midway)
         if out:
-            self._target.outlet.write_soon(b"".join(out))
+            self._target.write(b"".join(out))
         if self._tags:
             self._target.published(self._tags, self._bytes, redelivered=self._redeliveries)
             self._tags, self._bytes, self._redeliveries = [], 0, 0
         if self._has_dropped:
             self._has_dropped = False
             self._target.acknowledge()
+
+
+def _has_any(marks: tuple[bytes, ...], data: bytes | bytearray, at: int, end: int) -> bool:
+    return any(data.find(mark, at, end) >= 0 for mark in marks)

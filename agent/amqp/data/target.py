@@ -6,10 +6,11 @@ import asyncio
 import re
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.returns import LONGEST, Later, Returns
 from agent.amqp.data.unfit import TOO_LARGE, TOO_MANY_HEADERS, Unfit
 from agent.amqp.wire import frames, methods
@@ -81,10 +82,13 @@ class Target:
         settle: Callable[[bytes], None],
         largest: int | None = None,
         longest_return: float = LONGEST,
+        held: HeldBuffers | None = None,
         later: Later | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """`largest` is what the broker is known to take of a body; it tells so only when it refuses one.
+
+        `held` is given what is written, until it is confirmed; only with `on-confirm`.
 
         `longest_return` is how many seconds at most go by before upstream is given back what was refused.
         """
@@ -94,6 +98,8 @@ class Target:
         self.number = channel.number
         self.confirms = Confirms()
         self.upstream_number = 0
+        self.on_held: Callable[[int], None] | None = None  # with how many didn't get through, and go back later
+        self.held = held if ack_mode is AckMode.ON_CONFIRM else None
         self.largest = largest
         self._channel = channel
         self._upstream: Channel | None = None
@@ -126,14 +132,23 @@ class Target:
         """Whether the broker has the beginning of a message and waits for the rest."""
         self._channel.is_midway = midway
 
+    def write(self, data: bytes) -> None:
+        """Frames of publishes."""
+        self.outlet.write_soon(data)
+        if self.held is not None:
+            self.held.written(data)
+
     def published(self, tags: list[int], size: int, *, redelivered: int) -> None:
         """These deliveries were written, whole and in this order."""
         counts = self._counts
         counts.bytes += size
         counts.redelivered += redelivered
         if self._ack_mode is AckMode.ON_CONFIRM:
-            self._batches.append((self.confirms.published(tags), self._clock()))
+            last = self.confirms.published(tags)
+            self._batches.append((last, self._clock()))
             self._limit_unsettled()
+            if self.held is not None:
+                self.held.published(last)
             return
         counts.forwarded += len(tags)
         self._done(tags)
@@ -150,6 +165,7 @@ class Target:
             self.confirms.hold(tag)
             self._unfit.add(tag, reason, size)
             self._limit_unsettled()
+            self._report_held(1)
 
     def _limit_unsettled(self) -> None:
         """What is known of each delivery takes memory, and a broker sends no more than it was allowed to."""
@@ -209,8 +225,15 @@ class Target:
     async def settled(self) -> None:
         """Waits until nothing is in flight."""
         while self.confirms.in_flight:
-            self._quiet = asyncio.get_running_loop().create_future()
-            await self._quiet
+            if self._quiet is None or self._quiet.done():
+                self._quiet = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._quiet)
+
+    def surplus(self, tags: Iterable[int]) -> None:
+        """What came beyond a limit goes back at once."""
+        if self._settles:
+            self._return(tags)
+            self.acknowledge()
 
     def withhold(self) -> None:
         """Upstream hears nothing more of what is confirmed, until `go_on`."""
@@ -252,14 +275,22 @@ class Target:
         tags = self.confirms.refused(number, multiple=multiple)
         self._counts.refused += len(tags)
         self._refused.add(tags)
+        self._report_held(len(tags))
+
+    def _report_held(self, count: int) -> None:
+        if self.on_held is not None:
+            self.on_held(count)
 
     def _give_back(self, tags: list[int]) -> None:
         if not self._settles:
             return
+        self._return(tags)
+        self.acknowledge()
+
+    def _return(self, tags: Iterable[int]) -> None:
         for tag in tags:
             self.confirms.returned(tag)
             self._say(methods.BASIC_NACK, tag, _REQUEUE)
-        self.acknowledge()
 
     def _say(self, method: methods.Method, tag: int, flags: int) -> None:
         number = self.upstream_number
@@ -272,3 +303,5 @@ class Target:
             last, since = batches.popleft()
             self._counts.transfer.observe(self._clock() - since, last - self._measured)
             self._measured = last
+        if self.held is not None:
+            self.held.settled(oldest)

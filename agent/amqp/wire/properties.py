@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.amqp.wire.tables import CodecError, decode_table, encode_table
+from agent.amqp.wire.tables import CodecError, decode_table, encode_table, short_string
 from agent.core.fields import Table
 
 CONTENT_TYPE: Final = 0x8000
@@ -33,6 +34,18 @@ _SHAPES: Final = (
     (0x0008, _SHORT),  # app-id
     (0x0004, _SHORT),  # cluster-id
 )
+FLAGS: Final[Mapping[str, int]] = {
+    name: flag
+    for name, (flag, _) in zip(
+        (
+            "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to",
+            "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
+        ),
+        _SHAPES,
+        strict=True,
+    )
+}  # fmt: skip
+"""By the names that AMQP has for them."""
 _BEHIND_HEADERS: Final = tuple((flag, shape) for flag, shape in _SHAPES if flag < HEADERS)
 _FLAGS: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")
@@ -96,6 +109,10 @@ class Properties:
         """The table with its length; that of no entries where there is none."""
         return next((value for flag, value in self.values if flag == HEADERS), b"\0\0\0\0")
 
+    def get(self, flag: int) -> bytes | None:
+        """One property's bytes."""
+        return next((value for each, value in self.values if each == flag), None)
+
     def with_headers(self, table: Table) -> Properties:
         return self.with_raw_headers(encode_table(table))
 
@@ -103,16 +120,35 @@ class Properties:
         others = (pair for pair in self.values if pair[0] != HEADERS)
         return Properties(self.flags | HEADERS, tuple(sorted([*others, (HEADERS, table)], reverse=True)))
 
-    def with_first_header(self, entry: bytes) -> Properties:
-        """`entry` is name, tag and value."""
+    def with_first_headers(self, entries: bytes) -> Properties:
+        """`entries` are name, tag and value each."""
         standing = self.raw_headers[4:]
-        return self.with_raw_headers(b"".join([_LENGTH.pack(len(entry) + len(standing)), entry, standing]))
+        return self.with_raw_headers(b"".join([_LENGTH.pack(len(entries) + len(standing)), entries, standing]))
+
+    def replaced(self, values: tuple[tuple[int, bytes], ...]) -> Properties:
+        """With these properties (flag and bytes) in place of what is there."""
+        merged = dict(self.values) | dict(values)
+        flags = self.flags
+        for flag in merged:
+            flags |= flag
+        return Properties(flags, tuple(sorted(merged.items(), reverse=True)))
 
     def without_user_id(self) -> Properties:
         return Properties(self.flags & ~USER_ID, tuple(pair for pair in self.values if pair[0] != USER_ID))
 
     def write(self) -> bytes:
         return _FLAGS.pack(self.flags) + b"".join(value for _, value in self.values)
+
+
+def encode(name: str, value: str | int) -> tuple[int, bytes]:
+    """The flag and the bytes of one property, but for the headers; CodecError where they have no such value."""
+    flag = FLAGS[name]
+    shape = dict(_SHAPES)[flag]
+    if isinstance(value, str) and shape == _SHORT:
+        return flag, short_string(value)
+    if isinstance(value, int) and shape > 0 and 0 <= value < 1 << 8 * shape:
+        return flag, value.to_bytes(shape, "big")
+    raise CodecError(f"the property {name} has no bytes for {value!r}")
 
 
 def _after(data: bytes, at: int, shape: int) -> int:

@@ -71,10 +71,14 @@ def connection(upstream: str, policy: str) -> str:
     return f"Federation link (upstream: {upstream}, policy: {policy})"
 
 
-def consumer_tag(upstream: str, number: int = 1) -> str:
+def consumer_tag(upstream: str) -> str:
+    return f"federation-link-{upstream}"
+
+
+def numbered(tag: str, number: int) -> str:
     """For the first, second … consumer that a channel has, one after another; as short as AMQP wants it."""
     suffix = f" {number}" if number > 1 else ""
-    return f"federation-link-{upstream}".encode()[: _SHORT - len(suffix)].decode(errors="ignore") + suffix
+    return tag.encode()[: _SHORT - len(suffix)].decode(errors="ignore") + suffix
 
 
 class LinkIds:

@@ -88,4 +88,4 @@ class InternalExchanges:
     async def spare(self) -> Connection:
         """A connection that may be lost, opened when those that the link needs stand."""
         await asyncio.wait([self._first])
-        return await self._brokers.trial(self._link, self._control.connection.uri)
+        return await self._brokers.trial(self._brokers.federation_ends(self._link).source, self._control.connection.uri)

@@ -88,7 +88,7 @@ class Lingering:
 
     async def _count(self) -> int:
         if self._control is None:
-            self._control = await self._brokers.control(self._link)
+            self._control = await self._brokers.control(self._brokers.federation_ends(self._link).source)
         queue = upstream_queue_name(self._link, self._control.connection.vhost, self._cluster)
         if names.are_too_long(queue):  # nothing was ever built
             return 0
@@ -101,4 +101,4 @@ class Lingering:
     async def _leave(self) -> None:
         control, self._control = self._control, None
         if control is not None:
-            await self._brokers.pool.release(control)
+            await control.release()

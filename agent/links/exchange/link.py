@@ -14,6 +14,7 @@ from agent.core.model import Binding, ExchangeLink
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
+from agent.links.ends import Ends
 from agent.links.exchange.lingering import Lingering
 from agent.links.exchange.lookout import Lookouts
 from agent.links.exchange.plugin_type import PluginTypes
@@ -28,6 +29,9 @@ class ExchangeLinks:
     brokers: Brokers
     plugin_types: PluginTypes = field(default_factory=PluginTypes)
     lookouts: Lookouts = field(default_factory=Lookouts)
+
+    def ends(self, link: ExchangeLink) -> Ends:
+        return self.brokers.federation_ends(link)
 
     def runnable(self, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
         return RunnableExchangeLink(link, self, counts, on_noted)
@@ -87,11 +91,8 @@ class RunnableExchangeLink:
 
     async def is_free(self, queue: str) -> bool:
         brokers = self._shared.brokers
-        control = await brokers.control(self._link)
-        try:
+        async with await brokers.control(brokers.federation_ends(self._link).source) as control:
             return not await count_consumers(control.connection, queue)
-        finally:
-            await brokers.pool.release(control)
 
     def removing(self, *, cluster: str, since: float) -> Lingering:
         return Lingering(self._link, self._shared.brokers, cluster=cluster, since=since)

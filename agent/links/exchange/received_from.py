@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from agent.amqp.data.delivery import Delivery
+from agent.amqp.data.rewriting import PropertyChanges
 from agent.amqp.data.walk import Names, skip_value
 from agent.amqp.wire.tables import encode_value, long_string, short_string
 from agent.core import fields
@@ -33,17 +35,21 @@ class ReceivedFromHeader:
     def __init__(
         self, uri: str, exchange: str, *, upstream: Site, downstream: Site, max_hops: int, trust_user_id: bool
     ) -> None:
-        self.mark = short_string(RECEIVED_FROM)
-        self.trusts_user_id = trust_user_id
+        mark = short_string(RECEIVED_FROM)
+        self.marks = (mark,)
+        self.changes = PropertyChanges(users=None if trust_user_id else frozenset())
+        self.varies = False
+        self.version = 0
         self._max_hops = max_hops
         self._cluster = None if downstream.cluster is None else b"S" + long_string(downstream.cluster)
         self._vhost = b"S" + long_string(downstream.vhost)
-        self._entries = tuple(
+        entries = tuple(
             hops.received_entry(uri, exchange, redelivered=redelivered, upstream=upstream)
             for redelivered in (False, True)
         )
-        self._hops = tuple(encode_value(entry) for entry in self._entries)
-        self._array = self.mark + b"A"
+        self._hops = tuple(encode_value(entry) for entry in entries)
+        self._entries = tuple(mark + encode_value(fields.array(entry)) for entry in entries)
+        self._array = mark + b"A"
         self._known: dict[bytes, Verdict] = {}
         self._known_bytes = 0
 
@@ -52,18 +58,18 @@ class ReceivedFromHeader:
         """About how many bytes of memory the verdicts take that are kept."""
         return self._known_bytes
 
-    def entry(self, *, redelivered: bool) -> bytes:
+    def entries(self, delivery: Delivery) -> bytes:
         """The header as bytes, for a message that has none of it yet."""
-        return self.mark + encode_value(fields.array(self._entries[redelivered]))
+        return self._entries[delivery.redelivered]
 
-    def rewrite(self, headers: bytes, *, redelivered: bool) -> bytes | str:
+    def rewrite(self, headers: bytes, delivery: Delivery) -> bytes | str:
         """The table to publish with, or why the message is dropped; CodecError where what has to be read is no table.
 
         Hops put the header first, so that is where it is looked for first.
         """
-        hop = self._hops[redelivered]
+        hop = self._hops[delivery.redelivered]
         if headers.startswith(self._array, 4):
-            value = 4 + len(self.mark)
+            value = 4 + len(self._array) - 1
             after = skip_value(headers, value, len(headers))
         else:
             found = _RECEIVED.find(headers, 4, len(headers))

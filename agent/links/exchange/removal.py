@@ -15,6 +15,7 @@ from agent.core.model import ExchangeLink, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError
 from agent.links.brokers import Brokers
+from agent.links.ends import End
 from agent.links.errors import InDoubtError, KeptError
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.canary import Canary
@@ -41,6 +42,10 @@ class Removal:
         self._is_quorum = link.settings.queue_type is QueueType.QUORUM
         self._may_cost_connection = self._is_quorum or stands_otherwise
 
+    @property
+    def _upstream(self) -> End:
+        return self._brokers.federation_ends(self._link).source
+
     async def run(self, still: Callable[[], bool]) -> BrokerError | None:
         """Tries for a while, as long as it is `still` to be done; answers why something is left to the operator.
 
@@ -62,14 +67,11 @@ class Removal:
     async def _try(self, deadline: float, still: Callable[[], bool]) -> BrokerError | None:
         try:
             async with asyncio.timeout_at(deadline):
-                up = await self._brokers.control(self._link)
-                try:
+                async with await self._brokers.control(self._upstream) as up:
                     queue = upstream_queue_name(self._link, up.connection.vhost, self._cluster)
                     if not names.are_too_long(queue):  # or nothing was ever built
                         await self._demolish(up.connection, queue, still)
                         await Canary(up.connection, self._link.remote_name, queue).remove()
-                finally:
-                    await self._brokers.pool.release(up)
         except BrokerError as error:
             # A queue of another type than is defined now: brokers close the connection over a conditional deletion.
             cause = error.__cause__ or error
@@ -82,7 +84,7 @@ class Removal:
 
     async def _demolish(self, up: Connection, queue: str, still: Callable[[], bool]) -> None:
         if self._may_cost_connection:
-            async with await self._brokers.trial(self._link, up.uri) as spare:
+            async with await self._brokers.trial(self._upstream, up.uri) as spare:
                 await self._delete(spare, queue, still)
         else:
             await self._delete(up, queue, still)

@@ -45,8 +45,8 @@ async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
     if not isinstance(link, ExchangeLink):  # no other kind names anything upstream after its downstream
         return
     try:
-        up = await brokers.control(link)
-        try:
+        upstream = brokers.federation_ends(link).source
+        async with await brokers.control(upstream) as up:
             queue = upstream_queue_name(link, up.connection.vhost, former)
             if names.are_too_long(queue):  # so there is none
                 return
@@ -56,11 +56,9 @@ async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
             await Canary(up.connection, link.remote_name, queue).remove()
             is_quorum = link.settings.queue_type is QueueType.QUORUM
             if is_quorum:
-                async with await brokers.trial(link, up.connection.uri) as spare:
+                async with await brokers.trial(upstream, up.connection.uri) as spare:
                     await upstream_objects.delete_queue(spare, queue, if_empty=True, is_quorum=True)
             else:
                 await upstream_objects.delete_queue(up.connection, queue, if_empty=True)
-        finally:
-            await brokers.pool.release(up)
     except BrokerError as error:
         log.warning("left under the downstream's former name", link=link.id, former=former, error=str(error))

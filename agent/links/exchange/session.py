@@ -8,23 +8,27 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.amqp.connection_pool import Shared
-from agent.amqp.data.splice import Counts
+from agent.amqp.data.splice import Counts, Destination
 from agent.amqp.failures import one_line
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.reconcile import Wanted
-from agent.core.model import Binding, ExchangeLink
+from agent.core.model import Binding, ExchangeLink, QueueType
+from agent.core.rules import names
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.errors import BrokerError
-from agent.links.brokers import Brokers, own_uri
+from agent.links.brokers import Brokers
 from agent.links.connections import Connections
+from agent.links.ends import written_uri
 from agent.links.exchange.building import Building, Built
 from agent.links.exchange.internal_exchange import InternalExchanges
 from agent.links.exchange.lookout import Lookouts
 from agent.links.exchange.plugin_type import PluginTypes
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.exchange.upkeep import Upkeep
-from agent.links.flow import Flow, LearnedPath
+from agent.links.flow import Flow
+from agent.links.learned import LearnedPath
+from agent.links.options import FlowOptions
 from agent.links.tasks import both
 
 LOOK_EVERY: Final = 1.0
@@ -89,17 +93,26 @@ class ExchangeSession:
     async def open(self) -> None:
         """Connections for messages are opened while it is looked what exists upstream."""
         link = self._link
-        control = self._control = await self._connections.ask(link)
-        connecting = asyncio.ensure_future(self._connections.flow(link, control.connection.uri, apart=self._apart))
+        ends = self._brokers.federation_ends(link)
+        control = self._control = await self._connections.ask(ends.source)
+        connecting = asyncio.ensure_future(
+            self._connections.flow(
+                ends.source, control.connection.uri, ends.destination, apart=link.id if self._apart else None
+            )
+        )
         wanted = Wanted(link, self._route(control))
         self._remember(control, wanted.route)
         building = self._building(control, wanted, first=connecting)
         _, (up, down) = await both(building.prepare(), connecting)
         bound = self._latest()
         flow = self.flow = Flow(
-            link, wanted.queue, up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
+            self._options(wanted.queue),
+            up=up.connection,
+            down=down.connection,
+            counts=self._counts,
+            path=self._memory.path,
         )
-        starting = asyncio.ensure_future(flow.start(self._header(wanted.route), exchange=link.name))
+        starting = asyncio.ensure_future(flow.start(self._header(wanted.route)))
         await both(self._bind(building, starting), starting)
         self._upkeep = Upkeep(building, flow, self._counts, bound, on_followed=self._on_noted)
         self._upkeep.rebind(self._latest())  # they may have changed meanwhile
@@ -120,9 +133,21 @@ class ExchangeSession:
 
     def _remember(self, control: Shared, route: Route) -> None:
         there, name = control.connection, route.upstream.cluster
-        self._memory.uri = own_uri(self._link, there)
+        self._memory.uri = written_uri(self._link.uris, there)
         # As it may be shown: the peer chooses it.
         self._memory.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
+
+    def _options(self, queue: str) -> FlowOptions:
+        settings = self._link.settings
+        return FlowOptions(
+            queue,
+            names.consumer_tag(self._link.upstream),
+            Destination(self._link.name),
+            exclusive=True,
+            ack_mode=settings.ack_mode,
+            prefetch=settings.prefetch_count,
+            is_quorum=settings.queue_type is QueueType.QUORUM,
+        )
 
     def _route(self, control: Shared) -> Route:
         link, there = self._link, control.connection

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from tests.bench.bench import Bench
-from tests.bench.measures import bindings, latency, links, memory, pipeline, scrapes, throughput
+from tests.bench.measures import bindings, latency, links, memory, pipeline, scrapes, splice, throughput
 from tests.bench.table import Measure
 
 Measuring: TypeAlias = Callable[[Bench], list[Measure]]
@@ -26,3 +26,5 @@ MEASURES: Final[Mapping[str, Measuring]] = {
     "slow-downstream": memory.slow_downstream,
     "pipeline": pipeline.report,
 }
+
+WITHOUT_BROKERS: Final[Mapping[str, Callable[[], list[Measure]]]] = {"splice": splice.splice}

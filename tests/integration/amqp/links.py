@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.splice import Counts, Source, Target
+from agent.amqp.data.splice import Counts, Destination, Source, Target
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, Message
 from agent.amqp.wire.methods import Call
@@ -59,7 +59,7 @@ class Link:
             URI, self.name, upstream=THERE, downstream=HERE, max_hops=self.max_hops, trust_user_id=False
         )  # fmt: skip
         self.up.wire.divert(
-            self.out.number, Source(self.out, self.target, stamp, exchange=self.name, mandatory=True)
+            self.out.number, Source(self.out, self.target, stamp, Destination(self.name))
         )  # fmt: skip
         self.down.wire.divert(self.into.number, self.target)
         self.down.wire.fed_by(self.up.wire)

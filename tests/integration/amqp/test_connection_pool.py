@@ -33,19 +33,19 @@ async def test_many_share_few_and_the_last_one_closes_the_door(broker: Node) -> 
     assert sorted(each.users for each in set(shared)) == [50, 100, 100]
     for each in shared:
         assert not each.connection.is_closed
-        await pool.release(each)
+        await each.release()
     assert all(each.connection.is_closed for each in shared)
     again = await pool.acquire("there", door)
     assert again not in shared
-    await pool.release(again)
+    await again.release()
 
 
 async def test_who_leads_elsewhere_shares_nothing(broker: Node) -> None:
     pool, door = Pool(), Door(broker.uri())
     first, second = await pool.acquire("here", door), await pool.acquire("there", door)
     assert first is not second
-    await pool.release(first)
-    await pool.release(second)
+    await first.release()
+    await second.release()
 
 
 async def test_a_dead_broker_is_asked_once_for_all(lab: Lab) -> None:
@@ -70,7 +70,7 @@ async def test_who_gives_up_waiting_leaves_nothing_behind(broker: Node) -> None:
     waiting[0].cancel()
     shared = await waiting[1]
     assert (door.knocks, shared.users) == (1, 1)
-    await pool.release(shared)
+    await shared.release()
     alone = asyncio.create_task(pool.acquire("there", door))
     await asyncio.sleep(0)
     alone.cancel()
@@ -78,4 +78,4 @@ async def test_who_gives_up_waiting_leaves_nothing_behind(broker: Node) -> None:
     shared = await pool.acquire("there", door)
     assert shared.users == 1
     assert [each is shared.connection for each in pool.standing("there")] == [True]
-    await pool.release(shared)
+    await shared.release()

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
-from agent.amqp.connect import Connection, connect
+from agent.amqp.data.delivery import Destination
 from agent.amqp.data.splice import Counts
-from agent.core.addresses.uri import parse
 from agent.core.links import prefetch
-from agent.core.model import LinkSettings, QueueType
 from agent.core.rules.hops import Site
 from agent.links.exchange.received_from import ReceivedFromHeader
-from agent.links.flow import Flow, LearnedPath
+from agent.links.flow import Flow
+from agent.links.learned import LearnedPath
+from agent.links.options import FlowOptions
 from tests.integration.amqp.links import declare, until
+from tests.integration.links.flows import opened
 from tests.lab.node import Node
 from tests.lab.user_program import messages_async, publish_async
-from tests.unit.status.test_board import LINK
 
 STAMP = ReceivedFromHeader(
     "amqp://there", "x", upstream=Site("there", "/"), downstream=Site("here", "/"), max_hops=1, trust_user_id=False
 )
-
-
-async def opened(node: Node) -> Connection:
-    return await connect(parse(node.uri()), where="test", name="test")
 
 
 async def test_a_prefetch_is_changed_while_nothing_is_read(
@@ -36,8 +31,9 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
     async with await opened(second_broker) as up, await opened(broker) as down:
         declare(second_broker, called)
         declare(broker, called)
-        flow = Flow(replace(LINK, name=called), called, up=up, down=down, counts=Counts(), path=LearnedPath())
-        await flow.start(STAMP, exchange=called)
+        options = FlowOptions(called, "link", Destination(called), exclusive=True)
+        flow = Flow(options, up=up, down=down, counts=Counts(), path=LearnedPath())
+        await flow.start(STAMP)
         up.wire.hold_reading(self := object())
         async with asyncio.timeout(5):
             await flow.resize(2_000)
@@ -54,6 +50,5 @@ async def test_a_link_that_is_careful_takes_no_more_than_it_was_given(broker: No
     careful = LearnedPath(fruitless=prefetch.FRUITLESS)
     async with await opened(broker) as both:
         for given, taken in ((None, prefetch.CAREFUL), (1_000, prefetch.CAREFUL), (2, 2)):
-            settings = LinkSettings(queue_type=QueueType.QUORUM, prefetch_count=given)
-            link = replace(LINK, settings=settings)
-            assert Flow(link, "q", up=both, down=both, counts=Counts(), path=careful).prefetch == taken
+            options = FlowOptions("q", "link", Destination("x"), prefetch=given, is_quorum=True)
+            assert Flow(options, up=both, down=both, counts=Counts(), path=careful).prefetch == taken

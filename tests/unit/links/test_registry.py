@@ -23,9 +23,9 @@ def test_a_link_is_run_by_its_kind() -> None:
 
 def test_a_kind_is_registered_under_the_kind_of_its_links() -> None:
     assert {kind: registered.links.kind for kind, registered in KINDS.items()} == {kind: kind for kind in KINDS}
-    runnable = Registered(ExchangeLink, ExchangeLinks).for_agent(brokers())
+    kind = Registered(ExchangeLink, ExchangeLinks).for_agent(brokers())
     with pytest.raises(TypeError, match="registered as another kind than queue"):
-        runnable(queue_link(), Counts(), lambda: None)
+        kind.runnable(queue_link(), Counts(), lambda: None)
 
 
 def test_only_exchange_links_have_a_queue_of_their_own_upstream() -> None:

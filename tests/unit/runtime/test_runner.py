@@ -8,9 +8,9 @@ from agent.amqp.connection_pool import Shared
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Status
 from agent.core.links.removal import CleanupAfter
-from agent.core.model import Link
 from agent.errors import TransientError
 from agent.links.brokers import Brokers
+from agent.links.ends import End
 from agent.links.registry import Kinds
 from agent.runtime.runner import LinkRunner
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
@@ -20,8 +20,8 @@ from tests.unit.status.test_board import LINK
 class Broken(Brokers):
     """Where upstream is asked nothing."""
 
-    async def control(self, link: Link) -> Shared:
-        raise ValueError(link.upstream)
+    async def control(self, end: End) -> Shared:
+        raise ValueError(end.where)
 
 
 def test_a_link_ends_whatever_becomes_of_its_removal() -> None:
@@ -41,8 +41,8 @@ def test_a_link_ends_whatever_becomes_of_its_removal() -> None:
 class Away(Brokers):
     """Whose upstream answers nobody."""
 
-    async def control(self, link: Link) -> Shared:
-        raise TransientError(f"upstream {link.upstream}: connection refused")
+    async def control(self, end: End) -> Shared:
+        raise TransientError(f"{end.where}: connection refused")
 
 
 def shown(runner: LinkRunner) -> Status:

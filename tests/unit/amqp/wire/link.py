@@ -11,9 +11,10 @@ from typing import Any
 import pamqp.base
 import pamqp.frame
 
+from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.returns import LONGEST
 from agent.amqp.data.scrutiny import Scrutiny
-from agent.amqp.data.splice import Counts, Source, Target
+from agent.amqp.data.splice import Counts, Destination, Rewriter, Source, Target
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import WireConnection
@@ -30,6 +31,7 @@ from agent.links.exchange.received_from import ReceivedFromHeader
 
 HERE, THERE = Site("here", "v"), Site("there", "w")
 EXCHANGE, URI = "downstream exchange", "amqp://there:5672"
+TO_EXCHANGE = Destination(EXCHANGE)
 
 
 class Wire(asyncio.Transport):
@@ -162,6 +164,10 @@ class Link:
         largest: int | None = None,
         longest_return: float = LONGEST,
         suspicion: Suspicion | None = None,
+        rewriter: Rewriter | None = None,
+        destination: Destination = TO_EXCHANGE,
+        limit: int | None = None,
+        held: HeldBuffers | None = None,
     ) -> Link:
         upstream, up = await opened(frame_max[0])
         downstream, down = await opened(frame_max[1])
@@ -175,6 +181,7 @@ class Link:
             settle=upstream.write_soon,
             largest=largest,
             longest_return=longest_return,
+            held=held,
             later=clock.later,
             clock=clock,
         )
@@ -182,7 +189,7 @@ class Link:
             URI, EXCHANGE, upstream=THERE, downstream=HERE, max_hops=max_hops, trust_user_id=trust_user_id
         )  # fmt: skip
         scrutiny = None if suspicion is None else Scrutiny(suspicion, clock, lambda: target.confirms.unconfirmed)
-        source = Source(out, target, stamp, exchange=EXCHANGE, mandatory=True, scrutiny=scrutiny)
+        source = Source(out, target, rewriter or stamp, destination, scrutiny=scrutiny, limit=limit)
         upstream.divert(out.number, source)
         downstream.divert(into.number, target)
         downstream.fed_by(upstream)

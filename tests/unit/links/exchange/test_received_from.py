@@ -6,12 +6,14 @@ import time
 
 import pytest
 
+from agent.amqp.data.delivery import Delivery
 from agent.amqp.wire.tables import encode_table
 from agent.core import fields
 from agent.core.rules.hops import RECEIVED_FROM, Site, Verdict, received_entry
 from agent.links.exchange.received_from import ReceivedFromHeader
 
 MARK = b"\x0fx-received-from"
+DELIVERY = Delivery(b"x", b"k", redelivered=False)
 OFTEN = 20
 SECONDS_EACH = 0.05  # of CPU; decoding took 0.12 to 0.2
 
@@ -46,7 +48,7 @@ def test_no_shape_of_the_header_takes_long(entries: bytes, max_hops: int) -> Non
     headers, judge = sized(entries), stamp(max_hops)
     begun = time.process_time()
     for _ in range(OFTEN):
-        judge.rewrite(headers, redelivered=False)
+        judge.rewrite(headers, DELIVERY)
     assert time.process_time() - begun < OFTEN * SECONDS_EACH
 
 
@@ -54,7 +56,7 @@ def test_verdicts_on_long_ways_are_not_kept() -> None:
     judge = stamp(2)
     for number in range(1_000):
         way = fields.array(fields.text(f"{number:06}" * 20_000))
-        assert isinstance(judge.rewrite(encode_table(((RECEIVED_FROM, way),)), redelivered=False), bytes)
+        assert isinstance(judge.rewrite(encode_table(((RECEIVED_FROM, way),)), DELIVERY), bytes)
     assert judge.kept == 0
 
 
@@ -63,7 +65,7 @@ def test_verdicts_on_short_ways_are_kept_but_not_without_end() -> None:
     for number in range(2_000):
         hop = received_entry("u", "x", redelivered=False, upstream=Site(f"cluster {number}", "v"))
         headers = encode_table(((RECEIVED_FROM, fields.array(hop)),))
-        assert isinstance(judge.rewrite(headers, redelivered=False), bytes)
+        assert isinstance(judge.rewrite(headers, DELIVERY), bytes)
         assert 0 < judge.kept <= 64 * 1024
 
 
@@ -71,4 +73,4 @@ def test_of_more_hops_than_allowed_no_more_are_read() -> None:
     hop = received_entry("u", "x", redelivered=False, upstream=Site("far", "v"))
     headers = encode_table(((RECEIVED_FROM, fields.array(hop, hop)),))
     broken = headers[:4] + headers[4:].replace(b"cluster-name", b"\xff" * 12)
-    assert stamp(2).rewrite(broken, redelivered=False) == Verdict.MAX_HOPS
+    assert stamp(2).rewrite(broken, DELIVERY) == Verdict.MAX_HOPS

@@ -1,0 +1,168 @@
+"""The consumer of a flow's channel: begun, replaced by one with another prefetch, paused, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.data.splice import Source, Target
+from agent.amqp.failures import ACCESS_REFUSED
+from agent.amqp.questions import refusal
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.methods import Call
+from agent.core.rules import names
+from agent.links.errors import ServedElsewhereError
+from agent.links.options import FlowOptions
+from agent.links.window import Window
+
+FULL_PATIENCE: Final = 1.0
+BETWEEN_LOOKS: Final = 0.005
+
+
+class Consumer:
+    """At most one exists at a time. Each has another tag, since a quorum queue delivers what is unacknowledged once
+    more to a consumer that it knows.
+
+    What is wanted may change at any moment, also while the broker owes an answer; the broker is then asked for it as
+    soon as it may be. On a channel that is closed nothing happens: the flow ends by that.
+    """
+
+    def __init__(
+        self, options: FlowOptions, window: Window, *, up: Connection, out: Channel, source: Source, target: Target
+    ) -> None:
+        self._options = options
+        self._window = window
+        self._up = up
+        self._out = out
+        self._source = source
+        self._target = target
+        self._loop = asyncio.get_running_loop()
+        self._is_paused = False
+        self._number = 0
+        self._tag: str | None = None  # of the consumer that was asked for, until its end is asked for
+        self._consumed: asyncio.Future[Call] | None = None
+        self._cancelled: asyncio.Future[Call] | None = None
+
+    @property
+    def is_consuming(self) -> bool:
+        """Whether there is one that the broker knows of."""
+        return self._tag is not None and self._consumed is not None and self._consumed.done() and self._out.is_usable
+
+    async def begin(self) -> None:
+        """Returns when the broker has taken it; asking again while there is one does nothing."""
+        self._is_paused = False
+        self.step()
+        await self._begun()
+
+    async def pause(self) -> None:
+        """Ends it, and returns when nothing more comes; what has come, and what comes until then, is forwarded."""
+        self._is_paused = True
+        self.step()
+        while self._is_paused and self._out.is_usable and (owed := self._owed) is not None:
+            await asyncio.wait([owed])
+
+    def step(self) -> None:
+        """Asks the broker for what is wanted now."""
+        if not self._out.is_usable:
+            return
+        is_wanted = not self._is_paused and not self._source.is_exhausted
+        if is_wanted and self._tag is None:
+            self._consume()
+        elif not is_wanted and self.is_consuming:  # some brokers take a cancel before their answer for an error
+            self._cancel()
+
+    async def resize(self, wanted: int) -> None:
+        """A new consumer on the same channel. A refusal of it ends the channel; nobody waits for it here, since the
+        answer is read with the messages, and while the downstream takes none nothing is read."""
+        if not self.is_consuming:
+            return
+        self._target.withhold()
+        try:
+            if not await self._has_come():
+                return
+            self._window.learn(wanted)
+            if self.is_consuming:  # still
+                self._cancel()
+                self.step()
+        finally:
+            self._target.go_on()
+
+    def give_back(self) -> None:
+        """What upstream has sent and isn't acknowledged, where that spares it being counted as a delivery that failed.
+
+        Elsewhere closing the channel does it: older brokers put what is given back by basic.nack behind all else.
+        """
+        self._is_paused = True
+        is_asked = self._consumed is not None and self._consumed.done() and self._out.is_usable
+        is_spared = self._options.is_quorum and self._options.acknowledges and self._up.server.forgives_nacks
+        if is_asked and is_spared:
+            self.step()
+            self._out.send(methods.BASIC_NACK, delivery_tag=0, multiple=True, requeue=True)
+
+    @property
+    def _owed(self) -> asyncio.Future[Call] | None:
+        """The answer that the broker owes."""
+        pending = (each for each in (self._consumed, self._cancelled) if each is not None and not each.done())
+        return next(pending, None)
+
+    async def _has_come(self) -> bool:
+        """Whether all that the consumer may have unacknowledged is here, so that nothing is on its way to it.
+
+        What a quorum queue has sent to a consumer that is no more goes back, and comes again out of order.
+        """
+        if not self._options.is_quorum:
+            return True
+        deadline = self._loop.time() + FULL_PATIENCE
+        while self._source.last_tag - self._target.last_told < self._window.current:
+            if self._loop.time() > deadline or not self.is_consuming:
+                return False
+            await asyncio.sleep(BETWEEN_LOOKS)  # a hook would cost each message
+        return True
+
+    def _cancel(self) -> None:
+        self._cancelled = self._ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=self._tag)
+        self._tag = None
+
+    def _consume(self) -> None:
+        """With the prefetch that holds now; it holds for consumers that begin after it was set."""
+        window, options = self._window, self._options
+        window.current = window.prefetch
+        self._number += 1
+        self._tag = names.numbered(options.tag, self._number)
+        if options.acknowledges:
+            self._ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=window.current)
+        asked_at = self._loop.time()
+        self._consumed = self._ask(
+            methods.BASIC_CONSUME,
+            methods.BASIC_CONSUME_OK,
+            queue=options.queue,
+            consumer_tag=self._tag,
+            no_ack=not options.acknowledges,
+            exclusive=options.exclusive,
+            arguments=options.arguments,
+        )
+        self._consumed.add_done_callback(lambda _: self._answered(asked_at))
+
+    def _ask(self, method: methods.Method, answer: methods.Method, **values: Any) -> asyncio.Future[Call]:
+        return self._out.ask(method, answer, **values)
+
+    def _answered(self, asked_at: float) -> None:
+        self._window.round_trip = self._loop.time() - asked_at
+        self.step()
+
+    async def _begun(self) -> None:
+        if self._consumed is None:
+            return
+        try:
+            await asyncio.shield(self._consumed)
+        except ChannelClosedError as error:
+            queue = self._options.queue
+            if is_consumed_by_another(error):
+                raise ServedElsewhereError(f"{self._up.where}: {queue!r} is consumed by another", queue) from error
+            raise refusal(self._up, f"consuming from {queue!r}", error) from error
+
+
+def is_consumed_by_another(error: ChannelClosedError) -> bool:
+    return error.code == ACCESS_REFUSED and "exclusive" in str(error)

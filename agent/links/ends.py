@@ -1,0 +1,62 @@
+"""The two ends of a link: the brokers that its messages come from and go to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.amqp.connect import Connection
+from agent.core.addresses.uri import AmqpUri
+from agent.core.model import Link
+from agent.core.rules import names
+from agent.downstream.reading import in_vhost
+
+DOWNSTREAM: Final = "downstream"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A broker that any of the URIs leads to. Links whose ends are equal may share connections.
+
+    `where` begins every error ("upstream origin"). `default_vhost` is for URIs that name none. `name` is what the
+    broker shows of a connection; of links that share one, the first one's counts.
+    """
+
+    where: str
+    uris: tuple[AmqpUri, ...]
+    default_vhost: str = "/"
+    name: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    source: End
+    destination: End
+
+
+def federation_ends(link: Link, downstream: Sequence[AmqpUri]) -> Ends:
+    """Of a link that federates: from its upstream to the vhost of the downstream that it is defined in."""
+    name = names.connection(link.upstream, link.policy)
+    return Ends(
+        End(f"upstream {link.upstream}", reachable(link.uris, link.vhost, downstream), link.vhost, name),
+        End(DOWNSTREAM, tuple(in_vhost(uri, link.vhost) for uri in downstream), link.vhost, name),
+    )
+
+
+def reachable(uris: Iterable[AmqpUri], default_vhost: str, downstream: Sequence[AmqpUri]) -> tuple[AmqpUri, ...]:
+    """The addresses to connect to: an empty host is the downstream itself, in the vhost that the URI names."""
+    return tuple(
+        each
+        for uri in uris
+        for each in (
+            [in_vhost(own, uri.vhost(default_vhost)) for own in downstream] if uri.is_downstream_itself else [uri]
+        )
+    )
+
+
+def written_uri(uris: Sequence[AmqpUri], connection: Connection) -> AmqpUri:
+    """Which of the defined URIs it is connected by; the address of the downstream itself isn't one of them."""
+    if connection.uri in uris:
+        return connection.uri
+    return next((uri for uri in uris if uri.is_downstream_itself), connection.uri)

@@ -1,0 +1,37 @@
+"""What a kind of link decides about its flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.amqp.data.delivery import Destination
+from agent.core.fields import EMPTY, Table
+from agent.core.model import AckMode
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOptions:
+    """`tag` names the first consumer; those that follow it get a number. `prefetch` None is sized to the path.
+
+    `is_quorum`: the queue counts what comes back to it. `limit` is how many messages are forwarded before the flow
+    has finished; what comes beyond goes back. `keep_bytes` bounds the messages that are kept until they are confirmed.
+    """
+
+    queue: str
+    tag: str
+    destination: Destination
+    arguments: Table = EMPTY
+    exclusive: bool = False
+    ack_mode: AckMode = AckMode.ON_CONFIRM
+    prefetch: int | None = None
+    is_quorum: bool = False
+    limit: int | None = None
+    keep_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and (self.limit < 1 or not self.acknowledges):
+            raise ValueError("a limit is at least 1, and needs messages that can go back, so that are acknowledged")
+
+    @property
+    def acknowledges(self) -> bool:
+        return self.ack_mode is not AckMode.NO_ACK

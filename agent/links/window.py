@@ -1,0 +1,124 @@
+"""How many messages the broker may send ahead, and when another prefetch suits the path better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.amqp.data.target import Counts, Target
+from agent.core.links import prefetch
+from agent.core.links.suspicion import Watch
+from agent.links.learned import LearnedPath
+from agent.links.options import FlowOptions
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What had come through when the prefetch was last thought about."""
+
+    at: float
+    messages: int
+    bytes: int
+
+
+class Window:
+    """Of one flow. `current` is the prefetch of the consumer that exists, `prefetch` that of the next one."""
+
+    def __init__(
+        self, options: FlowOptions, path: LearnedPath, counts: Counts, clock: Callable[[], float], *, for_unfit: int
+    ) -> None:
+        """`for_unfit` places of the prefetch are kept for messages that are held and get nowhere."""
+        self.current = 0
+        self.round_trip = 0.0
+        self.target: Target | None = None
+        self._options = options
+        self._path = path
+        self._counts = counts
+        self._clock = clock
+        self._for_unfit = for_unfit
+        self._forwarded_before = counts.forwarded
+        self._progress = self._count(clock())
+
+    @property
+    def prefetch(self) -> int:
+        """None is counted where nothing is acknowledged."""
+        if not self._options.acknowledges:
+            return 0
+        flowing = min(self._flowing, self._options.limit or prefetch.LARGEST)
+        return min(flowing + self._for_unfit, prefetch.LARGEST)
+
+    @property
+    def unsettled(self) -> int:
+        """Messages that upstream has delivered and has heard nothing of."""
+        return self.target.confirms.in_flight + self.target.confirms.held if self.target else 0
+
+    @property
+    def has_forwarded(self) -> bool:
+        """Whether anything came through since the flow began."""
+        return self._counts.forwarded != self._forwarded_before
+
+    @property
+    def is_single(self) -> bool:
+        return self._path.suspicion.watch(self._clock()) is Watch.ONE_BY_ONE
+
+    @property
+    def _flowing(self) -> int:
+        """How many may be on the way."""
+        if self.is_single:
+            return 1
+        size = self._options.prefetch or self._path.prefetch
+        return min(size, prefetch.CAREFUL) if self._is_careful else size
+
+    @property
+    def _is_careful(self) -> bool:
+        return self._options.is_quorum and self._path.fruitless >= prefetch.FRUITLESS
+
+    def learn(self, wanted: int) -> None:
+        """The prefetch that is due; kept for the next session."""
+        if wanted != self.prefetch:
+            self._path.prefetch = wanted - self._for_unfit
+
+    def better(self, now: float) -> int | None:
+        """The prefetch to change to, where another suits what went through since the last call; about once a second."""
+        before, self._progress = self._progress, self._count(now)
+        messages, octets = self._progress.messages - before.messages, self._progress.bytes - before.bytes
+        if self._is_careful and self.has_forwarded:
+            self._path.fruitless = 0
+        if not self._options.acknowledges:
+            return None
+        if self._make_room():
+            return self.prefetch
+        if messages <= 0:
+            return None
+        if self.current != self.prefetch:
+            return self.prefetch
+        if self._options.prefetch or self._options.limit or self._is_careful or self.is_single:
+            return None
+        flowing = self.current - self._for_unfit
+        wanted = prefetch.sized(
+            flowing,
+            unsettled=self.unsettled - self._held_unfit,
+            rate=messages / max(now - before.at, 0.001),
+            round_trip=self.round_trip,
+            average_size=octets / messages,
+        )
+        # Less can't be had without disorder, see `Consumer`; reading is held where too much comes.
+        if wanted == flowing or (self._options.is_quorum and wanted < flowing):
+            return None
+        return wanted + self._for_unfit
+
+    @property
+    def _held_unfit(self) -> int:
+        return self.target.held_unfit if self.target else 0
+
+    def _make_room(self) -> bool:
+        """Whether a larger prefetch is due, since what is held and can't be published fills the one that is.
+
+        Where a consumer can only be changed while all of its prefetch is here, that is when nothing else moves.
+        """
+        self._for_unfit = prefetch.room_for(self._held_unfit, self._for_unfit, flowing=self._flowing)
+        is_due = self.current < self.prefetch and self._for_unfit > 0
+        return is_due and (not self._options.is_quorum or self.unsettled >= self.current)
+
+    def _count(self, now: float) -> _Progress:
+        return _Progress(now, self._counts.forwarded + self.unsettled, self._counts.bytes)

@@ -1,0 +1,63 @@
+"""What was written is kept until it is confirmed, by reference and within bounds."""
+
+from __future__ import annotations
+
+from agent.amqp.data.held import HeldBuffers
+from agent.amqp.data.splice import WHOLE
+from agent.amqp.wire import methods
+from agent.core.model import AckMode
+from tests.unit.amqp.wire.link import Link, Sent, contents, feed, turn
+
+LIMIT = 4 * WHOLE
+
+
+def body_of(link: Link, held: HeldBuffers, number: int) -> bytes | None:
+    data = held.message(number)
+    return None if data is None else contents(data, link.into.number, link.downstream.frame_max)[0].body
+
+
+async def test_each_message_can_be_read_until_it_is_confirmed() -> None:
+    held = HeldBuffers(LIMIT)
+    link = await Link.made(held=held)
+    bodies = [b"", b"b", bytes(200_000), b"last"]
+    await link.deliver(*(Sent(tag, body=body) for tag, body in enumerate(bodies, start=1)))
+    await link.deliver(Sent(5, body=b"fifth"))
+    assert [body_of(link, held, number) for number in range(7)] == [None, *bodies, b"fifth", None]
+    await link.answer(methods.BASIC_ACK, delivery_tag=4, multiple=True)
+    assert [body_of(link, held, number) for number in (4, 5)] == [None, b"fifth"]
+    await link.answer(methods.BASIC_ACK, delivery_tag=5)
+    assert held.size == 0
+
+
+async def test_what_comes_in_parts_is_whole_or_not_held() -> None:
+    held = HeldBuffers(LIMIT)
+    link = await Link.made(held=held)
+    data = b"".join(
+        link.delivery(Sent(tag, body=body)) for tag, body in enumerate([b"a", bytes(WHOLE + 1), b"c"], start=1)
+    )
+    feed(link.upstream, data, [500_000, 500_000])
+    await turn()
+    assert link.target.confirms.in_flight == 3
+    assert (body_of(link, held, 1), body_of(link, held, 3)) == (b"a", b"c")
+    assert body_of(link, held, 2) in {None, bytes(WHOLE + 1)}
+
+
+async def test_no_more_is_held_than_the_limit_and_the_newest_stays() -> None:
+    held = HeldBuffers(10_000)
+    link = await Link.made(held=held)
+    for tag in range(1, 101):
+        await link.deliver(Sent(tag, body=bytes(1_000)))
+        assert held.size <= 10_000
+    assert body_of(link, held, 1) is None
+    assert body_of(link, held, 100) == bytes(1_000)
+    await link.deliver(Sent(101, body=bytes(20_000)), Sent(102, body=b"b"))
+    assert (held.size, held.message(101), held.message(102)) == (0, None, None)
+    await link.deliver(Sent(103, body=b"b"))
+    assert body_of(link, held, 103) == b"b"
+
+
+async def test_nothing_is_held_where_nothing_is_confirmed() -> None:
+    held = HeldBuffers(LIMIT)
+    link = await Link.made(held=held, ack_mode=AckMode.ON_PUBLISH)
+    await link.deliver(Sent(1, body=b"b"))
+    assert (held.size, link.target.held) == (0, None)

@@ -1,0 +1,99 @@
+"""A bound on what is taken: exactly so many go on, and the rest goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from agent.amqp.data.rewriting import Untouched
+from agent.amqp.data.target import MOST_UNSETTLED
+from agent.amqp.wire import methods
+from tests.unit.amqp.wire.link import Link, Sent, Settled
+
+BODIES = [b"", b"b", bytes(200_000)]
+
+
+async def limited(limit: int) -> tuple[Link, list[int]]:
+    """And where the last that might be taken was noticed, by its delivery tag."""
+    link, exhausted = await Link.made(rewriter=Untouched(), limit=limit), []
+    link.source.on_exhausted = lambda: exhausted.append(link.source.last_tag)
+    link.target.on_held = link.source.allow
+    return link, exhausted
+
+
+def sent(tags: Iterable[int], body: bytes = b"b") -> list[Sent]:
+    return [Sent(tag, key=f"{tag}", body=body) for tag in tags]
+
+
+def keys(link: Link) -> list[str]:
+    return [got.key for got in link.published()]
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("limit", [1, 3, 40])
+async def test_exactly_as_many_go_on_as_may_be_taken(limit: int, body: bytes) -> None:
+    link, exhausted = await limited(limit)
+    await link.deliver(*sent(range(1, 61), body))
+    assert keys(link) == [f"{tag}" for tag in range(1, limit + 1)]
+    assert exhausted == [limit]
+    assert link.source.is_exhausted
+    for number in range(1, limit + 1):
+        await link.answer(methods.BASIC_ACK, delivery_tag=number)
+    settled = Settled.read(link, 60)
+    assert (settled.acknowledged, settled.returned) == (set(range(1, limit + 1)), set())
+    assert link.counts.forwarded == limit
+    assert link.counts.bytes == limit * len(body)
+
+
+async def test_what_is_refused_does_not_count_and_others_are_taken_in_its_place() -> None:
+    link, exhausted = await limited(2)
+    await link.deliver(*sent(range(1, 5)))
+    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    assert not link.source.is_exhausted
+    assert Settled.read(link, 4).returned == {3, 4}  # the channel can't acknowledge beyond them otherwise
+    await link.deliver(*sent([5, 6]))
+    assert keys(link) == ["1", "2", "5"]
+    assert exhausted == [2, 5]
+    await link.answer(methods.BASIC_ACK, delivery_tag=3, multiple=True)
+    assert link.counts.forwarded == 2
+    assert link.target.confirms.in_flight == 0
+
+
+async def test_what_can_not_be_published_does_not_count() -> None:
+    link, exhausted = await limited(1)
+    link.source._largest = 10
+    await link.deliver(*sent([1], bytes(11)), *sent([2, 3]))
+    assert keys(link) == ["2"]
+    assert exhausted == [2]
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_source_that_is_stopped_goes_on_with_what_it_has_begun(body: bytes) -> None:
+    link, exhausted = await limited(1_000)
+    await link.deliver(*sent([1, 2], body))
+    begun = link.delivery(Sent(3, key="3", body=b"begun"))
+    link.upstream.get_buffer(-1)[: len(begun) - 1] = begun[:-1]
+    link.upstream.buffer_updated(len(begun) - 1)
+    link.source.stop()
+    assert exhausted == []
+    link.upstream.get_buffer(-1)[:1] = begun[-1:]
+    link.upstream.buffer_updated(1)
+    assert exhausted == [3]
+    await link.deliver(*sent([4], body))
+    assert keys(link) == ["1", "2", "3"]
+
+
+async def test_a_source_that_is_stopped_between_messages_is_exhausted_at_once() -> None:
+    link, exhausted = await limited(1_000)
+    await link.deliver(*sent([1]))
+    link.source.stop()
+    link.source.stop()
+    assert exhausted == [1]
+
+
+async def test_a_broker_that_sends_without_end_beyond_the_limit_is_left() -> None:
+    link, _ = await limited(1)
+    link.source._tag = MOST_UNSETTLED
+    await link.deliver(*sent([MOST_UNSETTLED + 1, MOST_UNSETTLED + 2]))
+    assert "more deliveries than the prefetch allows" in str(link.upstream.closed.result())
