@@ -15,6 +15,7 @@ from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names
 from agent.downstream.reading import in_vhost
+from agent.tasks import UnexpectedErrors
 
 DOWNSTREAM: Final = "downstream"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
@@ -31,10 +32,15 @@ class Brokers:
     downstream: tuple[AmqpUri, ...]
     cluster: str
     stall_after: float
-    pool: Pool = field(default_factory=Pool)
     cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
     holds_removals: Callable[[], bool] = lambda: False
-    _controls: Pool = field(default_factory=lambda: Pool(LINKS_PER_CONTROL))
+    errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)
+    pool: Pool = field(init=False)
+    _controls: Pool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pool = Pool(errors=self.errors)
+        self._controls = Pool(LINKS_PER_CONTROL, errors=self.errors)
 
     def endpoints(self, link: Link) -> tuple[AmqpUri, ...]:
         """The upstream's addresses; an empty host is the downstream itself, in the vhost that the URI names."""

@@ -26,7 +26,10 @@ class ExchangeLinks:
 
     brokers: Brokers
     plugin_types: PluginTypes = field(default_factory=PluginTypes)
-    lookouts: Lookouts = field(default_factory=Lookouts)
+    lookouts: Lookouts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lookouts = Lookouts(self.brokers.errors)
 
     def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
         return RunnableExchangeLink(link, self, counts, on_noted)

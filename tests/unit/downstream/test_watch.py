@@ -75,7 +75,7 @@ class Watching:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Watching]:
-        task = asyncio.create_task(self.watcher.run(hangup=False))
+        task = asyncio.create_task(self.watcher.run())
         await self.time.turn()
         try:
             yield self
