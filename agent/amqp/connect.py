@@ -10,13 +10,14 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import Self
 
-from agent.amqp.failures import lost, opening_failed
+from agent.amqp.failures import lost, opening_failed, update_failed
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import CLOSE_PATIENCE, MOST_CHANNELS, WireConnection
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.login import DEFAULT_MECHANISMS, PATIENCE, Terms
 from agent.amqp.wire.tables import MAX_SHORT
 from agent.core import fields
+from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.core.fields import Field, Table
 from agent.errors import BrokerError, PermanentError, TransientError
@@ -88,8 +89,8 @@ class Connection:
         self.wire = wire
         self.where = terms.where
         self.vhost = terms.vhost
+        self._user = terms.user
         self.server = Server.read(wire.server_properties)
-        self.blocked: str | None = None
         self._closed_by_us = False
         self._listeners: list[Callable[[str | None], None]] = []
         wire.on_blocked = self._tell_blocked
@@ -101,6 +102,11 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def blocked(self) -> str | None:
+        """Why the broker takes no messages; a broker may say so as soon as it has let us in."""
+        return self.wire.blocked
 
     @property
     def is_closed(self) -> bool:
@@ -124,7 +130,6 @@ class Connection:
         return lambda: self._listeners.remove(listener)
 
     def _tell_blocked(self, reason: str | None) -> None:
-        self.blocked = reason
         for listener in tuple(self._listeners):
             listener(reason)
 
@@ -132,6 +137,16 @@ class Connection:
         """Waits for the end and tells why; None when `close` was called."""
         error = await asyncio.shield(self.wire.closed)
         return None if self._closed_by_us else error
+
+    async def update_secret(self, secret: Secret) -> None:
+        """Goes on with another password or token of the same user, such as one that was renewed before its end.
+
+        A broker that refuses it closes the connection. One that doesn't answer goes on with the former one.
+        """
+        try:
+            await self.wire.update_secret(secret, "renewed")
+        except BrokerError as error:
+            raise update_failed(error, where=self.where, user=self._user) from error
 
     async def close(self) -> None:
         """Says goodbye to the broker; calling it again, or after the connection was lost, does nothing."""

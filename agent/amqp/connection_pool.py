@@ -11,6 +11,7 @@ from typing import Final, Self
 from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
 from agent.errors import BrokerError
+from agent.tasks import GuardedTasks, UnexpectedErrors
 
 LINKS_PER_CONNECTION: Final = 250
 REST: Final = 0.5  # after a failure, before the next attempt
@@ -62,10 +63,10 @@ class Pool:
     broker don't knock a thousand times.
     """
 
-    def __init__(self, per_connection: int = LINKS_PER_CONNECTION) -> None:
+    def __init__(self, per_connection: int = LINKS_PER_CONNECTION, *, errors: UnexpectedErrors | None = None) -> None:
         self._per_connection = per_connection
         self._groups: dict[Hashable, _Group] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._tasks = GuardedTasks(errors or UnexpectedErrors())
 
     async def acquire(self, key: Hashable, opener: Opener) -> Shared:
         group = self._groups.setdefault(key, _Group())
@@ -117,9 +118,7 @@ class Pool:
         for shared in group.open:
             if not shared.users and not shared.is_left:
                 shared.is_left = True
-                closing = asyncio.create_task(shared.connection.close())
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
+                self._tasks.once("close a connection", shared.connection.close())
 
     def _with_room(self, group: _Group) -> Shared | None:
         group.open = [shared for shared in group.open if not shared.is_left and not shared.connection.is_closed]

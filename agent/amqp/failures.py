@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ssl import SSLError
 
-from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.ends import (
     ConnectionClosedError,
     EndOfStreamError,
@@ -31,6 +31,7 @@ __all__ = [
     "one_line",
     "opening_failed",
     "trouble_of",
+    "update_failed",
 ]
 
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
@@ -123,6 +124,21 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
     if code == NOT_ALLOWED and "access to vhost" in text:
         return PermanentError(f"{where}: user {user!r} may not access vhost {vhost!r}: give it permissions there")
     return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
+
+
+def update_failed(error: BrokerError, *, where: str, user: str) -> BrokerError:
+    """Why a broker has not taken another password or token on an open connection."""
+    refused = error.__cause__
+    if isinstance(refused, ConnectionClosedError) and refused.code == NOT_ALLOWED:
+        return PermanentError(
+            f"{where}: the new password or token of user {user!r} was refused: check that it is valid and issued for "
+            f"the same user: {one_line(str(refused))}"
+        )
+    if isinstance(error, UnansweredError):
+        return TransientError(
+            f"{error}: a broker with an alarm reads nothing; the former password or token stays in use"
+        )
+    return error
 
 
 def lost(error: BrokerError, *, where: str) -> BrokerError:

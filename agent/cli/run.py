@@ -21,12 +21,15 @@ from agent.cli.logs import configure_logging
 from agent.core.settings import LogFormat, LogLevel, LogSettings
 from agent.definitions.sources.load import load_configuration
 from agent.downstream.watch import Watcher
+from agent.runtime.expiry import TASK as EXPIRIES
 from agent.runtime.expiry import watch_expiries
-from agent.runtime.supervisor import Supervisor, report_failure
+from agent.runtime.problems import WATCHING
+from agent.runtime.supervisor import Supervisor
 from agent.status.board import Board
 from agent.status.export.exporter import Exporter
 from agent.status.http.limits import raise_descriptor_limit
 from agent.status.http.server import HttpServer
+from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0
 
@@ -42,6 +45,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
     told = _told_to_stop(deadline)
     raise_descriptor_limit()
     board = Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
+    asyncio.get_running_loop().set_exception_handler(board.errors.of_loop)
     supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
     settings = supervisor.configuration.settings.agent
     chosen = LogSettings(LogFormat(log_format or settings.log.format), LogLevel(log_level or settings.log.level))
@@ -54,23 +58,24 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
         await exporter.start()
     watcher = Watcher(
         supervisor.reload,
-        on_error=report_failure,
+        on_error=supervisor.report,
         files=lambda: supervisor.configuration.files,
         events=lambda: supervisor.listener.events(DEFINITION_EVENTS),
     )
     supervisor.has_unread = lambda: watcher.has_unread
     log.info("started", configuration=str(path), http=server.address)
-    watching = asyncio.create_task(watcher.run(), name="watch definitions")
-    looking = asyncio.create_task(
-        watch_expiries(lambda: supervisor.configuration.settings.downstream, supervisor.shown_certificates, board),
-        name="look at certificates",
+    watcher.hear_hangup()
+    tasks = GuardedTasks(board.errors)
+    tasks.keep(WATCHING, watcher.run)
+    tasks.keep(
+        EXPIRIES,
+        lambda: watch_expiries(
+            lambda: supervisor.configuration.settings.downstream, supervisor.shown_certificates, board
+        ),
     )
     await told.wait()
     log.info("stopping")
-    for task in (watching, looking):
-        task.cancel()
-    # Whatever becomes of them, what is in flight is settled.
-    await asyncio.wait((watching, looking), timeout=END_PATIENCE)
+    await tasks.end(END_PATIENCE)  # whatever becomes of them, what is in flight is settled
     await supervisor.stop()
     if exporter is not None:
         await exporter.stop()

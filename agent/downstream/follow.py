@@ -14,6 +14,7 @@ from agent.definitions.sources.downstream_state import binding_told
 from agent.downstream.known_bindings import Change, Federated
 from agent.downstream.listen import Listener, SaidAlreadyError
 from agent.errors import AgentError
+from agent.tasks import together
 
 LISTEN_AGAIN: Final = 5.0
 READ_AGAIN: Final = 1.0
@@ -49,11 +50,8 @@ class BindingFollower:
         self._told = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._read_when_changed())
-            group.create_task(self._change_when_told())
-            group.create_task(self._listen())
+        """Until cancelled. It may be called again after an error: what was not put in force then is read again."""
+        await together(self._read_when_changed(), self._change_when_told(), self._listen())
 
     async def _listen(self) -> None:
         while True:

@@ -15,6 +15,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.broker_events import BrokerEvent
 from agent.downstream.reading import DEFAULT_VHOST, WHERE, in_vhost
 from agent.errors import AgentError, BrokerError
+from agent.tasks import UnexpectedErrors
 
 NAME: Final = "federation-agent: listening to events"
 
@@ -28,9 +29,9 @@ class SaidAlreadyError(AgentError):
 class Listener:
     """`uris` is asked again each time; the event exchange stands in vhost `/`, whichever vhost they name."""
 
-    def __init__(self, uris: Callable[[], Sequence[AmqpUri]]) -> None:
+    def __init__(self, uris: Callable[[], Sequence[AmqpUri]], errors: UnexpectedErrors | None = None) -> None:
         self._uris = uris
-        self._pool = Pool()
+        self._pool = Pool(errors=errors)
         self._silence = ""
         self._heard: set[Shared] = set()
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from agent.core.broker_events import BrokerEvent
 from agent.downstream.whole_files import Signatures, WholeFiles, signature
 from agent.errors import TransientError
+from agent.tasks import together
 
 # What of the broker's own parameters concerns us; others come and go with every exchange that is deleted.
 COMPONENTS = frozenset({"federation-upstream", "federation-upstream-set", "shovel"})
@@ -91,21 +92,17 @@ class Watcher:
         self._causes.add(cause)
         self._wanted.set()
 
-    async def run(self, *, hangup: bool = True) -> None:
-        """Watches until cancelled; SIGHUP needs the main thread."""
-        loop = asyncio.get_running_loop()
-        if hangup:
-            loop.add_signal_handler(signal.SIGHUP, self.notify, Cause.HANGUP)
+    def hear_hangup(self) -> None:
+        """From now on SIGHUP has the definitions read, also while `run` is not running. Needs the main thread."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.notify, Cause.HANGUP)
+
+    async def run(self) -> None:
+        """Watches until cancelled. It may be called again after an error: then it begins with a reload."""
         self.notify(Cause.START)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._reload_when_wanted())
-                group.create_task(self._look_and_poll())
-                if self._events is not None:
-                    group.create_task(self._listen(self._events))
-        finally:
-            if hangup:
-                loop.remove_signal_handler(signal.SIGHUP)
+        parts = [self._reload_when_wanted(), self._look_and_poll()]
+        if self._events is not None:
+            parts.append(self._listen(self._events))
+        await together(*parts)
 
     async def _reload_when_wanted(self) -> None:
         while True:
@@ -115,8 +112,10 @@ class Watcher:
             self._wanted.clear()
             causes, self._causes = frozenset(self._causes), set()
             self._reloading = True
-            await self._reload_guarded(causes)
-            self._reloading = False
+            try:
+                await self._reload_guarded(causes)
+            finally:
+                self._reloading = False
 
     @property
     def _rest(self) -> float:

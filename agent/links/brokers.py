@@ -16,6 +16,7 @@ from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names
 from agent.links.ends import End, Ends, federation_ends
+from agent.tasks import UnexpectedErrors
 
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
@@ -33,9 +34,15 @@ class Brokers:
     stall_after: float
     cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
     holds_removals: Callable[[], bool] = lambda: False
-    _controls: Pool = field(default_factory=lambda: Pool(LINKS_PER_CONTROL))
-    _sources: Pool = field(default_factory=Pool)
-    _destinations: Pool = field(default_factory=Pool)
+    errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)
+    _controls: Pool = field(init=False)
+    _sources: Pool = field(init=False)
+    _destinations: Pool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._controls = Pool(LINKS_PER_CONTROL, errors=self.errors)
+        self._sources = Pool(errors=self.errors)
+        self._destinations = Pool(errors=self.errors)
 
     def federation_ends(self, link: Link) -> Ends:
         """Of a link that federates."""

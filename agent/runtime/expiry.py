@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-import structlog
-
 from agent.core.addresses import certificate, token
 from agent.core.addresses.expiry import Expiry, Peer, What
 from agent.core.addresses.http_url import HttpUrl
@@ -19,14 +17,13 @@ from agent.network import read_certificates
 from agent.status.board import Board
 
 EVERY: Final = 15.0
+TASK: Final = "look at certificates"
 
 Shown = Iterable[tuple[Side, bytes]]
 Origin = tuple[Peer, str, str]
 """Whose it is: the peer, the vhost and the upstream."""
 DOWNSTREAM: Final[Origin] = (Peer.DOWNSTREAM, "", "")
 MANAGEMENT: Final[Origin] = (Peer.MANAGEMENT, "", "")
-
-log = structlog.get_logger()
 
 
 async def watch_expiries(
@@ -38,10 +35,8 @@ async def watch_expiries(
 ) -> None:
     """Until cancelled; `shown` answers the certificates that the brokers at both ends of a link have shown."""
     while True:
-        try:
+        with board.errors.catching(TASK):
             board.expiries = await _look_once(downstream(), shown, board)
-        except Exception:  # a task's edge: what one certificate does must not keep the others from being told
-            log.exception("unexpected error", task="look at certificates")
         await sleep(EVERY)
 
 

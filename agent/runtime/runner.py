@@ -26,6 +26,7 @@ from agent.links.flow import Flow
 from agent.links.kind import Removing, RunnableLink, Session
 from agent.links.registry import Kinds
 from agent.status.board import Gauges
+from agent.tasks import GuardedTasks
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
 APART: Final = 600.0
@@ -59,7 +60,7 @@ class LinkRunner:
         self._runnable = self._made_runnable()
         self._session: Session | None = None
         self._connections = Connections(kinds.brokers, self._blocked)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = GuardedTasks(kinds.brokers.errors)
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -260,24 +261,17 @@ class LinkRunner:
 
     def _finish(self) -> None:
         self.finished.set()
-        for task in self._tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
+        self._tasks.cancel()
 
     def _begin(self, work: Coroutine[Any, Any, None], doing: str, *, owes: Event | None = None) -> asyncio.Task[None]:
         """`owes` is what the lifecycle waits for, whatever comes between."""
-        task = self._loop.create_task(work, name=f"link {self.link.id}: {doing}")
-        self._tasks.add(task)
-        task.add_done_callback(lambda task: self._ended(task, owes))
-        return task
-
-    def _ended(self, task: asyncio.Task[None], owes: Event | None) -> None:
-        """A task's edge: what nobody foresaw must not leave a link that neither runs nor says why."""
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            log.error("unexpected error", link=self.link.id, task=task.get_name(), exc_info=error)
-            self.send(owes or lifecycle.Failed(f"unexpected error: {type(error).__name__}"))
+        return self._tasks.once(
+            f"link: {doing}",
+            work,
+            # What nobody foresaw must not leave a link that neither runs nor shows why.
+            on_error=lambda error: self.send(owes or lifecycle.Failed(f"unexpected error: {type(error).__name__}")),
+            link=self.link.id,
+        )
 
     async def _open(self) -> None:
         try:

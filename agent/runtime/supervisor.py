@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links import lifecycle
-from agent.core.links.lifecycle import LinkState, Phase, Side
+from agent.core.links.lifecycle import Side
 from agent.core.links.restarts import needs_restart
-from agent.core.model import Binding, Link
+from agent.core.model import Link
 from agent.core.rules.resolve import resolving
 from agent.core.rules.unserved import unserved
 from agent.definitions.sources.keeper import Keeper
@@ -23,30 +22,24 @@ from agent.definitions.sources.load import Configuration
 from agent.downstream.declaring import declare_missing
 from agent.downstream.follow import BindingFollower
 from agent.downstream.known_bindings import Federated, KnownBindings
-from agent.downstream.listen import Listener, SaidAlreadyError
+from agent.downstream.listen import Listener
 from agent.downstream.reading import Reading, Source, read_bindings, read_downstream
 from agent.downstream.slices import in_slices
 from agent.downstream.watch import Cause
-from agent.errors import AgentError, ConfigurationError, Problem
+from agent.errors import AgentError, ConfigurationError
 from agent.links.brokers import Brokers
 from agent.links.registry import KINDS, Kinds, SharedQueues, sweep
-from agent.runtime.link_log import LinkLog
+from agent.runtime.problems import Problems, texts
 from agent.runtime.runner import LinkRunner, Other
+from agent.runtime.runners import Runners
+from agent.runtime.ticker import TASK as TICKER
 from agent.runtime.ticker import beat
 from agent.status.board import Board
+from agent.tasks import GuardedTasks
 
-STOP_PATIENCE: Final = 15.0
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
-REFUSED: Final = "definitions refused, the last good ones stay in force"
-NO_BINDINGS: Final = "waits until the bindings of its exchange can be read: the agent's problems tell what is wrong"
 PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
-
-_ASKED: Final[Mapping[str, lifecycle.Event]] = {
-    "restart": lifecycle.Restart(),
-    "pause": lifecycle.Pause(),
-    "resume": lifecycle.Resume(),
-}
 
 log = structlog.get_logger()
 
@@ -57,26 +50,19 @@ class Supervisor:
     def __init__(self, load: Callable[[], Configuration], board: Board) -> None:
         self._load = load
         self._board = board
-        self._runners: dict[str, LinkRunner] = {}
-        self._leaving: set[LinkRunner] = set()
         self._kinds: Kinds | None = None
         self._reading: Reading | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._errands: set[asyncio.Task[None]] = set()
-        self._pulse: asyncio.Task[None] | None = None
+        self._tasks = GuardedTasks(board.errors)
+        self._is_ticking = self._is_following = False
         self._reconciling = asyncio.Lock()
         self._bindings = KnownBindings()
-        self._stopping = False
+        self._runners = Runners(board, self._bindings)
         self.has_unread: Callable[[], bool] = lambda: False
-        self._failure = ""
-        self._refused: tuple[str, ...] = ()
-        self._left_out: tuple[str, ...] = ()  # what single vhosts define or hold, and can't be used
         self._resolved: tuple[Link, ...] = ()
-        self._said: frozenset[str] = frozenset()
         self._keeper = Keeper()
-        self._log = LinkLog(board.clock)
+        self._problems = Problems(board, self._keeper)
         self.configuration = self._loaded = load()
-        self.listener = Listener(lambda: self.configuration.settings.downstream.uris)
+        self.listener = Listener(lambda: self.configuration.settings.downstream.uris, board.errors)
 
     @property
     def cluster(self) -> str | None:
@@ -86,10 +72,6 @@ class Supervisor:
     def shown_certificates(self, link: Link) -> Iterable[tuple[Side, bytes]]:
         return () if self._kinds is None else self._kinds.shown_certificates(link)
 
-    @property
-    def runners(self) -> Mapping[str, LinkRunner]:
-        return self._runners
-
     async def reload(self, causes: frozenset[Cause]) -> None:
         """What the watcher calls; an error leaves everything as it is."""
         try:
@@ -98,18 +80,9 @@ class Supervisor:
                 self._adopt()
             async with self._reconciling:
                 await self._reconcile()
-        except Exception as error:  # whatever it is, it keeps definitions from taking effect: it has to be seen
-            said, self._failure = self._failure, _in_words(error)
-            self._tell_problems()
-            if said != self._failure:
-                self._board.refusals += 1
-            else:
-                raise SaidAlreadyError(said) from error
-            raise
-        if self._failure:
-            log.info("definitions read again")
-        self._failure = ""
-        self._tell_problems()
+        except Exception as error:  # noqa: BLE001 - whatever it is keeps definitions from taking effect: it has to be seen
+            self._problems.fail(error)
+        self._problems.succeed()
         self._adopt()  # another source may have made room for it
         if not self._board.problems:
             self._board.reloaded_at = self._board.clock()
@@ -130,19 +103,6 @@ class Supervisor:
             self.configuration = self._loaded
             log.info("configuration read")
 
-    def _tell_problems(self) -> None:
-        """A bad document changes nothing, but it is logged once, counted and shown; so is a downstream that can't be
-        read, and what is wrong in single vhosts."""
-        refused = tuple(dict.fromkeys((*_texts(self._keeper.problems), *self._left_out)))
-        if refused and refused != self._refused:
-            self._board.refusals += 1
-            log.error(REFUSED, error="; ".join(refused))
-        elif self._refused and not refused:
-            log.info("all definitions are in force again")
-        self._refused = refused
-        is_new = bool(self._failure) and self._failure not in refused
-        self._board.problems = (*refused, self._failure) if is_new else refused
-
     async def _reconcile(self) -> None:
         reading = await read_downstream(self.configuration, self._keeper)
         kinds = self._kinds_for(reading)
@@ -151,22 +111,21 @@ class Supervisor:
             resolving(reading.definitions, reading.states, standing=self._resolved, clock=time.thread_time)
         )
         self._resolved = found.links
-        self._left_out = _texts((*reading.problems, *found.unjudged))
+        self._problems.left_out = texts((*reading.problems, *found.unjudged))
         unrun = unserved(found.links, reading.native_links)
-        self._say_once((*notes, *_texts(reading.warnings), *_texts(found.problems), *unrun))
+        self._problems.note((*notes, *texts(reading.warnings), *texts(found.problems), *unrun))
         wanted = {link.id: self._in_sight(link, reading) for link in found.links if link.kind in KINDS}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
         queues = SharedQueues(wanted.values())
-        for link_id in self._runners.keys() - wanted.keys():
-            self._remove(self._runners[link_id], reading, queues)
+        for runner in self._runners:
+            if runner.link.id not in wanted:
+                self._remove(runner, reading, queues)
         for link in wanted.values():
             self._keep(link, kinds, reading)
         bindings()
-        self._start_ready()
-        if self._pulse is None:
-            work = beat(self._runners.items, self._board)
-            self._pulse = asyncio.get_running_loop().create_task(work, name="pulse")
+        self._runners.start_ready()
+        self._begin_ticking()
         self._begin_following()
         self._board.vhosts = reading.visible
         self._board.ready = True
@@ -183,7 +142,8 @@ class Supervisor:
     def _kinds_for(self, reading: Reading) -> Kinds:
         uris = self.configuration.settings.downstream.uris
         if self._kinds is None:
-            brokers = Brokers(uris, reading.cluster, self.configuration.settings.agent.stall_after)
+            stall_after = self.configuration.settings.agent.stall_after
+            brokers = Brokers(uris, reading.cluster, stall_after, errors=self._board.errors)
             brokers.holds_removals = self._is_unsure
             self._kinds = Kinds(brokers)
         brokers = self._kinds.brokers
@@ -198,31 +158,23 @@ class Supervisor:
         """The downstream has other addresses or another name: links start again, under names that follow from it."""
         former, before = brokers.cluster, self._reading
         if brokers.downstream != uris:
-            self._begin(self.listener.leave(), "listen elsewhere")
+            self._tasks.once("listen elsewhere", self.listener.leave())
         brokers.downstream, brokers.cluster = uris, reading.cluster
-        for runner in self._runners.values():
+        for runner in self._runners:
             runner.redefine(runner.link)
         if former == reading.cluster:
             return
         log.warning("the downstream's cluster name is another", cluster=reading.cluster, former=former)
         if before is not None and reading.identity is not None and reading.identity == before.identity:
-            self._begin(sweep(tuple(self._runners.values()), brokers, former), "sweep")
+            self._tasks.once("remove what has a former name", sweep(tuple(self._runners), brokers, former))
             return
-        for runner in tuple(self._runners.values()):  # the first cluster may want what they have built for it
+        for runner in self._runners:  # the first cluster may want what they have built for it
             if runner.state.unwanted is not None:
-                self._let_go(runner)
-
-    def _begin(self, work: Coroutine[Any, Any, None], doing: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=doing)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+                self._runners.let_go(runner)
 
     def _keep(self, link: Link, kinds: Kinds, reading: Reading) -> None:
-        runner = self._runners.get(link.id)
-        if runner is None:
-            runner = self._runners[link.id] = LinkRunner(link, kinds, on_change=self._changed)
-            runner.rebind(self._bindings.of((link.vhost, link.name)) or frozenset())
-        elif needs_restart(runner.link, link):
+        runner = self._runners.get_or_make(link, kinds)
+        if needs_restart(runner.link, link):
             runner.redefine(link)
         runner.link = link
         runner.want()
@@ -233,7 +185,7 @@ class Supervisor:
     def _is_unsure(self) -> bool:
         """A link that nobody seems to want may be defined by what couldn't be read, or wasn't read yet."""
         is_reading = self._reconciling.locked()
-        return self.has_unread() or is_reading or bool(self._failure) or bool(self._keeper.refusals)
+        return self.has_unread() or is_reading or self._problems.has_failed or bool(self._keeper.refusals)
 
     def _remove(self, runner: LinkRunner, reading: Reading, wanted: SharedQueues) -> None:
         """Asked at each reconcile while nobody wants the link. What it built upstream is removed later; but not where
@@ -245,62 +197,7 @@ class Supervisor:
         if is_ours and link.cleans_up and reading.sees(link.vhost):
             runner.unwant()
         else:
-            self._let_go(runner)
-
-    def _let_go(self, runner: LinkRunner) -> None:
-        """Ends the link and leaves what it built upstream."""
-        del self._runners[runner.link.id]
-        self._leaving.add(runner)
-        runner.send(lifecycle.Stop())
-        task = asyncio.get_running_loop().create_task(runner.finished.wait())
-        task.add_done_callback(lambda _: self._left(runner))
-
-    def _left(self, runner: LinkRunner) -> None:
-        self._leaving.discard(runner)
-        if runner.link.id not in self._runners:
-            self._forget(runner.link.id)
-        self._start_ready()
-
-    def _forget(self, link_id: str) -> None:
-        self._board.gone(link_id)
-        self._log.gone(link_id)
-
-    def _start_ready(self) -> None:
-        """Starts new links; none over a queue that is being removed, nor one whose predecessor hasn't ended yet, nor
-        one whose bindings could not be read so far: it would take those that stand upstream for superfluous."""
-        if self._stopping:
-            return
-        leaving = {runner.link.id for runner in self._leaving}
-        known = (*self._runners.values(), *self._leaving)
-        removed = SharedQueues(runner.link for runner in known if runner.state.phase is Phase.CLEANING)
-        for link_id, runner in self._runners.items():
-            if runner.state.started or link_id in leaving or removed.have_that_of(runner.link):
-                continue
-            if runner.link.problem is None and self._bindings.of((runner.link.vhost, runner.link.name)) is None:
-                runner.note = NO_BINDINGS
-            else:
-                runner.note = ""
-                runner.start()
-
-    def _changed(self, runner: LinkRunner, before: LinkState) -> None:
-        self._board.changed(runner.link.id, runner.state)
-        self._log.changed(runner.link, before, runner.state)
-        if before.phase is Phase.CLEANING and runner.state.phase is not Phase.CLEANING and not self._stopping:
-            self._removed(runner)
-
-    def _removed(self, runner: LinkRunner) -> None:
-        """The removal is over; unless it was called off, so is the link."""
-        link_id = runner.link.id
-        if runner.finished.is_set() and self._runners.get(link_id) is runner:
-            del self._runners[link_id]
-            self._forget(link_id)
-        self._start_ready()
-
-    def act(self, link_id: str, action: str) -> None:
-        """What an operator asks of a link."""
-        runner = self._runners.get(link_id)
-        if runner is not None:
-            runner.send(_ASKED[action])
+            self._runners.let_go(runner)
 
     async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
         """Answers what puts them in force."""
@@ -313,91 +210,51 @@ class Supervisor:
 
         if read is None:
             return lambda: self._bindings.forget(number)
-        self._left_out = tuple(dict.fromkeys((*self._left_out, *_texts(read.problems))))
-        return lambda: self._rebind(self._bindings.learn(number, read.bindings))
+        self._problems.left_out = tuple(dict.fromkeys((*self._problems.left_out, *texts(read.problems))))
+        return lambda: self._runners.rebind(self._bindings.learn(number, read.bindings))
 
-    def _rebind(self, in_force: Mapping[Federated, frozenset[Binding]]) -> None:
-        for runner in self._runners.values():
-            source = runner.link.vhost, runner.link.name
-            if source in in_force:
-                runner.rebind(in_force[source])
+    def _begin_ticking(self) -> None:
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._tasks.keep(TICKER, lambda: beat(self._runners.by_id.items, self._board))
+
+    def act(self, link_id: str, action: str) -> None:
+        """What an operator asks of a link."""
+        self._runners.act(link_id, action)
+
+    def report(self, error: Exception) -> None:
+        """What the watcher does with an error."""
+        self._problems.report(error)
 
     def _begin_following(self) -> None:
         """What is followed besides what the watcher calls for; all of it needs the HTTP API."""
-        if self._tasks or not self.configuration.settings.downstream.management:
+        if self._is_following or not self.configuration.settings.downstream.management:
             return
+        self._is_following = True
         follower = BindingFollower(
             listener=self.listener,
-            sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._wanted_runners()),
-            change=lambda changes: self._rebind(self._bindings.change(changes)),
+            sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._runners.wanted),
+            change=lambda changes: self._runners.rebind(self._bindings.change(changes)),
             read=self._read_bindings_of,
         )
-        loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(follower.run(), name="follow bindings"),
-            loop.create_task(self._look_for_plugin(), name="look for the federation plugin"),
-        ]
-
-    def _wanted_runners(self) -> Iterable[LinkRunner]:
-        return (runner for runner in self._runners.values() if runner.state.unwanted is None)
+        self._tasks.keep("follow bindings", follower.run)
+        self._tasks.keep("look for the federation plugin", self._look_for_plugin)
 
     async def _look_for_plugin(self) -> None:
         """No event tells that the plugin is disabled, and the links that waited for that shouldn't wait long."""
         while True:
             await asyncio.sleep(LOOK_FOR_PLUGIN)
-            if any(runner.waits_for(Other.PLUGIN) for runner in self._runners.values()):
+            if any(runner.waits_for(Other.PLUGIN) for runner in self._runners):
                 with suppress(AgentError):  # the watcher comes to the same, and has it said
                     async with self._reconciling:
                         await self._reconcile()
 
     async def _read_bindings_of(self, sources: frozenset[Federated]) -> None:
-        links = [each.link for each in self._wanted_runners() if (each.link.vhost, each.link.name) in sources]
+        links = [each.link for each in self._runners.wanted if (each.link.vhost, each.link.name) in sources]
         (await self._read_bindings(links))()
-
-    def _say_once(self, notes: tuple[str, ...]) -> None:
-        """What is noted anew; what was said and still holds isn't said again."""
-        for note in dict.fromkeys(notes):
-            if note not in self._said:
-                log.warning("definitions noted", note=note)
-        self._said = frozenset(notes)
-        self._board.notes = tuple(dict.fromkeys(notes))
 
     async def stop(self) -> None:
         """Settles what is in flight and leaves everything standing."""
-        self._stopping = True
-        tasks = [*self._tasks, *self._errands]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=END_PATIENCE)
-        if self._pulse is not None:
-            self._pulse.cancel()
-        runners = [*self._runners.values(), *self._leaving]
-        for runner in runners:
-            runner.send(lifecycle.Stop())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_PATIENCE):
-                await asyncio.gather(*(runner.finished.wait() for runner in runners))
-
-
-def _texts(problems: Iterable[Problem]) -> tuple[str, ...]:
-    return tuple(str(problem) for problem in problems)
-
-
-def _in_words(error: Exception) -> str:
-    """What is no AgentError is a mistake of the agent's own; its text may hold anything, so only its kind is shown."""
-    if isinstance(error, AgentError):
-        return str(error)
-    return (
-        f"unexpected error while definitions were read ({type(error).__name__}): the log holds the details; report it"
-    )
-
-
-def report_failure(error: Exception) -> None:
-    """What the watcher does with an error of `reload`: it is said once, and everything stays as it is."""
-    if isinstance(error, SaidAlreadyError):
-        return
-    if isinstance(error, AgentError):
-        log.error("definitions not read", error=str(error))
-    else:
-        log.error("unexpected error", error=type(error).__name__, exc_info=error)
+        self._runners.hold()
+        await self._tasks.end(END_PATIENCE)
+        await self._runners.stop()

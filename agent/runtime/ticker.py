@@ -6,15 +6,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-import structlog
-
 from agent.runtime.fairness import Fairness, Sharer
 from agent.status.board import Board
 from agent.status.slices import in_slices
 
 EVERY: Final = 1.0
-
-log = structlog.get_logger()
+TASK: Final = "look after links every second"
 
 
 class Beating(Sharer, Protocol):
@@ -27,16 +24,19 @@ async def beat(links: Callable[[], Iterable[tuple[str, Beating]]], board: Board)
     fairness = Fairness(lambda: (link for _, link in links()))
     while True:
         await asyncio.sleep(EVERY)
-        try:
+        with board.errors.catching(TASK):
             await _beat_once(links(), board, fairness)
-        except Exception:  # a task's edge: one link's trouble must not still all others
-            log.exception("unexpected error", task="pulse")
 
 
 async def _beat_once(links: Iterable[tuple[str, Beating]], board: Board, fairness: Fairness) -> None:
     loop = asyncio.get_running_loop()
     async for link_id, link in in_slices(links):
-        if link.tick(loop.time()):
-            board.moved(link_id)
+        try:
+            moved = link.tick(loop.time())
+        except Exception as error:  # noqa: BLE001 - the trouble of one link must not stop all others
+            board.errors.report(TASK, error, link=link_id)
+        else:
+            if moved:
+                board.moved(link_id)
     fairness.tick(loop.time())
     board.beat()

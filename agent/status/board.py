@@ -19,6 +19,7 @@ from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
 from agent.status.feed import Feed
 from agent.status.history import History, Point
 from agent.status.times import rfc3339
+from agent.tasks import UnexpectedErrors
 
 
 class Meter(Protocol):
@@ -132,6 +133,7 @@ class Board:
     reloaded_at: float = 0.0  # when all sources were last read and all that they say was put in force
     expiries: tuple[Expiry, ...] = ()
     export_dropped: int = 0  # events that the status export could not keep
+    errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)  # of the agent's own tasks
     on_transition: list[OnTransition] = field(default_factory=list)
     _entries: dict[str, Entry] = field(default_factory=dict)
     _feeds: set[Feed] = field(default_factory=set)
@@ -224,7 +226,7 @@ class Board:
             "cluster": self.cluster,
             "version": self.version,
             "ready": self.ready,
-            "problems": list(self.problems),
+            "problems": [*self.problems, *self.errors.problems],
             "notes": list(self.notes),
             "reload_success": not self.problems,
             "reloaded": rfc3339(self.reloaded_at) if self.reloaded_at else None,

@@ -41,6 +41,12 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
             "Events that the status export could not keep.",
         ),
         Family(
+            "federation_agent_unexpected_errors_total",
+            Type.COUNTER,
+            "Errors that the agent did not expect, by the task in which they happened.",
+            labels=("task",),
+        ),
+        Family(
             "rabbitmq_federation_links",
             Type.GAUGE,
             "Federation links by status, as the native plugin counts.",
@@ -126,6 +132,9 @@ def _of_agent(board: Board, entries: Iterable[Entry]) -> bytes:
         "federation_agent_config_refusals_total": {"": board.refusals},
         "federation_agent_ready": {"": int(board.ready)},
         "federation_agent_export_dropped_events_total": {"": board.export_dropped},
+        "federation_agent_unexpected_errors_total": {
+            f"{{{labelled({'task': task})}}}": count for task, count in board.errors.counts.items()
+        },
         "rabbitmq_federation_links": _by_status(entries, native.LINK_STATES, shovels=False),
         "rabbitmq_shovel_dynamic": _by_status(entries, native.SHOVEL_STATES, shovels=True),
     }

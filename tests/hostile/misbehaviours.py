@@ -176,6 +176,27 @@ async def skipped_delivery_tags(peer: Peer) -> None:
     await peer.serve({methods.BASIC_CONSUME: deliver})
 
 
+async def consumer_cancels(peer: Peer) -> None:
+    """Endless basic.cancel that want an answer each."""
+
+    async def flood(peer: Peer, channel: int, call: Call) -> None:
+        await peer.answer(channel, call)
+        cancel = frames.frame(frames.METHOD, channel, methods.BASIC_CANCEL.encode(consumer_tag=call["consumer_tag"]))
+        while True:
+            await peer.send(cancel * 5_000)
+
+    await peer.log_in()
+    await peer.serve({methods.BASIC_CONSUME: flood})
+
+
+async def secrets_accepted(peer: Peer) -> None:
+    """Endless connection.update-secret-ok, though no secret was sent."""
+    await peer.log_in()
+    accepted = frames.frame(frames.METHOD, 0, methods.CONNECTION_UPDATE_SECRET_OK.encode())
+    while True:
+        await peer.send(accepted * 5_000)
+
+
 MISBEHAVIOURS: Final[Mapping[str, Behaviour]] = {
     found.__name__: found
     for found in (
@@ -193,5 +214,7 @@ MISBEHAVIOURS: Final[Mapping[str, Behaviour]] = {
         large_hop_tables,
         different_hop_arrays,
         skipped_delivery_tags,
+        consumer_cancels,
+        secrets_accepted,
     )
 }

@@ -18,7 +18,8 @@ from agent.errors import BrokerError, PermanentError, TransientError
 REPLY_SUCCESS: Final = 200
 CLOSE_PATIENCE: Final = 5.0
 MAX_BODY: Final = 512 * 1024 * 1024  # no broker takes more
-MOST_FLOWS: Final = 10  # in a second; RabbitMQ sends none at all, and who sends them does so when a queue is full
+# In a second: RabbitMQ sends no flow at all, others when a queue is full, and a cancel for each of our few consumers.
+MOST_DEMANDS: Final = 10
 
 
 class ChannelClosedError(BrokerError):
@@ -95,8 +96,8 @@ class Channel:
         self._writer = writer
         self._loop = loop
         self._questions = Questions(loop)
-        self._flows = 0
-        self._flows_since = 0.0
+        self._demands = 0
+        self._demands_since = 0.0
         self._content: Call | None = None
         self._properties = Properties(0, ())
         self._body = bytearray()
@@ -231,13 +232,12 @@ class Channel:
                 self._writer.answer(frames.frame(frames.METHOD, self.number, methods.CHANNEL_CLOSE_OK.encode()))
                 self.end(ChannelClosedError(call["code"], one_line(self._writer.redacted(call["text"]))))
             case methods.CHANNEL_FLOW:
-                self._flow(active=call["active"])
+                self._comply(call, methods.CHANNEL_FLOW_OK, active=call["active"])
             case methods.BASIC_ACK | methods.BASIC_NACK:
                 if self.on_settled is not None:
                     self.on_settled(call)
             case methods.BASIC_CANCEL:
-                if self.on_cancel is not None:
-                    self.on_cancel(call["consumer_tag"])
+                self._cancelled(call)
             case method if method.content:
                 if self.on_message is None and not self._questions.awaits(method):
                     raise CodecError(f"{method.name}, and nobody consumes here")
@@ -245,16 +245,23 @@ class Channel:
             case _:
                 self._answered(call)
 
-    def _flow(self, *, active: bool) -> None:
+    def _cancelled(self, call: Call) -> None:
+        tag = call["consumer_tag"]
+        if not call["nowait"]:  # RabbitMQ waits for no answer, but a broker may
+            self._comply(call, methods.BASIC_CANCEL_OK, consumer_tag=tag)
+        if self.on_cancel is not None:
+            self.on_cancel(tag)
+
+    def _comply(self, call: Call, answer: Method, **values: Any) -> None:
+        """Answers what the broker asks for."""
         now = self._loop.time()
-        if now - self._flows_since >= 1:
-            self._flows, self._flows_since = 0, now
-        self._flows += 1
-        if self._flows > MOST_FLOWS:
-            raise CodecError(f"over {MOST_FLOWS} channel.flow in a second")
+        if now - self._demands_since >= 1:
+            self._demands, self._demands_since = 0, now
+        self._demands += 1
+        if self._demands > MOST_DEMANDS:
+            raise CodecError(f"over {MOST_DEMANDS} {call.method.name} in a second")
         if not self._is_closing and not self.is_midway:
-            answer = methods.CHANNEL_FLOW_OK.encode(active=active)
-            self._writer.answer(frames.frame(frames.METHOD, self.number, answer))
+            self._writer.answer(frames.frame(frames.METHOD, self.number, answer.encode(**values)))
 
     def _answered(self, call: Call) -> None:
         if not self._questions.answer(call):

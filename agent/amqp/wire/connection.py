@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.budget import Budget
-from agent.amqp.wire.channel import Channel
+from agent.amqp.wire.channel import Channel, UnansweredError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, NotAmqpError, one_line
 from agent.amqp.wire.login import Terms, client_properties, lower
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.tables import CodecError
+from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism
 from agent.core.fields import Table
 from agent.errors import AgentError, BrokerError, TransientError
@@ -58,6 +59,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._last_number = 0
         self._inbox: asyncio.Queue[Call] = asyncio.Queue()
         self._is_asking = True  # on channel 0: in the handshake, and for the end
+        self._secrets: deque[asyncio.Future[None]] = deque()  # that the broker has yet to accept
         self._buffer = bytearray(BUFFER)
         self._filled = 0
         self._heard = self._said = loop.time()
@@ -66,7 +68,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._budget = Budget(clock)
         self._turn: asyncio.Handle | None = None  # the next one, where this one has read anything
         self._is_behind = False  # has read all that it may in this turn
-        self._is_blocked = False
+        self.blocked: str | None = None  # why the broker takes no messages
         # Brokers hold up who publishes, and only that: where nothing is published, an alarm is no reason for silence.
         self.answers_while_blocked = False
         self._looked_at = self._can_answer_since = loop.time()
@@ -269,6 +271,27 @@ class WireConnection(asyncio.BufferedProtocol):
         channel = self._channels[number] = Channel(self, number)
         return channel
 
+    async def update_secret(self, secret: Secret, reason: str) -> None:
+        """Gives the broker another password or token, before the one that it knows ends; raises why it isn't accepted.
+
+        An answer may come after the deadline, so it is awaited for as long as the connection lives.
+        """
+        accepted: asyncio.Future[None] = self._loop.create_future()
+        self._terms = self._terms.with_password(secret)
+        self._say(methods.CONNECTION_UPDATE_SECRET, new_secret=secret.reveal(), reason=reason)
+        self._secrets.append(accepted)
+        patience = self._terms.patience
+        waited: list[asyncio.Future[Any]] = [accepted, self.closed]
+        await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        if accepted.done():
+            return
+        if self.closed.done():
+            raise self.closed.result()
+        accepted.cancel()
+        raise UnansweredError(
+            f"{self.where}: no answer to {methods.CONNECTION_UPDATE_SECRET.name} within {patience:g} s"
+        )
+
     async def close(self, error: BrokerError, *, patience: float = CLOSE_PATIENCE) -> None:
         """Says goodbye; `error` is what those who still wait are told."""
         if self.closed.done():
@@ -337,7 +360,7 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         is_late = now - self._looked_at > 2 * patience / LOOKS
         self._looked_at = now
-        if self._holders or is_late or (self._is_blocked and not self.answers_while_blocked):
+        if self._holders or is_late or (self.blocked is not None and not self.answers_while_blocked):
             self._can_answer_since = now
         for channel in tuple(self._channels.values()):
             channel.look_at_questions(patience=patience, since=self._can_answer_since)
@@ -464,10 +487,15 @@ class WireConnection(asyncio.BufferedProtocol):
                 self._say(methods.CONNECTION_CLOSE_OK)
                 self._end(ConnectionClosedError(call["code"], one_line(self.redacted(call["text"]))), gently=True)
             case methods.CONNECTION_BLOCKED | methods.CONNECTION_UNBLOCKED:
-                self._is_blocked = call.method is methods.CONNECTION_BLOCKED
+                is_blocked = call.method is methods.CONNECTION_BLOCKED
+                self.blocked = one_line(self.redacted(call["reason"])) if is_blocked else None
                 self._can_answer_since = self._loop.time()
                 if self.on_blocked is not None:
-                    self.on_blocked(one_line(self.redacted(call["reason"])) if self._is_blocked else None)
+                    self.on_blocked(self.blocked)
+            case methods.CONNECTION_UPDATE_SECRET_OK if self._secrets:
+                accepted = self._secrets.popleft()
+                if not accepted.done():
+                    accepted.set_result(None)
             case _ if not self._is_asking or self._inbox.qsize() >= _HANDSHAKE:
                 raise CodecError(f"{call.method.name}, which nothing asked for")
             case _:

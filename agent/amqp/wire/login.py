@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.amqp.wire import frames
@@ -41,10 +41,16 @@ class Terms:
     channel_max: int | None = None
     frame_max: int | None = None
     patience: float = PATIENCE  # seconds in which the broker has to answer a question
+    former_password: Secret | None = None
+
+    def with_password(self, password: Secret) -> Terms:
+        return replace(self, password=password, former_password=self.password)
 
     def redacted(self, text: str) -> str:
-        """What the broker said without the password that we gave it."""
-        return redacted(text, self.password, user=self.user)
+        """What the broker said without the passwords that we gave it."""
+        for password in (self.password, self.former_password):
+            text = text if password is None else redacted(text, password, user=self.user)
+        return text
 
     def agree_on_frame_max(self, theirs: int) -> int:
         """With no limit of anybody's, one frame could take all memory."""

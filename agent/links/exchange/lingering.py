@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import structlog
-
 from agent.amqp.connection_pool import Shared
 from agent.amqp.questions import count_messages
 from agent.core.links.reconcile import upstream_queue_name
@@ -19,8 +17,6 @@ from agent.links.brokers import Brokers
 LOOK_EVERY: Final = 5.0
 LOOK_PATIENCE: Final = 10.0
 HELD: Final = 1.0  # after that it is looked whether the removal may happen now
-
-log = structlog.get_logger()
 
 
 class Lingering:
@@ -37,7 +33,6 @@ class Lingering:
         self._cluster = cluster
         self._since = since
         self._control: Shared | None = None
-        self._is_logged = False
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -74,17 +69,21 @@ class Lingering:
             await self._leave()
 
     async def _look(self) -> None:
+        found = None
+        # The link has to end, whatever is wrong with looking at its queue.
+        with self._brokers.errors.catching("look at the queue of an unwanted link", link=self._link.id):
+            found = await self._count_in_time()
+        self.messages = found
+        if found is None:
+            await self._leave()
+        self.looks += 1
+
+    async def _count_in_time(self) -> int | None:
         try:
             async with asyncio.timeout(LOOK_PATIENCE):
-                self.messages = await self._count()
+                return await self._count()
         except (BrokerError, TimeoutError):
-            await self._know_nothing()
-        except Exception:  # a task's edge: the link has to end, whatever is wrong with looking at its queue
-            if not self._is_logged:
-                log.exception("unexpected error", link=self._link.id, task="look at the queue")
-            self._is_logged = True
-            await self._know_nothing()
-        self.looks += 1
+            return None
 
     async def _count(self) -> int:
         if self._control is None:
@@ -93,10 +92,6 @@ class Lingering:
         if names.are_too_long(queue):  # nothing was ever built
             return 0
         return await count_messages(self._control, queue)
-
-    async def _know_nothing(self) -> None:
-        self.messages = None
-        await self._leave()
 
     async def _leave(self) -> None:
         control, self._control = self._control, None

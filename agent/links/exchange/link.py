@@ -28,7 +28,10 @@ class ExchangeLinks:
 
     brokers: Brokers
     plugin_types: PluginTypes = field(default_factory=PluginTypes)
-    lookouts: Lookouts = field(default_factory=Lookouts)
+    lookouts: Lookouts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lookouts = Lookouts(self.brokers.errors)
 
     def ends(self, link: ExchangeLink) -> Ends:
         return self.brokers.federation_ends(link)

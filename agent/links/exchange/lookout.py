@@ -15,10 +15,12 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.missing_exchanges import MissingExchanges
 from agent.core.links.rounds import Rounds
 from agent.errors import BrokerError
+from agent.tasks import GuardedTasks, UnexpectedErrors
 
 LOOK_EVERY: Final = 3.0
 INTERNAL_EVERY: Final = 2  # rounds
 PATIENCE: Final = 30.0
+TASK: Final = "look at canaries"
 PLACED_AT_ONCE: Final = 100  # canaries a round: a thousand links start sooner without, and then have theirs within 30 s
 
 log = structlog.get_logger()
@@ -66,7 +68,8 @@ class Watched(Protocol):
 class Lookout:
     """Of one connection; works while links are on it."""
 
-    def __init__(self, control: Shared) -> None:
+    def __init__(self, control: Shared, errors: UnexpectedErrors) -> None:
+        self._tasks = GuardedTasks(errors)
         self._connection = control.connection
         self._exchanges = MissingExchanges(control.connection, control.channels)
         self._links: Rounds[Watched] = Rounds(lambda link: link.assertable)
@@ -77,7 +80,7 @@ class Lookout:
     def watching(self, link: Watched) -> Iterator[None]:
         self._links.add(link)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="look at canaries")
+            self._task = self._tasks.keep(TASK, self._run)
         try:
             yield
         finally:
@@ -89,13 +92,15 @@ class Lookout:
     async def _run(self) -> None:
         while not self._connection.is_closed:
             await asyncio.sleep(LOOK_EVERY)
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    await self.look(LOOK_EVERY)
-            except (BrokerError, TimeoutError) as error:  # where the connection is lost, its links fail by themselves
-                log.debug("exchanges not looked at", error=str(error))
-            except Exception:  # a task's edge: no deletion would be noticed any more
-                log.exception("unexpected error", task="look at canaries")
+            with self._tasks.errors.catching(TASK):
+                await self._look_in_time()
+
+    async def _look_in_time(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.look(LOOK_EVERY)
+        except (BrokerError, TimeoutError) as error:  # where the connection is lost, its links fail by themselves
+            log.debug("exchanges not looked at", error=str(error))
 
     async def look(self, seconds: float) -> None:
         """One round, `seconds` after the last one."""
@@ -125,8 +130,9 @@ class Lookout:
 class Lookouts:
     """One for each connection that upstreams are asked on."""
 
-    def __init__(self) -> None:
+    def __init__(self, errors: UnexpectedErrors) -> None:
+        self._errors = errors
         self._lookouts: WeakKeyDictionary[Shared, Lookout] = WeakKeyDictionary()
 
     def of(self, control: Shared) -> Lookout:
-        return self._lookouts.setdefault(control, Lookout(control))
+        return self._lookouts.setdefault(control, Lookout(control, self._errors))

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import cycle
 from typing import Final
 
-import structlog
-
 from agent.core.export_event import AgentStatus, Reason
 from agent.core.links.lifecycle import LinkState
 from agent.core.links.reasons import reason_of
@@ -22,12 +20,13 @@ from agent.status.export.files import ExportFiles, Line
 from agent.status.export.names import FileNames
 from agent.status.export.pump import Pump
 from agent.status.slices import in_slices
+from agent.tasks import GuardedTasks
 
 TICK: Final = 0.5  # links are sampled a few at a time: messages wait for none of it
 STOP_PATIENCE: Final = 5.0
+END_PATIENCE: Final = 2.0  # for a task that only has to notice its end
+TASK: Final = "status export"
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-log = structlog.get_logger()
 
 
 class Exporter:
@@ -50,7 +49,7 @@ class Exporter:
         self._pump = Pump(self._files, clock=clock)
         self._reasons: dict[str, Reason] = {}
         self._told: list[Line] = []
-        self._sampling: asyncio.Task[None] | None = None
+        self._tasks = GuardedTasks(board.errors, sleep=sleep)
 
     async def start(self) -> None:
         """To be called before any link is there."""
@@ -65,12 +64,11 @@ class Exporter:
         self._pump.start()
         self._tell_of_agent(AgentStatus.STARTED)
         self._board.on_transition.append(self._tell_transition)
-        self._sampling = asyncio.create_task(self._run(), name="status export")
+        self._tasks.keep(TASK, self._run)
 
     async def stop(self) -> None:
         """Tells how all links were in the end, and finishes the file."""
-        if self._sampling is not None:
-            self._sampling.cancel()
+        await self._tasks.end(END_PATIENCE)
         self._board.on_transition.remove(self._tell_transition)
         await self._sample(self._board)
         self._tell_of_agent(AgentStatus.STOPPED)
@@ -86,12 +84,10 @@ class Exporter:
         for slot in cycle(range(slots)):
             due = max(due + rest, self._clock())
             await self._sleep(due - self._clock())
-            try:
+            with self._board.errors.catching(TASK):
                 await self._sample(entry for entry in self._board if int(entry.link.id, 16) % slots == slot)
                 if slot == slots - 1:
                     self._beat()
-            except Exception:
-                log.exception("status export: unexpected error")
             self._hand_over()
             self._board.export_dropped = self._pump.dropped
 

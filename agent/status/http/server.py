@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -21,11 +20,11 @@ from agent.status.http.clients import Connections
 from agent.status.http.guard import Guard
 from agent.status.http.limits import MOST_BODY, descriptor_limit, most_connections
 from agent.status.page import serve
+from agent.tasks import GuardedTasks
 
 STOP_PATIENCE: Final = 5.0
+END_PATIENCE: Final = 2.0  # for a task that only has to notice its end
 BACKLOG: Final = 100  # connections that the system takes before the agent does
-
-log = structlog.get_logger()
 
 
 class HttpServer:
@@ -41,7 +40,7 @@ class HttpServer:
         self._api = Api(board, act, self.connections)
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks = GuardedTasks(board.errors)
 
     @property
     def address(self) -> str:
@@ -65,7 +64,7 @@ class HttpServer:
             raise CannotStartError(
                 f"agent.http.listen {self.address}: {error.strerror or error}; choose another address or free the port"
             ) from error
-        self._watching = asyncio.create_task(self.connections.watch(), name="watch HTTP connections")
+        self._tasks.keep("watch HTTP connections", self.connections.watch)
 
     def _connect(self, runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> Connection:
         if runner.server is None:
@@ -74,8 +73,7 @@ class HttpServer:
 
     async def stop(self) -> None:
         self._board.close()
-        if self._watching is not None:
-            self._watching.cancel()
+        await self._tasks.end(END_PATIENCE)
         if self._server is not None:
             self._server.close()
         self.connections.end()
@@ -98,8 +96,8 @@ class HttpServer:
             return refuse(error.status, error.text or error.reason)
         except ConnectionError:
             raise  # the asker has left
-        except Exception as error:
-            log.exception("unexpected error", path=request.path, error=type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - a handler's edge
+            self._board.errors.report("answer an HTTP request", error, path=request.path)
             return refuse(500, "the agent has failed to answer this; its log tells why")
 
 

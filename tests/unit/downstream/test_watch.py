@@ -14,6 +14,7 @@ from agent.core.broker_events import BrokerEvent
 from agent.downstream.watch import Cause, EventSource, Watcher, concerns
 from agent.downstream.whole_files import Signatures, WholeFiles, signature
 from agent.errors import TransientError
+from agent.tasks import GuardedTasks, UnexpectedErrors
 from tests.unit.definitions.virtual_time import VirtualTime
 
 POLICY_SET = BrokerEvent("policy.set", {"vhost": "/", "name": "p"})
@@ -75,7 +76,7 @@ class Watching:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Watching]:
-        task = asyncio.create_task(self.watcher.run(hangup=False))
+        task = asyncio.create_task(self.watcher.run())
         await self.time.turn()
         try:
             yield self
@@ -438,3 +439,28 @@ def test_no_file_has_no_signature(tmp_path: Path) -> None:
 )
 def test_which_events_concern_the_definitions(event: BrokerEvent, concerned: bool) -> None:
     assert concerns(event) is concerned
+
+
+async def test_what_nobody_foresaw_ends_no_watching(time: VirtualTime, tmp_path: Path) -> None:
+    """Files can't be named for once, in the middle of a reload: it is watched again, and polled for."""
+    broken = False
+
+    def files() -> Iterable[str]:
+        if broken:
+            raise ValueError
+        return ()
+
+    watching, errors = Watching(time, files=files), UnexpectedErrors(time.clock)
+    tasks = GuardedTasks(errors, sleep=time.sleep)
+    tasks.keep("watch definitions", watching.watcher.run)
+    await time.advance(1)
+    broken = True
+    watching.watcher.notify(Cause.HANGUP)
+    await time.advance(0.1)
+    assert errors.counts == {"watch definitions": 1}
+    broken = False
+    before = len(watching.reloads)
+    await time.advance(10)
+    assert watching.reloads[before] == {Cause.START}
+    assert {Cause.POLL} in watching.reloads[before:]
+    await tasks.end(1)

@@ -70,7 +70,7 @@ def test_each_link_has_its_beat_and_only_those_that_moved_are_told() -> None:
     assert first.at == [EVERY, 2 * EVERY, 3 * EVERY]
 
 
-def test_one_that_fails_stills_the_others_for_a_beat_only(capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = Beaten(FIRST, [None, True]), Beaten(SECOND, [True])
-    assert beaten(first, second, beats=2) == [(), (FIRST.id, SECOND.id)]
+def test_one_that_fails_stops_none_of_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = Beaten(FIRST, [None, True]), Beaten(SECOND, [True, True])
+    assert beaten(first, second, beats=2) == [(SECOND.id,), (FIRST.id, SECOND.id)]
     assert "this link only" in capsys.readouterr().out

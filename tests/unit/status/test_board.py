@@ -175,3 +175,13 @@ def test_a_link_that_is_removed_says_when_and_readers_get_all_of_it() -> None:
     with made.feed() as feed:
         made.moved(LINK.id)
         assert feed.take().changed == (LINK.id,)
+
+
+def test_an_unexpected_error_is_among_the_problems_and_keeps_no_definitions_out_of_force() -> None:
+    board = Board(Clock(), "dc2-a")
+    board.errors.report("follow bindings", ValueError("s3cret"))
+    overview = board.overview()
+    assert overview["reload_success"]
+    [problem] = overview["problems"]
+    assert "'follow bindings' (ValueError)" in problem
+    assert "s3cret" not in problem

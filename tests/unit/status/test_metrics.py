@@ -125,3 +125,12 @@ async def test_messages_have_their_turn_while_many_links_are_told() -> None:
     counting.cancel()
     assert turns >= 200 / SLICE
     assert max(map(len, pieces)) < 1024**2
+
+
+def test_unexpected_errors_are_counted_by_task_from_zero_on() -> None:
+    board = filled(RUNNING)
+    board.errors.expect("follow bindings")
+    task = "federation_agent_unexpected_errors_total", frozenset({("task", "follow bindings")})
+    assert samples(board)[task] == 0
+    board.errors.report("follow bindings", ValueError())
+    assert samples(board)[task] == 1

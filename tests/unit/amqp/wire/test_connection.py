@@ -141,7 +141,12 @@ def test_garbage_ends_a_handshake_at_worst(said: bytes, sizes: list[int], steps:
             "a body frame without a body",
         ),
         (frames.frame(1, 2, methods.CHANNEL_FLOW.encode(active=True)) * 11, "over 10 channel.flow in a second"),
+        (frames.frame(1, 2, methods.BASIC_CANCEL.encode(consumer_tag="t")) * 11, "over 10 basic.cancel in a second"),
         (frames.frame(1, 0, methods.CONNECTION_TUNE.encode()), "connection.tune, which nothing asked for"),
+        (
+            frames.frame(1, 0, methods.CONNECTION_UPDATE_SECRET_OK.encode()),
+            "connection.update-secret-ok, which nothing asked for",
+        ),
         (frames.frame(2, 0, bytes(14)), "content on channel 0"),
         (frames.frame(7, 0, b""), "unknown kind 7"),
         (frames.PREFIX.pack(3, 2, 131_073) + b".", "a frame of 131073 bytes"),

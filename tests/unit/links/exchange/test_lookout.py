@@ -16,6 +16,7 @@ from agent.amqp.wire.methods import Call
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism, parse
 from agent.links.exchange.lookout import INTERNAL_EVERY, LOOK_EVERY, PLACED_AT_ONCE, Lookout
+from agent.tasks import UnexpectedErrors
 from tests.unit.amqp.wire.link import Wire, feed, opened, turn
 
 
@@ -102,7 +103,7 @@ async def scene() -> tuple[Broker, Lookout]:
     wire, socket = await opened()
     terms = Terms("upstream u h:5672", "/", "u", Secret("p"), (Mechanism.PLAIN,), 0)
     connection = Connection(parse("amqp://h"), wire, terms)
-    return Broker(wire, socket), Lookout(Shared(connection, ChannelPool(connection)))
+    return Broker(wire, socket), Lookout(Shared(connection, ChannelPool(connection)), UnexpectedErrors())
 
 
 @contextmanager

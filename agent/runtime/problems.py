@@ -1,0 +1,93 @@
+"""What keeps definitions out of force, as the log and the board show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+import structlog
+
+from agent.definitions.sources.keeper import Keeper
+from agent.downstream.listen import SaidAlreadyError
+from agent.errors import AgentError, Problem
+from agent.status.board import Board
+
+REFUSED: Final = "definitions refused, the last good ones stay in force"
+WATCHING: Final = "watch definitions"
+
+log = structlog.get_logger()
+
+
+class Problems:
+    """A problem is logged and counted when it is new, and shown for as long as it lasts."""
+
+    def __init__(self, board: Board, keeper: Keeper) -> None:
+        self.left_out: tuple[str, ...] = ()  # what single vhosts define or hold, and can't be used
+        self._board = board
+        self._keeper = keeper
+        self._failure = ""
+        self._refused: tuple[str, ...] = ()
+        self._noted: frozenset[str] = frozenset()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last reload has put nothing in force."""
+        return bool(self._failure)
+
+    def fail(self, error: Exception) -> NoReturn:
+        """A reload has failed. Raises the error; SaidAlreadyError where the last one failed for the same reason."""
+        before, self._failure = self._failure, _in_words(error)
+        self.show()
+        if before == self._failure:
+            raise SaidAlreadyError(before) from error
+        self._board.refusals += 1
+        raise error
+
+    def succeed(self) -> None:
+        if self._failure:
+            log.info("definitions read again")
+        self._failure = ""
+        self.show()
+
+    def show(self) -> None:
+        """A bad document changes nothing, but it is logged once, counted and shown; so is a downstream that can't be
+        read, and what is wrong in single vhosts."""
+        refused = tuple(dict.fromkeys((*texts(self._keeper.problems), *self.left_out)))
+        if refused and refused != self._refused:
+            self._board.refusals += 1
+            log.error(REFUSED, error="; ".join(refused))
+        elif self._refused and not refused:
+            log.info("all definitions are in force again")
+        self._refused = refused
+        is_new = bool(self._failure) and self._failure not in refused
+        self._board.problems = (*refused, self._failure) if is_new else refused
+
+    def note(self, notes: tuple[str, ...]) -> None:
+        """What stops nothing is logged when it is new."""
+        for note in dict.fromkeys(notes):
+            if note not in self._noted:
+                log.warning("definitions noted", note=note)
+        self._noted = frozenset(notes)
+        self._board.notes = tuple(dict.fromkeys(notes))
+
+    def report(self, error: Exception) -> None:
+        """What the watcher does with an error: it is logged once, and everything stays as it is."""
+        if isinstance(error, SaidAlreadyError):
+            return
+        if isinstance(error, AgentError):
+            log.error("definitions not read", error=str(error))
+        else:
+            self._board.errors.report(WATCHING, error)
+
+
+def texts(problems: Iterable[Problem]) -> tuple[str, ...]:
+    return tuple(str(problem) for problem in problems)
+
+
+def _in_words(error: Exception) -> str:
+    """What is no AgentError is a mistake of the agent's own; its text may hold anything, so only its kind is shown."""
+    if isinstance(error, AgentError):
+        return str(error)
+    return (
+        f"unexpected error while definitions were read ({type(error).__name__}): the log holds the details; report it"
+    )
