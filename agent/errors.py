@@ -1,6 +1,7 @@
 """The tree of the agent's errors. A message says what, where, why and what to do, and never holds a secret.
 
 AgentError
+├── UsageError              a command line can't be understood
 ├── ConfigurationError      a document is wrong; holds every problem found, with its place
 ├── UriError                an AMQP URI or HTTP URL can't be understood
 ├── BrokerError             a broker said no, or said nothing
@@ -18,6 +19,10 @@ from enum import StrEnum
 
 class AgentError(Exception):
     """Anything the agent reports on purpose."""
+
+
+class UsageError(AgentError):
+    """A command line can't be understood."""
 
 
 class Severity(StrEnum):
