@@ -90,7 +90,6 @@ class Connection:
         self.vhost = terms.vhost
         self.server = Server.read(wire.server_properties)
         self.blocked: str | None = None
-        self._closed_by_us = False
         self._listeners: list[Callable[[str | None], None]] = []
         wire.on_blocked = self._tell_blocked
 
@@ -128,16 +127,10 @@ class Connection:
         for listener in tuple(self._listeners):
             listener(reason)
 
-    async def wait_closed(self) -> BrokerError | None:
-        """Waits for the end and tells why; None when `close` was called."""
-        error = await asyncio.shield(self.wire.closed)
-        return None if self._closed_by_us else error
-
     async def close(self) -> None:
         """Says goodbye to the broker; calling it again, or after the connection was lost, does nothing."""
         if self.is_closed:
             return
-        self._closed_by_us = True
         error = TransientError(f"{self.where}: the agent closed the connection")
         patience = CLOSE_PATIENCE if self.blocked is None else BLOCKED_PATIENCE
         await self.wire.close(error, patience=patience)

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from agent.amqp.wire.tables import CodecError, decode_table, encode_table
+from agent.amqp.wire.tables import CodecError, decode_table
 from agent.core.fields import Table
 
 CONTENT_TYPE: Final = 0x8000
@@ -95,9 +95,6 @@ class Properties:
     def raw_headers(self) -> bytes:
         """The table with its length; that of no entries where there is none."""
         return next((value for flag, value in self.values if flag == HEADERS), b"\0\0\0\0")
-
-    def with_headers(self, table: Table) -> Properties:
-        return self.with_raw_headers(encode_table(table))
 
     def with_raw_headers(self, table: bytes) -> Properties:
         others = (pair for pair in self.values if pair[0] != HEADERS)

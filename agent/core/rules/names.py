@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-QUARANTINE_QUEUE = "federation-agent: quarantine"
 AGENT_PREFIX = "federation-agent: "
 LETTERS = ("A", "B")
 _SHORT = 255  # bytes
