@@ -304,9 +304,10 @@ class Supervisor:
 
     async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
         """Answers what puts them in force."""
-        reading, number = self._reading, self._bindings.ask()
+        reading, links = self._reading, tuple(links)
+        number = self._bindings.ask((link.vhost, link.name) for link in links)
         try:
-            read = None if reading is None else await read_bindings(self.configuration, reading, tuple(links))
+            read = None if reading is None else await read_bindings(self.configuration, reading, links)
         except BaseException:
             self._bindings.forget(number)
             raise
@@ -328,7 +329,7 @@ class Supervisor:
             return
         follower = BindingFollower(
             listener=self.listener,
-            sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._wanted_runners()),
+            sources=self._followed,
             change=lambda changes: self._rebind(self._bindings.change(changes)),
             read=self._read_bindings_of,
         )
@@ -337,6 +338,10 @@ class Supervisor:
             loop.create_task(follower.run(), name="follow bindings"),
             loop.create_task(self._look_for_plugin(), name="look for the federation plugin"),
         ]
+
+    def _followed(self) -> frozenset[Federated]:
+        """The exchanges of wanted links, and those that are read for links to come."""
+        return self._bindings.asked | {(each.link.vhost, each.link.name) for each in self._wanted_runners()}
 
     def _wanted_runners(self) -> Iterable[LinkRunner]:
         return (runner for runner in self._runners.values() if runner.state.unwanted is None)
@@ -351,6 +356,9 @@ class Supervisor:
                         await self._reconcile()
 
     async def _read_bindings_of(self, sources: frozenset[Federated]) -> None:
+        if not sources <= {(each.link.vhost, each.link.name) for each in self._wanted_runners()}:
+            async with self._reconciling:  # their links come with the reading that is under way
+                pass
         links = [each.link for each in self._wanted_runners() if (each.link.vhost, each.link.name) in sources]
         (await self._read_bindings(links))()
 
