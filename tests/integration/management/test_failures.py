@@ -103,7 +103,7 @@ async def test_the_amqp_port(broker: Node) -> None:
 async def test_another_server(answer: bytes, kind: type[BrokerError], says: str) -> None:
     async with stranger(answer) as port:
         error = await failure(f"http://u:{SENTINEL}@127.0.0.1:{port}")
-    assert type(error) is kind
+    assert isinstance(error, kind)
     assert says in str(error)
 
 
