@@ -12,7 +12,8 @@ AgentError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -67,8 +68,27 @@ class UriError(AgentError):
     """An AMQP URI or HTTP URL can't be understood; the message never quotes it."""
 
 
+class Side(StrEnum):
+    """Which of the two brokers that a link connects."""
+
+    UPSTREAM = "upstream"
+    DOWNSTREAM = "downstream"
+
+
 class BrokerError(AgentError):
-    """A broker said no, or said nothing."""
+    """A broker said no, or said nothing. `side` is set where it is known which of a link's brokers it was."""
+
+    side: Side | None = None
+
+
+@contextmanager
+def happening_on(side: Side) -> Iterator[None]:
+    """Marks the errors of brokers that are raised inside."""
+    try:
+        yield
+    except BrokerError as error:
+        error.side = side
+        raise
 
 
 class TransientError(BrokerError):

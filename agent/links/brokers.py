@@ -10,11 +10,11 @@ from typing import Final
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.lifecycle import Side
 from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names
 from agent.downstream.reading import in_vhost
+from agent.errors import Side, happening_on
 
 DOWNSTREAM: Final = "downstream"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
@@ -66,10 +66,11 @@ class Brokers:
 
     async def local(self, link: Link, *, apart: bool = False) -> Shared:
         name = names.connection(link.upstream, link.policy)
-        return await self.pool.acquire(
-            self._local_key(link, apart=apart),
-            lambda: connect_any(_shuffled(self._local_uris(link)), where=DOWNSTREAM, name=name),
-        )
+        with happening_on(Side.DOWNSTREAM):
+            return await self.pool.acquire(
+                self._local_key(link, apart=apart),
+                lambda: connect_any(_shuffled(self._local_uris(link)), where=DOWNSTREAM, name=name),
+            )
 
     def shown_certificates(self, link: Link) -> Iterator[tuple[Side, bytes]]:
         """What the brokers at both ends have shown, as DER, on the connections that the link may use."""

@@ -21,7 +21,7 @@ from agent.core.links import prefetch
 from agent.core.links.suspicion import Suspicion, Watch
 from agent.core.model import AckMode, Link, QueueType
 from agent.core.rules import names
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
 from agent.links.errors import ServedElsewhereError
 
 SETTLE_PATIENCE: Final = 5.0
@@ -152,15 +152,18 @@ class Flow:
         return [self._cancelled, *(channel.closed for channel in self._channels)]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        """Why the link broke, with the side; a connection's end tells that by itself."""
+        """Why the link broke, with the side."""
         error = end.result()
+        is_downstream = self._into is not None and end is self._into.closed
         if not isinstance(error, ChannelClosedError):
+            error.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
             return error
-        side = self._down if self._into is not None and end is self._into.closed else self._up
+        side = self._down if is_downstream else self._up
         is_refused = error.code == ACCESS_REFUSED and not _is_consumed_by_another(error)
         kind = PermanentError if is_refused else TransientError
         told = kind(f"{side.where}: {one_line(str(error))}")
         told.__cause__ = error
+        told.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
         return told
 
     async def start(self, rewriter: Rewriter, *, exchange: str) -> None:
@@ -168,7 +171,7 @@ class Flow:
         path = self._path
         into = self._into = self._down.wire.begin_channel()
         out = self._out = self._up.wire.begin_channel()
-        await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        await self._ask_for_confirms(into)
         out.on_cancel = self._tell_cancelled
         target = self._target = Target(
             into,
@@ -192,6 +195,13 @@ class Flow:
         self._flows = True
         self._ask_to_consume(out)
         await self._begun()
+
+    async def _ask_for_confirms(self, into: Channel) -> None:
+        with happening_on(Side.DOWNSTREAM):
+            try:
+                await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+            except ChannelClosedError as error:
+                raise refusal(self._down, "asking for confirms", error) from error
 
     def better_prefetch(self, now: float) -> int | None:
         """What the last while tells of the path, where another prefetch would suit it; asked about once a second."""

@@ -13,7 +13,7 @@ import structlog
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import LinkState, Phase, Side
+from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.model import Binding, CleanupMode, Link
 from agent.core.rules.resolve import resolving
 from agent.core.rules.unserved import unserved
@@ -26,7 +26,7 @@ from agent.downstream.listen import Listener, SaidAlreadyError
 from agent.downstream.reading import Reading, Source, read_bindings, read_downstream
 from agent.downstream.slices import in_slices
 from agent.downstream.watch import Cause
-from agent.errors import AgentError, ConfigurationError, Problem
+from agent.errors import AgentError, ConfigurationError, Problem, Side
 from agent.links.brokers import Brokers
 from agent.links.registry import KINDS, Kinds, SharedQueues, sweep
 from agent.runtime.link_log import LinkLog

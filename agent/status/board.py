@@ -13,9 +13,10 @@ from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
 from agent.core.links.histogram import Histogram
-from agent.core.links.lifecycle import LinkState, Side, Status, Trouble
+from agent.core.links.lifecycle import LinkState, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.model import Link, LinkKind
+from agent.errors import Side
 from agent.status.feed import Feed
 from agent.status.history import History, Point
 from agent.status.times import rfc3339
