@@ -79,7 +79,9 @@ class Brokers:
         yield from _shown(Side.UPSTREAM, self._controls.standing(self._control_key(link)))
 
     def _control_key(self, link: Link) -> Hashable:
-        return link.upstream, self.endpoints(link), link.vhost
+        """Links whose names no broker can send in an error text may cost a connection: they share one of their own."""
+        is_safe = names.can_be_declared(link.remote_name, link.vhost, link.name, self.cluster)
+        return link.upstream, self.endpoints(link), link.vhost, is_safe
 
     def _upstream_key(self, link: Link, uri: AmqpUri, *, apart: bool) -> Hashable:
         return "upstream", self._control_key(link), uri, link.id if apart else None

@@ -117,7 +117,7 @@ class Building:
             )
         standing, (is_new, (consumers, built.note)) = await both(
             self._standing_letters(),
-            both(self._exchange_is_new(), upstream_objects.ensure_queue(self._up, self._queue, self._link.settings)),
+            both(self._exchange_is_new(), self._ensure_queue()),
         )
         if consumers:
             raise ServedElsewhereError(
@@ -284,11 +284,15 @@ class Building:
         name, like = self._link.remote_name, self._exchange
         return await upstream_objects.ensure_exchange(self._up, name, like, spare=self._exchanges.spare)
 
+    async def _ensure_queue(self) -> tuple[int, str]:
+        settings, spare = self._link.settings, self._exchanges.spare
+        return await upstream_objects.ensure_queue(self._up, self._queue, settings, spare=spare)
+
     async def _standing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS
         stand = await both(
-            upstream_objects.exists(self._up, self._internal(first)),
-            upstream_objects.exists(self._up, self._internal(second)),
+            upstream_objects.exists(self._up, self._internal(first), spare=self._exchanges.spare),
+            upstream_objects.exists(self._up, self._internal(second), spare=self._exchanges.spare),
         )
         return tuple(letter for letter, stands in zip(names.LETTERS, stand, strict=True) if stands)
 
