@@ -1,6 +1,7 @@
 """The tree of the agent's errors. A message says what, where, why and what to do, and never holds a secret.
 
 AgentError
+├── UsageError              a command line can't be understood
 ├── ConfigurationError      a document is wrong; holds every problem found, with its place
 ├── UriError                an AMQP URI or HTTP URL can't be understood
 ├── BrokerError             a broker said no, or said nothing
@@ -11,13 +12,18 @@ AgentError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class AgentError(Exception):
     """Anything the agent reports on purpose."""
+
+
+class UsageError(AgentError):
+    """A command line can't be understood."""
 
 
 class Severity(StrEnum):
@@ -62,8 +68,27 @@ class UriError(AgentError):
     """An AMQP URI or HTTP URL can't be understood; the message never quotes it."""
 
 
+class Side(StrEnum):
+    """Which of the two brokers that a link connects."""
+
+    UPSTREAM = "upstream"
+    DOWNSTREAM = "downstream"
+
+
 class BrokerError(AgentError):
-    """A broker said no, or said nothing."""
+    """A broker said no, or said nothing. `side` is set where it is known which of a link's brokers it was."""
+
+    side: Side | None = None
+
+
+@contextmanager
+def happening_on(side: Side) -> Iterator[None]:
+    """Marks the errors of brokers that are raised inside."""
+    try:
+        yield
+    except BrokerError as error:
+        error.side = side
+        raise
 
 
 class TransientError(BrokerError):

@@ -91,7 +91,6 @@ class Connection:
         self.vhost = terms.vhost
         self._user = terms.user
         self.server = Server.read(wire.server_properties)
-        self._closed_by_us = False
         self._listeners: list[Callable[[str | None], None]] = []
         wire.on_blocked = self._tell_blocked
 
@@ -133,11 +132,6 @@ class Connection:
         for listener in tuple(self._listeners):
             listener(reason)
 
-    async def wait_closed(self) -> BrokerError | None:
-        """Waits for the end and tells why; None when `close` was called."""
-        error = await asyncio.shield(self.wire.closed)
-        return None if self._closed_by_us else error
-
     async def update_secret(self, secret: Secret) -> None:
         """Goes on with another password or token of the same user, such as one that was renewed before its end.
 
@@ -152,7 +146,6 @@ class Connection:
         """Says goodbye to the broker; calling it again, or after the connection was lost, does nothing."""
         if self.is_closed:
             return
-        self._closed_by_us = True
         error = TransientError(f"{self.where}: the agent closed the connection")
         patience = CLOSE_PATIENCE if self.blocked is None else BLOCKED_PATIENCE
         await self.wire.close(error, patience=patience)

@@ -25,8 +25,8 @@ class MissingExchanges:
 
     A passive declare with `nowait` is answered only where the exchange is missing: by an error that names it and closes
     the channel. What was behind it is looked at again, in halves, so that no name is sent more than a few times however
-    many are missing. Where names are so long that the error text exceeds 255 bytes, brokers from 4.0 on close the
-    whole connection: don't ask for such names.
+    many are missing. Don't ask for names that `core.rules.names` calls harmful: brokers from 4.0 on close the whole
+    connection over them.
     """
 
     def __init__(self, connection: Connection, channels: ChannelPool) -> None:

@@ -12,11 +12,10 @@ from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, one_
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call, Method
+from agent.core.rules import names
 
 # A no closes its channel, so each question has a channel of its own; this many at once.
 _AT_ONCE = 256
-# Brokers from 4.0 on break off the connection where the text of their no would be longer.
-_LONGEST_TEXT = 255
 
 
 class Presence(StrEnum):
@@ -84,7 +83,7 @@ async def probe(connection: Connection, *, queues: Iterable[str] = (), exchanges
 async def _ask(
     connection: Connection, method: Method, answer: Method, *, kind: str, name: str
 ) -> Call | ChannelClosedError:
-    if len(f"NOT_FOUND - no {kind} '{name}' in vhost '{connection.vhost}'".encode()) > _LONGEST_TEXT:
+    if not names.can_be_asked_for(name, connection.vhost, kind=kind):
         return ChannelClosedError(0, "its name is too long for a broker to say that it is missing")
     channel = connection.wire.begin_channel()
     try:

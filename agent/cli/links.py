@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
 
 from agent.cli import output
 from agent.cli.remote import Remote, RemoteError
@@ -51,31 +52,32 @@ def watch_links(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
 
 
 def _print_again_and_again(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
-    said = ""
-    while True:
-        try:
-            if not show_links(remote, vhost, as_json=as_json):
-                return
-            said = ""
-        except RemoteError as error:
-            if str(error) != said:
-                output.complain(str(error))
-            said = str(error)
+    while _until_answered(output.complain)(show_links, remote, vhost, as_json=as_json):
         time.sleep(REFRESH)
 
 
 def _refresh(remote: Remote, vhost: str | None) -> NoReturn:
     with Live(Text(""), screen=True, auto_refresh=False) as live:
+
+        def show_error(error: str) -> None:
+            live.update(Text(printable(error), style="red"), refresh=True)
+
         while True:
-            live.update(_latest(remote, vhost), refresh=True)
+            live.update(_table(_until_answered(show_error)(remote.links, vhost)), refresh=True)
             time.sleep(REFRESH)
 
 
-def _latest(remote: Remote, vhost: str | None) -> Table | Text:
-    try:
-        return _table(remote.links(vhost))
-    except RemoteError as error:
-        return Text(printable(str(error)), style="red")
+def _until_answered(show: Callable[[str], None]) -> Retrying:
+    """Asks again every second while the agent doesn't answer, until interrupted; shows each reason once."""
+    shown: set[str] = set()
+
+    def show_new(state: RetryCallState) -> None:
+        error = str(state.outcome.exception()) if state.outcome else ""
+        if error not in shown:
+            show(error)
+        shown.add(error)
+
+    return Retrying(retry=retry_if_exception_type(RemoteError), wait=wait_fixed(REFRESH), before_sleep=show_new)
 
 
 def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool) -> bool:

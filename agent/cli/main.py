@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from agent.cli import output
-from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError
+from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError, UsageError
 
 OK = 0
 BAD_USE = 2
@@ -211,10 +211,6 @@ def report_command(context: typer.Context) -> int:
 
     make_report(context.args)
     return OK
-
-
-class UsageError(AgentError):
-    """The command line can't be understood."""
 
 
 def run(arguments: Sequence[str]) -> int:

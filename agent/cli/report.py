@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from agent.cli import output
-from agent.cli.main import UsageError
-from agent.errors import CannotStartError
+from agent.errors import CannotStartError, UsageError
 from agent.pipeline.options import OptionError, parse
 
 if TYPE_CHECKING:

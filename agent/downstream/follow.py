@@ -102,13 +102,15 @@ class BindingFollower:
             self._wake.clear()
             changed, self._changed = frozenset(self._changed), set()
             begun = loop.time()
+            unread: frozenset[Federated] = frozenset()
             try:
                 await self._read(changed)
             except AgentError as error:  # whoever polls says what is wrong
                 log.debug("bindings not read", error=str(error))
-                self._mark(changed)
+                unread = changed
                 await asyncio.sleep(READ_AGAIN)
             await asyncio.sleep(loop.time() - begun)
+            self._mark(unread)  # only now: of what is marked, no change is put in force before it is read
 
 
 def _source(event: BrokerEvent) -> Federated:

@@ -25,16 +25,21 @@ class KnownBindings:
 
     def __init__(self) -> None:
         self._now = 0
-        self._asking: set[int] = set()
+        self._asking: dict[int, frozenset[Federated]] = {}
         self._asked_at: dict[Federated, int] = {}
         self._known: dict[Federated, frozenset[Binding]] = {}
         self._changes: list[tuple[int, Change]] = []
 
-    def ask(self) -> int:
-        """Gives a reading its number; `learn` or `forget` has to follow."""
+    def ask(self, sources: Iterable[Federated] = ()) -> int:
+        """Gives a reading of these exchanges its number; `learn` or `forget` has to follow."""
         self._now += 1
-        self._asking.add(self._now)
+        self._asking[self._now] = frozenset(sources)
         return self._now
+
+    @property
+    def asked(self) -> frozenset[Federated]:
+        """The exchanges that are being read: what changes now may not be in the answer."""
+        return frozenset[Federated]().union(*self._asking.values())
 
     def learn(
         self, number: int, found: Mapping[Federated, Iterable[Binding]]
@@ -56,7 +61,7 @@ class KnownBindings:
 
     def forget(self, number: int) -> None:
         """The reading failed, or is through: changes that nobody's answer may lack are kept no longer."""
-        self._asking.discard(number)
+        self._asking.pop(number, None)
         oldest = min(self._asking, default=self._now + 1)
         self._changes = [(at, change) for at, change in self._changes if at >= oldest]
 

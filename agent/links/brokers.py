@@ -11,10 +11,10 @@ from typing import Final
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.lifecycle import Side
 from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names
+from agent.errors import Side, happening_on
 from agent.links.ends import End, Ends, federation_ends
 from agent.tasks import UnexpectedErrors
 
@@ -46,7 +46,7 @@ class Brokers:
 
     def federation_ends(self, link: Link) -> Ends:
         """Of a link that federates."""
-        return federation_ends(link, self.downstream)
+        return federation_ends(link, self.downstream, self.cluster)
 
     async def control(self, end: End) -> Shared:
         """Where a broker is asked things. No messages travel that way, so it is read whatever a destination takes."""
@@ -62,9 +62,10 @@ class Brokers:
     async def destination(self, end: End, uri: AmqpUri | None = None, *, apart: str | None = None) -> Shared:
         """Where messages are published; by default by any of the URIs."""
         uris = None if uri is None else [uri]
-        return await self._destinations.acquire(
-            (end, uri, apart), lambda: _connect(end, _shuffled(end.uris) if uris is None else uris)
-        )
+        with happening_on(Side.DOWNSTREAM):
+            return await self._destinations.acquire(
+                (end, uri, apart), lambda: _connect(end, _shuffled(end.uris) if uris is None else uris)
+            )
 
     async def trial(self, end: End, uri: AmqpUri) -> Connection:
         """A connection that may be lost."""

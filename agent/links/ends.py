@@ -26,6 +26,7 @@ class End:
     where: str
     uris: tuple[AmqpUri, ...]
     default_vhost: str = "/"
+    may_be_lost: bool = False  # over an error text with the link's names: such links share no connection with others
     name: str = field(default="", compare=False)
 
 
@@ -35,12 +36,14 @@ class Ends:
     destination: End
 
 
-def federation_ends(link: Link, downstream: Sequence[AmqpUri]) -> Ends:
+def federation_ends(link: Link, downstream: Sequence[AmqpUri], cluster: str) -> Ends:
     """Of a link that federates: from its upstream to the vhost of the downstream that it is defined in."""
     name = names.connection(link.upstream, link.policy)
+    may_be_lost = not names.can_be_declared(link.remote_name, link.vhost, link.name, cluster)
+    upstream = reachable(link.uris, link.vhost, downstream)
     return Ends(
-        End(f"upstream {link.upstream}", reachable(link.uris, link.vhost, downstream), link.vhost, name),
-        End(DOWNSTREAM, tuple(in_vhost(uri, link.vhost) for uri in downstream), link.vhost, name),
+        End(f"upstream {link.upstream}", upstream, link.vhost, may_be_lost=may_be_lost, name=name),
+        End(DOWNSTREAM, tuple(in_vhost(uri, link.vhost) for uri in downstream), link.vhost, name=name),
     )
 
 

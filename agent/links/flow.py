@@ -13,11 +13,12 @@ from agent.amqp.data.scrutiny import Scrutiny
 from agent.amqp.data.splice import Counts, Source, Target
 from agent.amqp.data.target import largest_taken
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
+from agent.amqp.questions import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.core.links.suspicion import Watch
 from agent.core.model import AckMode
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
 from agent.links.consumer import Consumer, is_consumed_by_another
 from agent.links.discard import DiscardDeliveries
 from agent.links.learned import LearnedPath
@@ -89,22 +90,25 @@ class Flow:
         return [self._cancelled, *(channel.closed for channel in self._channels)]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        """Why the link broke, with the side; the error of a connection has it already."""
+        """Why the link broke, with the side."""
         error = end.result()
+        is_downstream = self._into is not None and end is self._into.closed
         if not isinstance(error, ChannelClosedError):
+            error.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
             return error
-        side = self._down if self._into is not None and end is self._into.closed else self._up
+        side = self._down if is_downstream else self._up
         is_refused = error.code == ACCESS_REFUSED and not is_consumed_by_another(error)
         kind = PermanentError if is_refused else TransientError
         explained = kind(f"{side.where}: {one_line(str(error))}")
         explained.__cause__ = error
+        explained.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
         return explained
 
     async def start(self, rewriter: Rewriter) -> None:
         """Channels on both sides, and the consumer."""
         into = self._into = self._down.wire.begin_channel()
         out = self._out = self._up.wire.begin_channel()
-        await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        await self._ask_for_confirms(into)
         out.on_cancel = self._end_cancelled
         target = self._target = self._window.target = self._made_target(into)
         into.closed.add_done_callback(self._learn)
@@ -139,6 +143,13 @@ class Flow:
         )
 
     # While it runs
+
+    async def _ask_for_confirms(self, into: Channel) -> None:
+        with happening_on(Side.DOWNSTREAM):
+            try:
+                await into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+            except ChannelClosedError as error:
+                raise refusal(self._down, "asking for confirms", error) from error
 
     def better_prefetch(self, now: float) -> int | None:
         """The prefetch to change to, where another suits what went through since the last call; about once a second."""

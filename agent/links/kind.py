@@ -37,7 +37,7 @@ class Session(Protocol):
         """What ends the link when it is done."""
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        """Why the link ended; the text begins with the side."""
+        """Why the link ended; the error has its side."""
 
     async def open(self) -> None:
         """Returns once messages flow."""

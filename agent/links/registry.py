@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from agent.amqp.data.splice import Counts
-from agent.core.links.lifecycle import Side
 from agent.core.model import ExchangeLink, Link, LinkKind
+from agent.errors import Side
 from agent.links.brokers import Brokers
 from agent.links.ends import Ends
 from agent.links.exchange.link import ExchangeLinks

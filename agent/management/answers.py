@@ -14,13 +14,6 @@ class Overview(TypedDict):
     product_version: NotRequired[str]
 
 
-class WhoAmI(TypedDict):
-    """`tags` is a comma-separated string before 3.9."""
-
-    name: str
-    tags: list[str] | str
-
-
 class VhostAnswer(TypedDict):
     name: str
 

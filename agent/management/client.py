@@ -20,7 +20,6 @@ from agent.management.answers import (
     QueueAnswer,
     Tables,
     VhostAnswer,
-    WhoAmI,
 )
 from agent.management.shapes import Shape, ShapeError
 from agent.management.transport import NOT_RABBITMQ, Missing, Transport
@@ -69,9 +68,6 @@ class ManagementClient:
     async def overview(self) -> Overview:
         columns = "cluster_name,rabbitmq_version,product_name,product_version"
         return cast("Overview", await self._one(f"overview?columns={columns}", shapes.OVERVIEW))
-
-    async def whoami(self) -> WhoAmI:
-        return cast("WhoAmI", await self._one("whoami", shapes.WHOAMI))
 
     async def vhosts(self) -> list[VhostAnswer]:
         """The vhosts that the user may see."""

@@ -46,7 +46,6 @@ def _named(kinds: Kinds) -> str:
 
 _TABLE: Final = (dict, list)  # old releases write an empty table as []
 OVERVIEW: Final = Shape({"cluster_name": str, "rabbitmq_version": str}, ("product_name", "product_version"))
-WHOAMI: Final = Shape({"name": str, "tags": (list, str)})
 VHOST: Final = Shape({"name": str})
 PARAMETER: Final = Shape({"vhost": str, "component": str, "name": str}, ("value",))
 POLICY: Final = Shape(

@@ -9,9 +9,11 @@ import json
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import aiohttp
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_before_delay
+from tenacity.wait import wait_random_exponential
 from yarl import URL
 
 from agent.core.addresses.http_url import HttpUrl
@@ -27,16 +29,25 @@ _MAX_TEXT = 200
 MAX_LIST: Final = 64 * 1024 * 1024  # 40,000 bindings take 10 MiB
 MAX_ONE: Final = 1024 * 1024
 _TOO_LARGE: Final = "remove what nobody needs there, or give the agent a user who sees fewer vhosts"
+ATTEMPTS: Final = 3
+FIRST_WAIT, LONGEST_WAIT = 0.2, 1.0  # before another attempt, at most
+_CONNECT_WITHIN: Final = 5.0
+_GATEWAY_FAILED: Final = frozenset({502, 503, 504})
 _LOGIN_FAILED = ("Login failed", "Not_Authorized")
 _NO_TAG = "Not management user"
 _ONLY_LOCAL = "User can only log in via localhost"
 
 
 T = TypeVar("T")
+Read: TypeAlias = Callable[[aiohttp.ClientResponse], Awaitable[Any]]
 
 
 class TooLargeError(PermanentError):
     """An answer holds more than the agent takes in one."""
+
+
+class PassingError(TransientError):
+    """A reset, a time-out or a gateway without a broker behind it: the same question may be answered in a moment."""
 
 
 class Missing:
@@ -47,7 +58,10 @@ MISSING = Missing()
 
 
 class Transport:
-    """Asks the address that answered last, and the others at once where it fails."""
+    """Asks the address that answered last, and the others at once where it fails.
+
+    Where all fail and one of them may be better in a moment, all are asked again, as long as `timeout` isn't over.
+    """
 
     def __init__(self, urls: Sequence[HttpUrl], *, where: str, setting: str, timeout: float) -> None:
         if not urls:
@@ -62,7 +76,6 @@ class Transport:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=min(self._timeout, 5.0)),
             auto_decompress=False,  # a few KiB may hold gigabytes
         )
         return self
@@ -82,7 +95,7 @@ class Transport:
                 raise TooMuchError(f"more than {MAX_ONE // 1024} KiB")
             return _json(body)
 
-        return await self._first(path, needs, read)
+        return await self._answer(path, needs, read)
 
     async def get_list(self, path: str, *, needs: str, take: Callable[[Mapping[str, Any]], T]) -> list[T] | Missing:
         """What `take` makes of each object of the answer's list, or MISSING. It is parsed while it arrives."""
@@ -90,14 +103,34 @@ class Transport:
         async def read(response: aiohttp.ClientResponse) -> Any:
             return await _objects(response, take)
 
-        found: list[T] | Missing = await self._first(path, needs, read)
+        found: list[T] | Missing = await self._answer(path, needs, read)
         return found
 
-    async def _first(self, path: str, needs: str, read: Callable[[aiohttp.ClientResponse], Awaitable[Any]]) -> Any:
+    async def _answer(self, path: str, needs: str, read: Read) -> Any:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self._timeout
+        again = AsyncRetrying(
+            retry=retry_if_exception_type(PassingError),
+            stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(self._timeout),
+            wait=wait_random_exponential(FIRST_WAIT, LONGEST_WAIT),
+            reraise=True,
+        )
+        async for attempt in again:
+            with attempt:
+                is_first = attempt.retry_state.attempt_number == 1
+                return await self._first(path, needs, read, ends=None if is_first else ends)
+        raise AssertionError("the last attempt answers or raises")
+
+    async def _first(self, path: str, needs: str, read: Read, *, ends: float | None) -> Any:
+        """The first answer; each address has all of the time-out, or, where that `ends`, what is left of it."""
         failures: list[BrokerError] = []
         for url in tuple(self._urls):
+            within = self._timeout if ends is None else ends - asyncio.get_running_loop().time()
+            if within <= 0:
+                failures.append(PassingError(f"{self._where} {url.safe}: no answer within {self._timeout:g} s"))
+                break
             try:
-                answer = await self._ask(url, path, needs, read=read)
+                answer = await self._ask(url, path, needs, read=read, within=within)
             except TooLargeError:
                 raise  # the others would answer the same
             except BrokerError as error:
@@ -112,20 +145,24 @@ class Transport:
         self._urls.remove(url)
         self._urls.insert(0, url)
 
-    async def _ask(
-        self, url: HttpUrl, path: str, needs: str, *, read: Callable[[aiohttp.ClientResponse], Awaitable[Any]]
-    ) -> Any:
+    async def _ask(self, url: HttpUrl, path: str, needs: str, *, read: Read, within: float) -> Any:
         where = f"{self._where} {url.safe}"
         route = f"GET /api/{path.partition('?')[0]}"
         try:
-            return await self._exchange(url, path, where, needs=needs, read=read)
+            return await self._exchange(url, path, where, needs=needs, read=read, within=within)
         except (aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as error:
             # Not chained: such an error holds the request's headers, and so the password.
-            raise TransientError(f"{where}: {_brief(error)}: {NOT_RABBITMQ}") from None
+            kind = PassingError if isinstance(error, aiohttp.ClientPayloadError) else TransientError
+            raise kind(f"{where}: {_brief(error)}: {NOT_RABBITMQ}") from None
         except (aiohttp.ClientError, OSError) as error:
-            if url.tls is not None and _is_hang_up(error):
-                raise hung_up(url.tls, where=where) from error
-            raise explain(error, where=where, seconds=self._timeout) from error
+            is_hang_up = _is_hang_up(error)
+            if url.tls is not None and is_hang_up:
+                explained = hung_up(url.tls, where=where)
+            else:
+                explained = explain(error, where=where, seconds=within)
+            if is_hang_up or isinstance(error, TimeoutError):
+                explained = PassingError(str(explained))
+            raise explained from error
         except TooMuchError as error:
             raise TooLargeError(f"{where}: {route}: the answer holds {error}: {_TOO_LARGE}") from error
         except ShapeError as error:
@@ -140,7 +177,8 @@ class Transport:
         where: str,
         *,
         needs: str,
-        read: Callable[[aiohttp.ClientResponse], Awaitable[Any]],
+        read: Read,
+        within: float,
     ) -> Any:
         if self._session is None:
             raise RuntimeError("the client is used outside its `async with`")
@@ -149,6 +187,7 @@ class Transport:
             # No Accept: with one, RabbitMQ answers a missing route with 406.
             headers={"Authorization": _basic(url), "Accept-Encoding": "identity"},
             allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=within, sock_connect=min(within, _CONNECT_WITHIN)),
             ssl=await self._context(url, where),
             server_hostname=None if url.tls is None else server_name(url.tls, url.host.strip("[]")) or None,
         ) as response:
@@ -182,7 +221,8 @@ class Transport:
             raise PermanentError(f"{where}: {what} ({status}): {advice}")
         if status >= 500 or status == 429:
             why = f"{status}: {reason}" if reason else str(status)
-            raise TransientError(f"{where}: the HTTP API fails ({why}): see the broker's log")
+            failure = PassingError if status in _GATEWAY_FAILED else TransientError
+            raise failure(f"{where}: the HTTP API fails ({why}): see the broker's log")
         if 300 <= status < 400:
             raise PermanentError(f"{where}: redirects elsewhere ({status}): give the final address in {self._setting}")
         kind = _shown(content_type, url)
@@ -253,7 +293,8 @@ def _joined(failures: Sequence[BrokerError]) -> BrokerError:
     """One failure for all addresses; trying again may help if it may for any of them."""
     if len(failures) == 1:
         return failures[0]
-    kind = next((type(error) for error in failures if isinstance(error, TransientError)), PermanentError)
+    kinds = (PassingError, TransientError, PermanentError)
+    kind = next(kind for kind in kinds if any(isinstance(error, kind) for error in failures))
     joined = kind("; ".join(str(error) for error in failures))
     joined.__cause__ = failures[0]
     return joined

@@ -1,1 +1,1 @@
-"""Puts the edges together: reads the downstream, looks at the upstreams, hands both to the core."""
+"""Which links run, and the lifecycle of each; also what `plan` shows. Knows no kind of link but by the registry."""

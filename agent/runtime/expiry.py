@@ -10,9 +10,9 @@ from agent.core.addresses import certificate, token
 from agent.core.addresses.expiry import Expiry, Peer, What
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.lifecycle import Side
 from agent.core.model import Link
 from agent.core.settings import DownstreamSettings
+from agent.errors import Side
 from agent.network import read_certificates
 from agent.status.board import Board
 

@@ -16,11 +16,10 @@ from agent.amqp.data.splice import Counts
 from agent.amqp.failures import trouble_of
 from agent.amqp.wire.channel import UnansweredError
 from agent.core.links import backoff, lifecycle
-from agent.core.links.lifecycle import Effect, Event, LinkState, Phase, Side
+from agent.core.links.lifecycle import Effect, Event, LinkState, Phase
 from agent.core.model import Binding, Link
-from agent.errors import AgentError, BrokerError, PermanentError
+from agent.errors import AgentError, BrokerError, PermanentError, Side
 from agent.links.connections import Connections
-from agent.links.ends import DOWNSTREAM
 from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
 from agent.links.flow import Flow
 from agent.links.kind import Removing, RunnableLink, Session
@@ -339,7 +338,6 @@ class LinkRunner:
             self._broken(error)
 
     def _broken(self, error: BrokerError) -> None:
-        """What is said of an error of a broker begins with the side that it is on."""
         if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer
             self.set_apart(self._loop.time())
         text, opened = str(error), self.state.phase is Phase.OPEN
@@ -348,7 +346,7 @@ class LinkRunner:
             permanent=isinstance(error, PermanentError),
             steady=opened
             and backoff.is_steady(self._loop.time() - self._opened_at, self.link.settings.reconnect_delay),
-            side=Side.DOWNSTREAM if text.startswith(DOWNSTREAM) else Side.UPSTREAM,
+            side=error.side or Side.UPSTREAM,  # that is where most questions go
             trouble=trouble_of(error),
         )
         self.send(failed)

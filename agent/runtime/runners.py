@@ -50,6 +50,11 @@ class Runners:
     def wanted(self) -> Iterable[LinkRunner]:
         return (runner for runner in self if runner.state.unwanted is None)
 
+    @property
+    def followed(self) -> frozenset[Federated]:
+        """The downstream objects of wanted links."""
+        return frozenset((each.link.vhost, each.link.name) for each in self.wanted)
+
     def get_or_make(self, link: Link, kinds: Kinds) -> LinkRunner:
         runner = self._runners.get(link.id)
         if runner is None:

@@ -12,7 +12,6 @@ from typing import Final
 import structlog
 
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.lifecycle import Side
 from agent.core.links.restarts import needs_restart
 from agent.core.model import Link
 from agent.core.rules.resolve import resolving
@@ -26,7 +25,7 @@ from agent.downstream.listen import Listener
 from agent.downstream.reading import Reading, Source, read_bindings, read_downstream
 from agent.downstream.slices import in_slices
 from agent.downstream.watch import Cause
-from agent.errors import AgentError, ConfigurationError
+from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers
 from agent.links.registry import KINDS, Kinds, SharedQueues, sweep
 from agent.runtime.problems import Problems, texts
@@ -201,9 +200,10 @@ class Supervisor:
 
     async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
         """Answers what puts them in force."""
-        reading, number = self._reading, self._bindings.ask()
+        reading, links = self._reading, tuple(links)
+        number = self._bindings.ask((link.vhost, link.name) for link in links)
         try:
-            read = None if reading is None else await read_bindings(self.configuration, reading, tuple(links))
+            read = None if reading is None else await read_bindings(self.configuration, reading, links)
         except BaseException:
             self._bindings.forget(number)
             raise
@@ -233,12 +233,16 @@ class Supervisor:
         self._is_following = True
         follower = BindingFollower(
             listener=self.listener,
-            sources=lambda: frozenset((each.link.vhost, each.link.name) for each in self._runners.wanted),
+            sources=self._followed,
             change=lambda changes: self._runners.rebind(self._bindings.change(changes)),
             read=self._read_bindings_of,
         )
         self._tasks.keep("follow bindings", follower.run)
         self._tasks.keep("look for the federation plugin", self._look_for_plugin)
+
+    def _followed(self) -> frozenset[Federated]:
+        """The exchanges of wanted links, and those that are read for links to come."""
+        return self._bindings.asked | self._runners.followed
 
     async def _look_for_plugin(self) -> None:
         """No event tells that the plugin is disabled, and the links that waited for that shouldn't wait long."""
@@ -250,6 +254,9 @@ class Supervisor:
                         await self._reconcile()
 
     async def _read_bindings_of(self, sources: frozenset[Federated]) -> None:
+        if not sources <= self._runners.followed:
+            async with self._reconciling:  # their links come with the reading that is under way
+                pass
         links = [each.link for each in self._runners.wanted if (each.link.vhost, each.link.name) in sources]
         (await self._read_bindings(links))()
 

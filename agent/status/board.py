@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
+from agent.core.export_event import Reason
 from agent.core.links.histogram import Histogram
-from agent.core.links.lifecycle import LinkState, Side, Status, Trouble
+from agent.core.links.lifecycle import LinkState, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
 from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
+from agent.errors import Side
 from agent.status.feed import Feed
 from agent.status.history import History, Point
 from agent.status.times import rfc3339
@@ -67,6 +69,7 @@ class Entry:
     failures: Counter[tuple[Side, Trouble]] = field(default_factory=Counter)
     last_confirm: float | None = None
     history: History = field(default_factory=History)
+    reason: Reason = Reason.APPEARED  # of the last change of its status
     _confirmed: int = 0
     _blocked_before: float = 0.0
     _blocked_at: float = 0.0
@@ -83,13 +86,15 @@ class Entry:
         return self._blocked_before + lasting
 
     def change(self, state: LinkState, now: float) -> None:
+        reason = reason_of(self.state, state)
         if state.status is not self.state.status:
             self._blocked_before, self._blocked_at = self.blocked_seconds, self.monotonic()
             self.since = now
+            self.reason = reason
         if state.failure is not None and self.state.failure is None:
             self.failures[state.failure.side, state.failure.trouble] += 1
         if (state.status, state.error) != (self.state.status, self.state.error):
-            self.history.turn(now, state.status, reason_of(self.state, state), state.error)
+            self.history.turn(now, state.status, reason, state.error)
         self.state = state
 
     def move(self, now: float) -> None:
@@ -144,7 +149,7 @@ class Board:
         if standing is None:
             now = self.clock()
             entry = self._entries[link.id] = Entry(link, state, now, meter, gauges, self.monotonic)
-            entry.history.turn(now, state.status, reason_of(None, state), state.error)
+            entry.history.turn(now, state.status, entry.reason, state.error)
             self._pass_on(entry, None)
         elif standing.link == link and standing.meter is meter:
             return

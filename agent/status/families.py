@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.links.histogram import Histogram
-from agent.core.links.lifecycle import Side, Status, Trouble
+from agent.core.links.lifecycle import Status, Trouble
 from agent.core.rules.hops import Verdict
+from agent.errors import Side
 from agent.status.board import Entry, Gauges
 
 PREFIX: Final = "federation_agent_"

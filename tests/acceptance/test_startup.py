@@ -46,7 +46,7 @@ def test_commands_that_ask_no_broker_load_nothing_that_does(arguments: tuple[str
     found = imported(*arguments)
     assert "agent.cli.main" in found
     assert not found & {"aiohttp", "agent.amqp", "agent.management", "agent.runtime", "asyncio", "pyspark"}
-    assert not found & {"prometheus_client", "structlog", "uvloop", "rich"}
+    assert not found & {"prometheus_client", "structlog", "uvloop", "rich", "tenacity"}
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("validate", "--help"), ("plan", "-h"), ("--version",)])

@@ -6,6 +6,8 @@ import gzip
 import http.client
 import http.server
 import json
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +29,9 @@ class Misbehaviour:
     path: str
     answer: Callable[[], Answer]
     headers: Mapping[str, str] = field(default_factory=lambda: dict(JSON))
+    status: int = 200
+    resets: bool = False  # rather than answering
+    times: int | None = None  # so often, and then as the broker; None for always
     shows: str = ""  # what the problem that is shown says
 
 
@@ -138,14 +143,18 @@ class HostileApi:
     port: int = 0
     vhost: str = ""
     misbehaviour: Misbehaviour | None = None
+    asked: list[str] = field(default_factory=list)
 
     @property
     def uri(self) -> str:
         return f"http://guest:guest@127.0.0.1:{self.port}"
 
     def answers(self, path: str) -> Misbehaviour | None:
+        self.asked.append(path)
         wanted = self.misbehaviour
         if wanted is None or path != "/api/" + wanted.path.replace("{vhost}", quote(self.vhost, safe="")):
+            return None
+        if wanted.times is not None and self.asked.count(path) > wanted.times:
             return None
         return wanted
 
@@ -162,7 +171,11 @@ def hostile_api(target: str) -> Iterator[HostileApi]:
 
         def _misbehave(self, found: Misbehaviour) -> None:
             self.close_connection = True
-            self.send_response(200)
+            if found.resets:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.close()
+                return
+            self.send_response(found.status)
             for name, value in found.headers.items():
                 self.send_header(name, value)
             self.end_headers()

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from agent.amqp.wire import frames, methods
+from agent.amqp.wire.methods import Call
 from tests.hostile.peer import HostileBroker, Peer
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import X
@@ -45,6 +46,38 @@ class Fragile:
                 self.taken[payload] += 1
                 published[channel] += 1
                 await peer.say(channel, methods.BASIC_ACK, delivery_tag=published[channel])
+
+
+async def refuses_confirms(peer: Peer) -> None:
+    """Closes the channel over the first question of a link."""
+    await peer.log_in()
+
+    async def close(peer: Peer, channel: int, call: Call) -> None:
+        text = "NOT_IMPLEMENTED - confirms"
+        await peer.say(channel, methods.CHANNEL_CLOSE, code=540, text=text, class_id=call.method.ids[0])
+
+    await peer.serve({methods.CONFIRM_SELECT: close})
+
+
+def test_a_downstream_that_refuses_a_channel_is_named_and_counted(
+    agent_of: AgentOf, site_on: SiteOn, broker: Node
+) -> None:
+    """Its own words don't begin with the side."""
+    there = site_on(broker).exchange()
+    with HostileBroker(refuses_confirms) as hostile:
+        agent = agent_of(there.node, management=False, uri=hostile.uri)
+        agent.write(
+            upstreams={"origin": {"uri": there.uri, "reconnect-delay": 60}},
+            exchanges={X: {"type": "topic", "upstream-set": "all"}},
+            bindings={X: [{"key": "#"}]},
+        ).start()
+        agent.wait_for("backoff", ("/", X, "origin"), deadline=60)
+        [link] = get(agent, "/api/links")
+        error = f"downstream 127.0.0.1:{hostile.port}: asking for confirms: NOT_IMPLEMENTED - confirms"
+        assert link["error"] == error
+        [*_, last] = get(agent, f"/api/links/{link['id']}")["history"]["transitions"]
+        assert last["reason"] == "downstream_closed"
+        assert agent.terminate() == 0
 
 
 def test_the_message_that_closes_the_connection_is_found_and_the_others_come_through(

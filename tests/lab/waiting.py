@@ -1,9 +1,10 @@
 """The one way in which tests wait: for a condition, with a deadline."""
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception_type, retry_if_not_result
+from tenacity.stop import stop_after_delay
 
 DEADLINE = 10.0
 INTERVAL = 0.02  # between two questions at first
@@ -28,18 +29,7 @@ def eventually(
     ignoring: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> T:
     """Ask until the answer is truthy, then return it; exceptions in `ignoring` count as a no."""
-    begun = time.monotonic()
-    while True:
-        last: object
-        try:
-            if last := condition():
-                return last
-        except ignoring as error:
-            last = error
-        waited = time.monotonic() - begun
-        if waited > deadline:
-            raise NeverHappenedError(what, deadline, last)
-        time.sleep(_interval(waited))
+    return Retrying(**_until_true(deadline, what, ignoring))(condition)
 
 
 async def eventually_async(
@@ -50,19 +40,22 @@ async def eventually_async(
     ignoring: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> T:
     """`eventually` for a coroutine function."""
-    begun = time.monotonic()
-    while True:
-        last: object
-        try:
-            if last := await condition():
-                return last
-        except ignoring as error:
-            last = error
-        waited = time.monotonic() - begun
-        if waited > deadline:
-            raise NeverHappenedError(what, deadline, last)
-        await asyncio.sleep(_interval(waited))
+    return await AsyncRetrying(**_until_true(deadline, what, ignoring))(condition)
 
 
-def _interval(waited: float) -> float:
+def _until_true(deadline: float, what: str, ignoring: type[Exception] | tuple[type[Exception], ...]) -> dict[str, Any]:
+    def give_up(state: RetryCallState) -> NoReturn:
+        assert state.outcome is not None
+        raise NeverHappenedError(what, deadline, state.outcome.exception() or state.outcome.result())
+
+    return {
+        "retry": retry_if_not_result(bool) | retry_if_exception_type(ignoring),
+        "stop": stop_after_delay(deadline),
+        "wait": _interval,
+        "retry_error_callback": give_up,
+    }
+
+
+def _interval(state: RetryCallState) -> float:
+    waited = state.seconds_since_start or 0.0
     return min(max(INTERVAL, waited * GROWTH), LONGEST_INTERVAL)

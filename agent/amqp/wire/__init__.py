@@ -1,1 +1,1 @@
-"""The data path: AMQP 0-9-1 frames read, spliced and written without making objects of messages. No aio-pika here."""
+"""AMQP 0-9-1 on the wire: frames, methods, tables, login, channels, and the connection that reads and writes them."""

@@ -86,7 +86,6 @@ class Channel:
         self.number = number
         self.on_message: Callable[[Message], None] | None = None
         self.on_cancel: Callable[[str], None] | None = None
-        self.on_settled: Callable[[Call], None] | None = None
         loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[BrokerError] = loop.create_future()
         # The broker has the beginning of a message. Anything but its rest would cost the whole connection, so where
@@ -234,8 +233,7 @@ class Channel:
             case methods.CHANNEL_FLOW:
                 self._comply(call, methods.CHANNEL_FLOW_OK, active=call["active"])
             case methods.BASIC_ACK | methods.BASIC_NACK:
-                if self.on_settled is not None:
-                    self.on_settled(call)
+                pass  # who publishes with confirms has the channel's frames diverted
             case methods.BASIC_CANCEL:
                 self._cancelled(call)
             case method if method.content:

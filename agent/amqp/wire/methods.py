@@ -169,12 +169,6 @@ QUEUE_BIND = _method(
 QUEUE_BIND_OK = _method("queue.bind-ok", (50, 21))
 QUEUE_DELETE = _method("queue.delete", (50, 40), "reserved1:short queue:shortstr if_unused:bit if_empty:bit nowait:bit")
 QUEUE_DELETE_OK = _method("queue.delete-ok", (50, 41), "messages:long")
-QUEUE_UNBIND = _method(
-    "queue.unbind",
-    (50, 50),
-    "reserved1:short queue:shortstr exchange:shortstr routing_key:shortstr arguments:table",
-)
-QUEUE_UNBIND_OK = _method("queue.unbind-ok", (50, 51))
 BASIC_QOS = _method("basic.qos", (60, 10), "prefetch_size:long prefetch_count:short global_:bit")
 BASIC_QOS_OK = _method("basic.qos-ok", (60, 11))
 BASIC_CONSUME = _method(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.amqp.wire.tables import CodecError, decode_table, encode_table, short_string
+from agent.amqp.wire.tables import CodecError, decode_table, short_string
 from agent.core.fields import Table
 
 CONTENT_TYPE: Final = 0x8000
@@ -112,9 +112,6 @@ class Properties:
     def get(self, flag: int) -> bytes | None:
         """One property's bytes."""
         return next((value for each, value in self.values if each == flag), None)
-
-    def with_headers(self, table: Table) -> Properties:
-        return self.with_raw_headers(encode_table(table))
 
     def with_raw_headers(self, table: bytes) -> Properties:
         others = (pair for pair in self.values if pair[0] != HEADERS)

@@ -68,11 +68,6 @@ class Confirms:
             self._oldest += 1
         return self._oldest
 
-    @property
-    def oldest_tag(self) -> int | None:
-        """The delivery that has waited longest for its confirm."""
-        return self._tags.get(self.oldest_number)
-
     def published(self, tags: Collection[int]) -> int:
         """Deliveries were published, in this order; answers the publish number of the last."""
         first = self._next_number

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from agent.errors import Side
+
 
 class Status(StrEnum):
     STARTING = "starting"
@@ -23,11 +25,6 @@ class Status(StrEnum):
     INVALID = "invalid"
     STOPPING = "stopping"
     REMOVING = "removing"
-
-
-class Side(StrEnum):
-    UPSTREAM = "upstream"
-    DOWNSTREAM = "downstream"
 
 
 class Trouble(StrEnum):

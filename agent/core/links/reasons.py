@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from agent.core.export_event import Reason
-from agent.core.links.lifecycle import LinkState, Side, Status
+from agent.core.links.lifecycle import LinkState, Status
+from agent.errors import Side
 
 
 def reason_of(before: LinkState | None, after: LinkState) -> Reason:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
-QUARANTINE_QUEUE = "federation-agent: quarantine"
 AGENT_PREFIX = "federation-agent: "
 LETTERS = ("A", "B")
 _SHORT = 255  # bytes
-_LONGEST_REPLY = 255  # brokers from 4.0 on close the connection when their error text would be longer
+_LONGEST_REPLY = 255
+_LONGEST_REFUSAL = 170  # of a declaration, besides the names in it
 
 
 def upstream_queue(
@@ -27,10 +27,19 @@ def internal_exchange(queue: str, letter: str) -> str:
     return f"{queue} {letter}"
 
 
-def can_be_asked_for(exchange: str, vhost: str) -> bool:
-    """Whether the broker's error text fits, should the exchange be missing; brokers from 4.0 on hang up otherwise."""
-    text = f"NOT_FOUND - no exchange '{exchange}' in vhost '{vhost}'"
-    return len(text.encode(errors="surrogateescape")) <= _LONGEST_REPLY
+def can_be_asked_for(name: str, vhost: str, *, kind: str = "exchange") -> bool:
+    """Whether asking for it is harmless even where it is missing."""
+    return _can_be_sent(f"NOT_FOUND - no {kind} '{name}' in vhost '{vhost}'")
+
+
+def can_be_declared(*names: str) -> bool:
+    """Whether a declaration that holds these names is harmless even where it is refused."""
+    return _can_be_sent("".join(names), room=_LONGEST_REPLY - _LONGEST_REFUSAL)
+
+
+def _can_be_sent(text: str, *, room: int = _LONGEST_REPLY) -> bool:
+    """Brokers cut an error text that is too long. From 4.0 on they close the connection instead if it isn't ASCII."""
+    return text.isascii() or len(text.encode(errors="surrogateescape")) <= room
 
 
 def canary(exchange: str, queue: str, vhost: str) -> str | None:

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from agent.core.fields import UNREAD, UnusableError, check_json
 from agent.core.model import ApplyTo, Choice, Definitions, Policy, VhostDefinitions
-from agent.core.rules.steps import finish
 from agent.definitions.document.findings import Findings, Path, Spot, in_order, quoted, raise_errors, suggest
 from agent.definitions.models.explain import check
 from agent.definitions.models.local import FEDERATION_KEYS, PolicyDefinitionModel
@@ -38,22 +37,6 @@ _COMPONENTS: Final[Mapping[str, tuple[str, Callable[[str, object, Spot], Any]]]]
     "federation-upstream-set": ("upstream_sets", decode_set),
     "shovel": ("shovels", decode_shovel),
 }
-
-
-def read_parameters(broker: str, parameters: Iterable[Mapping[str, Any]]) -> SourceReading:
-    """`broker` is the HTTP API's address; raises ConfigurationError with everything that is wrong, as the others do."""
-    return _all_or_nothing(reading_parameters(broker, parameters, SourceReading()))
-
-
-def read_policies(broker: str, policies: Iterable[Mapping[str, Any]]) -> SourceReading:
-    return _all_or_nothing(reading_policies(broker, policies, SourceReading()))
-
-
-def _all_or_nothing(steps: Steps) -> SourceReading:
-    told = finish(steps)
-    if told.refused:
-        raise ConfigurationError((*told.refused, *told.warnings))
-    return told
 
 
 MAX_OF_A_VHOST: Final = 10_000  # objects that are each checked by themselves, which takes its time

@@ -131,7 +131,7 @@ class Building:
         built, where = self._built, self._wanted.route.upstream
         letters, (is_new, (consumers, built.note)) = await both(
             self._existing_letters(),
-            both(self._exchange_is_new(), upstream_objects.ensure_queue(self._up, self._queue, self._link.settings)),
+            both(self._exchange_is_new(), self._ensure_queue()),
         )
         if consumers:
             raise ServedElsewhereError(
@@ -320,10 +320,14 @@ class Building:
         name, like = self._link.remote_name, self._wanted.link.exchange
         return await upstream_objects.ensure_exchange(self._up, name, like, spare=self._exchanges.spare)
 
+    async def _ensure_queue(self) -> tuple[int, str]:
+        settings, spare = self._link.settings, self._exchanges.spare
+        return await upstream_objects.ensure_queue(self._up, self._queue, settings, spare=spare)
+
     async def _existing_letters(self) -> tuple[str, ...]:
         first, second = names.LETTERS
         exist = await both(
-            upstream_objects.exists(self._up, self._wanted.internal(first)),
-            upstream_objects.exists(self._up, self._wanted.internal(second)),
+            upstream_objects.exists(self._up, self._wanted.internal(first), spare=self._exchanges.spare),
+            upstream_objects.exists(self._up, self._wanted.internal(second), spare=self._exchanges.spare),
         )
         return tuple(letter for letter, exists in zip(names.LETTERS, exist, strict=True) if exists)

@@ -104,7 +104,6 @@ class ExchangeSession:
         self._remember(control, wanted.route)
         building = self._building(control, wanted, first=connecting)
         _, (up, down) = await both(building.prepare(), connecting)
-        bound = self._latest()
         flow = self.flow = Flow(
             self._options(wanted.queue),
             up=up.connection,
@@ -113,7 +112,7 @@ class ExchangeSession:
             path=self._memory.path,
         )
         starting = asyncio.ensure_future(flow.start(self._header(wanted.route)))
-        await both(self._bind(building, starting), starting)
+        bound, _ = await both(self._bind(building, starting), starting)
         self._upkeep = Upkeep(building, flow, self._counts, bound, on_followed=self._on_noted)
         self._upkeep.rebind(self._latest())  # they may have changed meanwhile
 
@@ -167,7 +166,7 @@ class ExchangeSession:
             lookout=self._lookouts.of(control),
         )
 
-    async def _bind(self, building: Building, starting: asyncio.Future[None]) -> None:
+    async def _bind(self, building: Building, starting: asyncio.Future[None]) -> frozenset[Binding]:
         """What waits in the queue flows while bindings are still made: there may be very many of them.
 
         They are followed while messages can't flow yet, too: a downstream may be blocked for hours.
@@ -179,6 +178,7 @@ class ExchangeSession:
             if self._latest() is not bound:
                 bound = self._latest()
                 await building.follow(bound)
+        return bound
 
     def _header(self, route: Route) -> ReceivedFromHeader:
         settings = self._link.settings

@@ -13,14 +13,16 @@ from agent.amqp.questions import attempt, count_both, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
-from agent.amqp.wire.methods import Call
+from agent.amqp.wire.methods import Call, Method
 from agent.core.fields import Table
 from agent.core.model import Exchange, LinkSettings
+from agent.core.rules import names
 from agent.core.rules.objects import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import InDoubtError, NotEmptyError
 
 COMMAND_INVALID: Final = 503
+INTERNAL_ERROR: Final = 541
 LEADER_PATIENCE: Final = 10.0
 BUILT_IN_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
 _DIFFERING = re.compile(r"inequivalent arg '([^']*)'")
@@ -28,9 +30,15 @@ _DIFFERING = re.compile(r"inequivalent arg '([^']*)'")
 Opener = Callable[[], Awaitable[Connection]]
 
 
-async def exists(connection: Connection, name: str) -> bool:
+async def exists(connection: Connection, name: str, *, spare: Opener) -> bool:
+    """Asks on a `spare` connection where a broker closes it instead of answering that the exchange is missing."""
     values = {"exchange": name, "type": "fanout", "passive": True}
-    found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **values)
+    if names.can_be_asked_for(name, connection.vhost):
+        found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **values)
+    else:
+        found = await _attempt_on(
+            spare, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, unsaid=NOT_FOUND, values=values
+        )
     if not isinstance(found, ChannelClosedError):
         return True
     if found.code != NOT_FOUND:
@@ -38,12 +46,25 @@ async def exists(connection: Connection, name: str) -> bool:
     return False
 
 
+async def _attempt_on(
+    spare: Opener, method: Method, answer: Method, *, unsaid: int, values: dict[str, Any]
+) -> Call | ChannelClosedError:
+    """`unsaid` is the refusal that the broker closes the connection over, since it can't send the text."""
+    async with await spare() as connection:
+        try:
+            return await attempt(connection, method, answer, **values)
+        except BrokerError as error:
+            if not isinstance(error.__cause__, ConnectionClosedError) or error.__cause__.code != INTERNAL_ERROR:
+                raise
+            return ChannelClosedError(unsaid, "refused, and with names as long as these the broker can't send why")
+
+
 async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, spare: Opener) -> bool:
     """The upstream exchange, with the downstream's type and attributes where it is missing; whether it was.
 
     An old broker closes the whole connection over a type that it doesn't know: such a one is tried on a `spare` one.
     """
-    if await exists(connection, name):
+    if await exists(connection, name, spare=spare):
         return False
     declared = {
         "exchange": name,
@@ -53,14 +74,18 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, 
         "internal": like.internal,
         "arguments": like.arguments,
     }
-    if like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types:
+    if not names.can_be_declared(name, connection.vhost):
+        found = await _attempt_on(
+            spare, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, unsaid=PRECONDITION_FAILED, values=declared
+        )
+    elif like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types:
         found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **declared)
     else:
         async with await spare() as spared:
             found = await _declare_of_type(spared, declared)
     if not isinstance(found, ChannelClosedError):
         return True
-    if found.code == PRECONDITION_FAILED and await exists(connection, name):
+    if found.code == PRECONDITION_FAILED and await exists(connection, name, spare=spare):
         return False  # somebody was quicker, with other attributes: those count
     raise refusal(connection, f"declaring the missing exchange {name!r}", found)
 
@@ -77,10 +102,15 @@ async def _declare_of_type(connection: Connection, declared: dict[str, Any]) -> 
         ) from error
 
 
-async def ensure_queue(connection: Connection, name: str, settings: LinkSettings) -> tuple[int, str]:
+async def ensure_queue(connection: Connection, name: str, settings: LinkSettings, *, spare: Opener) -> tuple[int, str]:
     """How many consumers the queue has, and what is to be said of one that stands with other arguments."""
     declared = {"queue": name, "durable": True, "arguments": queue_arguments(settings)}
-    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
+    if names.can_be_declared(name, connection.vhost):
+        found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
+    else:
+        found = await _attempt_on(
+            spare, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, unsaid=PRECONDITION_FAILED, values=declared
+        )
     if not isinstance(found, ChannelClosedError):
         return found["consumers"], ""
     if found.code != PRECONDITION_FAILED:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType, Reason
+from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType
 from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import Status
 from agent.status.board import Board, Entry
@@ -32,12 +32,12 @@ class Events:
     def of_agent(self, status: AgentStatus, interval: float) -> Line:
         return self._line(EventType.AGENT, {"status": status, "interval": interval})
 
-    def sample(self, entry: Entry, reason: Reason | None) -> Line:
-        """`reason` is that of the last transition."""
-        return self._line(EventType.SAMPLE, self._of_link(entry) | {"reason": reason})
+    def sample(self, entry: Entry) -> Line:
+        """Its reason is that of the last transition."""
+        return self._line(EventType.SAMPLE, self._of_link(entry))
 
-    def transition(self, entry: Entry, previous: Status | None, reason: Reason) -> Line:
-        return self._line(EventType.TRANSITION, self._of_link(entry) | {"previous": previous, "reason": reason})
+    def transition(self, entry: Entry, previous: Status | None) -> Line:
+        return self._line(EventType.TRANSITION, self._of_link(entry) | {"previous": previous})
 
     def _of_link(self, entry: Entry) -> dict[str, Any]:
         view = self.board.view(entry)
@@ -48,6 +48,7 @@ class Events:
             "link": entry.link.id,
             "name": entry.link.name,
             "upstream_name": entry.link.remote_name,
+            "reason": entry.reason,
             "blocked_seconds": round(entry.blocked_seconds, 3),
             "transfer": _transfer(entry.meter.transfer),
         }

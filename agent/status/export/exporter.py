@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import cycle
 from typing import Final
 
-from agent.core.export_event import AgentStatus, Reason
+from agent.core.export_event import AgentStatus
 from agent.core.links.lifecycle import LinkState
-from agent.core.links.reasons import reason_of
 from agent.core.settings import StatusExportSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board, Entry
@@ -47,7 +46,6 @@ class Exporter:
         self._events = Events(board)
         self._files = ExportFiles(settings, FileNames.of(board.owner, board.clock()), clock=clock)
         self._pump = Pump(self._files, clock=clock)
-        self._reasons: dict[str, Reason] = {}
         self._told: list[Line] = []
         self._tasks = GuardedTasks(board.errors, sleep=sleep)
 
@@ -87,21 +85,16 @@ class Exporter:
             with self._board.errors.catching(TASK):
                 await self._sample(entry for entry in self._board if int(entry.link.id, 16) % slots == slot)
                 if slot == slots - 1:
-                    self._beat()
+                    self._tell_of_agent(AgentStatus.HEARTBEAT)
             self._hand_over()
             self._board.export_dropped = self._pump.dropped
 
     def _tell_transition(self, entry: Entry, before: LinkState | None) -> None:
-        reason = self._reasons[entry.link.id] = reason_of(before, entry.state)
-        self._tell(self._events.transition(entry, before.status if before else None, reason))
+        self._tell(self._events.transition(entry, before.status if before else None))
 
     async def _sample(self, entries: Iterable[Entry]) -> None:
         async for entry in in_slices(entries):
-            self._tell(self._events.sample(entry, self._reasons.get(entry.link.id)))
-
-    def _beat(self) -> None:
-        self._tell_of_agent(AgentStatus.HEARTBEAT)
-        self._reasons = {link: reason for link, reason in self._reasons.items() if link in self._board}
+            self._tell(self._events.sample(entry))
 
     def _tell_of_agent(self, status: AgentStatus) -> None:
         self._tell(self._events.of_agent(status, self._settings.sample_interval))

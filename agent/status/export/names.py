@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime
 from typing import Final
 from urllib.parse import quote
 
-FINISHED: Final = ".jsonl"
 WRITTEN: Final = ".jsonl.part"
 LONGEST_AGENT: Final = 190  # file systems take 255 bytes, and more is to follow
 _HIDDEN: Final = {".": "%2E", "_": "%5F"}  # readers of such trees leave out what begins so

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from agent.amqp.connect import Connection
 from agent.amqp.data.splice import Counts, Destination, Source, Target
-from agent.amqp.wire import methods
+from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, Message
-from agent.amqp.wire.methods import Call
 from agent.amqp.wire.properties import Properties
+from agent.amqp.wire.tables import encode_table
 from agent.core.links.confirms import Confirms
 from agent.core.model import AckMode
 from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry, with_entry
@@ -116,7 +116,6 @@ class ExactPublisher:
         self._channel = channel
         self._name = name
         self._confirms = Confirms()
-        channel.on_settled = self._settled
 
     @classmethod
     async def at(cls, node: Node, connection: Connection, name: str) -> ExactPublisher:
@@ -125,7 +124,9 @@ class ExactPublisher:
         node.admin.bind("/", name, f"{name} copy")
         channel = await connection.channel()
         await channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
-        return cls(channel, name)
+        publisher = cls(channel, name)
+        connection.wire.divert(channel.number, publisher)
+        return publisher
 
     async def publish(self, *contents: tuple[bytes, bytes]) -> None:
         """(properties, body) each."""
@@ -135,9 +136,16 @@ class ExactPublisher:
         await until(lambda: not self._confirms.in_flight or self._channel.closed.done(), what="all are confirmed")
         assert not self._channel.closed.done(), self._channel.closed.result()
 
-    def _settled(self, call: Call) -> None:
-        assert call.method is methods.BASIC_ACK
-        self._confirms.confirmed(call["delivery_tag"], multiple=call["multiple"])
+    def take(self, buffer: bytearray, at: int, end: int) -> int:  # noqa: ARG002 - one frame at a time will do
+        kind, _, size = frames.PREFIX.unpack_from(buffer, at)
+        after: int = at + frames.OVERHEAD + size
+        payload = bytes(buffer[at + 7 : after - 1])
+        call = methods.decode(payload)
+        if call.method is methods.BASIC_ACK:
+            self._confirms.confirmed(call["delivery_tag"], multiple=call["multiple"])
+        else:
+            self._channel.received(kind, payload)
+        return after
 
 
 async def take_exactly(channel: Channel, queue: str, count: int, within: float = 30) -> list[Message]:
@@ -158,7 +166,7 @@ def stamped(original: Properties, exchange: str, *, sorts: bool = False) -> Prop
     table = with_entry(bare.headers, RECEIVED_FROM, entry)
     if sorts:
         table = tuple(sorted(table, key=lambda each: each[0].encode("utf-8", "surrogateescape")))
-    return bare.with_headers(table)
+    return bare.with_raw_headers(encode_table(table))
 
 
 async def until_depth(node: Node, queue: str, count: int) -> None:

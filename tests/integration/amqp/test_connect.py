@@ -226,7 +226,7 @@ async def test_tells_why_it_was_closed(lab: Lab, broker: Node, connecting: Conne
         return next((each["name"] for each in found if each.get("user_provided_name") == shown), None)
 
     broker.admin.delete("connections", eventually(listed, what="the connection is listed") or "")
-    message = transient(await connection.wait_closed() or PermanentError("we closed it"))
+    message = transient(await asyncio.shield(connection.wire.closed))
     assert "the broker closed the connection (320): CONNECTION_FORCED" in message
     assert connection.is_closed
     with pytest.raises(TransientError, match="CONNECTION_FORCED"):
@@ -242,7 +242,7 @@ async def test_tells_that_the_wire_was_cut(
     connection = await connecting(broker.uri(port=proxy.port))
     channel = await connection.channel()
     proxy.cut(reset=reset)
-    assert "connection" in transient(await connection.wait_closed() or PermanentError("we closed it"))
+    assert "connection" in transient(await asyncio.shield(connection.wire.closed))
     with pytest.raises(TransientError):
         await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="never", passive=True)
 
@@ -257,12 +257,11 @@ async def test_tells_that_heartbeats_are_missed(broker: Node, connecting: Connec
             await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="never", passive=True)
 
 
-async def test_closing_is_told_apart_and_may_be_done_twice(broker: Node, connecting: Connecting) -> None:
+async def test_closing_may_be_done_twice(broker: Node, connecting: Connecting) -> None:
     connection = await connecting(broker.uri())
-    waiting = asyncio.create_task(connection.wait_closed())
     await asyncio.gather(connection.close(), connection.close())
     await connection.close()
-    assert await waiting is None
+    assert connection.is_closed
     with pytest.raises(TransientError, match="the agent closed the connection"):
         await connection.channel()
 

@@ -15,7 +15,7 @@ def brokers() -> Brokers:
 
 
 def end(where: str, node: Node, name: str = "a shovel") -> End:
-    return End(where, (parse(node.uri()),), "/", name)
+    return End(where, (parse(node.uri()),), "/", name=name)
 
 
 async def opened(connections: Connections, source: End, uri: AmqpUri, destination: End) -> list[Shared]:

@@ -41,7 +41,7 @@ async def test_a_wrong_password(broker: Node) -> None:
 @pytest.mark.parametrize(
     ("tags", "ask", "says"),
     [
-        ("", ManagementClient.whoami, "may not use the HTTP API (401): it needs the tags policymaker and monitoring"),
+        ("", ManagementClient.overview, "may not use the HTTP API (401): it needs the tags policymaker and monitoring"),
         ("management", ManagementClient.parameters, "it needs the tag policymaker or administrator"),
         ("monitoring", lambda client: client.global_parameter("x"), "it needs the tag policymaker or administrator"),
         ("policymaker", lambda client: client.queues("/"), "it needs permissions in vhost '/'"),
@@ -103,7 +103,7 @@ async def test_the_amqp_port(broker: Node) -> None:
 async def test_another_server(answer: bytes, kind: type[BrokerError], says: str) -> None:
     async with stranger(answer) as port:
         error = await failure(f"http://u:{SENTINEL}@127.0.0.1:{port}")
-    assert type(error) is kind
+    assert isinstance(error, kind)
     assert says in str(error)
 
 

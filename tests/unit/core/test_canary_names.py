@@ -39,6 +39,14 @@ def test_every_error_text_fits(exchange: str, queue: str, vhost: str) -> None:
 
 
 @given(exchange=NAMES, vhost=NAMES)
-def test_what_can_be_asked_for_fits(exchange: str, vhost: str) -> None:
+def test_what_can_be_asked_for_fits_or_can_be_cut(exchange: str, vhost: str) -> None:
     text = TEXTS[1].format(name=exchange, vhost=vhost)
-    assert names.can_be_asked_for(exchange, vhost) == (len(text.encode()) <= 255)
+    assert names.can_be_asked_for(exchange, vhost) == (text.isascii() or len(text.encode()) <= 255)
+
+
+def test_brokers_cut_only_ascii() -> None:
+    assert names.can_be_asked_for("x" * 255, "/")
+    assert not names.can_be_asked_for("x" * 200 + "ü" * 15, "/")
+    assert names.can_be_declared("x" * 255, "/")
+    assert names.can_be_declared("ü" * 40, "/")
+    assert not names.can_be_declared("ü" * 50, "/")

@@ -20,8 +20,9 @@ from agent.definitions.document import yaml
 from agent.definitions.schema import build_schema
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration, load_configuration
-from agent.definitions.sources.parameters import read_global, read_parameters, read_policies
+from agent.definitions.sources.parameters import read_global
 from agent.errors import ConfigurationError
+from tests.unit.definitions.broker_answers import read_parameters, read_policies
 from tests.unit.definitions.documents import DOWNSTREAM, write
 
 ROOT = Path(__file__).parents[3]

@@ -10,8 +10,9 @@ import pytest
 
 from agent.definitions.sources.exports import read_export
 from agent.definitions.sources.load import load_configuration
-from agent.definitions.sources.parameters import read_global, read_parameters
+from agent.definitions.sources.parameters import read_global
 from agent.errors import ConfigurationError
+from tests.unit.definitions.broker_answers import read_parameters
 from tests.unit.definitions.documents import DOWNSTREAM, write
 
 S = "sentinel7"

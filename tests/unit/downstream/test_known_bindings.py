@@ -38,6 +38,16 @@ def test_nothing_is_known_of_what_was_never_read() -> None:
     assert known.learn(reading, {X: [A]}) == {X: {A, B}}, "it came while the exchange was read for the first time"
 
 
+def test_what_is_being_read_is_known_until_the_answer_is_there() -> None:
+    known = KnownBindings()
+    first, second = known.ask([X]), known.ask([X, Y])
+    assert known.asked == {X, Y}
+    known.forget(second)
+    assert known.asked == {X}
+    known.learn(first, {X: [A]})
+    assert known.asked == frozenset()
+
+
 @given(st.lists(st.sampled_from(["ask", "answer", "fail", "add", "remove"]), max_size=30), st.data())
 def test_changes_that_are_told_in_order_are_never_lost(steps: list[str], data: st.DataObject) -> None:
     known, truth = KnownBindings(), frozenset[Binding]()

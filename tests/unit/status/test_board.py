@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
-from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Side, Trouble, Unwanted
+from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Trouble, Unwanted
 from agent.core.model import Exchange, ExchangeLink, LinkSettings
+from agent.errors import Side
 from agent.status.board import Board, Gauges
 from agent.status.http.native import link_view
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agent.amqp.data.splice import WHOLE
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.properties import HEADERS, USER_ID, Properties
+from agent.amqp.wire.tables import encode_table
 from agent.core import fields
 from agent.core.fields import Table
 from agent.core.model import AckMode
@@ -89,7 +90,7 @@ def expected(message: Sent, setting: Setting) -> Expected:
         return Expected(None, dropped=verdict.value)
     kept = message.properties if setting.trust_user_id else message.properties.without_user_id()
     entry = received_entry(URI, EXCHANGE, redelivered=message.redelivered, upstream=THERE)
-    raw = kept.with_headers(hops.with_entry(table, RECEIVED_FROM, entry)).write()
+    raw = kept.with_raw_headers(encode_table(hops.with_entry(table, RECEIVED_FROM, entry))).write()
     if 12 + len(raw) + 8 > setting.frame_max[1]:
         return Expected(None, unfit="headers too large")
     return Expected(Got(EXCHANGE, message.key, True, raw, message.body))

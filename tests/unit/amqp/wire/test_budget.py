@@ -24,24 +24,26 @@ class Ticking:
         return self.now
 
 
-def acks(channel: int, count: int) -> bytes:
+def cancels(channel: int, count: int) -> bytes:
+    """Of consumers 1, 2, 3 …"""
     return b"".join(
-        frames.frame(frames.METHOD, channel, methods.BASIC_ACK.encode(delivery_tag=tag)) for tag in range(1, count + 1)
+        frames.frame(frames.METHOD, channel, methods.BASIC_CANCEL.encode(consumer_tag=str(number), nowait=True))
+        for number in range(1, count + 1)
     )
 
 
 async def test_a_flood_is_read_a_turn_at_a_time_in_order() -> None:
     connection, wire = await opened(clock=Ticking(TURN / 10))
-    channel, settled = ready(connection), list[int]()
+    channel, cancelled = ready(connection), list[int]()
     await turn()
-    channel.on_settled = lambda call: settled.append(call["delivery_tag"])
-    feed(connection, acks(channel.number, 100))
-    seen = [len(settled)]
-    while len(settled) < 100:
+    channel.on_cancel = lambda tag: cancelled.append(int(tag))
+    feed(connection, cancels(channel.number, 100))
+    seen = [len(cancelled)]
+    while len(cancelled) < 100:
         assert not wire.reads
         await asyncio.sleep(0)
-        seen.append(len(settled))
-    assert settled == list(range(1, 101))
+        seen.append(len(cancelled))
+    assert cancelled == list(range(1, 101))
     assert all(0 < after - before <= 10 for before, after in pairwise(seen))
     await turn()
     assert wire.reads
@@ -49,18 +51,18 @@ async def test_a_flood_is_read_a_turn_at_a_time_in_order() -> None:
 
 async def test_what_was_put_off_waits_while_reading_is_held() -> None:
     connection, wire = await opened(clock=Ticking(2 * TURN))
-    channel, settled = ready(connection), list[int]()
+    channel, cancelled = ready(connection), list[int]()
     await turn()
-    channel.on_settled = lambda call: settled.append(call["delivery_tag"])
-    feed(connection, acks(channel.number, 10))
+    channel.on_cancel = lambda tag: cancelled.append(int(tag))
+    feed(connection, cancels(channel.number, 10))
     connection.hold_reading("full")
     await turn()
-    assert len(settled) == 1
+    assert len(cancelled) == 1
     connection.release_reading("full")
     assert not wire.reads
     for _ in range(15):
         await asyncio.sleep(0)
-    assert len(settled) == 10
+    assert len(cancelled) == 10
     assert wire.reads
 
 
@@ -68,7 +70,7 @@ async def test_a_connection_that_is_behind_can_be_closed() -> None:
     connection, wire = await opened(clock=Ticking(2 * TURN))
     channel = ready(connection)
     await turn()
-    feed(connection, acks(channel.number, 100))
+    feed(connection, cancels(channel.number, 100))
     closing = asyncio.create_task(connection.close(TransientError("closed by the agent"), patience=0))
     await turn()
     connection.connection_lost(None)

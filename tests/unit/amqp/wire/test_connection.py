@@ -62,7 +62,6 @@ def test_garbage_ends_a_connection_at_worst(upstream: bytes, downstream: bytes, 
         other = ready(link.upstream)
         ready(link.downstream)
         other.on_message = lambda _: None
-        other.on_settled = lambda _: None
         other.on_cancel = lambda _: None
         for connection, said in ((link.upstream, upstream), (link.downstream, downstream)):
             feed(connection, said, sizes)

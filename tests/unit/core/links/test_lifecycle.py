@@ -4,7 +4,8 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agent.core.links import lifecycle as life
-from agent.core.links.lifecycle import LinkState, Phase, Side, Status, step
+from agent.core.links.lifecycle import LinkState, Phase, Status, step
+from agent.errors import Side
 
 
 def run(*events: life.Event) -> tuple[LinkState, list[life.Effect]]:

@@ -4,8 +4,9 @@ import pytest
 
 from agent.core.export_event import Reason
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState, Side, Trouble
+from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState, Trouble
 from agent.core.links.reasons import reason_of
+from agent.errors import Side
 
 OPENED = (lifecycle.Start(), lifecycle.Opened())
 UNWANTED = lifecycle.Unwanted(1.0)

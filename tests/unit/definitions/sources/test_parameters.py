@@ -22,12 +22,11 @@ from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.parameters import (
     MAX_OF_A_VHOST,
     read_global,
-    read_parameters,
-    read_policies,
     reading_parameters,
     reading_policies,
 )
 from agent.errors import ConfigurationError, Place, Problem
+from tests.unit.definitions.broker_answers import read_parameters, read_policies
 
 Answer = Mapping[str, Any]
 API = "http://h:15672"

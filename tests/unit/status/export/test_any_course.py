@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.amqp.data.splice import Counts
-from agent.core.export_event import FIELDS, AgentStatus, Reason
+from agent.core.export_event import FIELDS, AgentStatus
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.settings import Fsync, StatusExportSettings
 from agent.status.board import Board, Entry, Gauges
@@ -59,14 +59,14 @@ class Course(RuleBasedStateMachine):
 
     @rule(statuses=st.lists(st.sampled_from(Status), max_size=5))
     def change(self, statuses: list[Status]) -> None:
-        self.keep(*(self.events.transition(self.entry, status, Reason.UPSTREAM_LOST) for status in statuses))
+        self.keep(*(self.events.transition(self.entry, status) for status in statuses))
 
     @rule(count=st.integers(1, 20), pause=st.floats(0, 2 * DAY))
     def sample(self, count: int, pause: float) -> None:
         """Samples of one batch may tell of several days."""
         lines = []
         for _ in range(count):
-            lines.append(self.events.sample(self.entry, None))
+            lines.append(self.events.sample(self.entry))
             self.wall.now += pause / count
         self.keep(*lines)
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.amqp.data.splice import Counts
-from agent.core.export_event import FIELDS, AgentStatus, FieldType, Reason
-from agent.core.links.lifecycle import Failed, LinkState, Phase, Status
+from agent.core.export_event import FIELDS, AgentStatus, FieldType
+from agent.core.links.lifecycle import Failed, LinkState, Phase, Status, Trouble
 from agent.status.board import Board, Gauges
 from agent.status.export.events import Events
 from agent.status.export.files import Line
@@ -47,14 +47,14 @@ def told(line: Line) -> dict[str, Any]:
 def test_a_transition_tells_all_of_its_link() -> None:
     found = board()
     found.changed(LINK.id, BROKEN)
-    event = told(Events(found).transition(found[LINK.id], Status.RUNNING, Reason.UPSTREAM_LOST))
+    event = told(Events(found).transition(found[LINK.id], Status.RUNNING))
     transfer = event.pop("transfer")
     assert event == {
         "schema": 1, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
         "agent": "dc2-a", "group": "dc2", "cluster": "rabbit@dc2",
         "link": "1a2b3c4d", "kind": "exchange", "vhost": "/", "name": "orders",
         "upstream": "origin", "upstream_name": "there", "upstream_cluster": "dc1", "uri": "amqp://h:5672/%2f",
-        "status": "backoff", "previous": "running", "reason": "upstream_lost", "error": "connection refused",
+        "status": "backoff", "previous": "running", "reason": "upstream_other", "error": "connection refused",
         "forwarded": 3, "bytes": 300, "redelivered": 1, "dropped": 5, "quarantined": 0, "returned": 2,
         "reconnects": 1, "blocked_seconds": 0.0,
         "backlog": 12, "in_flight": 7, "oldest_unconfirmed_seconds": 1.5, "bindings": 2, "interval": None,
@@ -66,9 +66,23 @@ def test_a_transition_tells_all_of_its_link() -> None:
 
 def test_a_sample_repeats_the_reason_and_knows_no_previous_status() -> None:
     found = board()
-    event = told(Events(found).sample(found[LINK.id], Reason.APPEARED))
+    event = told(Events(found).sample(found[LINK.id]))
     assert (event["type"], event["status"], event["previous"]) == ("sample", "starting", None)
     assert (event["reason"], event["error"]) == ("appeared", None)
+
+
+def test_a_sample_has_the_reason_of_the_transition_before_it() -> None:
+    found = board()
+    found.changed(LINK.id, BROKEN)
+    found.changed(LINK.id, replace(BROKEN, failure=Failed("timed out", trouble=Trouble.UNREACHABLE)))
+    entry = found[LINK.id]
+    sample, transition = (told(line) for line in (Events(found).sample(entry), Events(found).transition(entry, None)))
+    assert sample["reason"] == transition["reason"] == "upstream_other"
+    assert [each["reason"] for each in found.story(entry)["transitions"]] == [
+        "appeared",
+        "upstream_other",
+        "upstream_unreachable",
+    ]
 
 
 def test_an_agent_event_has_no_link() -> None:
@@ -106,10 +120,10 @@ def test_numbers_go_up_and_times_follow_the_clock_wherever_it_goes() -> None:
 def test_any_text_makes_one_line(text: str) -> None:
     found = board(name=text, vhost=text, upstream=text)
     found.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, failure=Failed(text)))
-    event = told(Events(found).transition(found[LINK.id], Status.RUNNING, Reason.UPSTREAM_LOST))
+    event = told(Events(found).transition(found[LINK.id], Status.RUNNING))
     assert (event["name"], event["vhost"], event["error"]) == (text, text, text or None)
 
 
 def test_no_secret_is_told() -> None:
     found = board()
-    assert b"s3ntinel" not in Events(found).sample(found[LINK.id], None).text
+    assert b"s3ntinel" not in Events(found).sample(found[LINK.id]).text

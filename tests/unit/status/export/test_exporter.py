@@ -11,9 +11,9 @@ import pytest
 
 from agent.amqp.data.splice import Counts
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import Failed, LinkState, Side, Trouble
+from agent.core.links.lifecycle import Failed, LinkState, Trouble
 from agent.core.settings import StatusExportSettings
-from agent.errors import CannotStartError
+from agent.errors import CannotStartError, Side
 from agent.status.board import Board, Gauges
 from agent.status.export.exporter import Exporter
 from tests.lab.waiting import eventually
