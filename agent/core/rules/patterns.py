@@ -94,6 +94,7 @@ class TimedPattern:
         except ValueError as error:  # how deep one may be nested depends on how deep the caller is
             self.problem = str(error)
         extra = max(0.0, patience.clock() - begun - COMPILED - COMPILED_LETTER * len(text))
+        extra = min(extra, PER_PATTERN)  # what is longer is Python collecting its garbage: nothing so long is compiled
         self._left -= extra
         patience.take(extra)
 
