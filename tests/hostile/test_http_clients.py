@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 import time
 from pathlib import Path
@@ -13,7 +14,6 @@ import pytest
 from tests.bench.process import memory_mib
 from tests.hostile.clients import CLIENTS, HostileClients, Speak
 from tests.hostile.scene import ANSWERED_WITHIN, GOOD, MEMORY, Scene
-from tests.integration.federation.running import COMMAND
 from tests.integration.federation.sites import POLICY
 from tests.lab.lab import Lab
 from tests.lab.proxy import Proxy
@@ -21,7 +21,6 @@ from tests.lab.waiting import eventually
 
 DESCRIPTORS: Final = 256
 FLOODED: Final = 300  # connections before the links are cut, more than there are descriptors
-LIMITED: Final = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}", *COMMAND)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -34,7 +33,8 @@ def test_hostile_clients_take_nothing_from_links(scene: Scene, lab: Lab, speak: 
     with Proxy(scene.there.node.amqp_port, mark=lab.mark) as proxy:
         uri = scene.there.uri.replace(f":{scene.there.node.amqp_port}", f":{proxy.port}")
         upstreams = {"origin": {"uri": uri, "reconnect-delay": 1}}
-        agent.write({scene.here.vhost: {"upstreams": upstreams, "policies": dict(POLICY)}}).start(LIMITED)
+        agent.write({scene.here.vhost: {"upstreams": upstreams, "policies": dict(POLICY)}}).start()
+        resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
         agent.wait_for("running", link)
         before = memory_mib(agent.pid)
         with HostileClients(agent.port, speak) as clients:

@@ -14,6 +14,7 @@ from typing import Final, Self
 from tests.lab import node, releases
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.ports import Ports
+from tests.lab.preloaded import Preloaded
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
 
@@ -30,6 +31,7 @@ class Lab:
         self._nodes: list[Node] = []
         self._proxies: list[Proxy] = []
         self._shared: dict[tuple[str | None, tuple[str, ...], str], Node] = {}
+        self._preloaded: Preloaded | None = None
         self._epmd: subprocess.Popen[bytes] | None = None
         self._epmd_port = 0
         self._reaper = self._start_reaper()
@@ -88,11 +90,20 @@ class Lab:
         self._proxies.append(made)
         return made
 
+    @property
+    def agents(self) -> Preloaded:
+        """What starts agents, which end with the lab."""
+        if self._preloaded is None:
+            self._preloaded = Preloaded(self.mark, cwd=releases.PROJECT)
+        return self._preloaded
+
     def close(self) -> None:
         """End all at once; nothing here is worth a graceful stop."""
         if self._reaper.stdin:
             self._reaper.stdin.close()
         self._reaper.wait(REAPER_DEADLINE)
+        if self._preloaded is not None:
+            self._preloaded.close()
         for proxy in self._proxies:
             proxy.close()
         for made in self._nodes:

@@ -13,7 +13,7 @@ from tests.bench.table import Measure, Target
 
 FEW, MANY = 200, 1_000
 PATIENCE: Final = 300.0
-SETTLED, SETTLED_QUICK = 6.0, 3.0  # statistics are collected each 5 s
+SETTLED, SETTLED_QUICK = 45.0, 3.0  # canaries are placed for 30 s, and statistics are collected each 5 s
 IDLE, IDLE_QUICK = 30.0, 5.0
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +13,10 @@ import yaml
 
 from tests.lab.lab import Lab
 from tests.lab.node import Node
-from tests.lab.releases import PROJECT
+from tests.lab.preloaded import COMMAND, Started
 from tests.lab.waiting import NeverHappenedError, eventually
 
-COMMAND: Final = (str(Path(sys.executable).with_name("federation-agent")),)
-HURRIED: Final = (sys.executable, "-m", "tests.integration.federation.hurried")
+HURRIED: Final = "tests.integration.federation.hurried"
 DEADLINE: Final = 20.0
 EXIT_DEADLINE: Final = 20.0
 CHANGED: Final = "link changed"
@@ -43,7 +39,7 @@ class Agent:
     management_uri: str = ""
     cleanup_after: float | Mapping[str, float] | None = 0
     """Most tests expect that what a link built is removed at once; None is the agent's own default."""
-    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _process: Started | None = field(default=None, init=False)
 
     @property
     def path(self) -> Path:
@@ -86,17 +82,8 @@ class Agent:
         written.replace(self.path)
         return self
 
-    def start(self, command: Sequence[str] = COMMAND) -> Agent:
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "run", "-c", self.path],
-                cwd=PROJECT,
-                env={**os.environ, **self.lab.mark},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+    def start(self, module: str = COMMAND) -> Agent:
+        self._process = self.lab.agents.start(["run", "-c", self.path], output=self.log, module=module)
         return self
 
     def signal(self, number: int) -> None:

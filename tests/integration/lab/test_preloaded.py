@@ -1,0 +1,38 @@
+"""Agents that are forked are processes as any other: their end, their output, their directory."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.lab.lab import Lab
+
+
+def test_its_output_and_its_status(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("agent: {}\n")
+    log = tmp_path / "log"
+    process = lab.agents.start(["run", "-c", tmp_path / "bad.yaml"], output=log)
+    assert process.wait(20) == 2
+    assert process.wait(0) == process.poll() == 2
+    assert "bad.yaml" in log.read_text()
+
+
+def test_it_is_ended_by_signals(lab: Lab, tmp_path: Path) -> None:
+    config = tmp_path / "agent.yaml"
+    ports = lab.ports.take(), lab.ports.take()
+    ended = {}
+    for number, port in zip((signal.SIGTERM, signal.SIGKILL), ports, strict=True):
+        config.write_text(
+            f'{{"agent": {{"http": {{"listen": "127.0.0.1:{port}"}}}}, "downstream": {{"uri": "amqp://127.0.0.1:1"}}}}'
+        )
+        process = lab.agents.start(["run", "-c", config], output=tmp_path / "log")
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(2)
+        process.send_signal(number)
+        ended[number] = process.wait(20)
+        process.send_signal(number)  # too late, and harmless
+    assert ended == {signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL}
