@@ -1,8 +1,8 @@
-/** Where nodes and arrows of the topology stand. Numbers only; nothing is drawn here. */
+/** The positions of nodes and arrows of the topology. Numbers only; nothing is drawn here. */
 
 import { GROUPS, stateOf } from "./states.js";
 
-export const MOST_SINGLE = 4; // links between two clusters that have an arrow each; more are bundled by state
+export const MOST_SINGLE = 4; // links between two clusters with their own arrows; more are bundled by state
 const LANE = 26;
 const PADDING = 14;
 const GAP = 18;
@@ -11,7 +11,7 @@ const TALLEST_TARGET = 420;
 const NARROW = 640;
 const collator = new Intl.Collator("en", { numeric: true });
 
-/** Sources with their arrows, the gravest first. An arrow is one link, or all in one group of states. */
+/** Sources with their arrows, the most severe first. An arrow is one link, or all in one group of states. */
 export function sourcesOf(rows) {
   const sources = new Map();
   for (const row of rows) {
