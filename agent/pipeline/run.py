@@ -1,4 +1,4 @@
-"""The report as a whole, once: reads what is new, and makes the tables of all that was ever read."""
+"""One run of the report: reads new files, and makes the tables from all lines that were ever read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORE: Final = "_lines"
 
 
 def run(spark: SparkSession, options: Options) -> dict[str, Any]:
-    """Brings the tables, `report.html` and `summary.json` up to date, and answers what is in the latter."""
+    """Updates the tables, `report.html` and `summary.json`, and returns the summary."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     said = None if options.objectives is None else files.read_text(spark, options.objectives)
     promised = parse_objectives(said, source=str(options.objectives)) if said is not None else USUAL
@@ -53,12 +53,12 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
 
 
 def _stands(spark: SparkSession, output: str) -> bool:
-    """Nobody has removed what was made."""
+    """Whether the outputs still exist."""
     return all(files.exists(spark, f"{output}/{name}") for name in (*TABLES, PAGE, SUMMARY))
 
 
 def _fingerprint(options: Options, promised: Sequence[Objective]) -> str:
-    """Of all but the lines that tables are made of."""
+    """A fingerprint of everything except lines that tables are made from."""
     asked = (VERSION, options.start, options.end, str(options.zone), options.merge_gap, *promised)
     return repr(asked)
 

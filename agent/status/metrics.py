@@ -1,6 +1,6 @@
-"""`/metrics`: what the board knows, as Prometheus reads it. Never a URI or an error's text.
+"""`/metrics`: the board in the format of Prometheus. Never a URI or an error's text.
 
-The text of links is written here and bit by bit, not by prometheus-client: two thousand links are a hundred thousand
+The text of links is written here in small pieces, not by prometheus-client: two thousand links are a hundred thousand
 lines, and messages would wait for the half second that its writer needs for them.
 """
 
@@ -21,7 +21,7 @@ from agent.status.http import native
 from agent.status.slices import in_slices
 
 Labels = tuple[str, str, str, str]
-PACK: Final = 50  # links whose lines are put together
+PACK: Final = 50  # links whose lines are combined
 LABELS: Final = ("kind", "vhost", "name", "upstream")
 
 AGENT_FAMILIES: Final[Mapping[str, Family]] = {
@@ -34,11 +34,11 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
             "When all definitions were last read and put in force.",
         ),
         Family("federation_agent_config_refusals_total", Type.COUNTER, "Definitions that were refused."),
-        Family("federation_agent_ready", Type.GAUGE, "Whether links follow definitions that were read."),
+        Family("federation_agent_ready", Type.GAUGE, "Whether definitions were read and links follow them."),
         Family(
             "federation_agent_export_dropped_events_total",
             Type.COUNTER,
-            "Events that the status export could not keep.",
+            "Events that the status export dropped.",
         ),
         Family(
             "rabbitmq_federation_links",
@@ -57,7 +57,7 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
 
 
 async def exposition(board: Board) -> list[bytes]:
-    """In pieces, each small enough to be written at once."""
+    """In pieces, each small enough to be written in one go."""
     grouped: dict[Labels, list[Entry]] = {}
     async for entry in in_slices(board):
         grouped.setdefault(_labels(entry), []).append(entry)
@@ -76,7 +76,7 @@ async def exposition(board: Board) -> list[bytes]:
 
 
 def _write(labels: Labels, together: list[Looked], lines: list[list[str]]) -> None:
-    """The lines of all links that share their labels, of each family to its own."""
+    """Adds the lines of all links that share their labels to each family."""
     common = labelled(dict(zip(LABELS, labels, strict=True)))
     for family, into in zip(LINK_FAMILIES, lines, strict=True):
         name = family.name

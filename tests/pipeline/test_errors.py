@@ -29,7 +29,7 @@ OLD = "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2; exit 0"
         (OLD, "is Java 11, which is too old"),
         ("echo 'java version \"1.8.0_292\"' >&2", "is Java 8, which is too old"),
         ("exit 1", "does not run"),
-        ("echo 'openjdk version \"21\"' >&2", "which is Java 21: see what it says above"),
+        ("echo 'openjdk version \"21\"' >&2", "which is Java 21: see its output above"),
     ],
 )
 def test_what_is_wrong_with_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, told: str) -> None:
@@ -40,7 +40,7 @@ def test_what_is_wrong_with_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert java.what_is_wrong().startswith("there is no Java; Spark needs Java 17 or later: install it")
+    assert java.what_is_wrong().startswith("Java is not installed; Spark needs Java 17 or later: install it")
 
 
 def test_the_command_says_so(tmp_path: Path) -> None:

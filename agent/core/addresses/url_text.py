@@ -190,7 +190,7 @@ def warn_tls(query: Mapping[str, str], *, scheme: str, secure: str) -> tuple[str
     if scheme != secure:
         return (f"TLS parameters do nothing with {scheme}://; write {secure}://",) if TLS_KEYS & query.keys() else ()
     if query.get("verify") == "verify_none":
-        return ("verify=verify_none: whoever answers is believed; give cacertfile instead",)
+        return ("verify=verify_none: the server's identity is not checked; set cacertfile instead",)
     return ()
 
 

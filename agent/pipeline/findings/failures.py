@@ -1,4 +1,4 @@
-"""Incidents and the outages they make up: all counted, the gravest told."""
+"""Incidents and the outages they form: all are counted, the most severe are listed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def failures(asked: Asked, *, outages: int, incidents: int) -> Failures:
             "begin": fn.unix_micros("start"),
             "until": fn.unix_micros("end"),
             "error": fn.substring("error", 1, LONGEST),
-            # One that is shared by no other link is an outage of its own.
+            # An incident that no other link shares is its own outage.
             "of": fn.coalesce("outage", fn.concat_ws("/", *LINK, fn.unix_micros("start"))),
         }
     )

@@ -1,4 +1,4 @@
-"""Lines over time, drawn for a phone's width and set side by side where there is more room."""
+"""Lines over time, drawn for a phone's width and placed side by side on wider screens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Line:
 def charts(found: Findings, calendar: Calendar) -> Markup:
     flow = found.flow
     if not flow.moments:
-        return section("flow", "Messages, transfer times and lag", nothing("No traffic was measured in this time."))
+        return section("flow", "Messages, transfer times and lag", nothing("No traffic was measured in this period."))
     minutes = duration(flow.step / 1_000_000)
     messages = [Line("messages", [(one.start, float(one.messages)) for one in flow.moments])]
     transfer = _lines([(one.start, one.transfer) for one in flow.moments])
@@ -82,7 +82,7 @@ def _chart(
 
 
 def _key(told: Percentiles, show: Show) -> Markup:
-    """The whole window's percentiles say which line is which."""
+    """The legend: each line with its percentile over the whole window."""
     items = [
         element("li", _stroke(part), f"{part} ", element("b", NOTHING if value is None else show(value)))
         for part in _DASHES
@@ -110,7 +110,7 @@ class _Scale:
 
 
 def _ceiling(value: float) -> float:
-    """The next of 1, 2, 4, 10, 20, 40 … that is not below."""
+    """The smallest of 1, 2, 4, 10, 20, 40 … that is not below the value."""
     if value <= 0:
         return 1.0
     power: float = 10.0 ** int(log10(value) // 1)
@@ -133,7 +133,7 @@ def _times(window: Span, calendar: Calendar) -> Iterator[Markup]:
 
 
 def _paths(line: Line, scale: _Scale, flow: Flow) -> Iterator[Markup]:
-    """A gap is where nothing was measured; a point alone is drawn as long as it lasts."""
+    """Periods without data are gaps; a single point is drawn with its duration."""
     runs: list[list[tuple[int, float]]] = [[]]
     last = None
     for start, value in line.points:

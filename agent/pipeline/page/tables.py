@@ -1,4 +1,4 @@
-"""Tables that stay tables to a screen reader where a narrow window stacks their cells."""
+"""Tables that remain tables for a screen reader if a narrow window stacks their cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agent.pipeline.page.markup import Child, Markup, element
 
 
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[Child]], *, class_: str = "") -> Markup:
-    """The first cell of a row is what the row is about."""
+    """The first cell of a row is its header."""
     head = element("tr", *(element("th", text, scope="col", role="columnheader") for text in heads), role="row")
     body = [_row(heads, cells) for cells in rows]
     return element(

@@ -1,4 +1,4 @@
-"""The dates that a run makes tables for; those of rows without one are made by every run."""
+"""The dates that a run makes tables for; rows without a date are made by every run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as fn
 
 @dataclass(frozen=True, slots=True)
 class Dates:
-    """From `first` to `last`, where there are ends, and some besides."""
+    """From `first` to `last`, if bounded, and additional ones."""
 
     first: date | None = None
     last: date | None = None

@@ -1,4 +1,4 @@
-"""Every table from thinned lines, each written when it is made: those that others are made of come first."""
+"""Makes every table from thinned lines and writes it at once: tables that others depend on come first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from agent.pipeline.window import Bounds
 
 
 def write_tables(store: Store, options: Options, promised: Sequence[Objective], of: Extent, keep: Keep) -> None:
-    """All lines are told of, also those that are set aside."""
+    """Writes tables for all lines, including rejected ones."""
     side_by_side(
         store.spark,
         lambda: _write_good(store, options, promised, of, keep),
@@ -43,7 +43,7 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
     spark, within, lines = store.spark, of.within, store.lines(of.since)
     hours = keep(periods.table(spark, within, options.zone))
     links = keep(traits(lines.where(fn.col("link").isNotNull())))
-    # What is known of a link by itself is kept once, and not with each of its lines.
+    # A link's own attributes are kept once, not with each of its lines.
     placed = keep(presence.placed(lines.drop(*TRAITS), presence.lives(lines, within)))
     found = keep(intervals(statements(placed, within), links, within))
     gap = round(options.merge_gap.total_seconds() * SECOND)
@@ -65,7 +65,7 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
         write(
             "incidents", _finished(grouped(failed, links).withColumn("down_seconds", seconds(fn.col("down"))), options)
         )
-        # A day tells of the incidents that began on it, also where they went on for longer, or are none any more.
+        # A day has the incidents that began on it, even if they lasted longer, or no longer count as incidents.
         begun = down.where(fn.col("end") >= of.since - gap).select(fn.col("start").alias("at"))
         dates = of.asked if changed is None or changed.any else of.dates(besides=begun)
         in_these = hours.where(dates.hold(fn.col("day")))
@@ -102,6 +102,6 @@ def _finished(spans: DataFrame, options: Options) -> DataFrame:
 
 
 def _rejected(lines: DataFrame) -> DataFrame:
-    """With the day of its directory; lines outside of any have none."""
+    """With the day of its directory; lines outside such directories have none."""
     day = fn.try_to_date(fn.regexp_extract("file", r"date=(\d{4}-\d{2}-\d{2})/", 1))
     return lines.select("why", "schema", "file", "line", day.alias("date"))

@@ -1,4 +1,4 @@
-"""How much of the tables a run has to make: what lines that came since can't have changed is left as it stands."""
+"""Which part of the tables a run has to make: what new lines can't have changed is kept."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from agent.pipeline.window import Bounds
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Of the window, everything from `since` on, which is where a date of the zone begins.
-
-    `before` are the tables of the dates before that, if all of them stand.
+    """The window from `since` on, which is the start of a date of the time zone. `before` are the tables of earlier
+    dates, if all of them exist.
     """
 
     within: Bounds
@@ -46,13 +45,13 @@ class Extent:
         return self.asked.since(self._first, besides={row[0] for row in days})
 
     def earlier(self, table: DataFrame) -> DataFrame:
-        """The rows that stand of dates before."""
+        """The existing rows of earlier dates."""
         return table.where(self.asked.hold(fn.col("date")) & (fn.col("date") < fn.lit(self._first)))
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Whether links have come or gone, and whether what is told of the others is something else now."""
+    """Whether links were added or removed, and whether attributes of the others have changed."""
 
     other: bool
     renamed: bool

@@ -1,4 +1,4 @@
-"""What the agents say of a link together: at each moment one status, and all moments of the window covered."""
+"""The combined reports of agents on a link: exactly one status at each instant of the window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOLD = ("agent", "reason", "error", "backlog")
 
 
 def traits(lines: DataFrame) -> DataFrame:
-    """What else is known of each link: the last that was told."""
+    """The other attributes of each link: the last reported ones."""
     latest = [
         fn.max_by(trait, fn.when(fn.col(trait).isNotNull(), fn.struct("ts", "seq", trait))).alias(trait)
         for trait in TRAITS
@@ -23,7 +23,7 @@ def traits(lines: DataFrame) -> DataFrame:
 
 
 def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
-    """The best of what is said holds; where nobody says anything the link is `unknown`, as it is before it appears."""
+    """The best reported status counts; without a report the link is `unknown`, also before it appears."""
     points = _points(said, links, within)
     by_time = Window.partitionBy(*LINK).orderBy("at")
     standing = points.withColumns(
@@ -40,7 +40,7 @@ def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
 
 
 def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
-    """A row for each moment at which something begins or ends to be said of a link."""
+    """A row for each instant at which a report on a link begins or ends."""
     cut = said.withColumns(
         {"start": fn.greatest("start", fn.lit(within.start)), "end": fn.least("end", fn.lit(within.end))}
     ).where(fn.col("start") < fn.col("end"))

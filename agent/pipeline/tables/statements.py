@@ -1,4 +1,4 @@
-"""What one agent said of one link, and for how long that is believed."""
+"""The reports of one agent on one link, and for how long each is valid."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SPEAKER = ("group", "link", "agent")
 
 
 def statements(lines: DataFrame, within: Bounds) -> DataFrame:
-    """One row for each stretch of time in which an agent says the same of a link."""
+    """One row for each period in which an agent reports the same status of a link."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
     sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
     followed = lines.withColumns(
         {"next_ts": fn.lead("ts").over(ordered), "next_life": fn.lead("life").over(ordered), "sampled": sampled}
     ).withColumn("believed", _believed_until(within))
-    # A link that was sampled and is no more has gone, though its agent lives.
+    # A link whose samples stop has ended, even if its agent is alive.
     silent = fn.col("sampled") & ~fn.col("unbroken") & (fn.col("believed") - fn.col("ts") > _patience())
     told = followed.withColumn("believed", fn.when(silent, fn.col("ts")).otherwise(fn.col("believed")))
     return _joined(told)
@@ -42,7 +42,7 @@ def _patience() -> Column:
 
 
 def _joined(told: DataFrame) -> DataFrame:
-    """Lines that say the same without a gap between them, as one."""
+    """Combines lines with the same status and no gap between them."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
     before = fn.lag(fn.struct("believed", "status")).over(ordered)
     goes_on = (fn.col("before")["believed"] >= fn.col("ts")) & (fn.col("before")["status"] == fn.col("status"))

@@ -1,4 +1,4 @@
-"""Writes down what the board tells: every change of a link's status at once, and how all links are now and then."""
+"""Exports the board: every change of a link's status at once, and regular samples of all links."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agent.status.export.names import FileNames
 from agent.status.export.pump import Pump
 from agent.status.slices import in_slices
 
-TICK: Final = 0.5  # links are sampled a few at a time: messages wait for none of it
+TICK: Final = 0.5  # links are sampled a few at a time, so that messages don't wait
 STOP_PATIENCE: Final = 5.0
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 
 class Exporter:
-    """`clock` tells seconds that only pass; the time of day is the board's."""
+    """`clock` is monotonic; the time of day comes from the board."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Exporter:
         self._sampling: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """To be called before any link is there."""
+        """Must be called before there is any link."""
         try:
             await asyncio.to_thread(self._files.prepare, day_at(self._board.clock()))
         except OSError as error:
@@ -68,7 +68,7 @@ class Exporter:
         self._sampling = asyncio.create_task(self._run(), name="status export")
 
     async def stop(self) -> None:
-        """Tells how all links were in the end, and finishes the file."""
+        """Writes a last sample of all links, and finishes the file."""
         if self._sampling is not None:
             self._sampling.cancel()
         self._board.on_transition.remove(self._tell_transition)
@@ -79,7 +79,7 @@ class Exporter:
         self._board.export_dropped = self._pump.dropped
 
     async def _run(self) -> None:
-        """Samples each link once in an interval, and beats, until cancelled."""
+        """Samples each link once per interval, and writes heartbeats, until cancelled."""
         slots = max(1, round(self._settings.sample_interval / TICK))
         rest = self._settings.sample_interval / slots
         due = self._clock()
@@ -111,7 +111,7 @@ class Exporter:
         self._tell(self._events.of_agent(status, self._settings.sample_interval))
 
     def _tell(self, line: Line) -> None:
-        if not self._told:  # those of one turn go together: when all links fall, messages wait for no thread
+        if not self._told:  # events of one turn are written together: when all links fail, messages wait for no thread
             asyncio.get_running_loop().call_soon(self._hand_over)
         self._told.append(line)
 

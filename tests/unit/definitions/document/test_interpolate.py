@@ -118,7 +118,7 @@ def test_leniently_nothing_else_is_said_about_a_value_that_isnt_known(tmp_path: 
     ("section", "complaint"),
     [
         ("upstreams: {a: {host: h, pasword: '${env:X}'}}", "2:26: unknown key 'pasword' in an upstream; did you mean"),
-        ("upstreams: {a: {uri: '${env:X}', host: '${env:X}'}}", "2:34: 'host' stands beside 'uri'"),
+        ("upstreams: {a: {uri: '${env:X}', host: '${env:X}'}}", "2:34: 'host' is given together with 'uri'"),
         ("uptreams: '${env:X}'", "2:1: unknown key 'uptreams'"),
         ("vhosts: {v: {uptreams: '${env:X}'}}", "2:14: unknown key 'uptreams' in a vhost"),
     ],

@@ -188,7 +188,7 @@ uptreams: {}
         (DOWNSTREAM + "definitions: {files: [missing.json]}", "2:23: definitions.files: there is no such file"),
         (
             DOWNSTREAM + "agent: {http: {listen: 0.0.0.0:9419}}",
-            "2:24: http.listen: others can reach this address; give a token, or say allow-anonymous: true",
+            "2:24: http.listen: others can reach this address; set a token, or allow-anonymous: true",
         ),
         (DOWNSTREAM + "agent: {http: {token: ''}}", "2:23: http.token: the token is empty"),
         (
@@ -339,5 +339,5 @@ upstreams:
     assert upstreams["b"].uris[0].safe == "amqp://[::1]"
     assert (upstreams["c"].uris[0].mechanisms, upstreams["c"].uris[0].heartbeat) == ((), 5)
     assert [warning.message for warning in configuration.warnings] == [
-        "verify_none: whoever answers is believed; give cacertfile instead"
+        "verify_none: the server's identity is not checked; set cacertfile instead"
     ]
