@@ -1,11 +1,11 @@
 """The tree of the agent's errors. A message says what, where, why and what to do, and never holds a secret.
 
 AgentError
-├── ConfigurationError      a document is wrong; holds every problem found, with its place
-├── UriError                an AMQP URI or HTTP URL can't be understood
-├── BrokerError             a broker said no, or said nothing
-│   ├── TransientError      the same again may work: retry
-│   └── PermanentError      the same again won't work: something has to be changed first
+├── ConfigurationError      a document is invalid; holds every problem found, with its location
+├── UriError                an AMQP URI or HTTP URL is invalid
+├── BrokerError             a broker refused, or didn't answer
+│   ├── TransientError      trying again may work
+│   └── PermanentError      trying again won't work before the configuration or a permission is changed
 └── CannotStartError        a port is taken, a directory can't be written
 """
 
@@ -17,7 +17,7 @@ from enum import StrEnum
 
 
 class AgentError(Exception):
-    """Anything the agent reports on purpose."""
+    """Any error that the agent raises on purpose."""
 
 
 class Severity(StrEnum):
@@ -27,7 +27,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something is written: a file's line and column, or an object of a broker's HTTP API."""
+    """The location of a value: a file's line and column, or an object of a broker's HTTP API."""
 
     source: str
     line: int | None = None
@@ -39,7 +39,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend; the message is one line and holds no secret."""
+    """One thing to fix; the message is one line and contains no secret."""
 
     place: Place
     message: str
@@ -51,7 +51,7 @@ class Problem:
 
 
 class ConfigurationError(AgentError):
-    """A document is wrong; holds every problem found in it."""
+    """A document is invalid; holds every problem found in it."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -59,20 +59,20 @@ class ConfigurationError(AgentError):
 
 
 class UriError(AgentError):
-    """An AMQP URI or HTTP URL can't be understood; the message never quotes it."""
+    """An AMQP URI or HTTP URL is invalid; the message never quotes it."""
 
 
 class BrokerError(AgentError):
-    """A broker said no, or said nothing."""
+    """A broker refused, or didn't answer."""
 
 
 class TransientError(BrokerError):
-    """The same again may work."""
+    """Trying again may work."""
 
 
 class PermanentError(BrokerError):
-    """The same again won't work; something has to be changed first."""
+    """Trying again won't work before the configuration or a permission is changed."""
 
 
 class CannotStartError(AgentError):
-    """The process can't do its work here: a port is taken, a directory can't be written."""
+    """The process can't start: a port is taken, a directory can't be written."""

@@ -1,4 +1,4 @@
-"""What stands on a broker, asked with passive declares: they change nothing and work where statistics are off."""
+"""Looks up what exists on a broker with passive declares: they change nothing and work without statistics."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call, Method
 
-# A no closes its channel, so each question has a channel of its own; this many at once.
+# A refusal closes its channel, so each request has its own channel; this many at the same time.
 _AT_ONCE = 256
-# Brokers from 4.0 on break off the connection where the text of their no would be longer.
+# Brokers from 4.0 on close the connection if their error text would be longer.
 _LONGEST_TEXT = 255
 
 
@@ -48,14 +48,14 @@ class ExchangeFound:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found, by name."""
+    """The objects found, by name."""
 
     queues: Mapping[str, QueueFound]
     exchanges: Mapping[str, ExchangeFound]
 
 
 async def probe(connection: Connection, *, queues: Iterable[str] = (), exchanges: Iterable[str] = ()) -> Found:
-    """Asks for all the names side by side; raises only where the connection is lost."""
+    """Looks up all names in parallel; raises only if the connection is lost."""
     gate = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 2)))
 
     async def ask_for_queue(name: str) -> tuple[str, QueueFound]:
@@ -85,7 +85,7 @@ async def _ask(
     connection: Connection, method: Method, answer: Method, *, kind: str, name: str
 ) -> Call | ChannelClosedError:
     if len(f"NOT_FOUND - no {kind} '{name}' in vhost '{connection.vhost}'".encode()) > _LONGEST_TEXT:
-        return ChannelClosedError(0, "its name is too long for a broker to say that it is missing")
+        return ChannelClosedError(0, "its name is too long for a broker's error text")
     channel = connection.wire.begin_channel()
     try:
         call = await channel.ask(method, answer, passive=True, **{kind: name})

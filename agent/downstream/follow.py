@@ -1,4 +1,4 @@
-"""Follows bindings by the broker's events, apart from all else: a storm of them delays no policy."""
+"""Follows bindings with the broker's events, separate from all else: very many of them delay no policy."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LISTEN_AGAIN: Final = 5.0
 READ_AGAIN: Final = 1.0
 MOST_CHANGES: Final = 100
 GONE: Final = "binding.deleted"
-ASK_AGAIN: Final = 60.0  # where a broker tells nothing, whether it does now
+ASK_AGAIN: Final = 60.0  # without events, how often to try again
 
 log = structlog.get_logger()
 
 
 class BindingFollower:
-    """Has the bindings of exchanges changed, or read, as soon as an event tells that they changed.
-
-    `sources` are the exchanges that matter now. A few changes that events tell in full are put in force as they are: an
-    exchange may have very many bindings. All else is read; reading never overlaps, and rests as long as it took.
+    """Applies changes of bindings, or reads bindings again, as soon as an event reports a change. `sources` are the
+    exchanges that matter now. A few changes that events describe completely are applied directly: an exchange may have
+    very many bindings. Otherwise the bindings are read; reads never overlap, and each is followed by a pause of the
+    same length.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class BindingFollower:
         self._told = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_when_changed())
             group.create_task(self._change_when_told())
@@ -64,11 +64,11 @@ class BindingFollower:
                 await asyncio.sleep(LISTEN_AGAIN)
 
     async def _hear(self) -> None:
-        """Ends by itself where the broker tells nothing."""
+        """Returns if the broker sends no events."""
         async with self._listener.events(BINDING_EVENTS) as events:
             if events is None:
                 return
-            self._mark(self._sources())  # for what changed while nobody listened
+            self._mark(self._sources())  # for changes while not subscribed
             async for event in events:
                 self._note(event)
 
@@ -82,7 +82,7 @@ class BindingFollower:
             self._told.set()
 
     async def _change_when_told(self) -> None:
-        """In the order of the events; of a storm only the end is of interest."""
+        """In the order of events; with very many, only the final state matters."""
         while True:
             await self._told.wait()
             self._told.clear()
@@ -106,7 +106,7 @@ class BindingFollower:
             begun = loop.time()
             try:
                 await self._read(changed)
-            except AgentError as error:  # whoever polls says what is wrong
+            except AgentError as error:  # the poll reports the error
                 log.debug("bindings not read", error=str(error))
                 self._mark(changed)
                 await asyncio.sleep(READ_AGAIN)

@@ -51,11 +51,11 @@ def test_the_command_says_so(tmp_path: Path) -> None:
 
 
 def test_inputs_are_looked_at_first(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(CannotStartError, match="nowhere: is not there"):
+    with pytest.raises(CannotStartError, match="nowhere: does not exist"):
         files.check_inputs(spark, [str(tmp_path), f"{tmp_path}/nowhere"])
     (tmp_path / "date=2026-01-01").mkdir()
     (tmp_path / "date=2026-01-01/a-1-1.jsonl.part").write_text("{}\n")
-    with pytest.raises(CannotStartError, match=r"no finished file \(\*\.jsonl\) is there"):
+    with pytest.raises(CannotStartError, match=r"there is no finished file \(\*\.jsonl\)"):
         files.check_inputs(spark, [str(tmp_path)])
     write(tmp_path, line(0, "running"))
     files.check_inputs(spark, [str(tmp_path)])
@@ -64,7 +64,7 @@ def test_inputs_are_looked_at_first(spark: SparkSession, tmp_path: Path) -> None
 
 def test_the_output_is_tried_first(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(CannotStartError, match=r"file/out: can't be written: .*; give a directory that can"):
+    with pytest.raises(CannotStartError, match=r"file/out: can't be written: .*; give a writable directory"):
         files.check_output(spark, f"{tmp_path}/file/out")
     files.check_output(spark, f"{tmp_path}/out")
     assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []

@@ -1,4 +1,4 @@
-"""`forward-unrouted` beside exchanges of a type that no single binding can ask for everything."""
+"""`forward-unrouted` for exchanges of a type without a binding that matches all messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEY = "forward-unrouted"
 
 
 def check_unrouted(vhosts: list[RawVhost], world: World) -> None:
-    """One error for each exchange that can't have what an upstream of its set asks for."""
+    """One error for each exchange that doesn't support the setting of an upstream of its set."""
     written: dict[str, list[Mapping[str, Any]]] = {}
     for vhost in vhosts:
         written.setdefault(vhost.name, []).append(vhost.raw)
@@ -35,14 +35,15 @@ def _check(name: str, exchange: Mapping[str, Any], spot: Spot, *, sets: _Sets) -
         upstream = sets.forwarding(named) if isinstance(named, str) else None
         if upstream is not None:
             spot.error(
-                f"upstream {quoted(upstream)} has {_KEY}, which exchange {quoted(name)} of type {quoted(type_)} can't: "
-                f"no binding asks for everything there; drop the key or use one of {', '.join(TAKES_EVERYTHING)}",
+                f"upstream {quoted(upstream)} has {_KEY}, which exchange {quoted(name)} of type {quoted(type_)} "
+                "doesn't support: it has no binding that matches all messages; drop the key or use one of "
+                f"{', '.join(TAKES_EVERYTHING)}",
                 *path,
             )
 
 
 class _Sets:
-    """The sets of one vhost, as written here and as other sources define them; each is looked through once."""
+    """The sets of one vhost, as written here and as other sources define them; each is searched once."""
 
     def __init__(self, raw: list[Mapping[str, Any]], others: VhostDefinitions) -> None:
         self._upstreams: dict[str, Mapping[str, Any]] = {
@@ -66,7 +67,7 @@ class _Sets:
         self._found: dict[str, str | None] = {}
 
     def forwarding(self, name: str) -> str | None:
-        """The first upstream of a set that asks for unrouted messages."""
+        """The first upstream of a set with unrouted messages."""
         if name not in self._found:
             self._found[name] = next(self._forwarding(name), None)
         return self._found[name]
@@ -81,7 +82,7 @@ class _Sets:
             one = (upstream, str(merged.get("exchange")))
             if one not in seen and merged.get(_KEY) is True:
                 yield upstream
-            seen.add(one)  # of several with one name over there only the first counts
+            seen.add(one)  # of several with the same upstream name only the first counts
 
 
 def _members(raw: object) -> list[Mapping[str, Any]]:

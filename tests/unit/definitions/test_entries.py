@@ -114,7 +114,7 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
     ("section", "complaint"),
     [
         ("upstream-sets: {all: [{upstream: a}]}", "the set 'all' always means every upstream; choose another name"),
-        ("upstream-sets: {s: []}", "warning: the set is empty, so it yields no link"),
+        ("upstream-sets: {s: []}", "warning: the set is empty, so it defines no link"),
         ("upstream-sets: {s: {upstream: a}}", "expected a list of members such as {upstream: NAME}, got a mapping"),
         ("upstream-sets: {s: [a]}", "expected a mapping, got text"),
         ("upstream-sets: {s: [{upstream: a, uri: amqp://h}]}", "unknown key 'uri' in a member of an upstream set"),
@@ -255,7 +255,8 @@ def test_forward_unrouted_is_refused_where_no_binding_asks_for_everything(
     assert found == [
         (
             f"5:{exchange.rindex(': ') + 9}: upstream '{upstream}' has forward-unrouted, which exchange 'e' of type "
-            f"'{type_}' can't: no binding asks for everything there; drop the key or use one of topic, fanout, headers"
+            f"'{type_}' doesn't support: it has no binding that matches all messages; drop the key or use one of topic, "
+            "fanout, headers"
         )
     ]
 

@@ -70,7 +70,7 @@ def test_reports_what_has_no_value_here(tmp_path: Path, text: str, complaint: st
 def test_refuses_what_cant_be_meant_without_quoting_it(tmp_path: Path, text: str) -> None:
     subject, said = interpolator(tmp_path)
     subject.resolve(text, ("key",))
-    assert said == ["a ${…} that can't be understood; write ${env:NAME} or ${file:PATH}, or $${ for a literal ${"]
+    assert said == ["an invalid ${…}; write ${env:NAME} or ${file:PATH}, or $${ for a literal ${"]
 
 
 def test_what_is_repeated_without_end_is_refused(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_leniently_the_downstream_itself_may_be_unknown(tmp_path: Path) -> None:
 
 def test_references_stand_in_values_and_not_in_keys(tmp_path: Path) -> None:
     assert complaints(tmp_path, DOWNSTREAM + "upstreams:\n  '${env:HOST}': {uri: amqp://h}\n") == [
-        "3:3: ${...} stands in values, not in keys"
+        "3:3: ${...} is allowed in values only, not in keys"
     ]
 
 

@@ -72,8 +72,8 @@ def test_the_documented_configuration_loads(tmp_path: Path) -> None:
     assert vhost.shovels["drain"].settings == {"src_queue": "a", "dest_queue": "b"}
     assert configuration.definitions.of("tenant").upstreams["origin"].uris[0].host == "tenant.local"
     assert [warning.message for warning in configuration.warnings] == [
-        "this doesn't look like a definitions export; it holds none of its lists",
-        "upstream 'other' isn't defined in this file; another source has to",
+        "this doesn't look like a definitions export; it has none of its lists",
+        "upstream 'other' isn't defined in this file; another source has to define it",
     ]
 
 
@@ -278,7 +278,7 @@ def test_an_export_that_isnt_there_is_an_error_when_strict_and_else_leaves_names
     text = DOWNSTREAM + "definitions: {files: export.json}\n" + SET
     assert complaints(tmp_path, text) == [
         "2:22: definitions.files: there is no such file",
-        "3:32: warning: upstream 'a' isn't defined in this file; another source has to",
+        "3:32: warning: upstream 'a' isn't defined in this file; another source has to define it",
     ]
     assert all("warning" in line for line in complaints(tmp_path, text, strict=False))
 
@@ -304,7 +304,7 @@ def test_files_that_arent_files(tmp_path: Path) -> None:
         "pipe": "pipe:1:1: this is a pipe or device, not a file",
         "/dev/zero": "/dev/zero:1:1: this is a pipe or device, not a file",
         "agent.yaml/x": "agent.yaml/x:1:1: the file can't be read: Not a directory",
-        "a\0b": "a b:1:1: the path holds a character that no path can hold",
+        "a\0b": "a b:1:1: the path contains a character that no path can contain",
         "new\nline": "new line:1:1: there is no such file",
     }
 
@@ -313,7 +313,7 @@ def test_too_many_problems_end_the_judging(tmp_path: Path) -> None:
     text = DOWNSTREAM + "upstreams:\n" + "".join(f"  u{number}: {{}}\n" for number in range(1000))
     found = complaints(tmp_path, text)
     assert len(found) == 101
-    assert found[-1].endswith("100 problems so far; mend these, and look again")
+    assert found[-1].endswith("100 problems so far; fix these and check again")
 
 
 def test_upstreams_in_parts(tmp_path: Path) -> None:
