@@ -100,8 +100,8 @@ class Events:
 
 def _read(message: Message) -> BrokerEvent:
     """A parameter's value is dropped: it contains URIs with their passwords, and Erlang terms."""
-    told = fields.table_to_json(message.properties.headers)
-    return BrokerEvent(message.call["routing_key"], {key: value for key, value in told.items() if key != "value"})
+    table = fields.table_to_json(message.properties.headers)
+    return BrokerEvent(message.call["routing_key"], {key: value for key, value in table.items() if key != "value"})
 
 
 async def subscribe(connection: Connection, keys: Iterable[str]) -> Events | NoEvents:

@@ -87,7 +87,7 @@ _SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
     ("`shovels.NAME`", ShovelModel),
     ("`shovels.NAME.dest-publish-properties`", PropertiesModel),
 )
-_NOT_TOLD = ({"$ref": "#/$defs/Interpolated"}, {"type": "null"})
+_NOT_SHOWN = ({"$ref": "#/$defs/Interpolated"}, {"type": "null"})
 _LIKE_AN_UPSTREAM = "\nAnd any key of an upstream except those of its address; the set's value wins.\n"
 
 
@@ -121,7 +121,7 @@ def _resolve(value: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 def _type(value: dict[str, Any], schema: dict[str, Any]) -> str:
     value = _resolve(value, schema)
     if "anyOf" in value:
-        kinds = [_type(one, schema) for one in value["anyOf"] if one not in _NOT_TOLD]
+        kinds = [_type(one, schema) for one in value["anyOf"] if one not in _NOT_SHOWN]
         return " or ".join(dict.fromkeys(kinds))
     if "enum" in value:
         return ", ".join(f"`{choice}`" for choice in value["enum"])

@@ -10,7 +10,7 @@ import structlog
 
 from agent.amqp.broker_events import BINDING_EVENTS
 from agent.core.broker_events import BrokerEvent
-from agent.definitions.sources.downstream_state import binding_told
+from agent.definitions.sources.downstream_state import binding_of_event
 from agent.downstream.known_bindings import Change, Federated
 from agent.downstream.listen import Listener, SaidAlreadyError
 from agent.errors import AgentError
@@ -46,13 +46,13 @@ class BindingFollower:
         self._changes: list[Change] = []
         self._changed: set[Federated] = set()
         self._wake = asyncio.Event()
-        self._told = asyncio.Event()
+        self._has_changes = asyncio.Event()
 
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_when_changed())
-            group.create_task(self._change_when_told())
+            group.create_task(self._apply_changes())
             group.create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -74,18 +74,18 @@ class BindingFollower:
 
     def _note(self, event: BrokerEvent) -> None:
         concerned = self._sources() & {_source(event)}
-        binding = binding_told(event.fields)
+        binding = binding_of_event(event.fields)
         if binding is None or concerned & self._changed:
             self._mark(concerned)
         elif concerned:
             self._changes += [Change(source, binding, is_gone=event.name == GONE) for source in concerned]
-            self._told.set()
+            self._has_changes.set()
 
-    async def _change_when_told(self) -> None:
+    async def _apply_changes(self) -> None:
         """In the order of events; with very many, only the final state matters."""
         while True:
-            await self._told.wait()
-            self._told.clear()
+            await self._has_changes.wait()
+            self._has_changes.clear()
             changes, self._changes = self._changes, []
             if len(changes) > MOST_CHANGES:
                 self._mark(frozenset(change.source for change in changes))

@@ -44,7 +44,7 @@ from agent.management.transport import TooLargeError
 WHERE = "downstream"
 DEFAULT_VHOST = "/"
 CLUSTER_ID = "internal_cluster_id"
-CONNECTION_NAME = "federation-agent: looking at what stands"
+CONNECTION_NAME = "federation-agent: reading exchanges"
 ASKED_ONE_BY_ONE = 20
 READINGS = 4
 
@@ -122,13 +122,13 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
         client.overview(), client.vhosts(), _native_links(client), _identity(client)
     )
     names = {vhost["name"] for vhost in visible}
-    told, looks = await _read_steadily(configuration, client, keeper, names=names)
+    defined, looks = await _read_steadily(configuration, client, keeper, names=names)
     unseen = await _out_of_sight(client, keeper, names)
     return Reading(
         broker=broker,
         cluster=overview["cluster_name"],
         version=overview["rabbitmq_version"],
-        definitions=told.definitions,
+        definitions=defined.definitions,
         states={vhost: look.state for vhost, look in looks.items()},
         native_links=native.links,
         visible=frozenset(names),
@@ -136,9 +136,9 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
         identity=identity,
         problems=tuple(problem for look in looks.values() for problem in look.problems),
         warnings=(
-            *told.warnings,
+            *defined.warnings,
             *native.warnings,
-            *(_no_such_vhost(name, found) for name, found in told.definitions.vhosts.items() if name not in names),
+            *(_no_such_vhost(name, found) for name, found in defined.definitions.vhosts.items() if name not in names),
         ),
     )
 
@@ -163,16 +163,16 @@ async def _read_steadily(
             policies = await _take_broker(keeper, client, broker, names=names)
         else:
             _forget_broker(keeper)
-        told = keeper.current
-        concerned = [name for name in sorted(names) if _looks_at_objects(told.definitions.of(name))]
+        defined = keeper.current
+        concerned = [name for name in sorted(names) if _looks_at_objects(defined.definitions.of(name))]
         looker = _Looker(client, keeper, broker)
-        found = await asyncio.gather(*(looker.look(vhost, told.verdicts.get(vhost, {})) for vhost in concerned))
+        found = await asyncio.gather(*(looker.look(vhost, defined.verdicts.get(vhost, {})) for vhost in concerned))
         if found and looker.silent == len(found):  # the fault isn't in one of them
             raise TransientError("; ".join(dict.fromkeys(str(p.message) for look in found for p in look.problems)))
         if policies is None or policies == await _policies(client, broker, names):
             looks = dict(zip(concerned, found, strict=True))
             keeper.states = {vhost: look.state for vhost, look in looks.items()}
-            return told, looks
+            return defined, looks
     raise TransientError(f"{WHERE} {broker}: policies change faster than they can be read")
 
 
@@ -227,8 +227,8 @@ async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str, *,
 
 
 async def _take(keeper: Keeper, source: Source, steps: Steps) -> None:
-    told = await in_slices(steps)
-    keeper.take(source, lambda: told)
+    defined = await in_slices(steps)
+    keeper.take(source, lambda: defined)
 
 
 async def _global_parameter(client: ManagementClient, broker: str) -> Callable[[], SourceReading]:

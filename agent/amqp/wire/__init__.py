@@ -1,1 +1,1 @@
-"""The data path: AMQP 0-9-1 frames read, spliced and written without making objects of messages. No aio-pika here."""
+"""AMQP 0-9-1: frames, methods, tables, channels and connections, without aio-pika."""

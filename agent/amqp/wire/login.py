@@ -1,4 +1,4 @@
-"""What the client asks of a connection, and how it says who it is."""
+"""The client's limits for a connection, and its login."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Terms:
     heartbeat: int
     channel_max: int | None = None
     frame_max: int | None = None
-    patience: float = PATIENCE  # seconds in which the broker has to answer a question
+    patience: float = PATIENCE  # seconds in which the broker has to answer a request
 
     def redacted(self, text: str) -> str:
-        """What the broker said without the password that we gave it."""
+        """The broker's text without the password that we sent."""
         return redacted(text, self.password, user=self.user)
 
     def agree_on_frame_max(self, theirs: int) -> int:
-        """With no limit of anybody's, one frame could take all memory."""
+        """Without any limit, one frame could take all memory."""
         if 0 < theirs < frames.SMALLEST:
             raise TransientError(f"{self.where}: broken AMQP: frames of {theirs} bytes")
         return min(lower(self.frame_max, theirs) or frames.LARGEST, frames.LARGEST)

@@ -1,4 +1,4 @@
-"""What things are called on the brokers. The names are the native plugin's own, so that either can take over."""
+"""The names of objects on the brokers. They are the native plugin's own, so that either can take over."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ def internal_exchange(queue: str, letter: str) -> str:
 
 
 def can_be_asked_for(exchange: str, vhost: str) -> bool:
-    """Whether the broker's error text fits, should the exchange be missing; brokers from 4.0 on hang up otherwise."""
+    """Whether the broker's error text fits if the exchange is missing; otherwise brokers from 4.0 on close the
+    connection."""
     text = f"NOT_FOUND - no exchange '{exchange}' in vhost '{vhost}'"
     return len(text.encode(errors="surrogateescape")) <= _LONGEST_REPLY
 
 
 def canary(exchange: str, queue: str, vhost: str) -> str | None:
-    """The exchange that goes when the upstream exchange of this upstream queue is deleted.
-
-    A readable name where it fits, a digest of the queue's where only that does, and None where neither does, or where
-    nobody can delete the exchange.
+    """The exchange that is deleted together with the upstream exchange of this upstream queue. A readable name if it
+    fits, else with a digest of the queue's name, and None if neither fits, or if the exchange can't be deleted.
     """
     if is_permanent(exchange):
         return None
@@ -49,12 +48,12 @@ def canary(exchange: str, queue: str, vhost: str) -> str | None:
 
 
 def is_permanent(exchange: str) -> bool:
-    """Whether the broker lets nobody delete an exchange of this name."""
+    """Whether an exchange of this name can't be deleted."""
     return exchange.startswith("amq.")
 
 
 def are_too_long(queue: str) -> bool:
-    """Whether no broker takes what is named after the queue."""
+    """Whether names derived from the queue are too long for brokers."""
     return len(internal_exchange(queue, LETTERS[0]).encode(errors="surrogateescape")) > _SHORT
 
 
@@ -63,7 +62,7 @@ def other_letter(letter: str) -> str:
 
 
 def bound_exchange(vhost: str, exchange: str, letter: str) -> str:
-    """How a binding header names the downstream exchange it comes from."""
+    """The name of the downstream exchange in a binding's header."""
     return f"{vhost}:{exchange} {letter}"
 
 
@@ -72,15 +71,14 @@ def connection(upstream: str, policy: str) -> str:
 
 
 def consumer_tag(upstream: str, number: int = 1) -> str:
-    """For the first, second … consumer that a channel has, one after another; as short as AMQP wants it."""
+    """For the first, second … consumer of a channel, one after another; within AMQP's limit."""
     suffix = f" {number}" if number > 1 else ""
     return f"federation-link-{upstream}".encode()[: _SHORT - len(suffix)].decode(errors="ignore") + suffix
 
 
 class LinkIds:
-    """Eight hexadecimal digits a link: the same after every restart, distinct even where digests collide.
-
-    What makes a link the same link is its kind, vhost, name, upstream and name over there.
+    """Eight hexadecimal digits per link: the same after every restart, distinct even if digests collide. The identity
+    of a link is its kind, vhost, name, upstream and upstream name.
     """
 
     __slots__ = ("_taken",)

@@ -77,7 +77,7 @@ def binding(answer: Mapping[str, Any]) -> Binding | UnusableError:
     )
 
 
-def binding_told(event: Mapping[str, Any]) -> Binding | None:
+def binding_of_event(event: Mapping[str, Any]) -> Binding | None:
     """A binding without arguments, from an event; events show arguments as text in Erlang's syntax."""
     if event.get("arguments"):
         return None
@@ -166,8 +166,8 @@ def read_queue(name: str, answer: Mapping[str, Any], policies: Mapping[str, Poli
 def _queue_type(answer: Mapping[str, Any], table: Table) -> QueueType | None:
     """Brokers before 3.8 and exports have it only in the arguments."""
     argument = fields.get(table, "x-queue-type")
-    told = answer.get("type") or (argument.value if argument is not None else QueueType.CLASSIC)
-    return QueueType(told) if isinstance(told, str) and told in set(QueueType) else None
+    named_type = answer.get("type") or (argument.value if argument is not None else QueueType.CLASSIC)
+    return QueueType(named_type) if isinstance(named_type, str) and named_type in set(QueueType) else None
 
 
 def _text(answer: Mapping[str, Any], key: str) -> str:

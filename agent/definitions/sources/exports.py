@@ -90,9 +90,9 @@ def _list(raw: Mapping[str, Any], name: str, root: Spot) -> list[Mapping[str, An
 
 def _only_vhost(raw: Mapping[str, Any], lists: Lists, root: Spot) -> str:
     """The vhost of items without one, as in the export of a single vhost."""
-    told = raw.get("original_vhost_name")
-    if isinstance(told, str):
-        return told
+    given = raw.get("original_vhost_name")
+    if isinstance(given, str):
+        return given
     if any(item and "vhost" not in item for name in _OF_A_VHOST for item in lists[name]):
         root.warn(f"an export of one vhost without its name; read as vhost '{DEFAULT_VHOST}'")
     return DEFAULT_VHOST
@@ -125,8 +125,8 @@ def _by_vhost(items: Iterable[Mapping[str, Any]], vhost: str) -> dict[str, list[
 
 
 def _vhost(item: Mapping[str, Any], default: str) -> str:
-    told = item.get("vhost", default)
-    return told if isinstance(told, str) else default
+    given = item.get("vhost", default)
+    return given if isinstance(given, str) else default
 
 
 def _states(lists: Lists, vhost: str) -> dict[str, VhostState]:

@@ -133,8 +133,8 @@ def _as_before(
 def _merged(readings: Mapping[str, SourceReading]) -> SourceReading:
     """Raises ConfigurationError if one name comes from two sources; only one source has policies in force."""
     return SourceReading(
-        definitions=merge((source, told.definitions) for source, told in readings.items()),
-        verdicts={vhost: of_vhost for told in readings.values() for vhost, of_vhost in told.verdicts.items()},
-        warnings=tuple(warning for told in readings.values() for warning in told.warnings),
-        refused=tuple(problem for told in readings.values() for problem in told.refused),
+        definitions=merge((source, of_source.definitions) for source, of_source in readings.items()),
+        verdicts={vhost: of_vhost for of_source in readings.values() for vhost, of_vhost in of_source.verdicts.items()},
+        warnings=tuple(warning for of_source in readings.values() for warning in of_source.warnings),
+        refused=tuple(problem for of_source in readings.values() for problem in of_source.refused),
     )

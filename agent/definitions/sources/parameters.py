@@ -50,10 +50,10 @@ def read_policies(broker: str, policies: Iterable[Mapping[str, Any]]) -> SourceR
 
 
 def _all_or_nothing(steps: Steps) -> SourceReading:
-    told = finish(steps)
-    if told.refused:
-        raise ConfigurationError((*told.refused, *told.warnings))
-    return told
+    reading = finish(steps)
+    if reading.refused:
+        raise ConfigurationError((*reading.refused, *reading.warnings))
+    return reading
 
 
 MAX_OF_A_VHOST: Final = 10_000  # objects are checked one by one, which takes time

@@ -58,19 +58,19 @@ def _outages(rows: DataFrame, *, most: int) -> tuple[Outage, ...]:
         .orderBy(fn.col("down").desc(), "begin", "of")
         .limit(most)
     )
-    told = (
+    chosen = (
         Outage(
             row["scope"], row["outage_name"], which_of(row), Span(row["begin"], row["until"]), row["open"],
             row["links"], float(row["down"]), row["reason"], row["error"],
         )
         for row in found.collect()
     )  # fmt: skip
-    return tuple(sorted(told, key=lambda outage: outage.span.start))
+    return tuple(sorted(chosen, key=lambda outage: outage.span.start))
 
 
 def _gravest(rows: DataFrame, *, most: int) -> tuple[Incident, ...]:
-    told = ("begin", "until", "open", "down_seconds", "flaps", "status", "reason", "error", "peak_backlog")
-    found = rows.select(*named(), *told).orderBy(fn.col("down_seconds").desc(), "begin", *LINK).limit(most)
+    chosen = ("begin", "until", "open", "down_seconds", "flaps", "status", "reason", "error", "peak_backlog")
+    found = rows.select(*named(), *chosen).orderBy(fn.col("down_seconds").desc(), "begin", *LINK).limit(most)
     incidents = (
         Incident(
             which_of(row), Span(row["begin"], row["until"]), row["open"], float(row["down_seconds"]), row["flaps"],

@@ -26,7 +26,7 @@ def publish(
     """Writes both, and returns the summary."""
     begin(spark, TELL)
     found = gather(spark, output, within, zone, lines)
-    told = summary(found)
+    result = summary(found)
     files.write_text(spark, f"{output}/{PAGE}", page(found))
-    files.write_text(spark, f"{output}/{SUMMARY}", json.dumps(told, indent=2) + "\n")
-    return told
+    files.write_text(spark, f"{output}/{SUMMARY}", json.dumps(result, indent=2) + "\n")
+    return result

@@ -53,8 +53,8 @@ def _previous(fleet: Fleet, window: Span) -> dict[str, Any] | None:
     return {"window": _span(before), "links": fleet.previous_links, **_time(fleet.previous)}
 
 
-def _percentiles(told: Percentiles) -> dict[str, float | None]:
-    return asdict(told)
+def _percentiles(percentiles: Percentiles) -> dict[str, float | None]:
+    return asdict(percentiles)
 
 
 def _objective(one: Objective) -> dict[str, Any]:

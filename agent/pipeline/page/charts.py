@@ -40,8 +40,8 @@ def charts(found: Findings, calendar: Calendar) -> Markup:
     lag = _lines([(one.start, one.lag) for one in flow.moments])
     drawn = (
         _chart(f"Messages in {minutes}", messages, count, found, calendar),
-        _chart("Transfer time, delivery to confirm", transfer, _short, found, calendar, told=flow.transfer),
-        _chart("Lag, messages waiting at the peak", lag, count, found, calendar, told=flow.lag),
+        _chart("Transfer time, delivery to confirm", transfer, _short, found, calendar, percentiles=flow.transfer),
+        _chart("Lag, messages waiting at the peak", lag, count, found, calendar, percentiles=flow.lag),
     )
     note = (
         "Transfer times are each link's own percentiles of five minutes, averaged by messages; lag is the peak backlog "
@@ -65,7 +65,7 @@ def _chart(
     found: Findings,
     calendar: Calendar,
     *,
-    told: Percentiles | None = None,
+    percentiles: Percentiles | None = None,
 ) -> Markup:
     window = found.window
     scale = _Scale(window, _ceiling(max((value or 0.0 for line in lines for _, value in line.points), default=0.0)))
@@ -78,15 +78,15 @@ def _chart(
         role="img",
         aria_label=title,
     )
-    return element("figure", element("figcaption", title, _key(told, show) if told else None), drawing)
+    return element("figure", element("figcaption", title, _key(percentiles, show) if percentiles else None), drawing)
 
 
-def _key(told: Percentiles, show: Show) -> Markup:
+def _key(percentiles: Percentiles, show: Show) -> Markup:
     """The legend: each line with its percentile over the whole window."""
     items = [
         element("li", _stroke(part), f"{part} ", element("b", NOTHING if value is None else show(value)))
         for part in _DASHES
-        for value in [getattr(told, part)]
+        for value in [getattr(percentiles, part)]
     ]
     return element("ul", *items, class_="legend")
 

@@ -74,9 +74,9 @@ def _arrow(edge: Edge, start: float, end: float, most: int) -> Markup:
     bend = _WIDTH / 2
     path = f"M{_BOX} {start:.1f}C{bend:.0f} {start:.1f} {bend:.0f} {end:.1f} {_WIDTH - _BOX} {end:.1f}"
     ends = f"{edge.source or words.UNREACHED} → {edge.target}"
-    told = f"{ends}: {percent(edge.spent.availability)}, {count(edge.messages)} messages"
+    tooltip = f"{ends}: {percent(edge.spent.availability)}, {count(edge.messages)} messages"
     return element(
-        "path", element("title", told), d=path, class_="arrow", data_bucket=kind,
+        "path", element("title", tooltip), d=path, class_="arrow", data_bucket=kind,
         stroke_dasharray=dash, stroke_width=thick,
     )  # fmt: skip
 

@@ -16,9 +16,11 @@ def incidents(failures: Failures, calendar: Calendar) -> Markup:
         return section("incidents", "Incidents", nothing("No incidents."))
     rest = failures.incidents - len(failures.gravest)
     more = f" {plural(rest, 'shorter incident')} omitted; the table `incidents` has them." if rest else ""
-    told = table("Incidents", _HEADS, (_row(incident, calendar) for incident in failures.gravest), class_="incidents")
+    content = table(
+        "Incidents", _HEADS, (_row(incident, calendar) for incident in failures.gravest), class_="incidents"
+    )
     note = f"Times in which a link was down after a failure; short times up in between don't end an incident.{more}"
-    return section("incidents", "Incidents", told, note=note)
+    return section("incidents", "Incidents", content, note=note)
 
 
 def _row(incident: Incident, calendar: Calendar) -> tuple[Child, ...]:

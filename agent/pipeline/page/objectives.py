@@ -54,5 +54,5 @@ def _used(consumed: float | None) -> Markup:
 
 
 def _burn(long: float | None, short: float | None, alarm: float) -> Markup:
-    told = " / ".join(NOTHING if value is None else f"{value:.3g}" for value in (long, short))
-    return element("b" if (long or 0) > alarm and (short or 0) > alarm else "span", told)
+    rates = " / ".join(NOTHING if value is None else f"{value:.3g}" for value in (long, short))
+    return element("b" if (long or 0) > alarm and (short or 0) > alarm else "span", rates)

@@ -72,8 +72,8 @@ def _figures(found: Findings) -> Markup:
 
 
 def _figure(title: str, value: str, more: str = "", bucket: Bucket | None = None) -> Markup:
-    told = element("dd", more, class_="more") if more else None
-    return element("div", element("dt", title), element("dd", value, class_="figure"), told, data_bucket=bucket)
+    shown = element("dd", more, class_="more") if more else None
+    return element("div", element("dt", title), element("dd", value, class_="figure"), shown, data_bucket=bucket)
 
 
 def _figures_of(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]]:
@@ -87,8 +87,8 @@ def _figures_of(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]
     yield "Messages", count(cost.messages), f"{count(cost.bytes)} bytes forwarded", None
     yield "Delayed", count(failed.waited), "messages that waited in outages (sum of peaks)", None
     lost = cost.dropped + cost.quarantined
-    told = f"{count(cost.dropped)} dropped, {count(cost.quarantined)} quarantined"
-    yield "Not delivered", count(lost), told, Bucket.DEGRADED if lost else None
+    shown = f"{count(cost.dropped)} dropped, {count(cost.quarantined)} quarantined"
+    yield "Not delivered", count(lost), shown, Bucket.DEGRADED if lost else None
     yield from _kept(found)
 
 
@@ -106,9 +106,9 @@ def _outages(found: Findings, calendar: Calendar) -> Markup:
     gravest = sorted(found.failures.outages, key=lambda outage: -outage.down_seconds)[:TOLD]
     if not gravest:
         return section("outages", "What happened", nothing("No link failed in this period."))
-    told = sorted(gravest, key=lambda outage: outage.span.start)
-    rest = found.failures.outages_in_all - len(told)
-    items = [element("li", sentence(outage, calendar)) for outage in told]
+    shown = sorted(gravest, key=lambda outage: outage.span.start)
+    rest = found.failures.outages_in_all - len(shown)
+    items = [element("li", sentence(outage, calendar)) for outage in shown]
     more = element("p", f"{plural(rest, 'lesser outage')} omitted.", class_="muted") if rest else None
     return section("outages", "What happened", element("ul", *items, class_="outages"), more)
 

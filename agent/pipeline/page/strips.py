@@ -90,8 +90,8 @@ def _bars(first: int, end: int, drawn: Drawn, found: Findings, calendar: Calenda
     main, gravest = drawn
     length = (found.window.end - found.window.start) // found.slots
     span = Span(found.window.start + first * length, found.window.start + end * length)
-    told = main if main == gravest else f"{main}, partly {gravest}"
-    yield _bar(first, end - first, main, f"{calendar.span(span)}: {told}")
+    label = main if main == gravest else f"{main}, partly {gravest}"
+    yield _bar(first, end - first, main, f"{calendar.span(span)}: {label}")
     if gravest in (Bucket.DOWN, Bucket.DEGRADED) and gravest != main:
         yield element("rect", x=first, y=0, width=end - first, height=_HEIGHT // 2, class_="bar", data_bucket=gravest)
 

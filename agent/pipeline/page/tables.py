@@ -28,8 +28,10 @@ def _row(heads: Sequence[str], cells: Sequence[Child]) -> Markup:
 
 
 def section(key: str, title: str, *children: Child, note: Child = None) -> Markup:
-    told = element("p", note, class_="note") if note else None
-    return element("section", element("h2", title, id=f"{key}-title"), told, *children, aria_labelledby=f"{key}-title")
+    paragraph = element("p", note, class_="note") if note else None
+    return element(
+        "section", element("h2", title, id=f"{key}-title"), paragraph, *children, aria_labelledby=f"{key}-title"
+    )
 
 
 def nothing(text: str) -> Markup:

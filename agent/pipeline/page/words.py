@@ -23,14 +23,14 @@ def duration(seconds: float) -> str:
     """In the two largest relevant units: `2 h 14 min`."""
     if seconds < 10:
         return f"{seconds:.3g} s"
-    left, told = round(seconds), list[tuple[int, str]]()
+    left, parts = round(seconds), list[tuple[int, str]]()
     for unit, size in _UNITS:
-        if left >= size or (told and unit == _next_unit(told[0][1])):
-            told.append((left // size, unit))
+        if left >= size or (parts and unit == _next_unit(parts[0][1])):
+            parts.append((left // size, unit))
             left %= size
-        if len(told) == 2:
+        if len(parts) == 2:
             break
-    return " ".join(f"{number} {unit}" for number, unit in told if number)
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
 
 
 def _next_unit(unit: str) -> str:

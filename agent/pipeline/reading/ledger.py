@@ -134,15 +134,15 @@ class Ledger:
 
     def has(self, made_of: str) -> bool:
         """Whether tables made from this exist and nothing is new."""
-        stands = self.standing
-        return stands is not None and stands.made_of == made_of and stands.touched is None and stands.whole
+        existing = self.standing
+        return existing is not None and existing.made_of == made_of and existing.touched is None and existing.whole
 
     def touched(self, made_of: str, within: Bounds) -> int:
         """From when on tables have to be made: earlier dates would not change."""
-        stands = self.standing
-        if stands is None or stands.made_of != made_of or stands.start != within.start:
+        existing = self.standing
+        if existing is None or existing.made_of != made_of or existing.start != within.start:
             return within.start
-        moment = stands.end if stands.touched is None else stands.touched
+        moment = existing.end if existing.touched is None else existing.touched
         return max(within.start, min(moment, within.end) - self.reach)
 
     def content(self) -> Content:
@@ -165,14 +165,14 @@ class Ledger:
             }
             for batch in self.batches
         ]
-        told = {
+        data = {
             "layout": LAYOUT,
             "standing": self.standing and asdict(self.standing),
             "settled": [self.settled, self.settled_lines],
             "roots": sorted(self.roots),
             "batches": batches,
         }
-        return json.dumps(told, indent=1)
+        return json.dumps(data, indent=1)
 
 
 def _day(moment: int) -> int:
@@ -181,12 +181,12 @@ def _day(moment: int) -> int:
 
 
 def parse_ledger(text: str) -> Ledger:
-    told: dict[str, Any] = json.loads(text)
-    if told["layout"] != LAYOUT:
+    data: dict[str, Any] = json.loads(text)
+    if data["layout"] != LAYOUT:
         return Ledger()
     batches = tuple(
         Batch(one["number"], frozenset(InputFile(*file) for file in one["files"]), Content(**one["content"]))
-        for one in told["batches"]
+        for one in data["batches"]
     )
-    standing = told["standing"] and TablesMade(**told["standing"])
-    return Ledger(frozenset(told["roots"]), batches, standing, *told["settled"])
+    standing = data["standing"] and TablesMade(**data["standing"])
+    return Ledger(frozenset(data["roots"]), batches, standing, *data["settled"])

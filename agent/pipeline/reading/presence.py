@@ -27,7 +27,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     starts: 0 is a life without a start in the data.
     """
     ordered = Window.partitionBy(*_AGENT).orderBy("ts", "seq")
-    told = grouped(lines.where(fn.col("type") == EventType.AGENT), into="group").withColumns(
+    reported = grouped(lines.where(fn.col("type") == EventType.AGENT), into="group").withColumns(
         {"before": fn.lag(fn.struct("ts", "status", "interval")).over(ordered)}
     )
     before = fn.col("before")
@@ -42,7 +42,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
         # Before the first line, heartbeats may have been removed by thinning.
         | (fn.col("first") & (fn.col("ts") - before["ts"] > patience))
     )
-    numbered = told.withColumns(
+    numbered = reported.withColumns(
         {
             "life": fn.sum(begins.cast("int")).over(ordered),
             "run": fn.sum((fn.col("status") == AgentStatus.STARTED).cast("int")).over(ordered),
@@ -50,7 +50,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     )
     found = numbered.groupBy(*_AGENT, "life").agg(
         fn.min("ts").alias("begin"),
-        fn.max("ts").alias("heard"),
+        fn.max("ts").alias("last_line"),
         fn.max("run").alias("run"),
         fn.max(fn.col("status") == AgentStatus.STOPPED).alias("stopped"),
         fn.coalesce(fn.max("interval"), fn.lit(USUAL_INTERVAL)).alias("interval"),
@@ -67,16 +67,18 @@ def grouped(own: DataFrame, *, into: str) -> DataFrame:
 
 def _with_ends(found: DataFrame, within: Bounds) -> DataFrame:
     after = fn.lead("begin").over(Window.partitionBy(*_AGENT).orderBy("life"))
-    deadline = fn.when(fn.col("stopped"), fn.col("heard")).otherwise(
-        fn.col("heard") + MISSED_HEARTBEATS * fn.col("interval")
+    deadline = fn.when(fn.col("stopped"), fn.col("last_line")).otherwise(
+        fn.col("last_line") + MISSED_HEARTBEATS * fn.col("interval")
     )
     # The agent counts as alive until three heartbeats can have been missed.
     undecided = ~fn.col("stopped") & fn.col("after").isNull() & (fn.col("deadline") >= within.end)
     return (
         found.withColumns({"after": after, "deadline": deadline})
-        .withColumn("last", fn.when(undecided, fn.greatest("heard", fn.lit(within.end))).otherwise(fn.col("heard")))
+        .withColumn(
+            "last", fn.when(undecided, fn.greatest("last_line", fn.lit(within.end))).otherwise(fn.col("last_line"))
+        )
         .withColumn("until", fn.least("deadline", "after"))
-        .select(*_AGENT, "life", "run", "begin", "last", "heard", "until", "interval")
+        .select(*_AGENT, "life", "run", "begin", "last", "last_line", "until", "interval")
     )
 
 
@@ -84,7 +86,8 @@ def placed(lines: DataFrame, found: DataFrame) -> DataFrame:
     """Lines on links with the life of the agent that wrote them; without one if the agent has no lines of its own."""
     on_links = lines.where(fn.col("type") != EventType.AGENT).drop("interval", "told_in")
     inside = (fn.col("ts") >= fn.col("begin")) & (
-        (fn.col("ts") < fn.col("until")) | ((fn.col("ts") == fn.col("heard")) & (fn.col("until") == fn.col("heard")))
+        (fn.col("ts") < fn.col("until"))
+        | ((fn.col("ts") == fn.col("last_line")) & (fn.col("until") == fn.col("last_line")))
     )
     lives_of = found.withColumnsRenamed({name: f"its_{name}" for name in _AGENT})
     same = (fn.col("group") == fn.col("its_group")) & (fn.col("agent") == fn.col("its_agent"))

@@ -31,9 +31,9 @@ def settled(lines: DataFrame, within: Bounds) -> DataFrame:
     return _few(own.unionByName(of_links.select(*spoken, "speaker", "life"), allowMissingColumns=True), lines.columns)
 
 
-def _few(told: DataFrame, names: list[str]) -> DataFrame:
+def _few(reported: DataFrame, names: list[str]) -> DataFrame:
     rest = [name for name in names if name not in (*COMPARED, *_ALSO, "unbroken")]
-    packed = told.withColumns(
+    packed = reported.withColumns(
         {"traits": fn.xxhash64(*TRAITS), "measured": measured(), "named": fn.col("group")}
     ).select(
         fn.expr(f"cell div {DAY}").alias("day"),

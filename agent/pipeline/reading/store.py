@@ -66,13 +66,13 @@ class Store:
     def rejected(self) -> DataFrame:
         return self._of(self.ledger.batches).where(fn.col("why").isNotNull())
 
-    def stand(self, tables: TablesMade | None) -> None:
+    def record(self, tables: TablesMade | None) -> None:
         self._keep(replace(self.ledger, standing=tables))
 
     def doubt(self, *, since: int) -> None:
         """If this run is killed, the next one makes the tables from that instant on."""
-        stands = self.ledger.standing
-        self.stand(stands and replace(stands, touched=since))
+        existing = self.ledger.standing
+        self.record(existing and replace(existing, touched=since))
 
     def settle(self) -> None:
         """Settles past days for future runs."""
@@ -108,11 +108,11 @@ class Store:
         number = self.ledger.next_number
         while files.exists(self.spark, self._path(number)):
             number += 1
-        told = Observation()
+        observed = Observation()
         with suited_to_reading(self.spark, size=sum(file.length for file in wanted)):
             lines = parsing.read(self.spark, [file.pattern for file in sorted(wanted)])
-            thinning.thin(lines).observe(told, *_content()).write.parquet(self._path(number))
-        return Batch(number, frozenset(wanted), Content(**told.get))
+            thinning.thin(lines).observe(observed, *_content()).write.parquet(self._path(number))
+        return Batch(number, frozenset(wanted), Content(**observed.get))
 
     def _mixed_with(self, batch: Batch, *, but: Sequence[Batch]) -> list[Batch]:
         """The batches with lines before and after one of this batch, in the same five minutes."""

@@ -45,7 +45,7 @@ def _has_lines(spark: SparkSession, path: str) -> bool:
             raise CannotStartError(f"--input {path}: does not exist; give a directory that agents export to")
         return any(_ends_in_lines(system.listFiles(place.getPath(), True)) for place in places)
     except Py4JJavaError as error:
-        raise CannotStartError(f"--input {path}: can't be read: {_told(error)}") from error
+        raise CannotStartError(f"--input {path}: can't be read: {_reason(error)}") from error
 
 
 def _ends_in_lines(names: Any) -> bool:
@@ -63,11 +63,11 @@ def check_output(spark: SparkSession, output: str) -> None:
         _system(spark, probe).delete(_path(spark, probe), False)
     except Py4JJavaError as error:
         raise CannotStartError(
-            f"--output {output}: can't be written: {_told(error)}; give a writable directory"
+            f"--output {output}: can't be written: {_reason(error)}; give a writable directory"
         ) from error
 
 
-def _told(error: Py4JJavaError) -> str:
+def _reason(error: Py4JJavaError) -> str:
     exception = error.java_exception
     return f"{exception.getClass().getSimpleName()}: {exception.getMessage()}".splitlines()[0]
 

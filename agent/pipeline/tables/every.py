@@ -54,7 +54,7 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
     def write(name: str, table: DataFrame, dates: Dates = of.asked) -> None:
         replace(table, name, output=options.output, dates=dates)
 
-    def stands_as(name: str) -> DataFrame:
+    def existing_table(name: str) -> DataFrame:
         return files.read_table(spark, name, output=options.output)
 
     def of_links(table: DataFrame) -> DataFrame:
@@ -77,15 +77,15 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
         passed = traffic(cells(placed, made), links, hours, made)
         if changed is not None and changed.renamed:
             store.doubt(since=within.start)
-            stands = of.earlier(stands_as("traffic")).drop(*TRAITS)
-            passed, dates = passed.unionByName(of_links(stands)), of.asked
+            existing = of.earlier(existing_table("traffic")).drop(*TRAITS)
+            passed, dates = passed.unionByName(of_links(existing)), of.asked
         write("traffic", passed, dates)
         last_day = day_of(fn.lit(max(within.start, within.end - 1)), options.zone)
-        judged = slo(found, stands_as("traffic"), promised, within)
+        judged = slo(found, existing_table("traffic"), promised, within)
         write("slo", of_links(judged).withColumn("date", last_day))
 
     dates, _ = side_by_side(spark, of_time, of_messages)
-    available, moved = (stands_as(name).where(dates.hold(fn.col("date"))) for name in ("availability", "traffic"))
+    available, moved = (existing_table(name).where(dates.hold(fn.col("date"))) for name in ("availability", "traffic"))
     write("edges", edges(available, moved), dates)
 
 

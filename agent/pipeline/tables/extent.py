@@ -75,9 +75,9 @@ def news(links: DataFrame, of: Extent, *, output: str) -> News:
     last = periods.days(Bounds(of.before.start, of.before.end), of.zone)[1]
     table = files.read_table(links.sparkSession, "availability", output=output)
     known = table.where((fn.col("date") == fn.lit(last)) & (fn.col("period") == "day"))
-    told = known.select(*LINK, fn.struct(*TRAITS).alias("then"))
-    now = links.select(*LINK, fn.struct(*TRAITS).alias("now")).join(told, [*LINK], "left")
+    described = known.select(*LINK, fn.struct(*TRAITS).alias("then"))
+    now = links.select(*LINK, fn.struct(*TRAITS).alias("now")).join(described, [*LINK], "left")
     appeared, renamed = fn.col("then").isNull(), fn.col("then") != fn.col("now")
     row = now.agg(fn.count_if(appeared), fn.count_if(renamed)).collect()[0]
-    gone = told.join(links, [*LINK], "left_anti").limit(1).count()
+    gone = described.join(links, [*LINK], "left_anti").limit(1).count()
     return News(bool(row[0] or gone), bool(row[1]))

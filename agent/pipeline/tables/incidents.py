@@ -39,7 +39,7 @@ def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
             fn.sum(fn.col("end") - fn.col("start")).alias("down"),
             # Attempts follow each other without a gap; a flap is a link that was up in between.
             fn.count_if((fn.col("flowed") > fn.col("ended")) & (fn.col("gap") <= merge_gap)).alias("flaps"),
-            fn.min_by(fn.struct("status", "reason", "error", "agent"), fn.struct(~failed, "start")).alias("told"),
+            fn.min_by(fn.struct("status", "reason", "error", "agent"), fn.struct(~failed, "start")).alias("details"),
             fn.max("backlog").alias("peak_backlog"),
             fn.max(failed).alias("failed"),
         )
@@ -49,7 +49,7 @@ def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
 def incidents(down: DataFrame, within: Bounds) -> DataFrame:
     """A start that succeeds at once is not an incident."""
     return down.where("failed").select(
-        *LINK, "start", "end", (fn.col("end") >= within.end).alias("open"), "down", "flaps", "told.*", "peak_backlog"
+        *LINK, "start", "end", (fn.col("end") >= within.end).alias("open"), "down", "flaps", "details.*", "peak_backlog"
     )
 
 

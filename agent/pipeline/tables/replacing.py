@@ -30,8 +30,8 @@ def replace(table: DataFrame, name: str, *, output: str, dates: Dates) -> None:
         return
     files.remove_others(spark, f"{output}/{name}", keep=lambda entry: not entry.startswith(_HALF_WRITTEN))
     rows = rows.persist()
-    stands = files.read_table(spark, name, output=output).where(dates.hold(fn.col("date")))
-    before, now = _digests(stands), _digests(rows)
+    existing = files.read_table(spark, name, output=output).where(dates.hold(fn.col("date")))
+    before, now = _digests(existing), _digests(rows)
     differing = [day for day, digest in now.items() if before.get(day) != digest]
     if differing:
         _write(rows.where(_is_in(differing)), f"{output}/{name}")

@@ -23,8 +23,8 @@ def statements(lines: DataFrame, within: Bounds) -> DataFrame:
     ).withColumn("believed", _believed_until(within))
     # A link whose samples stop has ended, even if its agent is alive.
     silent = fn.col("sampled") & ~fn.col("unbroken") & (fn.col("believed") - fn.col("ts") > _patience())
-    told = followed.withColumn("believed", fn.when(silent, fn.col("ts")).otherwise(fn.col("believed")))
-    return _joined(told)
+    reported = followed.withColumn("believed", fn.when(silent, fn.col("ts")).otherwise(fn.col("believed")))
+    return _joined(reported)
 
 
 def _believed_until(within: Bounds) -> Column:
@@ -41,20 +41,20 @@ def _patience() -> Column:
     return fn.greatest(MISSED_HEARTBEATS * interval, fn.lit(CELL))
 
 
-def _joined(told: DataFrame) -> DataFrame:
+def _joined(reported: DataFrame) -> DataFrame:
     """Combines lines with the same status and no gap between them."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
     before = fn.lag(fn.struct("believed", "status")).over(ordered)
     goes_on = (fn.col("before")["believed"] >= fn.col("ts")) & (fn.col("before")["status"] == fn.col("status"))
     return (
-        told.withColumn("before", before)
+        reported.withColumn("before", before)
         .withColumn("stretch", fn.sum((~fn.coalesce(goes_on, fn.lit(False))).cast("int")).over(ordered))
         .groupBy(*_SPEAKER, "stretch", "status")
         .agg(
             fn.min("ts").alias("start"),
             fn.max("believed").alias("end"),
-            fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("told"),
+            fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("reported"),
             fn.max("backlog").alias("backlog"),
         )
-        .select(*_SPEAKER, "status", "start", "end", "told.reason", "told.error", "backlog")
+        .select(*_SPEAKER, "status", "start", "end", "reported.reason", "reported.error", "backlog")
     )

@@ -49,7 +49,7 @@ class Exporter:
         self._files = ExportFiles(settings, FileNames.of(board.owner, board.clock()), clock=clock)
         self._pump = Pump(self._files, clock=clock)
         self._reasons: dict[str, Reason] = {}
-        self._told: list[Line] = []
+        self._pending: list[Line] = []
         self._sampling: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -111,10 +111,12 @@ class Exporter:
         self._tell(self._events.of_agent(status, self._settings.sample_interval))
 
     def _tell(self, line: Line) -> None:
-        if not self._told:  # events of one turn are written together: when all links fail, messages wait for no thread
+        if (
+            not self._pending
+        ):  # events of one turn are written together: when all links fail, messages wait for no thread
             asyncio.get_running_loop().call_soon(self._hand_over)
-        self._told.append(line)
+        self._pending.append(line)
 
     def _hand_over(self) -> None:
-        told, self._told = self._told, []
+        told, self._pending = self._pending, []
         self._pump.put(told)

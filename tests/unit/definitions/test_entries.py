@@ -43,9 +43,9 @@ def told(directory: Path, section: str) -> list[str]:
         ),
         (
             'host: h, protocol: amqps, ssl-options: {cacertfile: "a\\0"}',
-            "ssl-options.cacertfile: cacertfile holds a NUL character, which can't be meant",
+            "ssl-options.cacertfile: cacertfile contains a NUL character, which is not allowed",
         ),
-        ('host: h, password: "a\\0"', "password: password holds a NUL character, which can't be meant"),
+        ('host: h, password: "a\\0"', "password: password contains a NUL character, which is not allowed"),
         ('host: "h\\0"', "the host is invalid; give a host name or an IP address, and the port in 'port'"),
         ("host: h, ssl-options: {}", "warning: ssl-options do nothing without protocol: amqps"),
         (
@@ -255,8 +255,8 @@ def test_forward_unrouted_is_refused_where_no_binding_asks_for_everything(
     assert found == [
         (
             f"5:{exchange.rindex(': ') + 9}: upstream '{upstream}' has forward-unrouted, which exchange 'e' of type "
-            f"'{type_}' doesn't support: it has no binding that matches all messages; drop the key or use one of topic, "
-            "fanout, headers"
+            f"'{type_}' doesn't support: it has no binding that matches all messages; drop the key or use one of "
+            "topic, fanout, headers"
         )
     ]
 

@@ -169,7 +169,7 @@ def test_an_at_sign_where_no_password_can_be_cut() -> None:
     parsed = uri.parse("amqps://u:p@h/v?cacertfile=/etc/x@y.pem")
     assert parsed.tls is not None
     assert parsed.tls.cacertfile == "/etc/x@y.pem"
-    with pytest.raises(UriError, match="'@' behind the host; percent-encode"):
+    with pytest.raises(UriError, match="'@' after the host; percent-encode"):
         http_url.parse(f"http://u:1/{SENTINEL}@h")
 
 

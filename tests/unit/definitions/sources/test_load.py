@@ -135,7 +135,7 @@ uptreams: {}
         "5:69: ack-mode: must be 'on-confirm', 'on-publish' or 'no-ack'; did you mean 'on-confirm'?",
         "6:3: the key 'origin' is already written in line 5",
         (
-            "7:16: uri: the URI holds a blank, a control character or a letter beyond ASCII; percent-encode special "
+            "7:16: uri: the URI contains a blank, a control character or a non-ASCII character; percent-encode special "
             "characters in user, password and path (@ as %40, : as %3A, / as %2F, # as %23)"
         ),
         "7:46: prefetch-count: expected a whole number, got a number with a fraction",
