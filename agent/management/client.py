@@ -39,7 +39,7 @@ _NO_STATISTICS = "disable_stats=true&enable_queue_totals=true"
 COMPONENTS: Final = ("federation-upstream", "federation-upstream-set", "shovel")
 
 
-class NoSuchThingError(PermanentError):
+class NotFoundError(PermanentError):
     """The broker has no such vhost or route."""
 
 
@@ -89,7 +89,7 @@ class ManagementClient:
             path = f"parameters/{component}/{encode(vhost)}"
             try:
                 answer = await self._list(path, shapes.PARAMETER, needs=_POLICYMAKER)
-            except NoSuchThingError:  # some releases don't know a component without its plugin
+            except NotFoundError:  # some releases don't know a component without its plugin
                 continue
             found += cast("list[ParameterAnswer]", answer)
         return found
@@ -136,7 +136,7 @@ class ManagementClient:
     async def _list(self, path: str, shape: Shape, *, needs: str, missing: str = "the HTTP API's route") -> Tables:
         answer = await self._transport.get_list(path, needs=needs, take=shape.take)
         if isinstance(answer, Missing):
-            raise NoSuchThingError(f"{self._where}: {missing} does not exist, or the user may not see it")
+            raise NotFoundError(f"{self._where}: {missing} does not exist, or the user may not see it")
         return answer
 
     async def _one(self, path: str, shape: Shape) -> dict[str, Any]:

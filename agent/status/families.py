@@ -24,14 +24,14 @@ class Type(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class LinkReading:
     """One link at one moment."""
 
     entry: Entry
     gauges: Gauges
 
 
-def _nothing(_: Looked) -> Iterable[Sample]:
+def _nothing(_: LinkReading) -> Iterable[Sample]:
     return ()
 
 
@@ -42,7 +42,7 @@ class Family:
     name: str
     type: Type
     help: str
-    read: Callable[[Looked], Iterable[Sample]] = _nothing
+    read: Callable[[LinkReading], Iterable[Sample]] = _nothing
     labels: tuple[str, ...] = ()
     join: Callable[[list[float]], float] = sum
 
@@ -55,36 +55,36 @@ def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def _one(read: Callable[[Looked], float | None]) -> Callable[[Looked], Iterable[Sample]]:
+def _one(read: Callable[[LinkReading], float | None]) -> Callable[[LinkReading], Iterable[Sample]]:
     """An unknown value is omitted: a zero would be wrong."""
 
-    def reads(looked: Looked) -> Iterable[Sample]:
+    def reads(looked: LinkReading) -> Iterable[Sample]:
         value = read(looked)
         return () if value is None else (("", "", value),)
 
     return reads
 
 
-def _states(looked: Looked) -> Iterable[Sample]:
+def _states(looked: LinkReading) -> Iterable[Sample]:
     return [("", text, int(status is looked.entry.state.status)) for status, text in _STATE_LABELS]
 
 
-def _dropped(looked: Looked) -> Iterable[Sample]:
+def _dropped(looked: LinkReading) -> Iterable[Sample]:
     dropped = looked.entry.meter.dropped
     return [("", text, dropped.get(reason, 0)) for reason, text in _DROP_LABELS]
 
 
-def _reconnects(looked: Looked) -> Iterable[Sample]:
+def _reconnects(looked: LinkReading) -> Iterable[Sample]:
     failures = looked.entry.failures
     return [("", text, failures[kind]) for kind, text in _RECONNECT_LABELS]
 
 
-def _quarantined(_: Looked) -> Iterable[Sample]:
+def _quarantined(_: LinkReading) -> Iterable[Sample]:
     return [("", text, 0) for text in _QUARANTINE_LABELS]
 
 
-def _buckets(find: Callable[[Entry], Histogram]) -> Callable[[Looked], Iterable[Sample]]:
-    def read(looked: Looked) -> Iterable[Sample]:
+def _buckets(find: Callable[[Entry], Histogram]) -> Callable[[LinkReading], Iterable[Sample]]:
+    def read(looked: LinkReading) -> Iterable[Sample]:
         histogram = find(looked.entry)
         counts = tuple(histogram.cumulative)
         texts = (*(f',le="{bound!r}"' for bound in histogram.bounds), ',le="+Inf"')

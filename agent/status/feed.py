@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class Changes:
     """Ids of links; the sender reads the board at that time, so it sends the latest state."""
 
     gone: tuple[str, ...]
@@ -52,10 +52,10 @@ class Feed:
     async def wait(self) -> None:
         await self._wake.wait()
 
-    def take(self) -> News:
+    def take(self) -> Changes:
         """Removed links come first: a link with the same id may exist again."""
-        news = News(tuple(self._gone), tuple(self._changed), tuple(self._moved))
+        changes = Changes(tuple(self._gone), tuple(self._changed), tuple(self._moved))
         self._wake.clear()
         for pending in (self._gone, self._changed, self._moved):
             pending.clear()
-        return news
+        return changes

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from agent.core.model import LinkKind
 from agent.status import expiry
 from agent.status.board import Board, Entry
-from agent.status.families import INFO, LINK_FAMILIES, Family, Looked, Sample, Type, labelled
+from agent.status.families import INFO, LINK_FAMILIES, Family, LinkReading, Sample, Type, labelled
 from agent.status.http import native
 from agent.status.slices import in_slices
 
@@ -65,7 +65,7 @@ async def exposition(board: Board) -> list[bytes]:
     written: list[list[bytes]] = [[_head(family)] for family in LINK_FAMILIES]
     number = 0
     async for labels, together in in_slices(grouped.items()):
-        _write(labels, [Looked(entry, entry.gauges()) for entry in together], lines)
+        _write(labels, [LinkReading(entry, entry.gauges()) for entry in together], lines)
         number += 1
         if number % PACK == 0:
             _pack(lines, written)
@@ -75,7 +75,7 @@ async def exposition(board: Board) -> list[bytes]:
     return [_process(), *about, *(piece for family in written for piece in family)]
 
 
-def _write(labels: Labels, together: list[Looked], lines: list[list[str]]) -> None:
+def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]]) -> None:
     """Adds the lines of all links that share their labels to each family."""
     common = labelled(dict(zip(LABELS, labels, strict=True)))
     for family, into in zip(LINK_FAMILIES, lines, strict=True):
@@ -84,7 +84,7 @@ def _write(labels: Labels, together: list[Looked], lines: list[list[str]]) -> No
         into += [f"{name}{suffix}{{{common}{more}}} {value}\n" for suffix, more, value in samples]
 
 
-def _joined(family: Family, together: Iterable[Looked]) -> list[Sample]:
+def _joined(family: Family, together: Iterable[LinkReading]) -> list[Sample]:
     found: dict[tuple[str, str], list[float]] = {}
     for looked in together:
         for suffix, more, value in family.read(looked):

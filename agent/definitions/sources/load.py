@@ -28,7 +28,7 @@ from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, fi
 from agent.definitions.sources.export_files import Bindings, ExportFiles, read_exports
 from agent.definitions.sources.keeper import SourceReading
 from agent.definitions.sources.merge import merge
-from agent.definitions.sources.references import World, check_references
+from agent.definitions.sources.references import OtherSources, check_references
 from agent.definitions.sources.unrouted import check_unrouted
 from agent.errors import ConfigurationError, Place, Problem
 from agent.read_file import UnreadableError, read_file
@@ -98,10 +98,10 @@ class _Loading:
     def _definitions(self, exports: ExportFiles, *, is_open: bool) -> Definitions:
         vhosts = find_vhosts(self._raw, self._spot)
         own = decode_vhosts(vhosts)
-        others = self._merged(exports.definitions)
-        world = World(others, is_open or not exports.complete or self._brokers_may_define())
-        check_references(vhosts, world)
-        check_unrouted(vhosts, world)
+        exported = self._merged(exports.definitions)
+        others = OtherSources(exported, is_open or not exports.complete or self._brokers_may_define())
+        check_references(vhosts, others)
+        check_unrouted(vhosts, others)
         return self._merged([(self._path, own), *exports.definitions])
 
     def _merged(self, sources: Sequence[tuple[str, Definitions]]) -> Definitions:

@@ -14,7 +14,7 @@ from agent.definitions.sources.decode import RawVhost
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class OtherSources:
     """The names that other sources define. An open one may define more than is known here."""
 
     definitions: Definitions = field(default_factory=Definitions)
@@ -32,19 +32,19 @@ class _Hints:
         return suggest(name, sorted(known)) if self._left > 0 else ""
 
 
-def check_references(vhosts: list[RawVhost], world: World) -> None:
+def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
     """Checks references, even of entries that have other errors."""
     hints = _Hints()
     upstreams, sets = _names(vhosts, "upstreams"), _names(vhosts, "upstream-sets")
     for vhost in vhosts:
-        others = world.definitions.of(vhost.name)
+        elsewhere = others.definitions.of(vhost.name)
         known = {
-            "upstream": {*upstreams[vhost.name], *others.upstreams},
-            "upstream set": {*sets[vhost.name], *others.upstream_sets, ALL},
+            "upstream": {*upstreams[vhost.name], *elsewhere.upstreams},
+            "upstream set": {*sets[vhost.name], *elsewhere.upstream_sets, ALL},
         }
         for what, name, spot in _references(vhost):
             if name not in known[what] and not spot.findings.full:
-                _report(f"{what} {spot.name(name)}", spot, hint=hints.of(name, known[what]), is_open=world.is_open)
+                _report(f"{what} {spot.name(name)}", spot, hint=hints.of(name, known[what]), is_open=others.is_open)
 
 
 def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:

@@ -11,17 +11,17 @@ from agent.core.rules.resolve import ALL
 from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.local import sets_of
 from agent.definitions.sources.decode import RawVhost
-from agent.definitions.sources.references import World
+from agent.definitions.sources.references import OtherSources
 
 _KEY = "forward-unrouted"
 
 
-def check_unrouted(vhosts: list[RawVhost], world: World) -> None:
+def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:
     """One error for each exchange that doesn't support the setting of an upstream of its set."""
     written: dict[str, list[Mapping[str, Any]]] = {}
     for vhost in vhosts:
         written.setdefault(vhost.name, []).append(vhost.raw)
-    sets = {name: _Sets(raw, world.definitions.of(name)) for name, raw in written.items()}
+    sets = {name: _Sets(raw, others.definitions.of(name)) for name, raw in written.items()}
     for vhost in vhosts:
         for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
             _check(name, _mapping(exchange), vhost.spot.at("exchanges", name), sets=sets[vhost.name])

@@ -34,7 +34,7 @@ def failures(asked: Asked, *, outages: int, incidents: int) -> Failures:
         counts["outages"],
         counts["waited"],
         _outages(rows, most=outages),
-        _gravest(rows, most=incidents),
+        _most_severe(rows, most=incidents),
     )
 
 
@@ -68,7 +68,7 @@ def _outages(rows: DataFrame, *, most: int) -> tuple[Outage, ...]:
     return tuple(sorted(chosen, key=lambda outage: outage.span.start))
 
 
-def _gravest(rows: DataFrame, *, most: int) -> tuple[Incident, ...]:
+def _most_severe(rows: DataFrame, *, most: int) -> tuple[Incident, ...]:
     chosen = ("begin", "until", "open", "down_seconds", "flaps", "status", "reason", "error", "peak_backlog")
     found = rows.select(*named(), *chosen).orderBy(fn.col("down_seconds").desc(), "begin", *LINK).limit(most)
     incidents = (

@@ -127,7 +127,7 @@ class Failures:
     outages_in_all: int = 0
     waited: int = 0
     outages: tuple[Outage, ...] = ()
-    gravest: tuple[Incident, ...] = ()
+    most_severe: tuple[Incident, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ _HEADS = ("When", "Link", "Down", "Why", "Waited")
 
 
 def incidents(failures: Failures, calendar: Calendar) -> Markup:
-    if not failures.gravest:
+    if not failures.most_severe:
         return section("incidents", "Incidents", nothing("No incidents."))
-    rest = failures.incidents - len(failures.gravest)
+    rest = failures.incidents - len(failures.most_severe)
     more = f" {plural(rest, 'shorter incident')} omitted; the table `incidents` has them." if rest else ""
     content = table(
-        "Incidents", _HEADS, (_row(incident, calendar) for incident in failures.gravest), class_="incidents"
+        "Incidents", _HEADS, (_row(incident, calendar) for incident in failures.most_severe), class_="incidents"
     )
     note = f"Times in which a link was down after a failure; short times up in between don't end an incident.{more}"
     return section("incidents", "Incidents", content, note=note)

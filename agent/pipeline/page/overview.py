@@ -103,10 +103,10 @@ def _kept(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]]:
 
 
 def _outages(found: Findings, calendar: Calendar) -> Markup:
-    gravest = sorted(found.failures.outages, key=lambda outage: -outage.down_seconds)[:TOLD]
-    if not gravest:
+    most_severe = sorted(found.failures.outages, key=lambda outage: -outage.down_seconds)[:TOLD]
+    if not most_severe:
         return section("outages", "What happened", nothing("No link failed in this period."))
-    shown = sorted(gravest, key=lambda outage: outage.span.start)
+    shown = sorted(most_severe, key=lambda outage: outage.span.start)
     rest = found.failures.outages_in_all - len(shown)
     items = [element("li", sentence(outage, calendar)) for outage in shown]
     more = element("p", f"{plural(rest, 'lesser outage')} omitted.", class_="muted") if rest else None

@@ -87,13 +87,13 @@ def _drawn(slot: Slot) -> Drawn:
 
 
 def _bars(first: int, end: int, drawn: Drawn, found: Findings, calendar: Calendar) -> Iterator[Markup]:
-    main, gravest = drawn
+    main, worst = drawn
     length = (found.window.end - found.window.start) // found.slots
     span = Span(found.window.start + first * length, found.window.start + end * length)
-    label = main if main == gravest else f"{main}, partly {gravest}"
+    label = main if main == worst else f"{main}, partly {worst}"
     yield _bar(first, end - first, main, f"{calendar.span(span)}: {label}")
-    if gravest in (Bucket.DOWN, Bucket.DEGRADED) and gravest != main:
-        yield element("rect", x=first, y=0, width=end - first, height=_HEIGHT // 2, class_="bar", data_bucket=gravest)
+    if worst in (Bucket.DOWN, Bucket.DEGRADED) and worst != main:
+        yield element("rect", x=first, y=0, width=end - first, height=_HEIGHT // 2, class_="bar", data_bucket=worst)
 
 
 def _bar(x: int, width: int, bucket: Bucket, title: str = "") -> Markup:

@@ -16,10 +16,10 @@ class Dates:
 
     first: date | None = None
     last: date | None = None
-    besides: frozenset[date] = frozenset()
+    also: frozenset[date] = frozenset()
 
-    def since(self, day: date, *, besides: Collection[date] = ()) -> Dates:
-        return replace(self, first=day, besides=frozenset(besides))
+    def since(self, day: date, *, also: Collection[date] = ()) -> Dates:
+        return replace(self, first=day, also=frozenset(also))
 
     def hold(self, day: Column) -> Column:
         inside = fn.lit(True)
@@ -27,4 +27,4 @@ class Dates:
             inside &= day >= fn.lit(self.first)
         if self.last is not None:
             inside &= day <= fn.lit(self.last)
-        return fn.coalesce(inside | day.isin(*self.besides), fn.lit(True))
+        return fn.coalesce(inside | day.isin(*self.also), fn.lit(True))

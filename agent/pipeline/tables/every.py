@@ -18,7 +18,7 @@ from agent.pipeline.tables import periods
 from agent.pipeline.tables.availability import availability
 from agent.pipeline.tables.dates import Dates
 from agent.pipeline.tables.edges import edges
-from agent.pipeline.tables.extent import Extent, news
+from agent.pipeline.tables.extent import Extent, link_changes
 from agent.pipeline.tables.incidents import grouped, incidents, outages
 from agent.pipeline.tables.intervals import intervals, traits
 from agent.pipeline.tables.objectives import Objective
@@ -49,7 +49,7 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
     gap = round(options.merge_gap.total_seconds() * SECOND)
     down = keep(outages(found, merge_gap=gap))
     failed = incidents(down, within)
-    changed = None if of.is_all else news(links, of, output=options.output)
+    changed = None if of.is_all else link_changes(links, of, output=options.output)
 
     def write(name: str, table: DataFrame, dates: Dates = of.asked) -> None:
         replace(table, name, output=options.output, dates=dates)
@@ -67,7 +67,7 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
         )
         # A day has the incidents that began on it, even if they lasted longer, or no longer count as incidents.
         begun = down.where(fn.col("end") >= of.since - gap).select(fn.col("start").alias("at"))
-        dates = of.asked if changed is None or changed.any else of.dates(besides=begun)
+        dates = of.asked if changed is None or changed.any else of.dates(also=begun)
         in_these = hours.where(dates.hold(fn.col("day")))
         write("availability", of_links(availability(found, failed, in_these, within)), dates)
         return dates

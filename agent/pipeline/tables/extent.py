@@ -37,12 +37,12 @@ class Extent:
     def _first(self) -> date:
         return periods.days(Bounds(self.since, self.since + 1), self.zone)[0]
 
-    def dates(self, *, besides: DataFrame | None = None) -> Dates:
-        """`besides` are instants, `at`, whose dates are made too."""
+    def dates(self, *, also: DataFrame | None = None) -> Dates:
+        """`also` are instants, `at`, whose dates are made too."""
         if self.is_all:
             return self.asked
-        days = [] if besides is None else besides.select(periods.day_of(fn.col("at"), self.zone)).distinct().collect()
-        return self.asked.since(self._first, besides={row[0] for row in days})
+        days = [] if also is None else also.select(periods.day_of(fn.col("at"), self.zone)).distinct().collect()
+        return self.asked.since(self._first, also={row[0] for row in days})
 
     def earlier(self, table: DataFrame) -> DataFrame:
         """The existing rows of earlier dates."""
@@ -50,7 +50,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class LinkChanges:
     """Whether links were added or removed, and whether attributes of the others have changed."""
 
     other: bool
@@ -68,10 +68,10 @@ def extent(ledger: Ledger, made_of: str, within: Bounds, *, zone: ZoneInfo, aske
     return Extent(within, zone, asked, since, before)
 
 
-def news(links: DataFrame, of: Extent, *, output: str) -> News:
+def link_changes(links: DataFrame, of: Extent, *, output: str) -> LinkChanges:
     """Every link has a row on the last day."""
     if of.before is None:
-        return News(other=True, renamed=True)
+        return LinkChanges(other=True, renamed=True)
     last = periods.days(Bounds(of.before.start, of.before.end), of.zone)[1]
     table = files.read_table(links.sparkSession, "availability", output=output)
     known = table.where((fn.col("date") == fn.lit(last)) & (fn.col("period") == "day"))
@@ -80,4 +80,4 @@ def news(links: DataFrame, of: Extent, *, output: str) -> News:
     appeared, renamed = fn.col("then").isNull(), fn.col("then") != fn.col("now")
     row = now.agg(fn.count_if(appeared), fn.count_if(renamed)).collect()[0]
     gone = described.join(links, [*LINK], "left_anti").limit(1).count()
-    return News(bool(row[0] or gone), bool(row[1]))
+    return LinkChanges(bool(row[0] or gone), bool(row[1]))

@@ -53,13 +53,13 @@ async def _events(board: Board, feed: Feed, links: bytes) -> AsyncIterator[bytes
             yield STILL_HERE
             continue
         await asyncio.sleep(GATHER)
-        news = feed.take()
-        for link_id in news.gone:
+        changes = feed.take()
+        for link_id in changes.gone:
             yield _event("gone", compact({"id": link_id}))
-        async for link_id in in_slices(news.changed):
+        async for link_id in in_slices(changes.changed):
             if link_id in board:
                 yield _event("link", compact(board.view(board[link_id])))
-        moved = [board[link_id] for link_id in news.moved if link_id in board]
+        moved = [board[link_id] for link_id in changes.moved if link_id in board]
         if moved:
             yield _event("samples", await _list(board, moved, sample))
 

@@ -83,8 +83,8 @@ def test_windows_of_any_length(length: int) -> None:
 
 def test_ten_thousand_links_make_no_larger_page() -> None:
     found = findings(links=10_000)
-    incident = replace(found.failures.gravest[0], error="x" * 400)
-    found = replace(found, failures=replace(found.failures, gravest=(incident,) * INCIDENTS, incidents=10**6))
+    incident = replace(found.failures.most_severe[0], error="x" * 400)
+    found = replace(found, failures=replace(found.failures, most_severe=(incident,) * INCIDENTS, incidents=10**6))
     text = page(found)
     assert len(text) < 1_000_000
     assert f"{10_000 - WORST:,} links more".replace(",", "\N{NARROW NO-BREAK SPACE}") in text

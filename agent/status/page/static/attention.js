@@ -63,12 +63,12 @@ function causesOf(rows) {
   for (const row of rows) {
     if (!needsSomebody(row.view.status)) continue;
     const { status, error: reason } = row.view;
-    const { gravity } = row;
+    const { severity } = row;
     const key = [status, reason].join("\n"); // a downstream that is away is one cause, however many upstreams there are
-    if (!causes.has(key)) causes.set(key, { key, status, reason, gravity, rows: [] });
+    if (!causes.has(key)) causes.set(key, { key, status, reason, severity, rows: [] });
     causes.get(key).rows.push(row);
   }
-  return [...causes.values()].sort((one, other) => one.gravity - other.gravity || other.rows.length - one.rows.length);
+  return [...causes.values()].sort((one, other) => one.severity - other.severity || other.rows.length - one.rows.length);
 }
 
 /** A few links by name; if there are many, the first ones and a link to all. */

@@ -41,7 +41,7 @@ export function ordered(rows, route, ranks, now) {
   if (key === "state") {
     return rows.sort(
       (one, other) =>
-        sign * (one.gravity - other.gravity) || (one.gravity < 4 ? other.since - one.since : 0) || byName(one, other),
+        sign * (one.severity - other.severity) || (one.severity < 4 ? other.since - one.since : 0) || byName(one, other),
     );
   }
   if (key in NUMBERS) {

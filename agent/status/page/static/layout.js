@@ -21,18 +21,18 @@ export function sourcesOf(rows) {
     source.isKnown ||= row.cluster !== null;
   }
   return [...sources.values()]
-    .map((source) => ({ ...source, gravity: gravest(source.rows), arrows: arrowsOf(source.rows) }))
-    .sort((one, other) => one.gravity - other.gravity || collator.compare(one.name, other.name));
+    .map((source) => ({ ...source, severity: mostSevere(source.rows), arrows: arrowsOf(source.rows) }))
+    .sort((one, other) => one.severity - other.severity || collator.compare(one.name, other.name));
 }
 
-const gravest = (rows) => rows.reduce((least, row) => Math.min(least, row.gravity), Infinity);
+const mostSevere = (rows) => rows.reduce((least, row) => Math.min(least, row.severity), Infinity);
 
 function arrowsOf(rows) {
   const groups = Object.keys(GROUPS);
   const groupOf = (row) => stateOf(row.view.status).group;
   if (rows.length <= MOST_SINGLE) {
     return [...rows]
-      .sort((one, other) => one.gravity - other.gravity)
+      .sort((one, other) => one.severity - other.severity)
       .map((row) => ({ group: groupOf(row), rows: [row] }));
   }
   return groups

@@ -18,7 +18,7 @@ class Row {
     this.name = named(view.exchange ?? view.queue ?? view.name);
     this.remote = named(view.upstream_exchange ?? view.upstream_queue ?? "");
     this.since = Date.parse(view.since);
-    this.gravity = stateOf(view.status).gravity;
+    this.severity = stateOf(view.status).severity;
     const words = [view.id, view.kind, view.vhost, this.name, this.remote, view.upstream, this.source, view.policy];
     this.search = [...words, view.uri, view.status, view.error, view.owner].join("\n").toLowerCase();
   }
