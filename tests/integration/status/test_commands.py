@@ -47,7 +47,7 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     agent.write(defined, agent=settings).start()
     agent.wait_running(2)
     [note] = get(agent, "/api/overview")["notes"]
-    assert note.startswith(f"links of kind shovel are defined in vhost {other.vhost!r}, and this agent runs")
+    assert note.startswith(f"links of kind shovel are defined in vhost {other.vhost!r}, but this agent runs")
     first = next(
         link for link in json.loads(command(agent, "links", "--format", "json").out) if link["vhost"] == here.vhost
     )
