@@ -1,6 +1,6 @@
 # The agent without Spark is what `docker build .` makes; `--target report` adds Spark and Java, `--target traffic`
 # aio-pika, for the sample traffic of docker-compose.yml.
-# Behind a mirror: `--secret id=pip,src=pip.conf` hands pip a configuration that no layer keeps.
+# Behind a mirror: `--secret id=pip,src=pip.conf` gives pip a configuration that no layer keeps.
 # By tag: each build has Debian's security fixes of its day, which a digest written down here would keep out until
 # somebody changes it. Where images are to be the same bit by bit: `--build-arg BASE=docker.io/library/debian@sha256:…`.
 ARG BASE=docker.io/library/debian:bookworm-slim
@@ -19,8 +19,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY locks locks
 COPY agent agent
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-# Nothing is taken whose hash isn't locked, what builds among it: build isolation would bring that without a check.
-# The environment has no pip of its own: nothing installs anything where the agent runs.
+# Only files with a locked hash are installed, build tools included: build isolation would install those unchecked.
+# The environment has no pip: nothing is installed where the agent runs.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m venv /opt/build \
     && /opt/build/bin/python -m pip install --require-hashes --requirement locks/build.lock \
@@ -39,12 +39,12 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m pip --python /opt/federation-agent/bin/python install --require-hashes --only-binary :all: --requirement locks/traffic.lock
 
 FROM python AS base
-# The one place to write to, for status-export: a volume made of it belongs to the agent.
+# The only writable directory, for status-export: a volume mounted there belongs to the agent.
 RUN useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin agent \
     && install --directory --owner 10001 --group 10001 /var/lib/federation-agent
 ENV PATH=/opt/federation-agent/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 EXPOSE 9419
-# Numbers, so that an orchestrator can tell that it is not root.
+# Numbers, so that an orchestrator can verify that it is not root.
 USER 10001:10001
 ENTRYPOINT ["federation-agent"]
 CMD ["run", "-c", "/etc/federation-agent/agent.yml"]
@@ -66,7 +66,7 @@ CMD ["/traffic.py"]
 
 FROM base AS agent
 COPY --from=build /opt/federation-agent /opt/federation-agent
-# Not curl: the image has none. HTTP on another port: give the address here.
+# Not curl: the image has none. If HTTP listens elsewhere, set the address here.
 ENV FEDERATION_AGENT_HEALTH=127.0.0.1:9419
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
     CMD ["python", "-c", "import http.client as h, os, sys; c = h.HTTPConnection(os.environ['FEDERATION_AGENT_HEALTH'], timeout=2); c.request('GET', '/livez'); sys.exit(c.getresponse().status != 200)"]

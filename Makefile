@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint bench versions image-test lock clean
 
-help: ## list what can be made
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
 		printf 'make %-10s %s\n' "$$target" "$$does"; done
 
@@ -17,7 +17,7 @@ demo: setup ## two brokers and the agent between them; DEMO_SECONDS=20 stops by 
 test: setup ## the whole test suite on real brokers; ARGS="-k name" goes to pytest
 	@scripts/test $(ARGS)
 
-lint: setup ## ruff, format, mypy strict, layers, known vulnerabilities of what is locked
+lint: setup ## ruff, format, mypy strict, layers, known vulnerabilities of locked packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -33,7 +33,7 @@ versions: ## brokers of other releases in var/versions, for the tests marked `ve
 image-test: setup ## build the images without Docker and federate messages with the agent in them
 	@scripts/image-test
 
-lock: ## resolve requirements.lock and locks/ anew, with hashes
+lock: ## resolve requirements.lock and locks/ again, with hashes
 	@scripts/lock
 
 clean: ## remove .venv, caches, build output, var/versions and var/images

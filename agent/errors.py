@@ -19,7 +19,7 @@ from enum import StrEnum
 
 
 class AgentError(Exception):
-    """Anything the agent reports on purpose."""
+    """Any error that the agent raises on purpose."""
 
 
 class UsageError(AgentError):
@@ -33,7 +33,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something is written: a file's line and column, or an object of a broker's HTTP API."""
+    """The location of a value: a file's line and column, or an object of a broker's HTTP API."""
 
     source: str
     line: int | None = None
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend; the message is one line and holds no secret."""
+    """One thing to fix; the message is one line and contains no secret."""
 
     place: Place
     message: str
@@ -57,7 +57,7 @@ class Problem:
 
 
 class ConfigurationError(AgentError):
-    """A document is wrong; holds every problem found in it."""
+    """A document is invalid; holds every problem found in it."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -65,7 +65,7 @@ class ConfigurationError(AgentError):
 
 
 class UriError(AgentError):
-    """An AMQP URI or HTTP URL can't be understood; the message never quotes it."""
+    """An AMQP URI or HTTP URL is invalid; the message never quotes it."""
 
 
 class Side(StrEnum):
@@ -92,12 +92,12 @@ def happening_on(side: Side) -> Iterator[None]:
 
 
 class TransientError(BrokerError):
-    """The same again may work."""
+    """Trying again may work."""
 
 
 class PermanentError(BrokerError):
-    """The same again won't work; something has to be changed first."""
+    """Trying again won't work before the configuration or a permission is changed."""
 
 
 class CannotStartError(AgentError):
-    """The process can't do its work here: a port is taken, a directory can't be written."""
+    """The process can't start: a port is taken, a directory can't be written."""

@@ -1,4 +1,4 @@
-"""What every connection shares: TLS contexts, and an operator's words for what went wrong on the way."""
+"""Shared by all connections: TLS contexts, and network errors in an operator's words."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ _CLIENT_CERTIFICATE_REFUSED = ("ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE", "ALE
 
 
 async def tls_context(tls: Tls, *, where: str) -> ssl.SSLContext:
-    """RabbitMQ's `depth` has no counterpart in Python and is left out.
-
-    Whoever may define an upstream names these files, so they are read with bounds; OpenSSL only sees what was read.
+    """RabbitMQ's `depth` has no counterpart in Python and is ignored. Anyone who may define an upstream can name these
+    files, so they are read with limits; OpenSSL gets only what was read.
     """
     files = {key: await _read(path, where=where, key=key) for key, path in _paths(tls).items()}
     return await asyncio.to_thread(_context, tls, files, where)
 
 
 def server_name(tls: Tls, host: str) -> str:
-    """The name asked of the peer and expected in its certificate; empty where neither is wanted."""
-    if not tls.server_name_indication:  # an empty one must not switch the check off
+    """The name sent to the peer and expected in its certificate; empty if neither is wanted."""
+    if not tls.server_name_indication:  # an empty one must not disable the check
         return host
     return "" if tls.server_name_indication == NO_SNI else tls.server_name_indication
 
 
 async def read_certificates(path: str) -> list[bytes]:
-    """Those of a PEM file, as DER; none where it can't be read: connecting says why."""
+    """The certificates of a PEM file, as DER; none if it can't be read: connecting reports the reason."""
     try:
         text = (await read_in_time(path, MAX_FILE)).decode("latin-1")
         return [ssl.PEM_cert_to_DER_cert(found) for found in _CERTIFICATE.findall(text)]
@@ -51,7 +50,7 @@ async def read_certificates(path: str) -> list[bytes]:
 
 
 def explain(error: BaseException, *, where: str, seconds: float | None = None) -> BrokerError:
-    """Our error for one of the network's; `where` leads the message and `seconds` is how long was waited."""
+    """Converts a network error to ours; the message starts with `where`, and `seconds` is the time waited."""
     cause = next((found for found in _chain(error) if isinstance(found, OSError)), None)
     if isinstance(cause, ssl.SSLError):
         return PermanentError(f"{where}: {_why_tls(cause)}")
@@ -67,9 +66,9 @@ def explain(error: BaseException, *, where: str, seconds: float | None = None) -
 
 
 def hung_up(tls: Tls, *, where: str) -> BrokerError:
-    """TLS 1.3 refuses a client for its certificate only afterwards, in an alert that a reset may overtake."""
+    """TLS 1.3 refuses a client's certificate only after the handshake, in an alert that a reset may overtake."""
     advice = (
-        "if it wants a client certificate, give certfile and keyfile"
+        "if it requires a client certificate, set certfile and keyfile"
         if tls.certfile is None
         else "check certfile and which authority the broker trusts"
     )
@@ -103,7 +102,7 @@ def _context(tls: Tls, files: Mapping[str, bytes], where: str) -> ssl.SSLContext
 
 
 def _show(context: ssl.SSLContext, tls: Tls, files: Mapping[str, bytes]) -> None:
-    # Given a function, OpenSSL never asks for the password on the terminal.
+    # With a function, OpenSSL never asks for the password on the terminal.
     password = tls.password.reveal() if tls.password else ""
     with _in_memory(files["certfile"]) as certfile, _in_memory(files.get("keyfile", b"")) as keyfile:
         context.load_cert_chain(certfile, keyfile if tls.keyfile is not None else None, password=lambda: password)
@@ -125,7 +124,7 @@ def _trusting(tls: Tls, authorities: bytes | None, where: str) -> ssl.SSLContext
 
 @contextmanager
 def _in_memory(data: bytes) -> Iterator[str]:
-    """A path for OpenSSL, which takes a key from a file only; no other process may open this one."""
+    """A path for OpenSSL, which reads a key only from a file; no other process can open this one."""
     with os.fdopen(os.memfd_create("certificate"), "wb") as file:
         file.write(data)
         file.flush()
@@ -146,9 +145,9 @@ def _why_tls(error: ssl.SSLError) -> str:
         )
     reason = error.reason or "unknown reason"
     if reason == "WRONG_VERSION_NUMBER":
-        return "no TLS is spoken there: check that this is the TLS port"
+        return "the server doesn't speak TLS: check that this is the TLS port"
     if _CLIENT_CERTIFICATE_WANTED in reason:
-        return "a client certificate is wanted: give certfile and keyfile"
+        return "a client certificate is required: set certfile and keyfile"
     if any(alert in reason for alert in _CLIENT_CERTIFICATE_REFUSED):
         return f"the client certificate is refused ({reason}): check certfile and which CA the broker trusts"
     return f"TLS failed: {reason}"
@@ -156,7 +155,7 @@ def _why_tls(error: ssl.SSLError) -> str:
 
 def _why_os(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is None:
-        # Several addresses were tried, and asyncio joined what each of them said.
+        # Several addresses were tried, and asyncio joined their errors.
         reasons = dict.fromkeys(os.strerror(int(number)) for number in _ERRNO.findall(str(error)))
         return ", ".join(reasons) or str(error) or "closed by the peer"
     if isinstance(error, OSError) and error.errno is not None:
@@ -165,7 +164,7 @@ def _why_os(error: BaseException) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what caused it, the deepest first: wrappers of the network's errors are errors of the OS too."""
+    """The error and its causes, the deepest first: wrappers of network errors are OS errors too."""
     if error is not None:
         yield from _chain(error.__cause__)
         yield error

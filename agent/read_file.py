@@ -1,4 +1,4 @@
-"""Reads a file whole, if it is one and not too large; a pipe or device never makes the agent wait."""
+"""Reads a complete file, if it is regular and not too large; a pipe or device never blocks the agent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # some of /proc are files, and wait
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # some files in /proc are regular, and block
 
 
 class UnreadableError(Exception):
@@ -16,7 +16,7 @@ class UnreadableError(Exception):
 
 def read_file(path: str, limit: int) -> bytes:
     try:
-        _refuse_unfit(Path(path).stat(), limit)  # before it is opened: some devices act on that
+        _refuse_unfit(Path(path).stat(), limit)  # before it is opened: that alone has an effect on some devices
         with os.fdopen(os.open(path, _FLAGS), "rb", buffering=0) as file:
             _refuse_unfit(os.fstat(file.fileno()), limit)
             data = _read(file.fileno(), limit)
@@ -56,8 +56,8 @@ def _reason(error: OSError | ValueError) -> str:
         case FileNotFoundError():
             return "there is no such file"
         case PermissionError():
-            return "the file may not be read; look at its permissions"
+            return "permission denied; check the file's permissions"
         case OSError():
             return f"the file can't be read: {error.strerror}"
         case _:
-            return "the path holds a character that no path can hold"
+            return "the path contains a character that no path can contain"

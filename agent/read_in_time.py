@@ -1,4 +1,4 @@
-"""Reads a file of anybody's choice: a disk that hangs takes nothing else with it."""
+"""Reads files that tenants may name: a hanging disk affects nothing else."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Final
 from agent.read_file import UnreadableError, read_file
 
 DEADLINE: Final = 10.0  # seconds
-MOST_HANGING: Final = 32  # threads that may wait for a disk at once
+MOST_HANGING: Final = 32  # threads that may wait for a disk at the same time
 
 
 class HangingError(UnreadableError):
-    """The disk doesn't answer; it may later."""
+    """The disk doesn't answer now; it may later."""
 
 
 async def read_in_time(
     path: str, limit: int, *, within: float = DEADLINE, read: Callable[[str, int], bytes] = read_file
 ) -> bytes:
-    """`read_file` for paths that anybody may name: a network disk may hang, and takes nothing else with it.
+    """`read_file` for paths that tenants may name: a hanging network disk affects nothing else.
 
     The thread is a daemon, so the end of the process doesn't wait for it either. A file that hangs is not read again
     before it answers.
@@ -40,7 +40,7 @@ async def read_in_time(
 
 
 class _Reader(threading.Thread):
-    """Reads one file; `is_left` when nobody waits for it any more."""
+    """Reads one file; `is_left` when the result is no longer awaited."""
 
     def __init__(self, path: str, read: Callable[[], bytes]) -> None:
         super().__init__(name=f"read {path}", daemon=True)

@@ -1,1 +1,1 @@
-"""AMQP 0-9-1 connections: what is asked of a broker, and what it tells by itself."""
+"""AMQP 0-9-1 connections: requests to a broker, and its events."""

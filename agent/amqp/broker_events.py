@@ -1,4 +1,4 @@
-"""What a broker tells by itself, where its event exchange is enabled; a hint to look, never the truth."""
+"""The events of a broker, if its event exchange is enabled; they are hints to read again, never the source of truth."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ DEFINITION_EVENTS = (
     "vhost.created",
     "vhost.deleted",
 )
-# Apart from the others: a storm of them delays nothing else.
+# Separate from the others: very many of them delay nothing else.
 BINDING_EVENTS = ("binding.*",)
-# A storm waits in the broker, and of a greater one the oldest events go: polling finds what they told.
+# Many events wait in the broker, and of too many the oldest are dropped: polling finds their changes.
 _PREFETCH = 500
 _MAX_LENGTH = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class NoEvents:
-    """This broker tells nothing, at least not to us: poll it more often. `reason` is for the operator."""
+    """The agent gets no events from this broker: poll it more often. `reason` is for the operator."""
 
     reason: str
 
 
 class Events:
-    """Events as they come, subscriptions to events apart; ends with a BrokerError when the connection is lost."""
+    """An iterator of events; raises a BrokerError when the connection is lost."""
 
     def __init__(self, connection: Connection, channel: Channel) -> None:
         self._connection = connection
@@ -58,7 +58,7 @@ class Events:
         await self.close()
 
     async def close(self) -> None:
-        with suppress(BrokerError):  # it is gone then; and an error here would hide that a task is cancelled
+        with suppress(BrokerError):  # it is gone then; and an error here would hide the cancellation of a task
             await self._channel.close()
 
     async def __aiter__(self) -> AsyncIterator[BrokerEvent]:
@@ -71,7 +71,7 @@ class Events:
         raise self._ended()
 
     async def consume(self, keys: Iterable[str]) -> None:
-        """Declares a queue that goes with the channel, binds it and listens."""
+        """Declares a queue that is deleted with the channel, binds it and consumes from it."""
         channel = self._channel
         channel.on_message = self._arrived.put_nowait
         channel.on_cancel = self._cancel
@@ -99,21 +99,21 @@ class Events:
 
 
 def _read(message: Message) -> BrokerEvent:
-    """A parameter's value is left out: it holds URIs with their passwords, and Erlang terms besides."""
-    told = fields.table_to_json(message.properties.headers)
-    return BrokerEvent(message.call["routing_key"], {key: value for key, value in told.items() if key != "value"})
+    """A parameter's value is dropped: it contains URIs with their passwords, and Erlang terms."""
+    table = fields.table_to_json(message.properties.headers)
+    return BrokerEvent(message.call["routing_key"], {key: value for key, value in table.items() if key != "value"})
 
 
 async def subscribe(connection: Connection, keys: Iterable[str]) -> Events | NoEvents:
-    """Listens to the events of the whole cluster; the connection must be to the vhost of the event exchange, `/`."""
+    """Subscribes to the events of the whole cluster; the connection must be to the vhost of the event exchange, `/`."""
     events = Events(connection, await connection.channel())
     try:
         await events.consume(keys)
     except ChannelClosedError as error:
         if error.code == NOT_FOUND:
             return NoEvents(
-                f"{connection.where}: no {EVENT_EXCHANGE} in vhost {connection.vhost!r}: "
-                "enable rabbitmq_event_exchange, and changes are seen at once"
+                f"{connection.where}: no {EVENT_EXCHANGE} in vhost {connection.vhost!r}: enable "
+                "rabbitmq_event_exchange to notice changes at once"
             )
         reason = one_line(str(error))
         return NoEvents(f"{connection.where}: {EVENT_EXCHANGE} can't be read ({error.code}): {reason}")

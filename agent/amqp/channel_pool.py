@@ -1,4 +1,4 @@
-"""A few channels of one connection for small questions: a channel for each link would cost the broker far more."""
+"""A few channels of one connection for small requests: a channel for each link would cost the broker far more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNTERS: Final = 4
 
 
 class ChannelPool:
-    """One asks on a channel at a time, so an error that closes it is the asker's own."""
+    """Each channel has one user at a time, so an error that closes it belongs to that user's request."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -28,7 +28,7 @@ class ChannelPool:
             channel = usable.pop() if usable else self._connection.wire.begin_channel()
             self._idle = usable
             with ExitStack() as unless_answered:
-                unless_answered.callback(channel.leave)  # an answer that comes late may close it
+                unless_answered.callback(channel.leave)  # a late response may close it
                 yield channel
                 unless_answered.pop_all()
             self._idle.append(channel)

@@ -25,15 +25,15 @@ from agent.network import explain, server_name, tls_context
 
 PRODUCT = "federation-agent"
 _TLS_SHUTDOWN = 5.0
-LEAST_PATIENCE = 5.0  # seconds for an answer: a broker has other work, too
+LEAST_PATIENCE = 5.0  # seconds for a response: a broker has other work, too
 _TRUE = fields.boolean(True)
 _MOST_CAPABILITIES = 100
-BLOCKED_PATIENCE = 1.0  # a broker that reads nothing answers no goodbye either
+BLOCKED_PATIENCE = 1.0  # a broker that reads nothing doesn't answer a close either
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What the broker tells about itself."""
+    """The properties that the broker reports about itself."""
 
     product: str
     version: str
@@ -42,17 +42,17 @@ class Server:
 
     @property
     def outlives_unknown_types(self) -> bool:
-        """Whether an exchange type that it doesn't know costs a channel, and not the whole connection."""
+        """Whether an unknown exchange type closes only the channel, not the whole connection."""
         return self._is_rabbitmq_since(3, 13, 3)
 
     @property
     def limits_deliveries(self) -> bool:
-        """Whether its quorum queues drop a message that came back 20 times, unless they are told otherwise."""
+        """Whether its quorum queues drop a message that was returned 20 times, unless configured otherwise."""
         return self._is_rabbitmq_since(4, 0)
 
     @property
     def forgives_nacks(self) -> bool:
-        """Whether a message that is given back by basic.nack is not counted among those that came back."""
+        """Whether a message that is returned by basic.nack doesn't count against this limit."""
         return self._is_rabbitmq_since(4, 3)
 
     def _is_rabbitmq_since(self, *release: int) -> bool:
@@ -77,7 +77,7 @@ def _text(field: Field | None) -> str | None:
 
 
 def _name(text: str | None) -> str | None:
-    """A cluster's name goes into every message's headers, so one that is longer than any name counts as none."""
+    """A cluster's name is added to every message's headers, so one that is too long for a name is ignored."""
     return None if text is None or len(text.encode("utf-8", "surrogateescape")) > MAX_SHORT else text
 
 
@@ -122,7 +122,8 @@ class Connection:
         return channel
 
     def listen_blocked(self, listener: Callable[[str | None], None]) -> Callable[[], None]:
-        """Tells the reason when the broker blocks this connection, None when it goes on; answers how to stop it."""
+        """Calls back with the reason when the broker blocks this connection, and None when it unblocks; returns a
+        function to stop."""
         if self.blocked is not None:
             listener(self.blocked)
         self._listeners.append(listener)
@@ -143,7 +144,7 @@ class Connection:
             raise update_failed(error, where=self.where, user=self._user) from error
 
     async def close(self) -> None:
-        """Says goodbye to the broker; calling it again, or after the connection was lost, does nothing."""
+        """Closes the connection; calling it again, or after the connection was lost, does nothing."""
         if self.is_closed:
             return
         error = TransientError(f"{self.where}: the agent closed the connection")
@@ -154,9 +155,8 @@ class Connection:
 async def connect(
     uri: AmqpUri, *, where: str, name: str, default_vhost: str = "/", within: float | None = None
 ) -> Connection:
-    """Connects to the one endpoint; `where` ("upstream origin") leads its errors, `name` is what the broker shows.
-
-    `within` is in seconds, for the whole of it, and defaults to the URI's connection_timeout.
+    """Connects to the one endpoint; Its errors start with `where` ("upstream origin"), and the broker shows `name`.
+    `within` is in seconds, for all steps together, and defaults to the URI's connection_timeout.
     """
     if uri.is_downstream_itself:
         raise PermanentError(f"{where}: the URI names no host")
@@ -167,7 +167,7 @@ async def connect(
         async with asyncio.timeout(seconds):
             wire = await _open_socket(uri, terms)
             await wire.open({"product": PRODUCT, "version": version(PRODUCT), "connection_name": name})
-            if (end := _end_of(wire)) is not None:  # it let us in and hung up right behind that
+            if (end := _end_of(wire)) is not None:  # it accepted the login and then closed the connection
                 raise end
     except TimeoutError as error:
         if wire is None:
@@ -201,7 +201,7 @@ def _end_of(wire: WireConnection) -> BrokerError | None:
 async def connect_any(
     uris: Sequence[AmqpUri], *, where: str, name: str, default_vhost: str = "/", within: float | None = None
 ) -> Connection:
-    """Connects to the first endpoint that lets us in, in the order given."""
+    """Connects to the first endpoint that accepts the login, in the given order."""
     failures: list[BrokerError] = []
     for uri in uris:
         try:

@@ -15,7 +15,7 @@ from agent.tasks import GuardedTasks, UnexpectedErrors
 
 LINKS_PER_CONNECTION: Final = 250
 REST: Final = 0.5  # after a failure, before the next attempt
-CHANNELS_PER_LINK: Final = 4  # its messages', and those that come and go
+CHANNELS_PER_LINK: Final = 4  # for its messages, and short-lived ones
 
 Opener = Callable[[], Awaitable[Connection]]
 
@@ -47,7 +47,7 @@ class Shared:
 
 @dataclass
 class _Group:
-    """Connections that lead to one place, and how opening the next one goes."""
+    """Connections to one endpoint, and the state of opening the next one."""
 
     open: list[Shared] = field(default_factory=list)
     opening: asyncio.Task[Shared] | None = None
@@ -57,10 +57,9 @@ class _Group:
 
 
 class Pool:
-    """Hands out connections by what they lead to; one is opened where all others are full or gone.
-
-    Whoever comes while one is opened waits for it, and is told the same if it fails: a thousand links of a dead
-    broker don't knock a thousand times.
+    """Provides connections by endpoint; opens one if all others are full or closed. Users that arrive while one is
+    being opened wait for it, and get the same error if it fails: a thousand links of a dead broker don't make a
+    thousand attempts.
     """
 
     def __init__(self, per_connection: int = LINKS_PER_CONNECTION, *, errors: UnexpectedErrors | None = None) -> None:
@@ -77,7 +76,7 @@ class Pool:
                     group.opening = asyncio.create_task(self._open(group, opener))
                     group.opening.add_done_callback(_retrieve)
                 opened = await asyncio.shield(group.opening)
-                if opened.connection.is_closed:  # nobody had a chance to use it, and the next would end the same way
+                if opened.connection.is_closed:  # it was never used, and the next would end the same way
                     raise self._failed(group, opened.connection.wire.closed.result())
             shared.users += 1
             return shared
@@ -105,13 +104,13 @@ class Pool:
                 group.opening = None
 
     def _failed(self, group: _Group, error: BrokerError) -> BrokerError:
-        """Remembers it for those who come soon after."""
+        """Keeps the error for users that arrive soon after."""
         if error is not group.failure:
             group.failure, group.failed_at = error, asyncio.get_running_loop().time()
         return error
 
     def _clear(self, group: _Group) -> None:
-        """Nobody waits any more: what was opened for those who gave up isn't needed."""
+        """No user waits any more: a connection opened for users that gave up isn't needed."""
         if group.opening is not None:
             group.opening.cancel()
             group.opening = None
@@ -125,18 +124,18 @@ class Pool:
         return next((shared for shared in group.open if shared.users < self._room(shared)), None)
 
     def standing(self, key: Hashable) -> Iterator[Connection]:
-        """The open connections that lead there."""
+        """The open connections to that endpoint."""
         group = self._groups.get(key, _Group())
         return (shared.connection for shared in group.open if not shared.connection.is_closed)
 
     def _room(self, shared: Shared) -> int:
-        """How many links fit; a broker may allow few channels, and some may be lost for good."""
+        """How many links fit; a broker may allow few channels, and some channel numbers may be unusable."""
         if shared.connection.wire.is_spoiled:
             return 0
         return max(1, min(self._per_connection, shared.connection.channel_max // CHANNELS_PER_LINK))
 
 
 def _retrieve(opening: asyncio.Task[Shared]) -> None:
-    """Where nobody waits any more, nobody has to know."""
+    """Retrieves the error if no user waits any more, so that asyncio doesn't log it."""
     if not opening.cancelled():
         opening.exception()

@@ -1,4 +1,4 @@
-"""An operator's words for what a broker refuses, and whether trying again can help."""
+"""Describes refusals of a broker in an operator's words, and whether trying again can help."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LIMIT = re.compile(r"limit \(\d+\) is reached")
 
 
 def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None, tls: Tls | None) -> BrokerError:
-    """Why a server that let us connect gave no AMQP connection."""
+    """Why a server accepted the TCP connection and no AMQP connection was opened."""
     where = terms.where
     match error:
         case ConnectionClosedError():
@@ -49,20 +49,22 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
         case NotAmqpError():
             return PermanentError(f"{where}: {terms.redacted(_stranger(error.begin))}")
         case EndOfStreamError() if mechanism is not None and 0 < (terms.frame_max or 0) < FRAME_MAX_SINCE_4_1:
-            least = f"brokers from 4.1 on want {FRAME_MAX_SINCE_4_1} or more"
-            return PermanentError(f"{where}: hung up on frame_max={terms.frame_max}: {least}")
+            least = f"brokers from 4.1 on need {FRAME_MAX_SINCE_4_1} or more"
+            return PermanentError(f"{where}: connection closed on frame_max={terms.frame_max}: {least}")
         case EndOfStreamError() if mechanism is None and tls is not None and not isinstance(error.__cause__, SSLError):
             return hung_up(tls, where=where)
         case EndOfStreamError() if error.__cause__ is not None:
             return explain(error.__cause__, where=where)
         case EndOfStreamError() if mechanism is None:
-            return TransientError(f"{where}: closed by the server before it greeted: check that this is an AMQP port")
+            return TransientError(
+                f"{where}: closed by the server before it sent anything: check that this is an AMQP port"
+            )
         case _:
             return lost(error, where=where)
 
 
 def trouble_of(error: BrokerError) -> Trouble:
-    """Which kind of failure it is, by what caused it."""
+    """The kind of failure, by its cause."""
     if isinstance(error, PermanentError):
         return Trouble.REFUSED
     cause: BaseException | None = error
@@ -81,11 +83,11 @@ def trouble_of(error: BrokerError) -> Trouble:
 
 
 def blames_message(error: BrokerError) -> bool:
-    """Whether a broker closed a connection, or the channel, over what it read there: a message may be the cause.
+    """Whether a broker closed a connection, or the channel, because of data that it read: a message may be the cause.
 
     Brokers from 3.10 to 4.3 close the connection with 541 over headers that they can't parse, with 505 over a content
-    header of another class, and the channel with 406 over properties that they don't accept. When a broker itself shuts
-    down, that is 320.
+    header of another class, and the channel with 406 over properties that they don't accept. When a broker shuts down,
+    the code is 320.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -102,16 +104,16 @@ def _stranger(begin: bytes) -> str:
         return "this is a TLS port: write amqps://"
     if begin.startswith(b"AMQP"):
         return "the server doesn't speak AMQP 0-9-1 as RabbitMQ does: check address and port"
-    return f"not AMQP: what answers there begins with {begin!r}: check the port"
+    return f"not AMQP: the response begins with {begin!r}: check the port"
 
 
 def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) -> BrokerError:
-    """A close that answers the opening of a connection."""
+    """A refusal while the connection is being opened."""
     where, user, vhost = terms.where, terms.user, terms.vhost
     if _LIMIT.search(text):
         return TransientError(f"{where}: a limit on connections is reached: {text}")
     if code == ACCESS_REFUSED and "only connect via localhost" in text:
-        return PermanentError(f"{where}: user {user!r} may log in from the broker's own host only: use another user")
+        return PermanentError(f"{where}: user {user!r} may log in only from the broker's own host: use another user")
     if code == ACCESS_REFUSED and mechanism is Mechanism.EXTERNAL:
         return PermanentError(
             f"{where}: login by client certificate refused: "
@@ -120,7 +122,7 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
     if code == ACCESS_REFUSED:
         return PermanentError(f"{where}: login refused for user {user!r}: check user and password in its URI")
     if code == NOT_ALLOWED and "not found" in text:
-        return PermanentError(f"{where}: vhost {vhost!r} does not exist: create it there or mend the path of the URI")
+        return PermanentError(f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI")
     if code == NOT_ALLOWED and "access to vhost" in text:
         return PermanentError(f"{where}: user {user!r} may not access vhost {vhost!r}: give it permissions there")
     return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
@@ -149,7 +151,7 @@ def lost(error: BrokerError, *, where: str) -> BrokerError:
         case HeartbeatMissedError():
             return TransientError(f"{where}: heartbeats missed: {error}")
         case EndOfStreamError() if error.__cause__ is not None:
-            return TransientError(str(explain(error.__cause__, where=where)))  # it worked so far, TLS too
+            return TransientError(str(explain(error.__cause__, where=where)))  # it worked until now, TLS too
         case EndOfStreamError():
             return TransientError(f"{where}: connection lost: {error}")
         case _:

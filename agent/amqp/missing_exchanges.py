@@ -1,4 +1,4 @@
-"""Which of very many exchanges are missing, at a few microseconds of the broker's time each."""
+"""Finds missing exchanges among very many, at a few microseconds of the broker's time each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from agent.amqp.questions import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 
-AT_ONCE: Final = 32  # channels, where exchanges are missing
+AT_ONCE: Final = 32  # channels, if exchanges are missing
 _NAMED = re.compile(r"no exchange '(.*)' in vhost '", re.DOTALL)
 
 Names = Sequence[str]
 
 
 class MissingExchanges:
-    """Looks at exchanges of one connection, the same ones again and again.
+    """Checks the same exchanges of one connection repeatedly.
 
     A passive declare with `nowait` is answered only where the exchange is missing: by an error that names it and closes
     the channel. What was behind it is looked at again, in halves, so that no name is sent more than a few times however
@@ -33,7 +33,7 @@ class MissingExchanges:
         self._connection = connection
         self._channels = channels
         self._gate = asyncio.Semaphore(AT_ONCE)
-        self._encoded: dict[str, bytes] = {}  # encoding takes longer than all else
+        self._encoded: dict[str, bytes] = {}  # encoding takes longer than everything else
 
     async def among(self, names: Names) -> frozenset[str]:
         if not names:
@@ -63,9 +63,8 @@ class MissingExchanges:
         return found | await self._halves(rest)
 
     async def _look(self, channel: Channel, names: Names) -> tuple[frozenset[str], Names]:
-        """The first that is missing, if any is, and what still has to be looked at.
-
-        The broker works in order, so once the last one is answered the others were looked at too.
+        """The first missing one, if any, and the names that still have to be checked. The broker works in order, so
+        once the last one is answered the others were checked too.
         """
         channel.send_encoded(self._encode(name) for name in names[:-1])
         last = {"exchange": names[-1], "type": "fanout", "passive": True}

@@ -1,4 +1,4 @@
-"""What stands on a broker, asked with passive declares: they change nothing and work where statistics are off."""
+"""Looks up what exists on a broker with passive declares: they change nothing and work without statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call, Method
 from agent.core.rules import names
 
-# A no closes its channel, so each question has a channel of its own; this many at once.
+# A refusal closes its channel, so each request has its own channel; this many at the same time.
 _AT_ONCE = 256
 
 
@@ -47,14 +47,14 @@ class ExchangeFound:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found, by name."""
+    """The objects found, by name."""
 
     queues: Mapping[str, QueueFound]
     exchanges: Mapping[str, ExchangeFound]
 
 
 async def probe(connection: Connection, *, queues: Iterable[str] = (), exchanges: Iterable[str] = ()) -> Found:
-    """Asks for all the names side by side; raises only where the connection is lost."""
+    """Looks up all names in parallel; raises only if the connection is lost."""
     gate = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 2)))
 
     async def ask_for_queue(name: str) -> tuple[str, QueueFound]:

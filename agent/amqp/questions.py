@@ -1,4 +1,4 @@
-"""Single questions, each on a channel of its own, and a refusal as an operator's error."""
+"""Single requests, each on its own channel; refusals become errors for the operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.errors import BrokerError, PermanentError, TransientError
 
 
 async def attempt(connection: Connection, method: Method, answer: Method, **values: Any) -> Call | ChannelClosedError:
-    """One question on a channel of its own, which a refusal closes."""
+    """One request on its own channel, which a refusal closes."""
     channel = connection.wire.begin_channel()
     try:
         return await channel.ask(method, answer, **values)
@@ -25,7 +25,7 @@ async def attempt(connection: Connection, method: Method, answer: Method, **valu
 
 
 async def demand(connection: Connection, doing: str, method: Method, answer: Method, **values: Any) -> Call:
-    """The answer; a refusal is raised."""
+    """The response; raises refusals."""
     found = await attempt(connection, method, answer, **values)
     if isinstance(found, ChannelClosedError):
         raise refusal(connection, doing, found)
@@ -38,13 +38,13 @@ def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> Br
 
 
 async def count_consumers(connection: Connection, queue: str) -> int:
-    """How many consume from the queue; nobody where it doesn't exist."""
+    """The number of consumers of the queue; 0 if it doesn't exist."""
     _, consumers = await count_both(connection, queue)
     return consumers
 
 
 async def count_both(connection: Connection, queue: str) -> tuple[int, int]:
-    """Messages that are ready, and consumers; none of a queue that doesn't exist."""
+    """The numbers of ready messages and consumers; 0 if the queue doesn't exist."""
     declared = {"queue": queue, "passive": True}
     found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
     if not isinstance(found, ChannelClosedError):
@@ -55,7 +55,7 @@ async def count_both(connection: Connection, queue: str) -> tuple[int, int]:
 
 
 async def count_messages(control: Shared, queue: str) -> int:
-    """How many messages are ready in the queue; none where it doesn't exist. Costs no channel of its own."""
+    """The number of ready messages in the queue; 0 if it doesn't exist. Needs no separate channel."""
     async with control.channels.borrow() as channel:
         try:
             found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)

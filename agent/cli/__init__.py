@@ -1,1 +1,1 @@
-"""Commands: read the arguments, call one function, print its answer."""
+"""Commands: read the arguments, call one function, print its result."""

@@ -1,4 +1,4 @@
-"""The process ends in time once it was told to stop, whatever hangs."""
+"""Ends the process in time after a signal to stop, even if something hangs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ NOT_STOPPED: Final = 1
 
 
 class StopDeadline:
-    """Counts from `start` on.
-
-    The interpreter waits for every thread of its pool, and a thread that reads from a disk, or a pipe, that gives
-    nothing can't be ended. So this one ends the process, with `NOT_STOPPED` unless all that matters was settled.
+    """Counts from `start` on. The interpreter waits for every thread of its pool, and a thread that reads from a
+    hanging disk or pipe can't be stopped. So this one ends the process, with `NOT_STOPPED` unless all messages were
+    settled.
     """
 
     def __init__(self, report: Callable[[], None], *, seconds: float = SECONDS) -> None:
-        """`report` is called before a process ends that didn't stop in time."""
+        """`report` is called before the process is ended because it didn't stop in time."""
         self._report = report
         self._seconds = seconds
         self._settled = threading.Event()
@@ -34,7 +33,7 @@ class StopDeadline:
             self._watch.start()
 
     def settled(self) -> None:
-        """Only threads may be left, and nobody waits for what they do."""
+        """All messages are settled; only threads without important work may be left."""
         self._settled.set()
 
     def _run(self) -> None:
@@ -42,6 +41,6 @@ class StopDeadline:
             threading.Event().wait(FOR_THREADS)
             os._exit(CLEAN)
         reporting = threading.Thread(target=self._report, daemon=True)
-        reporting.start()  # apart, since whoever reads the log may hang, too
+        reporting.start()  # in a separate thread, since the reader of the log may hang too
         reporting.join(_FOR_LOG)
         os._exit(NOT_STOPPED)

@@ -11,7 +11,7 @@ from agent.definitions.sources.legacy import import_legacy
 from agent.errors import ConfigurationError
 from agent.read_file import UnreadableError, read_file
 
-MAX_BYTES = 512 * 1024  # no configuration of those days comes near, and more takes seconds
+MAX_BYTES = 512 * 1024  # far more than any 2.x configuration; parsing more takes seconds
 
 
 def print_imported(path: Path, *, as_json: bool) -> None:

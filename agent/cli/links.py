@@ -1,4 +1,4 @@
-"""`links`, `restart`, `pause`, `resume`: what a running agent does, and what is asked of it."""
+"""`links`, `restart`, `pause`, `resume`: shows and controls the links of a running agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agent.cli.remote import Remote, RemoteError
 from agent.core.text.printable import printable
 
 REFRESH: Final = 1.0
-UNBOUNDED: Final = 10_000  # no line is broken where a program reads
+UNBOUNDED: Final = 10_000  # don't break lines if a program reads the output
 _STYLES: Final = {
     "running": "green",
     "starting": "cyan",
@@ -42,8 +42,8 @@ def show_links(remote: Remote, vhost: str | None, *, as_json: bool) -> bool:
 
 
 def watch_links(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
-    """Until interrupted, or nobody reads; what goes wrong on the way is shown, and asked again."""
-    remote.links(vhost)  # what is wrong from the beginning ends it
+    """Runs until interrupted or until the output is closed; later errors are shown, and the request is repeated."""
+    remote.links(vhost)  # an error of the first request ends it
     with suppress(KeyboardInterrupt):
         if as_json or not sys.stdout.isatty():
             _print_again_and_again(remote, vhost, as_json=as_json)
@@ -83,16 +83,16 @@ def _until_answered(show: Callable[[str], None]) -> Retrying:
 def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool) -> bool:
     """Whether all that were named are there; those that are get what is asked. A vhost is named, too."""
     links = remote.links(vhost) if everything or vhost is not None else []
-    found = [str(link["id"]) for link in links if link["status"] != "removing"]  # nothing can be asked of those
+    found = [str(link["id"]) for link in links if link["status"] != "removing"]  # the others accept no action
     is_empty = vhost is not None and not found
     asked = list(dict.fromkeys([*ids, *found]))
     done = []
     for link_id in asked:
         if remote.act(link_id, action):
             done.append(link_id)
-            if not as_json:  # each at once, as a long list takes its time
+            if not as_json:  # printed one by one, since a long list takes time
                 output.say(f"{link_id} {action}")
-    # Others than those named were there a moment ago, and have gone.
+    # Links that were selected by vhost or --all existed a moment ago, and have gone since.
     missing = [link_id for link_id in dict.fromkeys(ids) if link_id not in done]
     if as_json:
         output.say_json({"action": action, "links": done, "missing": missing})
@@ -103,7 +103,7 @@ def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vh
 
 
 def _as_text(links: Sequence[dict[str, Any]]) -> str:
-    """As wide as the terminal; where a program reads, as wide as it takes."""
+    """A table as wide as the terminal, or as wide as needed if a program reads it."""
     is_terminal = sys.stdout.isatty()
     written = io.StringIO()
     console = Console(file=written, force_terminal=is_terminal, width=None if is_terminal else UNBOUNDED)
@@ -137,5 +137,5 @@ def _order(link: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _plain(text: str) -> Text:
-    """Names are anybody's: what would move a terminal's cursor is shown, not sent."""
+    """Control characters in names are shown as escapes, not sent to the terminal."""
     return Text(printable(text))

@@ -1,4 +1,4 @@
-"""How the log looks: one event a line, for programs or for people. Nothing else configures logging."""
+"""The format of the log: one event per line, for programs or for people. Nothing else configures logging."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST: Final = 10_000
 
 
 def configure_logging(settings: LogSettings, stream: TextIO) -> None:
-    """Everything goes to `stream`, what libraries log by `logging` too."""
+    """Everything goes to `stream`, including what libraries log with `logging`."""
     before: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -46,12 +46,12 @@ def configure_logging(settings: LogSettings, stream: TextIO) -> None:
             processors=[ProcessorFormatter.remove_processors_meta, *_rendering(settings.format, stream)],
         )
     )
-    logging.raiseExceptions = False  # a log that can't be written must not be one more thing that goes wrong
+    logging.raiseExceptions = False  # a log that can't be written must not cause another error
     logging.basicConfig(handlers=[handler], level=settings.level.upper(), force=True)
 
 
 def _rendering(wanted: LogFormat, stream: TextIO) -> list[Processor]:
-    """Tracebacks come without the values of variables: some are secrets."""
+    """Tracebacks omit the values of variables: some are secrets."""
     if wanted is LogFormat.CONSOLE or (wanted is LogFormat.AUTO and stream.isatty()):
         colours = stream.isatty() and "NO_COLOR" not in os.environ
         return [_visible, structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=_traceback)]
@@ -60,7 +60,7 @@ def _rendering(wanted: LogFormat, stream: TextIO) -> list[Processor]:
 
 
 def _visible(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Names and texts of brokers are shown, whatever they would do to a terminal; JSON escapes them by itself."""
+    """Shows control characters in names and texts of brokers as escapes; JSON escapes them anyway."""
     return {printable(key): printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -75,7 +75,7 @@ def _in_order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
 
 
 class RepeatsDropped:
-    """Drops what is the same again and again, and then tells now and then how often it came: `repeated`."""
+    """Drops repeated records, and logs their number as `repeated` every few minutes."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -89,5 +89,5 @@ class RepeatsDropped:
 
 
 def _essence(event: EventDict) -> frozenset[tuple[str, frozenset[str]]]:
-    """Endpoints are tried in any order, so what is wrong with them counts as the same in any order."""
+    """Endpoints are tried in random order, so their errors count as the same in any order."""
     return frozenset((key, frozenset(str(value).split("; "))) for key, value in event.items())

@@ -1,4 +1,4 @@
-"""The command `federation-agent`: what it takes, and which exit status an error has."""
+"""The command `federation-agent`: its options, and the exit status of each error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERRUPTED = 130
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    pretty_exceptions_enable=False,  # they print the values of variables, and some are secrets
+    pretty_exceptions_enable=False,  # they print the values of variables, some of which are secrets
     context_settings={"help_option_names": ["-h", "--help"]},
     help="RabbitMQ federation and shovels from outside the broker.",
 )
@@ -36,14 +36,14 @@ class Format(StrEnum):
     JSON = "json"
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print: for people or for programs.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format: for people or for programs.")]
 AGENT_URL = "http://127.0.0.1:9419"
 UrlOption = Annotated[str, typer.Option("--url", envvar="FEDERATION_AGENT_URL", help="The agent's HTTP address.")]
 TokenOption = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help="Holds the agent's token; else FEDERATION_AGENT_TOKEN does."),
+    typer.Option("--token-file", metavar="FILE", help="File with the agent's token (default: FEDERATION_AGENT_TOKEN)."),
 ]
-IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Links by their ids.", show_default=False)]
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of links.", show_default=False)]
 AllOption = Annotated[bool, typer.Option("--all", help="All links.")]
 VhostOption = Annotated[str | None, typer.Option("--vhost", help="All links of this vhost.")]
 ConfigOption = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The agent's configuration.")]
@@ -51,7 +51,7 @@ ConfigOption = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", he
 
 @app.callback(invoke_without_command=True)
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         from importlib.metadata import version as installed
@@ -68,7 +68,7 @@ def validate(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Further configurations.")] = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Tell offline everything that is wrong with configurations."""
+    """Report all errors of configurations, offline."""
     from agent.cli.validate import validate_files
 
     paths = [*(config or []), *(files or [])]
@@ -81,7 +81,7 @@ def validate(
 def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
     """Show what `run` would create, keep and delete, and why.
 
-    Looks at the brokers at both ends and changes nothing.
+    Reads from the brokers at both ends and changes nothing.
     """
     from agent.cli.plan import show_plan
 
@@ -93,15 +93,15 @@ def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
 def run_command(
     config: ConfigOption,
     log_format: Annotated[
-        Literal["auto", "console", "json"] | None, typer.Option(help="Rather than the configuration's.")
+        Literal["auto", "console", "json"] | None, typer.Option(help="Overrides the configuration.")
     ] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        typer.Option(help="Rather than the configuration's."),
+        typer.Option(help="Overrides the configuration."),
     ] = None,
 ) -> int:
     """Run until SIGTERM or SIGINT."""
-    # The first process of a container gets only the signals that it asks for, and loading takes a while.
+    # The first process of a container gets only the signals that it handles, and loading takes a while.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))
     from agent.cli.run import run_agent
 
@@ -114,7 +114,7 @@ def links(
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
     vhost: Annotated[str | None, typer.Option("--vhost", help="Only the links of this vhost.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show them again every second, until interrupted.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until interrupted.")] = False,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Show the links of a running agent."""
@@ -136,7 +136,7 @@ def restart(
     token_file: TokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Have links of a running agent connect anew; what stands upstream stays."""
+    """Restart links of a running agent: they reconnect; queues and bindings upstream stay."""
     return _act("restart", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
 
 
@@ -150,7 +150,7 @@ def pause(
     token_file: TokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Have links of a running agent take no more messages; they wait upstream."""
+    """Pause links of a running agent: they stop consuming; messages wait upstream."""
     return _act("pause", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
 
 
@@ -164,7 +164,7 @@ def resume(
     token_file: TokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Have paused links of a running agent go on."""
+    """Resume paused links of a running agent."""
     return _act("resume", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
 
 
@@ -190,7 +190,7 @@ def _act(
 
 @app.command(name="import-legacy")
 def import_legacy(
-    file: Annotated[Path, typer.Argument(metavar="rabbitmq.config", help="An Erlang configuration of the 2.x days.")],
+    file: Annotated[Path, typer.Argument(metavar="rabbitmq.config", help="Erlang configuration of the 2.x plugin.")],
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Print a 2.x federation configuration as this agent's YAML."""
@@ -202,11 +202,11 @@ def import_legacy(
 
 @app.command(
     name="report",
-    add_help_option=False,  # the options are those of the Spark job, which tells them itself
+    add_help_option=False,  # the options are those of the Spark job, which describes them itself
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def report_command(context: typer.Context) -> int:
-    """Turn status exports into tables of availability, traffic and incidents, by Spark."""
+    """Turn status exports into tables of availability, traffic and incidents, with Spark."""
     from agent.cli.report import make_report
 
     make_report(context.args)
@@ -214,7 +214,7 @@ def report_command(context: typer.Context) -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command; every error that is ours is one line on standard error for each thing that is wrong."""
+    """Runs one command; each error of the agent is one line on standard error."""
     try:
         status = app(list(arguments) or ["--help"], prog_name="federation-agent", standalone_mode=False)
     except ConfigurationError as error:
@@ -233,12 +233,12 @@ def run(arguments: Sequence[str]) -> int:
         output.complain(f"federation-agent: {error}")
         return TROUBLE_WITH_BROKERS
     except typer.TyperException as error:
-        output.complain(f"federation-agent: {error.format_message()} (--help tells more)")
+        output.complain(f"federation-agent: {error.format_message()} (see --help)")
         return BAD_USE
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except OSError as error:
-        # Brokers and files have errors of their own above; what is left is the place our own words go to.
+        # Brokers and files have their own errors above; what remains is our own output.
         output.forget()
         output.complain(f"federation-agent: the output can't be written: {error.strerror or error}")
         return CANNOT_START

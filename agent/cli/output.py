@@ -14,40 +14,40 @@ from agent.core.text.printable import printable
 
 
 class Ready(str):
-    """Text whose control characters are meant: colours, and lines that are broken on purpose."""
+    """Text with intended control characters: colours and line breaks."""
 
     __slots__ = ()
 
 
 def say(*parts: str) -> bool:
-    """Whether somebody reads. Colours are dropped where there is no terminal, or where NO_COLOR asks for none."""
+    """Prints; returns whether the output is still read. Without a terminal, or with NO_COLOR, colours are dropped."""
     try:
         typer.echo(line(*parts), color=False if os.environ.get("NO_COLOR") else None)
     except BrokenPipeError:
-        forget()  # whoever read us has left, `head` say; the exit status still tells how it went
+        forget()  # the reader of the output, such as `head`, has exited; the exit status still shows the result
         return False
     return True
 
 
 def complain(*lines: str) -> None:
-    """Each is one line, whatever names and texts of brokers are in it."""
+    """Prints errors, each as one line, whatever names and texts of brokers it contains."""
     for each in lines:
-        with suppress(OSError):  # nobody listens; the exit status tells
+        with suppress(OSError):  # standard error is closed; the exit status shows the result
             typer.echo(printable(each), err=True, color=False)
 
 
 def say_json(value: Any) -> bool:
-    """Indented for a reader; ASCII alone, so that any name in any locale comes out whole."""
+    """Indented for readers; ASCII only, so that every name is printed completely in any locale."""
     return say(Ready(json.dumps(value, indent=2).replace("\x7f", "\\u007f")))
 
 
 def forget() -> None:
-    """From here on nothing is printed, not even by the interpreter's last flush."""
+    """Discards all further output, including the interpreter's final flush."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def line(*parts: str) -> Ready:
-    """Parts that are not ready may hold anything, and are shown and not sent: only `paint` moves a terminal."""
+    """Joins parts; control characters are escaped in all but `Ready` ones, so only `paint` controls the terminal."""
     return Ready("".join(part if isinstance(part, Ready) else printable(part) for part in parts))
 
 

@@ -87,7 +87,7 @@ def _line(action: Action) -> str:
 
 
 def _matching(action: Action) -> str:
-    """What a binding matches besides its key; where it comes from is told elsewhere."""
+    """The arguments that a binding matches besides its key; its origin is shown elsewhere."""
     arguments = fields.table_to_json(fields.without(action.arguments, BOUND_FROM))
     return f" {json.dumps(arguments, ensure_ascii=False)}" if arguments else ""
 

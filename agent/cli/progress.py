@@ -1,4 +1,4 @@
-"""How far a report is, on a terminal: the step, its tasks, and the time that has passed."""
+"""The progress of a report on a terminal: the step, its tasks, and the elapsed time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PERIOD: Final = 0.25
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """Gone from the screen when the work is done."""
+    """Removed from the screen when the work is done."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[tasks]}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=None, tasks="")
@@ -34,7 +34,7 @@ def shown(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def watching(look: Callable[[], None]) -> Iterator[None]:
-    """Looks now and then from a thread of its own, so that the work waits for nothing."""
+    """Reads the progress regularly in its own thread, so that the work never waits."""
     over = threading.Event()
 
     def follow() -> None:
@@ -51,7 +51,7 @@ def watching(look: Callable[[], None]) -> Iterator[None]:
 
 
 def state(spark: SparkSession) -> tuple[str, int, int]:
-    """The step that runs, and how many of the tasks of its active stages are done."""
+    """The current step, and how many of the tasks of its active stages are done."""
     from agent.pipeline.spark.steps import STEPS
 
     tracker = spark.sparkContext.statusTracker()

@@ -1,4 +1,4 @@
-"""A running agent, asked over its HTTP API by the commands that look at links and act on them."""
+"""The HTTP API of a running agent, for the commands that show and control links."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from agent.errors import AgentError, CannotStartError
 from agent.network import explain
 
 TIMEOUT: Final = 30.0
-_MAX_TEXT: Final = 500  # of what answers there
-NO_AGENT: Final = "no agent answers there: check the address"
-BY_A_PROGRAM: Final = "X-Federation-Agent"  # without a token the agent changes nothing for a browser by a foreign name
+_MAX_TEXT: Final = 500  # of an error response
+NO_AGENT: Final = "the response is not an agent's: check the address"
+BY_A_PROGRAM: Final = "X-Federation-Agent"  # without a token, the agent accepts only programs under other names
 TOKEN_VARIABLE: Final = "FEDERATION_AGENT_TOKEN"  # noqa: S105 - a name
 
 
 class RemoteError(AgentError):
-    """The agent can't be asked, or refuses."""
+    """The agent can't be reached, or refuses the request."""
 
 
 class Remote:
-    """One question at a time; what goes wrong is a RemoteError."""
+    """One request at a time; failures are a RemoteError."""
 
     def __init__(self, url: str, token_file: Path | None, *, token: Secret | None = None) -> None:
         """`token` is one that is known already."""
@@ -93,16 +93,16 @@ class Remote:
 
 
 def _address(url: str) -> SplitResult:
-    """Whatever is wrong with it, it isn't quoted: somebody may have written a password into it."""
+    """Errors never quote the address: it may contain a password."""
     try:
         address = urlsplit(url if "//" in url else f"http://{url}")
         usable = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
     except ValueError:
         address, usable = SplitResult("", "", "", "", ""), False
     if not usable:
-        raise RemoteError("--url is no address of an agent; write http://HOST:PORT")
+        raise RemoteError("--url is not the address of an agent; write http://HOST:PORT")
     if address.username is not None or address.query or address.fragment:
-        raise RemoteError("--url takes scheme, host, port and path only; a token goes to --token-file")
+        raise RemoteError("--url takes scheme, host, port and path only; put a token into --token-file")
     return address
 
 
@@ -114,8 +114,8 @@ def _token(file: Path | None) -> str:
         try:
             token = file.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise CannotStartError(f"{where} can't be read: {reason}") from error
     if not token.isascii() or not token.isprintable():
-        raise CannotStartError(f"{where} holds no token: one line of printable ASCII is wanted")
+        raise CannotStartError(f"{where} holds no token: it must be one line of printable ASCII")
     return token

@@ -1,4 +1,4 @@
-"""`report`: the status export of a fleet as tables, by Spark."""
+"""`report`: turns the status exports of agents into tables, with Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_report(arguments: Sequence[str]) -> None:
 
 
 def _watch() -> Callable[[SparkSession], AbstractContextManager[object]]:
-    """People at a terminal see how far it is; programs and logs see nothing of it."""
+    """Shows progress on a terminal; programs and logs get none."""
     if not sys.stderr.isatty():
         return nullcontext
     from agent.cli.progress import shown

@@ -1,4 +1,4 @@
-"""`run`: the agent itself, until it is told to stop."""
+"""`run`: the agent itself, until it gets a signal to stop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run_agent(path: Path, *, log_format: str | None, log_level: str | None) -> N
 
 
 async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> None:
-    deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends all the same", seconds=SECONDS))
+    deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=SECONDS))
     told = _told_to_stop(deadline)
     raise_descriptor_limit()
     board = Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
@@ -85,7 +85,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
 
 
 def _told_to_stop(deadline: StopDeadline) -> asyncio.Event:
-    """Listens from now on: what comes while the agent starts counts as well."""
+    """Handles signals from now on: one that arrives during the start counts too."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""`validate`: configurations judged offline, one by one."""
+"""`validate`: checks configurations offline, one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Judgement:
 
 
 def validate_files(paths: Sequence[Path], *, as_json: bool) -> bool:
-    """Tells what is wrong with each file; answers whether nothing is."""
+    """Reports the errors of each file; returns whether there are none."""
     judgements = [judge(path) for path in paths]
     if as_json:
         output.say_json(
@@ -48,7 +48,7 @@ def judge(path: Path) -> Judgement:
 
 
 def count(definitions: Definitions) -> str:
-    """How many of each thing are defined, in words."""
+    """The number of definitions of each kind, in words."""
     kinds = ("upstreams", "upstream_sets", "policies", "exchanges", "shovels")
     totals = {kind: sum(len(getattr(vhost, kind)) for vhost in definitions.vhosts.values()) for kind in kinds}
     return ", ".join(f"{kind.replace('_', ' ')}: {total}" for kind, total in totals.items() if total)

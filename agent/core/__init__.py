@@ -1,1 +1,1 @@
-"""What the agent decides. No asyncio, no I/O, no clock, no randomness: those are passed in."""
+"""The agent's decisions. No asyncio, no I/O, no clock, no randomness: callers pass these in."""

@@ -1,4 +1,4 @@
-"""What a broker tells by itself on `amq.rabbitmq.event`."""
+"""The events of a broker on `amq.rabbitmq.event`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a line of the status export holds: shared by who writes it and who reads it."""
+"""The fields of a line of the status export: shared by its writer and its reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class EventType(StrEnum):
 
 
 class AgentStatus(StrEnum):
-    """What the `status` of an `agent` event may be; that of a link is a `lifecycle.Status`."""
+    """The possible `status` of an `agent` event; that of a link is a `lifecycle.Status`."""
 
     STARTED = "started"
     HEARTBEAT = "heartbeat"
@@ -27,7 +27,7 @@ class FieldType(StrEnum):
     LONG = "long"
     DOUBLE = "double"
     HISTOGRAM = "histogram"
-    """{"le": bounds in seconds, "count": how many took no longer than each, and in the end how many in all, "sum"}"""
+    """{"le": bounds in seconds, "count": how many took no longer than each, and at the end the total, "sum"}"""
 
 
 FIELDS: Final[dict[str, FieldType]] = {
@@ -65,11 +65,11 @@ FIELDS: Final[dict[str, FieldType]] = {
     "transfer": FieldType.HISTOGRAM,
     "interval": FieldType.DOUBLE,
 }
-"""In the order in which they are written; each is on every line, null where there is nothing to tell."""
+"""In the order in which they are written; each is on every line, null if there is no value."""
 
 
 class Reason(StrEnum):
-    """Why a link came to its status."""
+    """Why a link has its status."""
 
     APPEARED = "appeared"
     OPENED = "opened"

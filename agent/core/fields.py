@@ -12,18 +12,18 @@ INT64 = range(-(2**63), 2**63)
 MAX_DEPTH = 64
 MAX_VALUES = 10_000  # in the arguments of one object; a frame of 128 KiB, which declares one, rarely holds as many
 UNREAD = "(unread)"
-"""The key under which the answer of an HTTP API says why some of an object could not be read."""
+"""The key for the reason why parts of an object in an HTTP API's response could not be read."""
 
 
 class UnusableError(ValueError):
-    """Values of JSON that AMQP has no fields for; the message completes "it …"."""
+    """JSON values that AMQP can't represent; the message completes "it …"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One value: `tag` is AMQP's letter; tables hold a `Table`, arrays a tuple of `Field`.
 
-    What has no exact value in Python, or wasn't looked into, is bytes: just what follows the tag on the wire.
+    A value that Python can't represent exactly, or that wasn't decoded, is bytes: what follows the tag on the wire.
     """
 
     tag: str
@@ -72,7 +72,7 @@ def ordered(entries: Table) -> Table:
 
 
 def from_json(value: Any) -> Field:
-    """The field that RabbitMQ makes of a JSON value; its HTTP API shows no tags."""
+    """The field that RabbitMQ creates from a JSON value; its HTTP API shows no tags."""
     match value:
         case None:
             return Field("V", None)
@@ -103,7 +103,7 @@ def _double(value: int | float) -> float:
 
 
 def check_json(value: Any) -> None:
-    """Raises UnusableError where a value is nested too deeply or holds too much; doesn't recurse itself."""
+    """Raises UnusableError if a value is nested too deeply or contains too many values; not recursive."""
     left, depth, level = MAX_VALUES, 0, [value]
     while level:
         left -= len(level)

@@ -1,4 +1,4 @@
-"""What the configuration says about the agent itself and the cluster it stands beside."""
+"""The settings of the agent itself and of the downstream cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HttpSettings:
 
 
 class Fsync(StrEnum):
-    """When what was exported has to be on the disk."""
+    """When exported events are forced to disk."""
 
     ALWAYS = "always"
     ROTATE = "rotate"
@@ -39,7 +39,7 @@ class StatusExportSettings:
 
 
 class LogFormat(StrEnum):
-    """`auto` is for people on a terminal, and else for programs."""
+    """`auto` is for people on a terminal, otherwise for programs."""
 
     AUTO = "auto"
     CONSOLE = "console"
@@ -74,7 +74,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class DownstreamSettings:
-    """Interchangeable addresses of the cluster that the agent stands beside."""
+    """Interchangeable addresses of the downstream cluster."""
 
     uris: tuple[AmqpUri, ...] = ()
     management: tuple[HttpUrl, ...] = ()

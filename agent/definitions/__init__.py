@@ -1,1 +1,1 @@
-"""What operators write, turned into the core's model; every mistake keeps its place (file, line, column)."""
+"""Turns what operators write into the core's model; every error keeps its location (file, line, column)."""

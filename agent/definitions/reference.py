@@ -1,6 +1,6 @@
 """The configuration's reference, from the models.
 
-`python -m agent.definitions.reference > docs/configuration.md` writes it anew.
+`python -m agent.definitions.reference > docs/configuration.md` updates it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _INTRO = f"""\
 
 <!-- Written by `python -m agent.definitions.reference`; a test keeps it current. -->
 
-One YAML file, with keys as RabbitMQ spells them. `config/` holds commented examples, `config/agent.schema.json` tells
-editors the keys. `federation-agent validate -c FILE` judges a file offline and tells everything that is wrong with it,
-each as `FILE:LINE:COLUMN: message`.
+One YAML file, with keys as RabbitMQ spells them. `config/` has commented examples, and `config/agent.schema.json` lets
+editors check the file. `federation-agent validate -c FILE` checks a file offline and reports all errors, each as
+`FILE:LINE:COLUMN: message`.
 
 ```yaml
 downstream:
@@ -49,22 +49,22 @@ policies:
 ## How the file is read
 
 - YAML by the core schema of 1.2: only `true` and `false` are booleans; `yes`, `on` and `1:30` are text. Anchors,
-  aliases and `<<` work; tags, several documents in a file, and keys that aren't text don't. A key may stand once.
+  aliases and `<<` work; tags, several documents in a file, and keys that aren't text don't. A key may occur only once.
 - UTF-8, at most {yaml.MAX_BYTES // 1024 // 1024} MiB, {yaml.MAX_DEPTH} levels deep, {yaml.MAX_NODES} keys and values
   (aliases counted as if copied).
-- `${{env:NAME}}` and `${{file:PATH}}` stand in any text that is a value: an environment variable, or a file's contents
-  without the newline at its end (at most 64 KiB; the path counts from the configuration's directory). They give text,
-  never a number, and are read again with the file. `$${{` is a literal `${{`. What they stand for in URIs' logins,
-  passwords and tokens is never shown. Where they stand for a name or an address (of an exchange, queue, host, vhost, or
-  the agent), that is shown as what it is, in logs, on brokers and in the status: keep secrets out of names.
-  `validate` only warns where one has no value on this machine.
-- A section or mapping with nothing in it is empty, as when all of its entries are commented out.
-- A definition has one place: the same name from two sources (this file, an export, the broker) is an error that names
-  both. A document with an error changes nothing: what was in force stays so.
-- A reference to an upstream or set that is defined nowhere is an error. It is a warning where `definitions.management`
-  is written as `true`, beside `downstream.management`: then the broker may define it.
-- Definitions exports are JSON up to {MAX_EXPORT_BYTES // 1024 // 1024} MiB, or YAML within the limits above. Texts in
-  them, and in what the broker defines, are taken literally.
+- `${{env:NAME}}` and `${{file:PATH}}` can be used in any text value: an environment variable, or a file's contents
+  without the final newline (at most 64 KiB; the path is relative to the configuration's directory). Their value is
+  text, never a number, and is read again with the file. `$${{` is a literal `${{`. Their values in logins of URIs,
+  passwords and tokens are never shown. In a name or an address (of an exchange, queue, host, vhost, or the agent) the
+  value is visible in logs, on brokers and in the status: keep secrets out of names. `validate` only warns if one has no
+  value on this machine.
+- A section or mapping without a value, for example with all entries commented out, is empty.
+- A definition has one source: the same name from two sources (this file, an export, the broker) is an error that names
+  both. A document with an error changes nothing: the previous definitions stay in force.
+- A reference to an undefined upstream or set is an error. It is only a warning if the file sets both
+  `definitions.management: true` and `downstream.management`: then the broker may define it.
+- Definitions exports are JSON up to {MAX_EXPORT_BYTES // 1024 // 1024} MiB, or YAML within the limits above. Text in
+  them, and in definitions of the broker, is taken literally.
 
 """
 
@@ -87,8 +87,8 @@ _SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
     ("`shovels.NAME`", ShovelModel),
     ("`shovels.NAME.dest-publish-properties`", PropertiesModel),
 )
-_NOT_TOLD = ({"$ref": "#/$defs/Interpolated"}, {"type": "null"})
-_LIKE_AN_UPSTREAM = "\nAnd any key of an upstream but those that say where to connect; the set's value wins.\n"
+_NOT_SHOWN = ({"$ref": "#/$defs/Interpolated"}, {"type": "null"})
+_LIKE_AN_UPSTREAM = "\nAnd any key of an upstream except those of its address; the set's value wins.\n"
 
 
 def reference_text() -> str:
@@ -100,7 +100,7 @@ def _section(title: str, model: type[Keys], schema: dict[str, Any]) -> str:
     described = schema["$defs"].get(model.__name__, schema)
     rows = "\n".join(_rows(model, described["properties"], schema))
     more = _LIKE_AN_UPSTREAM if model is SetMemberModel else ""
-    return f"## {title}\n\n{described['description']}\n\n| key | value | what it says |\n|---|---|---|\n{rows}\n{more}"
+    return f"## {title}\n\n{described['description']}\n\n| key | value | description |\n|---|---|---|\n{rows}\n{more}"
 
 
 def _rows(model: type[Keys], properties: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _resolve(value: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 def _type(value: dict[str, Any], schema: dict[str, Any]) -> str:
     value = _resolve(value, schema)
     if "anyOf" in value:
-        kinds = [_type(one, schema) for one in value["anyOf"] if one not in _NOT_TOLD]
+        kinds = [_type(one, schema) for one in value["anyOf"] if one not in _NOT_SHOWN]
         return " or ".join(dict.fromkeys(kinds))
     if "enum" in value:
         return ", ".join(f"`{choice}`" for choice in value["enum"])

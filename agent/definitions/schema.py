@@ -1,6 +1,6 @@
 """The configuration's JSON Schema, for editors.
 
-`python -m agent.definitions.schema > config/agent.schema.json` writes it anew.
+`python -m agent.definitions.schema > config/agent.schema.json` updates it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def schema_text() -> str:
 
 
 def _tidy(schema: Any) -> Any:
-    """Drops what says nothing, and lets `${…}` stand for any text."""
+    """Drops redundant entries, and permits `${…}` in any text."""
     if isinstance(schema, list):
         return [_tidy(item) for item in schema]
     if not isinstance(schema, dict):
@@ -51,7 +51,7 @@ def _tidy(schema: Any) -> Any:
 
 
 def _or_interpolated(schema: dict[str, Any]) -> dict[str, Any]:
-    """A text that may only be this or that may be an interpolated one, too."""
+    """An enumerated text may also be an interpolated one."""
     narrowing = {key: schema[key] for key in _NARROWING if key in schema}
     if not narrowing:
         return schema

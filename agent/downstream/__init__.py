@@ -1,1 +1,1 @@
-"""What the cluster beside the agent says: reading it, and following its definitions, bindings and events."""
+"""Reads the cluster beside the agent, and follows its definitions, bindings and events."""

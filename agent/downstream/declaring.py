@@ -1,4 +1,4 @@
-"""The exchanges that the configuration wants to stand downstream."""
+"""Declares the exchanges that the configuration defines downstream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME: Final = "federation-agent: declaring exchanges"
 
 
 async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[str, ...]:
-    """Declares those that don't stand yet; answers what could not be."""
+    """Declares those that don't exist yet; returns the errors."""
     notes: list[str] = []
     for vhost, found in reading.definitions.vhosts.items():
         standing = reading.states[vhost].exchanges if vhost in reading.states else {}

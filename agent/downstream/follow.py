@@ -1,4 +1,4 @@
-"""Follows bindings by the broker's events, apart from all else: a storm of them delays no policy."""
+"""Follows bindings with the broker's events, separate from all else: very many of them delay no policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 
 from agent.amqp.broker_events import BINDING_EVENTS
 from agent.core.broker_events import BrokerEvent
-from agent.definitions.sources.downstream_state import binding_told
+from agent.definitions.sources.downstream_state import binding_of_event
 from agent.downstream.known_bindings import Change, Federated
 from agent.downstream.listen import Listener, SaidAlreadyError
 from agent.errors import AgentError
@@ -20,16 +20,16 @@ LISTEN_AGAIN: Final = 5.0
 READ_AGAIN: Final = 1.0
 MOST_CHANGES: Final = 100
 GONE: Final = "binding.deleted"
-ASK_AGAIN: Final = 60.0  # where a broker tells nothing, whether it does now
+ASK_AGAIN: Final = 60.0  # without events, how often to try again
 
 log = structlog.get_logger()
 
 
 class BindingFollower:
-    """Has the bindings of exchanges changed, or read, as soon as an event tells that they changed.
-
-    `sources` are the exchanges that matter now. A few changes that events tell in full are put in force as they are: an
-    exchange may have very many bindings. All else is read; reading never overlaps, and rests as long as it took.
+    """Applies changes of bindings, or reads bindings again, as soon as an event reports a change. `sources` are the
+    exchanges that matter now. A few changes that events describe completely are applied directly: an exchange may have
+    very many bindings. Otherwise the bindings are read; reads never overlap, and each is followed by a pause of the
+    same length.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class BindingFollower:
         self._changes: list[Change] = []
         self._changed: set[Federated] = set()
         self._wake = asyncio.Event()
-        self._told = asyncio.Event()
+        self._has_changes = asyncio.Event()
 
     async def run(self) -> None:
         """Until cancelled. It may be called again after an error: what was not put in force then is read again."""
@@ -62,28 +62,28 @@ class BindingFollower:
                 await asyncio.sleep(LISTEN_AGAIN)
 
     async def _hear(self) -> None:
-        """Ends by itself where the broker tells nothing."""
+        """Returns if the broker sends no events."""
         async with self._listener.events(BINDING_EVENTS) as events:
             if events is None:
                 return
-            self._mark(self._sources())  # for what changed while nobody listened
+            self._mark(self._sources())  # for changes while not subscribed
             async for event in events:
                 self._note(event)
 
     def _note(self, event: BrokerEvent) -> None:
         concerned = self._sources() & {_source(event)}
-        binding = binding_told(event.fields)
+        binding = binding_of_event(event.fields)
         if binding is None or concerned & self._changed:
             self._mark(concerned)
         elif concerned:
             self._changes += [Change(source, binding, is_gone=event.name == GONE) for source in concerned]
-            self._told.set()
+            self._has_changes.set()
 
-    async def _change_when_told(self) -> None:
-        """In the order of the events; of a storm only the end is of interest."""
+    async def _apply_changes(self) -> None:
+        """In the order of events; with very many, only the final state matters."""
         while True:
-            await self._told.wait()
-            self._told.clear()
+            await self._has_changes.wait()
+            self._has_changes.clear()
             changes, self._changes = self._changes, []
             if len(changes) > MOST_CHANGES:
                 self._mark(frozenset(change.source for change in changes))
@@ -105,7 +105,7 @@ class BindingFollower:
             unread: frozenset[Federated] = frozenset()
             try:
                 await self._read(changed)
-            except AgentError as error:  # whoever polls says what is wrong
+            except AgentError as error:  # the poll reports the error
                 log.debug("bindings not read", error=str(error))
                 unread = changed
                 await asyncio.sleep(READ_AGAIN)

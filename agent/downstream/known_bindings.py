@@ -1,4 +1,4 @@
-"""Which bindings federated exchanges have, as they were read last; readings and events may overtake one another."""
+"""The last known bindings of federated exchanges; reads and events may overtake each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Federated = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One binding that came, or went."""
+    """One binding that was added or removed."""
 
     source: Federated
     binding: Binding
@@ -21,7 +21,7 @@ class Change:
 
 
 class KnownBindings:
-    """What was asked for later is newer, and what changed since it was asked for may not be in it."""
+    """A read that started later is newer, and changes since its start may be missing from its result."""
 
     def __init__(self) -> None:
         self._now = 0
@@ -44,7 +44,7 @@ class KnownBindings:
     def learn(
         self, number: int, found: Mapping[Federated, Iterable[Binding]]
     ) -> Mapping[Federated, frozenset[Binding]]:
-        """What is in force of what was found: a new link needs what another one's was read for later, too."""
+        """Applies the result of a read and returns the current bindings, including those from later reads."""
         for source, bindings in found.items():
             if number > self._asked_at.get(source, 0):
                 self._asked_at[source] = number
@@ -56,7 +56,7 @@ class KnownBindings:
         return {source: self._known[source] for source in found}
 
     def of(self, source: Federated) -> frozenset[Binding] | None:
-        """As they were read last; None where they never were."""
+        """The last known bindings; None if they were never read."""
         return self._known.get(source)
 
     def forget(self, number: int) -> None:
@@ -66,7 +66,7 @@ class KnownBindings:
         self._changes = [(at, change) for at, change in self._changes if at >= oldest]
 
     def change(self, changes: Iterable[Change]) -> Mapping[Federated, frozenset[Binding]]:
-        """Puts them in force for exchanges whose bindings are known, in this order; answers all of theirs."""
+        """Applies changes in this order for exchanges whose bindings are known; returns all bindings of these."""
         changed: dict[Federated, frozenset[Binding]] = {}
         for change in changes:
             if self._asking:

@@ -1,4 +1,4 @@
-"""Listens to the events of the downstream's whole cluster; all who listen share one connection."""
+"""Subscribes to the events of the downstream's whole cluster; all subscribers share one connection."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ log = structlog.get_logger()
 
 
 class SaidAlreadyError(AgentError):
-    """What went wrong is in the log already."""
+    """The error was already logged."""
 
 
 class Listener:
-    """`uris` is asked again each time; the event exchange stands in vhost `/`, whichever vhost they name."""
+    """`uris` is called again each time; the event exchange is in vhost `/`, whichever vhost the URIs name."""
 
     def __init__(self, uris: Callable[[], Sequence[AmqpUri]], errors: UnexpectedErrors | None = None) -> None:
         self._uris = uris
@@ -37,9 +37,8 @@ class Listener:
 
     @asynccontextmanager
     async def events(self, keys: Sequence[str]) -> AsyncIterator[AsyncIterator[BrokerEvent] | None]:
-        """The events with these keys, or None where the broker tells nothing; why so is said once.
-
-        Raises SaidAlreadyError when they end.
+        """The events with these keys, or None if the broker sends none; the reason is logged once. Raises
+        SaidAlreadyError when they end.
         """
         uris = tuple(in_vhost(uri, DEFAULT_VHOST) for uri in self._uris())
         try:
@@ -62,7 +61,7 @@ class Listener:
             raise SaidAlreadyError(str(error)) from error
 
     async def leave(self) -> None:
-        """Ends what is listened to: the addresses are others now."""
+        """Ends the subscriptions, because the addresses have changed."""
         for shared in tuple(self._heard):
             await shared.connection.close()
 
@@ -70,7 +69,7 @@ class Listener:
         if silence == self._silence:
             return
         if silence:
-            log.warning("no broker events, so changes are polled for", reason=silence)
+            log.warning("no broker events, polling for changes", reason=silence)
         else:
-            log.info("broker events are heard again")
+            log.info("broker events received again")
         self._silence = silence

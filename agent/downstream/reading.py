@@ -1,4 +1,4 @@
-"""Everything the agent needs to know of the cluster it stands beside, read once, from whatever can be read."""
+"""Reads everything that the agent needs to know about the downstream cluster once, from all available sources."""
 
 from __future__ import annotations
 
@@ -44,19 +44,20 @@ from agent.management.transport import TooLargeError
 WHERE = "downstream"
 DEFAULT_VHOST = "/"
 CLUSTER_ID = "internal_cluster_id"
-CONNECTION_NAME = "federation-agent: looking at what stands"
+CONNECTION_NAME = "federation-agent: reading exchanges"
 ASKED_ONE_BY_ONE = 20
 READINGS = 4
 
-AT_ONCE = 4  # questions of which the broker answers each with up to 64 MiB
-MOST_SILENT = 3  # vhosts; with more, the broker is what doesn't answer
+AT_ONCE = 4  # requests whose responses may have up to 64 MiB each
+MOST_SILENT = 3  # vhosts; with more, the broker itself doesn't answer
 
 Bindings = Mapping[tuple[str, str], tuple[Binding, ...]]
 Parameters = Sequence[Mapping[str, Any]]
 
 
 class Source(StrEnum):
-    """Where definitions come from. Exports belong to the configuration: it names them, and refers to what they say."""
+    """The sources of definitions. Exports belong to the configuration, which names them and refers to their
+    definitions."""
 
     CONFIGURATION = "configuration"
     PARAMETERS = "parameters"
@@ -66,7 +67,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at the downstream and at every source of definitions."""
+    """The result of reading the downstream and every source of definitions once."""
 
     broker: str
     cluster: str
@@ -76,18 +77,18 @@ class Reading:
     native_links: frozenset[tuple[str, str, str]] = frozenset()
     bindings: Bindings = field(default_factory=dict)
     warnings: tuple[Problem, ...] = ()
-    visible: frozenset[str] | None = None  # None where no list of vhosts can be had
+    visible: frozenset[str] | None = None  # None if vhosts can't be listed
     unseen: frozenset[str] = frozenset()
-    problems: tuple[Problem, ...] = ()  # of single vhosts: what can't be read there stays as it was
-    identity: str | None = None  # the same whatever the cluster is called; None where it can't be known
+    problems: tuple[Problem, ...] = ()  # of single vhosts: what can't be read there stays unchanged
+    identity: str | None = None  # independent of the cluster's name; None if unknown
 
     def sees(self, vhost: str) -> bool:
-        """Whether what is missing in the vhost is known to be gone, and not merely out of sight."""
+        """Whether objects missing from the vhost are known to be deleted, and not only invisible."""
         return vhost not in self.unseen and (self.visible is None or vhost in self.visible)
 
 
 async def read_downstream(configuration: Configuration, keeper: Keeper) -> Reading:
-    """Has `keeper` take what the broker defines; raises BrokerError where the downstream can't be read."""
+    """Passes the broker's definitions to `keeper`; raises BrokerError if the downstream can't be read."""
     addresses = configuration.settings.downstream.management
     if not addresses:
         return await _read_by_amqp(configuration, keeper)
@@ -97,14 +98,14 @@ async def read_downstream(configuration: Configuration, keeper: Keeper) -> Readi
 
 @dataclass(frozen=True, slots=True)
 class BindingsRead:
-    """`bindings` lacks the exchanges whose bindings can't be read; those that can't be used are left out."""
+    """`bindings` lacks exchanges whose bindings can't be read; unusable bindings are omitted."""
 
     bindings: Bindings
     problems: tuple[Problem, ...] = ()
 
 
 async def read_bindings(configuration: Configuration, reading: Reading, links: Collection[Link]) -> BindingsRead:
-    """The bindings of the exchanges that are federated, and of no others; static ones besides."""
+    """The bindings of federated exchanges only, and static ones."""
     wanted = {(link.vhost, link.name) for link in links if link.kind is LinkKind.EXCHANGE}
     found = BindingsRead({key: reading.bindings.get(key, ()) for key in wanted})
     if configuration.settings.downstream.management:
@@ -121,13 +122,13 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
         client.overview(), client.vhosts(), _native_links(client), _identity(client)
     )
     names = {vhost["name"] for vhost in visible}
-    told, looks = await _read_steadily(configuration, client, keeper, names=names)
+    defined, looks = await _read_steadily(configuration, client, keeper, names=names)
     unseen = await _out_of_sight(client, keeper, names)
     return Reading(
         broker=broker,
         cluster=overview["cluster_name"],
         version=overview["rabbitmq_version"],
-        definitions=told.definitions,
+        definitions=defined.definitions,
         states={vhost: look.state for vhost, look in looks.items()},
         native_links=native.links,
         visible=frozenset(names),
@@ -135,16 +136,16 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
         identity=identity,
         problems=tuple(problem for look in looks.values() for problem in look.problems),
         warnings=(
-            *told.warnings,
+            *defined.warnings,
             *native.warnings,
-            *(_no_such_vhost(name, found) for name, found in told.definitions.vhosts.items() if name not in names),
+            *(_no_such_vhost(name, found) for name, found in defined.definitions.vhosts.items() if name not in names),
         ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _VhostLook:
-    """What stands in a vhost; the last good look where it can't be read now."""
+    """The objects of a vhost; the last successful result if it can't be read now."""
 
     state: VhostState
     problems: tuple[Problem, ...] = ()
@@ -153,7 +154,8 @@ class _VhostLook:
 async def _read_steadily(
     configuration: Configuration, client: ManagementClient, keeper: Keeper, *, names: Collection[str]
 ) -> tuple[SourceReading, dict[str, _VhostLook]]:
-    """Exchanges name their policies, so both must be of one moment: a policy replaced in between would look lifted."""
+    """Exchanges name their policies, so both must be of the same time: a policy replaced in between would look
+    removed."""
     broker = str(configuration.settings.downstream.management[0])
     for _ in range(READINGS):
         policies: _Listed | None = None
@@ -161,24 +163,23 @@ async def _read_steadily(
             policies = await _take_broker(keeper, client, broker, names=names)
         else:
             _forget_broker(keeper)
-        told = keeper.current
-        concerned = [name for name in sorted(names) if _looks_at_objects(told.definitions.of(name))]
+        defined = keeper.current
+        concerned = [name for name in sorted(names) if _looks_at_objects(defined.definitions.of(name))]
         looker = _Looker(client, keeper, broker)
-        found = await asyncio.gather(*(looker.look(vhost, told.verdicts.get(vhost, {})) for vhost in concerned))
-        if found and looker.silent == len(found):  # it isn't one of them that is at fault
+        found = await asyncio.gather(*(looker.look(vhost, defined.verdicts.get(vhost, {})) for vhost in concerned))
+        if found and looker.silent == len(found):  # the fault isn't in one of them
             raise TransientError("; ".join(dict.fromkeys(str(p.message) for look in found for p in look.problems)))
         if policies is None or policies == await _policies(client, broker, names):
             looks = dict(zip(concerned, found, strict=True))
             keeper.states = {vhost: look.state for vhost, look in looks.items()}
-            return told, looks
+            return defined, looks
     raise TransientError(f"{WHERE} {broker}: policies change faster than they can be read")
 
 
 async def _out_of_sight(client: ManagementClient, keeper: Keeper, names: Collection[str]) -> frozenset[str]:
-    """Which of the vhosts that define nothing any more may only be closed to the agent's user.
-
-    The lists of all vhosts' definitions leave out those without a permission, and say no word about them, while the
-    list of vhosts has them all for a user with the tag monitoring. Asked for one vhost, the broker refuses.
+    """Which vhosts without definitions may only be inaccessible to the agent's user. Lists of all vhosts' definitions
+    silently omit those without a permission, while the list of vhosts has them all for a user with the tag monitoring.
+    A request for a single vhost is refused.
     """
     parameters, policies = keeper.standing(Source.PARAMETERS), keeper.standing(Source.POLICIES)
     defining = {(Source.PARAMETERS, vhost) for vhost in parameters.definitions.vhosts}
@@ -204,14 +205,14 @@ async def _identity(client: ManagementClient) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What all vhosts define of one kind, but for those where it is too much."""
+    """The definitions of one kind of all vhosts, except vhosts with too many."""
 
     items: Parameters
     unread: Mapping[str, Problem] = field(default_factory=dict)
 
 
 async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str, *, names: Collection[str]) -> _Listed:
-    """Each kind of document by itself: a mistake in one stops no other from being followed. Answers the policies."""
+    """Each kind of document separately: an error in one doesn't stop the others. Returns the policies."""
     parameters, policies, value = await asyncio.gather(
         _parameters(client, broker, names), _policies(client, broker, names), _global_parameter(client, broker)
     )
@@ -226,8 +227,8 @@ async def _take_broker(keeper: Keeper, client: ManagementClient, broker: str, *,
 
 
 async def _take(keeper: Keeper, source: Source, steps: Steps) -> None:
-    told = await in_slices(steps)
-    keeper.take(source, lambda: told)
+    defined = await in_slices(steps)
+    keeper.take(source, lambda: defined)
 
 
 async def _global_parameter(client: ManagementClient, broker: str) -> Callable[[], SourceReading]:
@@ -257,7 +258,7 @@ async def _policies(client: ManagementClient, broker: str, names: Collection[str
 
 
 async def _one_by_one(ask: Callable[[str], Awaitable[Parameters]], broker: str, names: Collection[str]) -> _Listed:
-    """Vhost by vhost: where one defines too much, that one stays as it was, and the others are followed."""
+    """Vhost by vhost: one that defines too much stays unchanged, and the others are followed."""
     items: list[Mapping[str, Any]] = []
     unread: dict[str, Problem] = {}
     for vhost in sorted(names):
@@ -278,7 +279,7 @@ def _forget_broker(keeper: Keeper) -> None:
 
 
 def _looks_at_objects(found: VhostDefinitions) -> bool:
-    """Whether what stands in the vhost matters: shovels, say, don't care."""
+    """Whether the objects of the vhost matter: for shovels, for example, they don't."""
     return bool(found.upstreams or found.policies or found.exchanges)
 
 
@@ -294,14 +295,14 @@ def _first_place(found: VhostDefinitions) -> Place:
 
 
 class _Looker:
-    """Looks at vhosts, a few at once."""
+    """Reads vhosts, a few at a time."""
 
     def __init__(self, client: ManagementClient, keeper: Keeper, broker: str) -> None:
         self._client = client
         self._keeper = keeper
         self._broker = broker
         self._gate = asyncio.Semaphore(AT_ONCE)
-        self.silent = 0  # how many gave no answer
+        self.silent = 0  # how many gave no response
 
     async def look(self, vhost: str, verdicts: Mapping[str, Policy]) -> _VhostLook:
         try:
@@ -341,11 +342,12 @@ class _NativeLinks:
 
 
 async def _native_links(client: ManagementClient) -> _NativeLinks:
-    """What the plugin runs; a user who may not know gets a warning, since the upstream queue's consumers tell too."""
+    """The plugin's links; without the permission there is only a warning, since the upstream queue's consumers show
+    them too."""
     try:
         answers = await client.federation_links()
     except PermanentError as error:
-        message = f"whether the federation plugin runs links can't be seen: {error}"
+        message = f"the federation plugin's links can't be read: {error}"
         return _NativeLinks(warnings=(Problem(Place(WHERE), message, Severity.WARNING),))
     return _NativeLinks(
         frozenset(
@@ -381,13 +383,13 @@ async def _ask_for_bindings(
 
 
 def _has_static(reading: Reading, source: tuple[str, str]) -> bool:
-    """Whether there are bindings even where the vhost is out of sight."""
+    """Whether there are static bindings, even if the vhost is invisible."""
     vhost, name = source
     return bool(reading.definitions.of(vhost).bindings.get(name))
 
 
 async def _answers_about_bindings(client: ManagementClient, vhost: str, names: Sequence[str]) -> Parameters:
-    """Few federated exchanges are asked for one by one; for many, one answer with all bindings is quicker."""
+    """Few federated exchanges are requested one by one; for many, one response with all bindings is faster."""
     if len(names) > ASKED_ONE_BY_ONE:
         with suppress(TooLargeError):  # most may be of exchanges that aren't federated
             return await client.bindings(vhost)
@@ -416,7 +418,7 @@ def _reading_bindings(
 
 
 async def _read_by_amqp(configuration: Configuration, keeper: Keeper) -> Reading:
-    """Without the HTTP API: the exchanges of the configuration and the exports, as far as they stand."""
+    """Without the HTTP API: the exchanges of the configuration and the exports, if they exist."""
     _forget_broker(keeper)
     definitions, uris = keeper.current.definitions, configuration.settings.downstream.uris
     vhosts = sorted(name for name, found in definitions.vhosts.items() if found.exchanges)
@@ -457,7 +459,7 @@ class _Look:
 async def _look_by_amqp(
     uris: Iterable[AmqpUri], vhost: str, declared: Mapping[str, DeclaredExchange]
 ) -> _Look | BrokerError:
-    """Which of the declared exchanges stand; AMQP doesn't tell their attributes, so the declared ones are believed."""
+    """Which of the declared exchanges exist; AMQP doesn't show their attributes, so the declared ones are used."""
     inside = [in_vhost(uri, vhost) for uri in uris]
     try:
         async with await connect_any(inside, where=WHERE, name=CONNECTION_NAME) as connection:
@@ -478,7 +480,7 @@ def in_vhost(uri: AmqpUri, vhost: str) -> AmqpUri:
 
 
 def _joined(exported: Mapping[str, VhostState], seen: Iterable[_Look]) -> dict[str, VhostState]:
-    """What an export tells of an exchange is more than what AMQP does."""
+    """An export has more information on an exchange than AMQP."""
     states = dict(exported)
     for look in seen:
         before = states.get(look.vhost, VhostState())

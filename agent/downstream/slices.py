@@ -1,4 +1,4 @@
-"""Long work on the loop, a few milliseconds at a time: messages and HTTP have their turn in between."""
+"""Long work on the loop, a few milliseconds at a time: messages and HTTP are processed in between."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def in_slices(steps: Generator[None, None, T], clock: Callable[[], float] = time.perf_counter) -> T:
-    """The result of the steps. A thread would compete with the loop for the interpreter, and make it wait longer."""
+    """The result of the steps. A thread would compete with the loop for the interpreter, and delay it longer."""
     end = clock() + SLICE
     while True:
         try:

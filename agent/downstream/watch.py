@@ -1,4 +1,4 @@
-"""When to read the definitions again: a file changed, SIGHUP, the broker told so, or it is simply time."""
+"""When to read the definitions again: a changed file, SIGHUP, an event of the broker, or the next poll."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from agent.downstream.whole_files import Signatures, WholeFiles, signature
 from agent.errors import TransientError
 from agent.tasks import together
 
-# What of the broker's own parameters concerns us; others come and go with every exchange that is deleted.
+# The broker's parameters that matter; others change with every exchange that is deleted.
 COMPONENTS = frozenset({"federation-upstream", "federation-upstream-set", "shovel"})
 GLOBAL_COMPONENT, GLOBAL_NAMES = "global", frozenset({"federation-agent", "cluster_name"})
 
 FILE_INTERVAL = 1.0
-FILE_INTERVAL_CHANGING = 0.5  # once a change was found, until it is whole
-NEVER_WHOLE = 60.0  # files that have changed for so long are reported
+FILE_INTERVAL_CHANGING = 0.5  # after a change was found, until it is complete
+NEVER_WHOLE = 60.0  # files that have kept changing for this long are reported
 POLL_WITH_EVENTS = 30.0
 POLL_ALONE = 2.0
 SETTLE = 0.2
 LONGEST_REST = 5.0
 LISTEN_AGAIN = 5.0
-ASK_AGAIN = 60.0  # where a broker tells nothing, whether it does now
+ASK_AGAIN = 60.0  # without events, how often to try again
 
 
 class Cause(StrEnum):
@@ -38,19 +38,18 @@ class Cause(StrEnum):
     POLL = "poll"
 
 
-AT_ONCE = frozenset({Cause.START, Cause.HANGUP})  # somebody waits for these
+AT_ONCE = frozenset({Cause.START, Cause.HANGUP})  # a user waits for these
 
 Reload: TypeAlias = Callable[[frozenset[Cause]], Awaitable[None]]
-# Entered, it gives the events, or None where the broker tells nothing; it is entered again when they end.
+# A context with the events, or None if the broker sends none; it is entered again when they end.
 EventSource: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncIterator[BrokerEvent] | None]]
 
 
 class Watcher:
-    """Calls `reload` at the start and after every change, never twice at once, and few times for many changes.
-
-    A change of files counts once they have stayed the same for several looks: who writes slowly isn't done before.
-    SIGHUP has them read at once. `files` is asked again each time, because what a document names may change with it.
-    An exception in `reload` or in `events` goes to `on_error`, and watching goes on.
+    """Calls `reload` at the start and after every change, never concurrently, and only a few times for many changes. A
+    change of files counts once several checks found them unchanged, so that a slow writer can finish. On SIGHUP they
+    are read at once. `files` is called again each time, because the files that a document names may change with it. An
+    exception in `reload` or in `events` goes to `on_error`, and watching continues.
     """
 
     def __init__(
@@ -84,11 +83,11 @@ class Watcher:
 
     @property
     def has_unread(self) -> bool:
-        """Whether a file has changed, and what it says now isn't in force yet."""
+        """Whether a file has changed, and its new contents aren't in force yet."""
         return self._whole.has_unread or self._reading
 
     def notify(self, cause: Cause) -> None:
-        """Have the definitions read again soon."""
+        """Requests that the definitions are read again soon."""
         self._causes.add(cause)
         self._wanted.set()
 
@@ -119,19 +118,19 @@ class Watcher:
 
     @property
     def _rest(self) -> float:
-        """Changes come in bursts; and a reload that takes long leaves as much time for other work."""
+        """Changes arrive in bursts; and a reload that takes long leaves as much time for other work."""
         settling = 0.0 if self._causes <= AT_ONCE else SETTLE
         left = min(self._took, LONGEST_REST) - (self._clock() - self._reloaded_at)
         return max(settling, left)
 
     async def _reload_guarded(self, causes: frozenset[Cause]) -> None:
         begun = self._clock()
-        # Taken before reading, so that what changes meanwhile is seen as a change.
+        # Taken before reading, so that changes during the read are noticed.
         found = await self._signatures()
         if causes & AT_ONCE and self._whole.differ(found):
             causes |= {Cause.FILE}
         elif not causes & AT_ONCE and not self._whole.is_whole(found):
-            causes -= {Cause.FILE}  # it was changed again since the last look
+            causes -= {Cause.FILE}  # it has changed again since the last check
         if not causes:
             return
         if causes & {*AT_ONCE, Cause.FILE}:
@@ -167,7 +166,7 @@ class Watcher:
         self._report_changing()
 
     def _report_changing(self) -> None:
-        """A file that never stays the same keeps all of them from being read, so somebody has to know."""
+        """A file that never stays the same keeps all of them from being read, so this is reported."""
         if not self._whole.is_changing:
             self._changing_since = None
         elif self._changing_since is None:
@@ -176,8 +175,8 @@ class Watcher:
             self._changing_since = self._clock()
             self._on_error(
                 TransientError(
-                    f"files of the configuration have kept changing for {NEVER_WHOLE:.0f} s, so they aren't read: "
-                    "they are once they stay the same for a second, or at once on SIGHUP"
+                    f"files of the configuration have kept changing for {NEVER_WHOLE:.0f} s, so they aren't read; they "
+                    "will be when they stay the same for a second, or at once on SIGHUP"
                 )
             )
 
@@ -204,7 +203,7 @@ class Watcher:
             if events is None:
                 return
             self._hearing = True
-            self.notify(Cause.EVENT)  # for those that came while nobody listened
+            self.notify(Cause.EVENT)  # for changes while not subscribed
             async for event in events:
                 if concerns(event):
                     self.notify(Cause.EVENT)

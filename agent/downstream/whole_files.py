@@ -1,18 +1,19 @@
-"""Which changes of files are whole: a file that is still being written, or away for a moment, doesn't count yet."""
+"""Decides when a change of files is complete: a file that is still being written, or missing for a moment, doesn't
+count yet."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TypeAlias
 
-LOOKS = 3  # one after another that find the same
+LOOKS = 3  # consecutive checks with the same result
 
 Signature: TypeAlias = tuple[int, int, int, int, int] | None
 Signatures: TypeAlias = dict[str, Signature]
 
 
 class WholeFiles:
-    """Compares what files look like now with what they looked like when they were last read."""
+    """Compares the current signatures of files with those of the last read."""
 
     def __init__(self) -> None:
         self._read: Signatures = {}
@@ -26,11 +27,11 @@ class WholeFiles:
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change was found that isn't whole yet."""
+        """Whether a change was found that isn't complete yet."""
         return 0 < self._looks < LOOKS
 
     def look(self, found: Signatures) -> bool:
-        """Whether there is a change, and all files were the same in the last looks."""
+        """Whether there is a change, and the last checks found all files the same."""
         if not self.differ(found):
             self._looks = 0
         elif self._looks and found == self._found:
@@ -41,26 +42,27 @@ class WholeFiles:
         return self._looks >= LOOKS
 
     def differ(self, found: Signatures) -> bool:
-        """From what was read; a file that was never read is no change."""
+        """Whether files differ from the last read; a file that was never read doesn't count."""
         return any(path in self._read and self._read[path] != each for path, each in found.items())
 
     def is_whole(self, found: Signatures) -> bool:
-        """Whether this is the change that the last looks have found."""
+        """Whether this is the change that the last checks have found."""
         return self._looks >= LOOKS and found == self._found
 
     def take(self, found: Signatures) -> None:
-        """These are read now."""
+        """Marks these as read."""
         self._read = found
         self._looks = 0
 
     def learn(self, found: Signatures) -> None:
-        """Files that were named by what was read."""
+        """Adds files that the documents name."""
         for path, each in found.items():
             self._read.setdefault(path, each)
 
 
 def signature(path: str) -> Signature:
-    """What changes when a file is written, replaced, or when a link on the way to it is turned; None: no file."""
+    """A value that changes when a file is written or replaced, or a symbolic link on its path changes; None: no
+    file."""
     try:
         found = Path(path).stat()
     except OSError:

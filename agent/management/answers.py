@@ -1,4 +1,4 @@
-"""What the HTTP API answers, as RabbitMQ spells it; turning it into the model is the definitions' work."""
+"""Responses of the HTTP API, as RabbitMQ spells them; `agent.definitions` turns them into the model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PolicyAnswer = TypedDict(
 
 
 class ExchangeAnswer(TypedDict):
-    """`policy` is the name of the policy in force, missing where there is none."""
+    """`policy` is the name of the policy in force, missing if there is none."""
 
     name: str
     type: str
@@ -51,9 +51,8 @@ class ExchangeAnswer(TypedDict):
 
 
 class QueueAnswer(TypedDict):
-    """`policy` is the name of the policy in force, missing, null or empty where there is none.
-
-    `exclusive` is null for some queue types. A queue that is `down` may come without policy and messages.
+    """`policy` is the name of the policy in force, missing, null or empty if there is none. `exclusive` is null for
+    some queue types. A queue that is `down` may have no policy and messages.
     """
 
     name: str
@@ -76,7 +75,7 @@ class BindingAnswer(TypedDict):
 
 
 class FederationLinkAnswer(TypedDict):
-    """A link of the native plugin; what else it says differs by release."""
+    """A link of the native plugin; other keys differ by release."""
 
     vhost: str
     type: Literal["exchange", "queue"]

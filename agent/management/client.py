@@ -1,4 +1,4 @@
-"""The questions that the agent asks the HTTP API."""
+"""The requests that the agent sends to the HTTP API."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _MONITORING = "the tag monitoring or administrator"
 _EXCHANGE_COLUMNS = "name,type,durable,auto_delete,internal,arguments,policy"
 _QUEUE_COLUMNS = "name,type,state,durable,auto_delete,exclusive,arguments,policy,messages"
 _BINDING_COLUMNS = "source,destination,destination_type,routing_key,arguments"
-# With statistics a queue's policy is told seconds late and not at all where they are off; without, at once.
+# With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
 _NO_STATISTICS = "disable_stats=true&enable_queue_totals=true"
 
 
 COMPONENTS: Final = ("federation-upstream", "federation-upstream-set", "shovel")
 
 
-class NoSuchThingError(PermanentError):
+class NotFoundError(PermanentError):
     """The broker has no such vhost or route."""
 
 
@@ -70,22 +70,22 @@ class ManagementClient:
         return cast("Overview", await self._one(f"overview?columns={columns}", shapes.OVERVIEW))
 
     async def vhosts(self) -> list[VhostAnswer]:
-        """The vhosts that the user may see."""
+        """The vhosts that the user can see."""
         return cast("list[VhostAnswer]", await self._list("vhosts?columns=name", shapes.VHOST, needs=_ANY_TAG))
 
     async def parameters(self) -> list[ParameterAnswer]:
-        """The parameters of the vhosts that the user may access: no others, and no word about them."""
+        """The parameters of the vhosts that the user may access; others are omitted silently."""
         answer = await self._list("parameters", shapes.PARAMETER, needs=_POLICYMAKER)
         return cast("list[ParameterAnswer]", answer)
 
     async def parameters_of(self, vhost: str) -> list[ParameterAnswer]:
-        """Those of the components that concern the agent, for where all of them are too many for one answer."""
+        """The parameters of the relevant components, for use if all of them are too many for one response."""
         found: list[ParameterAnswer] = []
         for component in COMPONENTS:
             path = f"parameters/{component}/{encode(vhost)}"
             try:
                 answer = await self._list(path, shapes.PARAMETER, needs=_POLICYMAKER)
-            except NoSuchThingError:  # some releases know no component without its plugin
+            except NotFoundError:  # some releases don't know a component without its plugin
                 continue
             found += cast("list[ParameterAnswer]", answer)
         return found
@@ -99,7 +99,7 @@ class ManagementClient:
         return cast("list[PolicyAnswer]", answer)
 
     async def global_parameter(self, name: str) -> Any | None:
-        """A global parameter's value, None where it isn't set."""
+        """A global parameter's value, None if it isn't set."""
         answer = await self._transport.get(f"global-parameters/{encode(name)}", needs=_POLICYMAKER)
         return answer.get("value") if isinstance(answer, dict) else None
 
@@ -116,12 +116,12 @@ class ManagementClient:
         return cast("list[BindingAnswer]", await self._of_vhost(vhost, path, shapes.BINDING))
 
     async def bindings_from(self, vhost: str, exchange: str) -> list[BindingAnswer]:
-        """The bindings whose source is the exchange; empty, too, where it doesn't exist."""
+        """The bindings whose source is the exchange; also empty if it doesn't exist."""
         path = f"exchanges/{encode(vhost)}/{encode(exchange)}/bindings/source?columns={_BINDING_COLUMNS}"
         return cast("list[BindingAnswer]", await self._of_vhost(vhost, path, shapes.BINDING))
 
     async def federation_links(self) -> list[FederationLinkAnswer] | None:
-        """The links of the native plugin; None where rabbitmq_federation_management isn't enabled."""
+        """The links of the native plugin; None if rabbitmq_federation_management isn't enabled."""
         shape = shapes.FEDERATION_LINK
         answer = await self._transport.get_list("federation-links", needs=_MONITORING, take=shape.take)
         return None if isinstance(answer, Missing) else cast("list[FederationLinkAnswer]", answer)
@@ -132,7 +132,7 @@ class ManagementClient:
     async def _list(self, path: str, shape: Shape, *, needs: str, missing: str = "the HTTP API's route") -> Tables:
         answer = await self._transport.get_list(path, needs=needs, take=shape.take)
         if isinstance(answer, Missing):
-            raise NoSuchThingError(f"{self._where}: {missing} does not exist, or the user may not see it")
+            raise NotFoundError(f"{self._where}: {missing} does not exist, or the user may not see it")
         return answer
 
     async def _one(self, path: str, shape: Shape) -> dict[str, Any]:
@@ -141,5 +141,5 @@ class ManagementClient:
             return shape.take(answer if isinstance(answer, dict) else {})
         except ShapeError as error:
             route = path.partition("?")[0]
-            message = f"{self._where}: GET /api/{route}: the answer {error}: {NOT_RABBITMQ}"
+            message = f"{self._where}: GET /api/{route}: the response {error}: {NOT_RABBITMQ}"
             raise PermanentError(message) from error

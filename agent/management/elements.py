@@ -1,7 +1,8 @@
-"""A JSON list of objects, parsed while it arrives: in bounded memory and short steps; a bad object spoils no other.
+"""Parses a JSON list of objects while it arrives: in bounded memory and short steps; an invalid object doesn't affect
+others.
 
-An object that is too large, nested too deeply, or holds numbers that no type takes is still given with the plain
-members that it has itself; `UNREAD` is the key of the reason.
+An object that is too large, nested too deeply, or has numbers that fit no type is still returned with its own plain
+members; `UNREAD` is the key of the reason.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from typing import Any, Final, TypeAlias
 from agent.core.fields import MAX_DEPTH, UNREAD
 
 MAX_OBJECT: Final = 512 * 1024  # characters; an upstream with a thousand addresses has 200,000
-MAX_SKIPPED: Final = 8 * 1024 * 1024  # of objects that are too large; passing over them takes its time, too
+MAX_SKIPPED: Final = 8 * 1024 * 1024  # of objects that are too large; skipping them takes time, too
 MAX_OBJECTS: Final = 150_000
 MAX_VALUES: Final = 1_000_000  # of all objects together
-STEP: Final = 64 * 1024  # bytes that are parsed in one go: a few milliseconds
+STEP: Final = 64 * 1024  # bytes that are parsed at once: a few milliseconds
 LONGEST_MEMBER: Final = 4096
 _MOST_DIGITS: Final = 400  # more than any double has
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
 
 
 class _Moved:
-    """A step further without an object."""
+    """Progress without an object."""
 
 
 _MOVED: Final = _Moved()
@@ -34,11 +35,11 @@ _Step: TypeAlias = dict[str, Any] | _Moved | None
 
 
 class NotAListError(ValueError):
-    """This is no JSON list of objects."""
+    """This is not a JSON list of objects."""
 
 
 class TooMuchError(ValueError):
-    """More than anybody has; the message says of what."""
+    """More than any broker should have; the message says of what."""
 
 
 def _whole(digits: str) -> int | float:
@@ -50,14 +51,14 @@ _PATIENT_DECODER: Final = json.JSONDecoder(parse_int=_whole)  # Python refuses t
 
 
 class ListReader:
-    """Takes the bytes of an answer in pieces, and gives the objects that have arrived."""
+    """Accepts the bytes of a response in pieces, and returns the objects that are complete."""
 
     def __init__(self) -> None:
-        # As short strings are encoded: a name that isn't UTF-8 stays what it is.
+        # Like short strings: a name that isn't UTF-8 keeps its bytes.
         self._bytes = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._text = ""
         self._at = 0
-        self._wanted = 0  # how much has to be there before it is worth trying again
+        self._wanted = 0  # bytes needed before another attempt makes sense
         self._next = "["
         self._objects = 0
         self._values = 0
@@ -78,7 +79,7 @@ class ListReader:
             raise NotAListError("the list doesn't end")
 
     def _step(self, *, final: bool) -> _Step:
-        """None where more has to arrive first."""
+        """None if more has to arrive first."""
         if self._skipping is not None:
             return self._skip(self._skipping)
         blanks = _BLANKS.match(self._text, self._at)
@@ -92,7 +93,7 @@ class ListReader:
 
     def _punctuation(self, letter: str) -> _Step:
         if letter not in self._next and not (letter == "]" and self._next == "{" and not self._objects):
-            raise NotAListError("no list of objects")
+            raise NotAListError("not a list of objects")
         self._next = {"[": "{", ",": "{", "]": ""}[letter]
         self._at += 1
         return _MOVED
@@ -108,7 +109,7 @@ class ListReader:
                 return self._give_up(f"is larger than {MAX_OBJECT // 1024} KiB")
             if final:
                 raise NotAListError("no JSON") from error
-            self._wanted = 2 * there  # so that a slow sender doesn't have the same parsed over and over
+            self._wanted = 2 * there  # so that a slow sender doesn't cause the same bytes to be parsed repeatedly
             return None
         except RecursionError:
             return self._give_up(f"is nested deeper than {MAX_DEPTH} levels")
@@ -129,7 +130,7 @@ class ListReader:
         return found
 
     def _count(self, end: int) -> int:
-        """How many lists and objects there are in this one, which is counted."""
+        """The number of lists and objects in this one, including it."""
         containers = self._text.count("{", self._at, end) + self._text.count("[", self._at, end)
         self._values += containers + self._text.count(",", self._at, end)
         if self._values > MAX_VALUES:
@@ -180,7 +181,7 @@ _PLAIN: Final = re.compile(r"[\s:,\[\]{}]|[^\s:,\[\]{}\"]++")
 
 
 class _Outline:
-    """Walks an object to its end without building it; keeps its own plain members."""
+    """Scans an object to its end without building it; keeps its own plain members."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -192,7 +193,7 @@ class _Outline:
         self._is_value = False
 
     def read(self, text: str, at: int) -> int:
-        """Goes on at that place; answers where it stopped, for want of more or at the end."""
+        """Continues at that position; returns where it stopped, for lack of data or at the end."""
         while at < len(text) and not self.is_complete:
             if self._in_string:
                 at, moved = self._leave_string(text, at)
@@ -220,17 +221,17 @@ class _Outline:
         found = _REST_OF_STRING.match(text, at)
         at = at if found is None else found.end()
         if text[at : at + 1] != '"':
-            return at, False  # more of it, or a backslash whose letter has yet to arrive
+            return at, False  # more of it, or a backslash whose character hasn't arrived
         self._in_string = False
         self._note("")
         return at + 1, True
 
     def _inside(self, text: str, at: int) -> tuple[int, bool]:
-        """Through what the object's members hold; only brackets count there."""
+        """Scans the values of members; only brackets matter there."""
         depth = self._depth
         for found in _INSIDE.finditer(text, at):
             first = found[0][0]
-            if first == '"' and len(found[0]) == 1:  # a string whose end isn't here yet
+            if first == '"' and len(found[0]) == 1:  # a string whose end hasn't arrived
                 self._depth = depth
                 return found.start(), True
             if first in "[{":
@@ -259,13 +260,13 @@ class _Outline:
             case ",":
                 self._is_value, self._key = False, None
             case word if found.end() == len(text) and len(word) <= LONGEST_MEMBER:
-                return at, False  # it may go on
+                return at, False  # it may continue
             case word:
                 self._note(word)
         return found.end(), True
 
     def _note(self, word: str) -> None:
-        """A key or a plain value of the object itself; empty where it is too long to matter."""
+        """A key or a plain value of the object itself; empty if it is too long to matter."""
         if self._depth != 1:
             return
         value = _value_of(word)

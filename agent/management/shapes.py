@@ -1,4 +1,4 @@
-"""What an answer of the HTTP API has to look like before anybody uses it: a proxy, or another server, says anything."""
+"""Checks the structure of responses of the HTTP API before use: a proxy, or another server, may send anything."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _NAMES: Final[Mapping[type, str]] = {str: "text", dict: "a mapping", list: "a li
 
 
 class ShapeError(ValueError):
-    """An object lacks what every release of RabbitMQ answers; the message completes "an object …"."""
+    """An object lacks a key that every release of RabbitMQ sends; the message completes "an object …"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`needed` must be there and be of that kind, `optional` is taken as it is, and all else is left out."""
+    """`needed` must be present and of that kind, `optional` is copied as it is, and all else is dropped."""
 
     needed: Mapping[str, Kinds]
     optional: tuple[str, ...] = ()
     plain: frozenset[str] = field(init=False)
-    """What is there even where an object could not be read in full."""
+    """The keys that are present even if an object could not be read completely."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "plain", frozenset(key for key, kinds in self.needed.items() if kinds is str))
 
     def take(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Keeps the keys that matter, one and the same text for all objects; raises ShapeError."""
+        """Keeps the relevant keys, sharing their text among all objects; raises ShapeError."""
         is_whole = UNREAD not in answer
         for key, kinds in self.needed.items():
             if key not in answer:

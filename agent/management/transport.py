@@ -1,4 +1,4 @@
-"""One GET from any of several interchangeable HTTP APIs, and an operator's words for what they refuse."""
+"""One GET from any of several interchangeable HTTP APIs, and their errors in an operator's words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agent.management.shapes import ShapeError
 from agent.network import explain, hung_up, server_name, tls_context
 
 NOT_RABBITMQ = "this is not RabbitMQ's HTTP API: check the address and port (15672 by default)"
-_MOST_TEXT = 2_000  # is looked at
+_MOST_TEXT = 2_000  # is examined
 _MAX_TEXT = 200
 MAX_LIST: Final = 64 * 1024 * 1024  # 40,000 bindings take 10 MiB
 MAX_ONE: Final = 1024 * 1024
@@ -43,7 +43,7 @@ Read: TypeAlias = Callable[[aiohttp.ClientResponse], Awaitable[Any]]
 
 
 class TooLargeError(PermanentError):
-    """An answer holds more than the agent takes in one."""
+    """A response is larger than the agent accepts."""
 
 
 class PassingError(TransientError):
@@ -51,7 +51,7 @@ class PassingError(TransientError):
 
 
 class Missing:
-    """RabbitMQ answered that there is no such object, or no such route."""
+    """RabbitMQ responded that there is no such object, or no such route."""
 
 
 MISSING = Missing()
@@ -87,7 +87,7 @@ class Transport:
             await self._session.close()
 
     async def get(self, path: str, *, needs: str) -> Any:
-        """The answer's JSON, or MISSING; `needs` says which tag or permission the path takes."""
+        """The response's JSON, or MISSING; `needs` is the tag or permission that the path needs."""
 
         async def read(response: aiohttp.ClientResponse) -> Any:
             body = await _whole(response)
@@ -98,7 +98,7 @@ class Transport:
         return await self._answer(path, needs, read)
 
     async def get_list(self, path: str, *, needs: str, take: Callable[[Mapping[str, Any]], T]) -> list[T] | Missing:
-        """What `take` makes of each object of the answer's list, or MISSING. It is parsed while it arrives."""
+        """The results of `take` for each object of the response's list, or MISSING. It is parsed while it arrives."""
 
         async def read(response: aiohttp.ClientResponse) -> Any:
             return await _objects(response, take)
@@ -132,7 +132,7 @@ class Transport:
             try:
                 answer = await self._ask(url, path, needs, read=read, within=within)
             except TooLargeError:
-                raise  # the others would answer the same
+                raise  # the others would respond the same
             except BrokerError as error:
                 failures.append(error)
                 self._contexts.pop(url, None)  # its files may have been renewed
@@ -164,11 +164,11 @@ class Transport:
                 explained = PassingError(str(explained))
             raise explained from error
         except TooMuchError as error:
-            raise TooLargeError(f"{where}: {route}: the answer holds {error}: {_TOO_LARGE}") from error
+            raise TooLargeError(f"{where}: {route}: the response has {error}: {_TOO_LARGE}") from error
         except ShapeError as error:
-            raise PermanentError(f"{where}: {route}: an object of the answer {error}: {NOT_RABBITMQ}") from error
+            raise PermanentError(f"{where}: {route}: an object of the response {error}: {NOT_RABBITMQ}") from error
         except NotAListError as error:
-            raise PermanentError(f"{where}: {route}: the answer can't be read ({error}): {NOT_RABBITMQ}") from error
+            raise PermanentError(f"{where}: {route}: the response can't be read ({error}): {NOT_RABBITMQ}") from error
 
     async def _exchange(
         self,
@@ -192,13 +192,13 @@ class Transport:
             server_hostname=None if url.tls is None else server_name(url.tls, url.host.strip("[]")) or None,
         ) as response:
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise PermanentError(f"{where}: the answer is compressed, which nobody asked for: {NOT_RABBITMQ}")
+                raise PermanentError(f"{where}: the response is compressed, although not requested: {NOT_RABBITMQ}")
             is_json = response.content_type == "application/json"
             if response.status == 200 and is_json:
                 answer = await read(response)
                 if answer is not None:
                     return answer
-            body = await _whole(response) or b""  # to its end: it may break off
+            body = await _whole(response) or b""  # to its end: it may be cut short
             refusal = _json(body) if is_json else None
             return self._refused(url, where, response=response, answer=refusal, needs=needs)
 
@@ -226,22 +226,22 @@ class Transport:
         if 300 <= status < 400:
             raise PermanentError(f"{where}: redirects elsewhere ({status}): give the final address in {self._setting}")
         kind = _shown(content_type, url)
-        raise PermanentError(f"{where}: unexpected answer ({status}, {kind}): {NOT_RABBITMQ}")
+        raise PermanentError(f"{where}: unexpected response ({status}, {kind}): {NOT_RABBITMQ}")
 
     def _refusal(self, user: str, reason: str, needs: str) -> tuple[str, str]:
-        """RabbitMQ answers 401 both to a wrong password and to a lack of permission; its reason tells which."""
+        """RabbitMQ responds 401 both to a wrong password and to a missing permission; its reason distinguishes them."""
         if reason == _NO_TAG:
             return f"user {user!r} may not use the HTTP API", "it needs the tags policymaker and monitoring"
         if reason == _ONLY_LOCAL:
-            return f"user {user!r} may log in from the broker's own host only", "use another user"
+            return f"user {user!r} may log in only from the broker's own host", "use another user"
         if not reason or reason in _LOGIN_FAILED:
             return f"login refused for user {user!r}", f"check user and password in {self._setting}"
         return f"refused for user {user!r}", f"it needs {needs}"
 
 
 def _shown(text: str, url: HttpUrl) -> str:
-    """A server's own words, as a message may quote them."""
-    found = redacted(text[:_MOST_TEXT], url.password, user=url.user)  # before blanks, which it may hold, are joined
+    """A server's own text, safe to quote in a message."""
+    found = redacted(text[:_MOST_TEXT], url.password, user=url.user)  # before blanks, which it may contain, are joined
     return " ".join(found.split())[:_MAX_TEXT]
 
 
@@ -250,7 +250,7 @@ def _basic(url: HttpUrl) -> str:
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes | None:
-    """The body, or None where it is larger than any but a list has to be."""
+    """The body, or None if it is larger than allowed for anything but a list."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
@@ -286,11 +286,15 @@ def _is_hang_up(error: aiohttp.ClientError | OSError) -> bool:
 
 
 def _brief(error: aiohttp.ClientError) -> str:
-    return "no HTTP is spoken there" if isinstance(error, aiohttp.ClientResponseError) else "the answer broke off"
+    return (
+        "the server doesn't speak HTTP"
+        if isinstance(error, aiohttp.ClientResponseError)
+        else "the response was cut short"
+    )
 
 
 def _joined(failures: Sequence[BrokerError]) -> BrokerError:
-    """One failure for all addresses; trying again may help if it may for any of them."""
+    """One failure for all addresses; transient if it is for any of them."""
     if len(failures) == 1:
         return failures[0]
     kinds = (PassingError, TransientError, PermanentError)

@@ -1,1 +1,1 @@
-"""The status export of a fleet → tables, by Spark: functions of DataFrames, which `job` alone runs."""
+"""Turns status exports into tables with Spark: functions of DataFrames, which only `job` runs."""

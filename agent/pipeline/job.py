@@ -1,4 +1,4 @@
-"""`report` from its options to its end: with a Spark of its own, or under `spark-submit` as it is."""
+"""Runs `report`: with its own Spark, or with the one of `spark-submit`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent.pipeline.run import run
 from agent.pipeline.spark import files, java
 
 Watch = Callable[[SparkSession], AbstractContextManager[object]]
-"""Lasts as long as the work, and sees how far it is."""
+"""A context around the work that shows its progress."""
 
 
 def session(master: str | None) -> SparkSession:
@@ -26,7 +26,7 @@ def session(master: str | None) -> SparkSession:
     spark = (builder if master is None else builder.master(master)).getOrCreate()
     context = spark.sparkContext
     if not context.getConf().contains("spark.sql.shuffle.partitions"):
-        # Spark's own 200 suit a large cluster; on a small machine they cost more than the work in them.
+        # Spark's default of 200 suits a large cluster; on a small machine they cost more than the work in them.
         spark.conf.set("spark.sql.shuffle.partitions", 8 * context.defaultParallelism)
     return spark
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def report(options: Options, *, watch: Watch = nullcontext) -> dict[str, Any]:
-    """Starts Spark, or joins the one it was submitted to, and tells what stands in the way in words."""
+    """Starts Spark, or joins the one it was submitted to, and reports in plain words what prevents it."""
     try:
         spark = session(options.master)
     except PySparkRuntimeError as error:

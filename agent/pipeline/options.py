@@ -1,4 +1,4 @@
-"""What can be asked of the report, on whichever command line; needs no Spark."""
+"""The options of the report, on any command line; needs no Spark."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from agent.errors import AgentError
 
 
 class OptionError(AgentError):
-    """The command line can't be understood."""
+    """The command line is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`start` and `end` bound the window; without them the data's own first and last line do.
-
-    `streaming` looks for files again and again, or, where `every` is none, until all that are there have been read.
+    """`start` and `end` bound the window; the default is the first and the last line of the data. `streaming` looks for
+    new files repeatedly, or, if `every` is None, until all existing files have been read.
     """
 
     inputs: tuple[str, ...]
@@ -37,7 +36,7 @@ class Options:
 
     @property
     def is_whole(self) -> bool:
-        """A window that the data bounds is everything there is; any other replaces its own dates."""
+        """Without bounds the window is all data; with bounds only its own dates are replaced."""
         return self.start is None and self.end is None
 
 
@@ -52,7 +51,7 @@ _USUAL_TRIGGER = timedelta(seconds=60)
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise OptionError(f"report: {message} (--help tells more)")
+        raise OptionError(f"report: {message} (see --help)")
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -61,7 +60,7 @@ def parse(arguments: Sequence[str]) -> Options:
     if start and end and start >= end:
         raise OptionError("report: --from has to be before --to")
     if given.trigger and not given.streaming:
-        raise OptionError("report: --trigger goes with --streaming")
+        raise OptionError("report: --trigger needs --streaming")
     return Options(
         tuple(directory for group in given.input for directory in group),
         given.output.rstrip("/"),
@@ -83,17 +82,35 @@ def _parser() -> argparse.ArgumentParser:
         description="Turn status exports into tables of availability, traffic, incidents, objectives and edges.",
     )
     add = parser.add_argument
-    add("--input", nargs="+", action="append", required=True, metavar="DIR", help="Trees that agents export into.")
-    add("--output", required=True, metavar="DIR", help="Where tables, report.html and summary.json go.")
-    add("--master", metavar="URL", help="The Spark to use; local[*] where none is given or set.")
-    add("--from", dest="start", type=_moment, metavar="TIME", help="First instant: a date of the zone, or RFC 3339.")
-    add("--to", dest="end", type=_moment, metavar="TIME", help="First instant no more looked at.")
-    add("--timezone", type=_zone, default=ZoneInfo("UTC"), metavar="ZONE", help="Whose days and hours; UTC by default.")
-    add("--merge-gap", type=_gap, default=60.0, metavar="SECONDS", help="Outages so close are one; 60 by default.")
-    add("--objectives", metavar="FILE", help="What was promised, in YAML; else 99.9 %% of the time in 30 days.")
-    add("--streaming", action="store_true", help="Stay, and bring the report up to date as files come.")
-    add("--trigger", type=_trigger, metavar="WHEN", help="Seconds between looks, 60 by default; or available-now.")
-    add("--format", choices=("text", "json"), default="text", help="What to print: a few words, or summary.json.")
+    add("--input", nargs="+", action="append", required=True, metavar="DIR", help="Directories that agents export to.")
+    add("--output", required=True, metavar="DIR", help="Directory for tables, report.html and summary.json.")
+    add("--master", metavar="URL", help="Spark master; local[*] if none is given or configured.")
+    add(
+        "--from",
+        dest="start",
+        type=_moment,
+        metavar="TIME",
+        help="Start of the window: a date in the time zone, or RFC 3339.",
+    )
+    add("--to", dest="end", type=_moment, metavar="TIME", help="End of the window (exclusive), likewise.")
+    add(
+        "--timezone",
+        type=_zone,
+        default=ZoneInfo("UTC"),
+        metavar="ZONE",
+        help="Time zone of days and hours; UTC by default.",
+    )
+    add(
+        "--merge-gap",
+        type=_gap,
+        default=60.0,
+        metavar="SECONDS",
+        help="Outages at most this far apart are one; 60 by default.",
+    )
+    add("--objectives", metavar="FILE", help="Objectives in YAML; without it, 99.9 %% of the time in 30 days.")
+    add("--streaming", action="store_true", help="Keep running, and update the report as files arrive.")
+    add("--trigger", type=_trigger, metavar="WHEN", help="Seconds between checks, 60 by default; or available-now.")
+    add("--format", choices=("text", "json"), default="text", help="What to print: a short summary, or summary.json.")
     return parser
 
 
@@ -101,11 +118,11 @@ def _moment(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2026-01-31 or 2026-01-31T12:00:00Z") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from error
 
 
 def _placed(moment: datetime | None, zone: ZoneInfo) -> datetime | None:
-    """Without an offset it is one of the zone's clock: a date's tables are replaced whole."""
+    """A time without an offset is in the time zone; a date's tables are replaced as a whole."""
     return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=zone)
 
 
@@ -113,7 +130,7 @@ def _zone(text: str) -> ZoneInfo:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time zone; write Europe/Berlin, say") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time zone; write for example Europe/Berlin") from error
 
 
 def _trigger(text: str) -> _Trigger:
@@ -121,7 +138,7 @@ def _trigger(text: str) -> _Trigger:
         return _Trigger(None)
     seconds = _gap(text)
     if seconds < 1:
-        raise argparse.ArgumentTypeError(f"give seconds from 1, or {_AVAILABLE_NOW}")
+        raise argparse.ArgumentTypeError(f"give seconds, at least 1, or {_AVAILABLE_NOW}")
     return _Trigger(timedelta(seconds=seconds))
 
 
@@ -129,7 +146,7 @@ def _gap(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from error
     if not 0 <= seconds < 1e9:
-        raise argparse.ArgumentTypeError("give seconds from 0")
+        raise argparse.ArgumentTypeError("give seconds, at least 0")
     return seconds

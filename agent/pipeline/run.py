@@ -1,4 +1,4 @@
-"""The report as a whole, once: reads what is new, and makes the tables of all that was ever read."""
+"""One run of the report: reads new files, and makes the tables from all lines that were ever read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORE: Final = "_lines"
 
 
 def run(spark: SparkSession, options: Options) -> dict[str, Any]:
-    """Brings the tables, `report.html` and `summary.json` up to date, and answers what is in the latter."""
+    """Updates the tables, `report.html` and `summary.json`, and returns the summary."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     said = None if options.objectives is None else files.read_text(spark, options.objectives)
     promised = parse_objectives(said, source=str(options.objectives)) if said is not None else USUAL
@@ -36,29 +36,29 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
     store.catch_up()
     read, made_of = store.ledger.content(), _fingerprint(options, promised)
     within = bounds(read.first, read.last, start=_given(options.start), end=_given(options.end))
-    if not _stands(spark, options.output):
-        store.stand(None)
+    if not _exists(spark, options.output):
+        store.record(None)
     if store.ledger.has(made_of):
         return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
     asked = Dates() if options.is_whole else Dates(*periods.days(within, options.zone))
     of = extent(store.ledger, made_of, within, zone=options.zone, asked=asked)
-    store.stand(TablesMade(made_of, within.start, within.end, touched=of.since, whole=False))
+    store.record(TablesMade(made_of, within.start, within.end, touched=of.since, whole=False))
     counts = {"read": read.read, "bad": read.bad, "later_schema": read.later_schema}
     with suited_to(spark, rows=store.ledger.lines_since(of.since)) as keep:
         write_tables(store, options, promised, of, keep)
         summed = publish(spark, options.output, within, options.zone, counts)
-        store.stand(TablesMade(made_of, within.start, within.end))
+        store.record(TablesMade(made_of, within.start, within.end))
         store.settle()
     return summed
 
 
-def _stands(spark: SparkSession, output: str) -> bool:
-    """Nobody has removed what was made."""
+def _exists(spark: SparkSession, output: str) -> bool:
+    """Whether the outputs still exist."""
     return all(files.exists(spark, f"{output}/{name}") for name in (*TABLES, PAGE, SUMMARY))
 
 
 def _fingerprint(options: Options, promised: Sequence[Objective]) -> str:
-    """Of all but the lines that tables are made of."""
+    """A fingerprint of everything except lines that tables are made from."""
     asked = (VERSION, options.start, options.end, str(options.zone), options.merge_gap, *promised)
     return repr(asked)
 

@@ -1,4 +1,4 @@
-"""What is read and what is written, by name and type; times inside are microseconds since 1970 as whole numbers."""
+"""The columns that are read and written, by name and type; internal times are whole microseconds since 1970."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from agent.core.export_event import FIELDS, FieldType
 
 VERSION: Final = 1
-"""Of the tables; it grows when a column changes its name or meaning."""
+"""The version of the tables; it increases when a column changes its name or meaning."""
 
 SECOND: Final = 1_000_000
 CELL: Final = 300 * SECOND
-"""Five minutes: the grain of `traffic`, and of what lines are thinned within."""
+"""Five minutes: the interval of `traffic`, and of the thinning of lines."""
 
 BROKEN_LINE: Final = "broken_line"
 
@@ -37,7 +37,7 @@ BUCKETS: Final[dict[str, Bucket]] = {
     "standby": Bucket.UNKNOWN,
     "stopping": Bucket.UNKNOWN,
 }
-"""Every status of a link, the best first: where several agents speak of one link, the best is believed."""
+"""Every status of a link, the best first: if several agents report on one link, the best counts."""
 
 COUNTERS: Final = ("forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned")
 TRAITS: Final = ("cluster", "kind", "vhost", "name", "upstream", "upstream_name", "upstream_cluster", "uri")

@@ -1,4 +1,4 @@
-"""From when to when the tables tell; both ends are instants in microseconds."""
+"""The period of the tables; both ends are instants in microseconds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ class Bounds:
 
 
 def bounds(first: int | None, last: int | None, *, start: int | None, end: int | None) -> Bounds:
-    """Where an end isn't given, the data's own first or last line is it."""
+    """An end that isn't given is the first or last line of the data."""
     began = start if start is not None else first or 0
     return Bounds(began, max(began, end if end is not None else last or 0))

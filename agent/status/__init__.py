@@ -1,1 +1,1 @@
-"""What every link is, told to whoever asks: one board, and what only reads it."""
+"""The state of every link: one board, and the modules that only read it."""

@@ -1,4 +1,4 @@
-"""The one place that knows what every link is; whoever runs links writes it, all else only reads it."""
+"""The one place that holds the state of every link; the runners of links write it, all others only read it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent.tasks import UnexpectedErrors
 
 
 class Meter(Protocol):
-    """What a running link counts; read while it runs."""
+    """The counters of a running link; read while it runs."""
 
     forwarded: int
     bytes: int
@@ -39,12 +39,12 @@ class Meter(Protocol):
 
     @property
     def binding_sync(self) -> Histogram:
-        """Seconds from a change of bindings until it stands upstream."""
+        """Seconds from a change of bindings until it took effect upstream."""
 
 
 @dataclass(slots=True)
 class Gauges:
-    """What is true of a link now and of nothing before; None is what can't be known now."""
+    """The current values of a link, without history; None means unknown."""
 
     in_flight: int = 0
     bindings: int = 0
@@ -55,7 +55,7 @@ class Gauges:
     uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
     known: Known | None = None  # what it has bound upstream
     note: str = ""
-    removal: str = ""  # of a link that is no longer defined: when what it built is removed
+    removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
 
 
 @dataclass(slots=True)
@@ -76,12 +76,12 @@ class Entry:
 
     @property
     def reconnects(self) -> int:
-        """How often it had to begin anew; each attempt isn't counted."""
+        """How often it lost its connections; repeated attempts aren't counted."""
         return self.failures.total()
 
     @property
     def blocked_seconds(self) -> float:
-        """How long it has been blocked, over all times; whatever the wall clock does meanwhile."""
+        """Total time that it was blocked, independent of changes of the wall clock."""
         lasting = self.monotonic() - self._blocked_at if self.state.status is Status.BLOCKED else 0.0
         return self._blocked_before + lasting
 
@@ -117,12 +117,12 @@ class Entry:
 
 
 OnTransition = Callable[[Entry, LinkState | None], None]
-"""Called at every change of a link's status at once, with the state before; a new link has none."""
+"""Called immediately at every change of a link's status, with the previous state; a new link has none."""
 
 
 @dataclass
 class Board:
-    """`clock` tells seconds since 1970, `owner` is this agent's name; `cluster` is known once it was read."""
+    """`clock` returns seconds since 1970, `owner` is this agent's name; `cluster` is known once it was read."""
 
     clock: Callable[[], float]
     owner: str
@@ -130,12 +130,12 @@ class Board:
     version: str = ""
     group: str = ""
     cluster: str | None = None
-    vhosts: frozenset[str] | None = None  # of the downstream; None where no list of them can be had
+    vhosts: frozenset[str] | None = None  # of the downstream; None if they can't be listed
     ready: bool = False
-    problems: tuple[str, ...] = ()  # what keeps the latest definitions of some source out of force
-    notes: tuple[str, ...] = ()  # what is odd about those in force, and stops nothing
+    problems: tuple[str, ...] = ()  # errors that keep the latest definitions of a source from taking effect
+    notes: tuple[str, ...] = ()  # remarks on the definitions in force, which stop nothing
     refusals: int = 0
-    reloaded_at: float = 0.0  # when all sources were last read and all that they say was put in force
+    reloaded_at: float = 0.0  # when all sources were last read and completely put in force
     expiries: tuple[Expiry, ...] = ()
     export_dropped: int = 0  # events that the status export could not keep
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)  # of the agent's own tasks
@@ -144,7 +144,7 @@ class Board:
     _feeds: set[Feed] = field(default_factory=set)
 
     def put(self, link: Link, state: LinkState, meter: Meter, gauges: Callable[[], Gauges]) -> None:
-        """A link is there, its definition is another one, or it is wanted again while it was being removed."""
+        """Adds a link, changes its definition, or takes it back while it was being removed."""
         standing = self._entries.get(link.id)
         if standing is None:
             now = self.clock()
@@ -173,11 +173,11 @@ class Board:
             told(entry, before)
 
     def moved(self, link_id: str) -> None:
-        """The link's counts are others than a beat ago."""
+        """The link's counters changed since the last round."""
         entry = self._entries.get(link_id)
         if entry is not None:
             entry.move(self.clock())
-            # How long it is until the removal is part of the link's error, so all of the link is sent.
+            # The link's error shows the time left until the removal, so all fields of the link are sent.
             self._tell(Feed.change if entry.state.status is Status.REMOVING else Feed.move, link_id)
 
     def gone(self, link_id: str) -> None:
@@ -185,23 +185,23 @@ class Board:
             self._tell(Feed.lose, link_id)
 
     def beat(self) -> None:
-        """All that moved in this beat was told."""
+        """All links that changed in this round were reported."""
         for feed in self._feeds:
             feed.flush()
 
     @property
     def readers(self) -> int:
-        """How many are told what changes."""
+        """The number of readers of changes."""
         return len(self._feeds)
 
     def close(self) -> None:
-        """Nothing more is told."""
+        """Ends all feeds."""
         for feed in self._feeds:
             feed.end()
 
     @contextmanager
     def feed(self) -> Iterator[Feed]:
-        """What changes from now on, for one reader."""
+        """Changes from now on, for one reader."""
         feed = Feed()
         self._feeds.add(feed)
         try:
@@ -223,7 +223,7 @@ class Board:
         return link_id in self._entries
 
     def overview(self) -> dict[str, Any]:
-        """The agent itself, as `/api/overview` tells it."""
+        """The agent itself, as `/api/overview` shows it."""
         found = Counter(entry.state.status for entry in self)
         return {
             "agent": self.owner,
@@ -240,12 +240,12 @@ class Board:
         }
 
     def story(self, entry: Entry) -> dict[str, Any]:
-        """What a link went through lately, up to this moment."""
+        """The recent history of a link, up to this moment."""
         now = self.clock()
         return entry.history.view(entry.look(now))
 
     def view(self, entry: Entry) -> dict[str, Any]:
-        """One link as `/api/links` tells it."""
+        """One link as `/api/links` shows it."""
         link, state, gauges = entry.link, entry.state, entry.gauges()
         return {
             "id": link.id,
@@ -266,7 +266,7 @@ class Board:
 
 
 def sample(entry: Entry) -> dict[str, Any]:
-    """The numbers of a link that move while it runs."""
+    """The numbers of a link that change while it runs."""
     return {"id": entry.link.id, **_sample(entry, entry.gauges())}
 
 
@@ -289,7 +289,7 @@ def _sample(entry: Entry, gauges: Gauges) -> dict[str, Any]:
 
 
 def shown_uri(link: Link, gauges: Gauges) -> str | None:
-    """The endpoint that serves the link; the first one until it was connected."""
+    """The endpoint that the link is connected to; the first one until then."""
     uri = gauges.uri or next(iter(link.uris), None)
     return None if uri is None else uri.safe
 

@@ -1,4 +1,4 @@
-"""When certificates and tokens end, as `/metrics` tells it."""
+"""When certificates and tokens expire, for `/metrics`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from agent.status.families import PREFIX, Family, Type, labelled
 CERTIFICATE: Final = Family(
     f"{PREFIX}certificate_expiry_timestamp_seconds",
     Type.GAUGE,
-    "When a certificate ends that the agent shows or is shown.",
+    "When a certificate of the agent or of a broker expires.",
     labels=("peer", "vhost", "upstream", "certificate"),
 )
 TOKEN: Final = Family(
     f"{PREFIX}token_expiry_timestamp_seconds",
     Type.GAUGE,
-    "When a password ends that is a JSON Web Token.",
+    "When a password that is a JSON Web Token expires.",
     labels=("peer", "vhost", "upstream"),
 )
 FAMILIES: Final = (CERTIFICATE, TOKEN)
 
 
 def exposition(expiries: Iterable[Expiry]) -> bytes:
-    """Of several alike, such as those of interchangeable endpoints, the first to end is told."""
+    """Of several with the same labels, such as those of interchangeable endpoints, the first to expire is shown."""
     found: dict[tuple[str, str], float] = {}
     for each in expiries:
         labels = {"peer": each.peer, "vhost": each.vhost, "upstream": each.upstream}

@@ -1,4 +1,4 @@
-"""Every metric of a link: its name, its type, and how it is read off the board."""
+"""Every metric of a link: its name, its type, and how it is read from the board."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent.status.board import Entry, Gauges
 
 PREFIX: Final = "federation_agent_"
 Sample = tuple[str, str, float]
-"""What follows the family's name, further labels as text that begins with a comma, and a value."""
+"""The suffix of the family's name, further labels as text that begins with a comma, and a value."""
 
 
 class Type(StrEnum):
@@ -25,25 +25,25 @@ class Type(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class LinkReading:
     """One link at one moment."""
 
     entry: Entry
     gauges: Gauges
 
 
-def _nothing(_: Looked) -> Iterable[Sample]:
+def _nothing(_: LinkReading) -> Iterable[Sample]:
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`labels` are those besides a link's own; `join` makes one of links that share all labels."""
+    """`labels` are those besides a link's own; `join` combines links that share all labels."""
 
     name: str
     type: Type
     help: str
-    read: Callable[[Looked], Iterable[Sample]] = _nothing
+    read: Callable[[LinkReading], Iterable[Sample]] = _nothing
     labels: tuple[str, ...] = ()
     join: Callable[[list[float]], float] = sum
 
@@ -56,36 +56,36 @@ def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def _one(read: Callable[[Looked], float | None]) -> Callable[[Looked], Iterable[Sample]]:
-    """What can't be known now is left out: a zero would be a lie."""
+def _one(read: Callable[[LinkReading], float | None]) -> Callable[[LinkReading], Iterable[Sample]]:
+    """An unknown value is omitted: a zero would be wrong."""
 
-    def reads(looked: Looked) -> Iterable[Sample]:
+    def reads(looked: LinkReading) -> Iterable[Sample]:
         value = read(looked)
         return () if value is None else (("", "", value),)
 
     return reads
 
 
-def _states(looked: Looked) -> Iterable[Sample]:
+def _states(looked: LinkReading) -> Iterable[Sample]:
     return [("", text, int(status is looked.entry.state.status)) for status, text in _STATE_LABELS]
 
 
-def _dropped(looked: Looked) -> Iterable[Sample]:
+def _dropped(looked: LinkReading) -> Iterable[Sample]:
     dropped = looked.entry.meter.dropped
     return [("", text, dropped.get(reason, 0)) for reason, text in _DROP_LABELS]
 
 
-def _reconnects(looked: Looked) -> Iterable[Sample]:
+def _reconnects(looked: LinkReading) -> Iterable[Sample]:
     failures = looked.entry.failures
     return [("", text, failures[kind]) for kind, text in _RECONNECT_LABELS]
 
 
-def _quarantined(_: Looked) -> Iterable[Sample]:
+def _quarantined(_: LinkReading) -> Iterable[Sample]:
     return [("", text, 0) for text in _QUARANTINE_LABELS]
 
 
-def _buckets(find: Callable[[Entry], Histogram]) -> Callable[[Looked], Iterable[Sample]]:
-    def read(looked: Looked) -> Iterable[Sample]:
+def _buckets(find: Callable[[Entry], Histogram]) -> Callable[[LinkReading], Iterable[Sample]]:
+    def read(looked: LinkReading) -> Iterable[Sample]:
         histogram = find(looked.entry)
         counts = tuple(histogram.cumulative)
         texts = (*(f',le="{bound!r}"' for bound in histogram.bounds), ',le="+Inf"')
@@ -128,31 +128,31 @@ LINK_FAMILIES: Final = (
         "Forwarded messages that the upstream had delivered before.",
         _one(lambda of: of.entry.meter.redelivered),
     ),
-    Family(f"{PREFIX}dropped_messages_total", Type.COUNTER, "Messages that go no further.", _dropped, ("reason",)),
+    Family(f"{PREFIX}dropped_messages_total", Type.COUNTER, "Messages that were not forwarded.", _dropped, ("reason",)),
     Family(
         f"{PREFIX}returned_messages_total",
         Type.COUNTER,
-        "Forwarded messages that no queue of the downstream took.",
+        "Forwarded messages that the downstream could not route to a queue.",
         _one(lambda of: of.entry.meter.returned),
     ),
     Family(
         f"{PREFIX}quarantined_messages_total",
         Type.COUNTER,
-        "Messages that the downstream can't take, put aside upstream.",
+        "Messages that the downstream can't accept, moved to a quarantine upstream.",
         _quarantined,
         ("reason",),
     ),
     Family(
         f"{PREFIX}reconnects_total",
         Type.COUNTER,
-        "How often the link had to begin anew; attempts while it is down are not counted.",
+        "How often the link lost its connections; attempts while it is down are not counted.",
         _reconnects,
         ("side", "reason"),
     ),
     Family(
         f"{PREFIX}blocked_seconds_total",
         Type.COUNTER,
-        "How long a broker has kept the link from sending.",
+        "For how long a broker has blocked the link.",
         _one(lambda of: of.entry.blocked_seconds),
     ),
     Family(
@@ -164,7 +164,7 @@ LINK_FAMILIES: Final = (
     Family(
         f"{PREFIX}backlog_messages",
         Type.GAUGE,
-        "Messages that wait upstream or in the agent; none where that can't be known now.",
+        "Messages that wait upstream or in the agent; no value while unknown.",
         _one(lambda of: of.gauges.backlog),
     ),
     Family(
@@ -177,33 +177,33 @@ LINK_FAMILIES: Final = (
     Family(
         f"{PREFIX}last_confirm_timestamp_seconds",
         Type.GAUGE,
-        "When the downstream last confirmed a message; none before the first.",
+        "When the downstream last confirmed a message; no value before the first.",
         _one(lambda of: of.entry.last_confirm),
         join=max,
     ),
     Family(
         f"{PREFIX}prefetch",
         Type.GAUGE,
-        "Messages that the upstream may send ahead.",
+        "Messages that the upstream may deliver without acknowledgement.",
         _one(lambda of: of.gauges.prefetch),
     ),
     Family(
         f"{PREFIX}bindings",
         Type.GAUGE,
-        "Grouped bindings that stand upstream.",
+        "Grouped bindings that exist upstream.",
         _one(lambda of: of.gauges.bindings),
     ),
     Family(
         f"{PREFIX}transfer_seconds",
         Type.HISTOGRAM,
-        "From a message's delivery to its confirm.",
+        "Time from a message's delivery to its confirm.",
         _buckets(lambda entry: entry.meter.transfer),
         ("le",),
     ),
     Family(
         f"{PREFIX}binding_sync_seconds",
         Type.HISTOGRAM,
-        "From a change of bindings until it stands upstream.",
+        "Time from a change of bindings until it takes effect upstream.",
         _buckets(lambda entry: entry.meter.binding_sync),
         ("le",),
     ),

@@ -1,4 +1,4 @@
-"""What changed on the board since a reader last looked: of each link only that it did, so slow readers cost little."""
+"""Changes on the board since a reader's last read: only the ids of changed links, so slow readers cost little."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """Ids of links; whoever tells them reads the board then, so that it tells the latest."""
+class Changes:
+    """Ids of links; the sender reads the board at that time, so it sends the latest state."""
 
     gone: tuple[str, ...]
     changed: tuple[str, ...]
@@ -17,7 +17,7 @@ class News:
 
 @dataclass(eq=False)
 class Feed:
-    """One reader's; never larger than the board."""
+    """The feed of one reader; never larger than the board."""
 
     _gone: dict[str, None] = field(default_factory=dict)
     _changed: dict[str, None] = field(default_factory=dict)
@@ -30,11 +30,11 @@ class Feed:
         self._wake.set()
 
     def move(self, link_id: str) -> None:
-        """Its counts are others; that waits for the end of the beat."""
+        """Its counters changed; this is sent at the end of the round."""
         self._moved[link_id] = None
 
     def flush(self) -> None:
-        """A beat is over."""
+        """Ends a round."""
         if self._moved:
             self._wake.set()
 
@@ -45,17 +45,17 @@ class Feed:
         self._wake.set()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """There are no further changes."""
         self.ended = True
         self._wake.set()
 
     async def wait(self) -> None:
         await self._wake.wait()
 
-    def take(self) -> News:
-        """What is gone is told first: a link of the same id may be there again."""
-        news = News(tuple(self._gone), tuple(self._changed), tuple(self._moved))
+    def take(self) -> Changes:
+        """Removed links come first: a link with the same id may exist again."""
+        changes = Changes(tuple(self._gone), tuple(self._changed), tuple(self._moved))
         self._wake.clear()
         for pending in (self._gone, self._changed, self._moved):
             pending.clear()
-        return news
+        return changes

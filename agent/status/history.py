@@ -1,4 +1,4 @@
-"""What one link went through lately, in so little memory that thousands of links may have it."""
+"""The recent history of one link, in so little memory that thousands of links can have one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Point(NamedTuple):
 
 
 class History:
-    """The last transitions, and samples of a quarter of an hour; a quiet link is sampled no more."""
+    """The last transitions, and samples of 15 minutes; a quiet link is not sampled."""
 
     __slots__ = ("_sampled_at", "_samples", "_transitions")
 
@@ -40,7 +40,7 @@ class History:
     def turn(self, at: float, status: Status, reason: Reason, error: str) -> None:
         self._transitions.append(
             (at, status, reason, intern(error))
-        )  # a broker that is away is the error of all its links
+        )  # the error of an unreachable broker is shared by all its links
 
     def is_due(self, at: float) -> bool:
         return not 0 <= at - self._sampled_at < EVERY
@@ -51,7 +51,7 @@ class History:
         self._samples.append(_PACKED.pack(*sample[:4], backlog, sample.oldest_unconfirmed_seconds))
 
     def view(self, current: Point) -> dict[str, Any]:
-        """Oldest first; the moment itself comes last."""
+        """Oldest first; the current values come last."""
         begin = current.at - WINDOW
         samples = [*(_unpacked(packed) for packed in self._samples), current]
         return {

@@ -1,6 +1,6 @@
-"""`/metrics`: what the board knows, as Prometheus reads it. Never a URI or an error's text.
+"""`/metrics`: the board in the format of Prometheus. Never a URI or an error's text.
 
-The text of links is written here and bit by bit, not by prometheus-client: two thousand links are a hundred thousand
+The text of links is written here in small pieces, not by prometheus-client: two thousand links are a hundred thousand
 lines, and messages would wait for the half second that its writer needs for them.
 """
 
@@ -16,12 +16,12 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from agent.core.model import LinkKind
 from agent.status import expiry
 from agent.status.board import Board, Entry
-from agent.status.families import INFO, LINK_FAMILIES, Family, Looked, Sample, Type, labelled
+from agent.status.families import INFO, LINK_FAMILIES, Family, LinkReading, Sample, Type, labelled
 from agent.status.http import native
 from agent.status.slices import in_slices
 
 Labels = tuple[str, str, str, str]
-PACK: Final = 50  # links whose lines are put together
+PACK: Final = 50  # links whose lines are combined
 LABELS: Final = ("kind", "vhost", "name", "upstream")
 
 AGENT_FAMILIES: Final[Mapping[str, Family]] = {
@@ -34,11 +34,11 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
             "When all definitions were last read and put in force.",
         ),
         Family("federation_agent_config_refusals_total", Type.COUNTER, "Definitions that were refused."),
-        Family("federation_agent_ready", Type.GAUGE, "Whether links follow definitions that were read."),
+        Family("federation_agent_ready", Type.GAUGE, "Whether definitions were read and links follow them."),
         Family(
             "federation_agent_export_dropped_events_total",
             Type.COUNTER,
-            "Events that the status export could not keep.",
+            "Events that the status export dropped.",
         ),
         Family(
             "federation_agent_unexpected_errors_total",
@@ -63,7 +63,7 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
 
 
 async def exposition(board: Board) -> list[bytes]:
-    """In pieces, each small enough to be written at once."""
+    """In pieces, each small enough to be written in one go."""
     grouped: dict[Labels, list[Entry]] = {}
     async for entry in in_slices(board):
         grouped.setdefault(_labels(entry), []).append(entry)
@@ -71,7 +71,7 @@ async def exposition(board: Board) -> list[bytes]:
     written: list[list[bytes]] = [[_head(family)] for family in LINK_FAMILIES]
     number = 0
     async for labels, together in in_slices(grouped.items()):
-        _write(labels, [Looked(entry, entry.gauges()) for entry in together], lines)
+        _write(labels, [LinkReading(entry, entry.gauges()) for entry in together], lines)
         number += 1
         if number % PACK == 0:
             _pack(lines, written)
@@ -81,8 +81,8 @@ async def exposition(board: Board) -> list[bytes]:
     return [_process(), *about, *(piece for family in written for piece in family)]
 
 
-def _write(labels: Labels, together: list[Looked], lines: list[list[str]]) -> None:
-    """The lines of all links that share their labels, of each family to its own."""
+def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]]) -> None:
+    """Adds the lines of all links that share their labels to each family."""
     common = labelled(dict(zip(LABELS, labels, strict=True)))
     for family, into in zip(LINK_FAMILIES, lines, strict=True):
         name = family.name
@@ -90,7 +90,7 @@ def _write(labels: Labels, together: list[Looked], lines: list[list[str]]) -> No
         into += [f"{name}{suffix}{{{common}{more}}} {value}\n" for suffix, more, value in samples]
 
 
-def _joined(family: Family, together: Iterable[Looked]) -> list[Sample]:
+def _joined(family: Family, together: Iterable[LinkReading]) -> list[Sample]:
     found: dict[tuple[str, str], list[float]] = {}
     for looked in together:
         for suffix, more, value in family.read(looked):

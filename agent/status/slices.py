@@ -1,4 +1,4 @@
-"""Long lists bit by bit: messages have their turn between the slices."""
+"""Long lists in slices: messages are processed between them."""
 
 from __future__ import annotations
 

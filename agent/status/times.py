@@ -1,4 +1,4 @@
-"""Times as the API tells them."""
+"""Times in the API's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ten messages a second to the upstream's exchange `orders`, published as users' programs do: something to look at."""
+"""Publish ten messages per second to the upstream's exchange `orders`, as a user's program does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAUSE = 0.1
 
 
 async def publish(host: str, port: int, user: str, password: str) -> None:
-    """Until something fails: then the process ends, and Compose starts it again."""
+    """Run until an error ends the process; Compose then restarts it."""
     async with await aio_pika.connect(host=host, port=port, login=user, password=password) as connection:
         channel = await connection.channel(publisher_confirms=True)
         orders = await channel.get_exchange("orders")

@@ -58,7 +58,7 @@ def test_a_warning_is_told_and_is_no_error(folder: Path) -> None:
     done = federation_agent("validate", "warns.yaml", cwd=folder)
     assert done.status == 0
     [line] = done.errors
-    assert line.startswith("warns.yaml:2:53: warning: ha-policy: no current broker honours")
+    assert line.startswith("warns.yaml:2:53: warning: ha-policy: no current broker supports")
 
 
 def test_json_tells_each_file_and_problem(folder: Path) -> None:

@@ -84,10 +84,10 @@ VHOST: Final = "exchanges/{vhost}"
 BINDINGS: Final = "exchanges/{vhost}/fed.x/bindings/source"
 DRIP: Final = Misbehaviour("overview", _drip)
 MISBEHAVIOURS: Final[Mapping[str, Misbehaviour]] = {
-    "endless list": Misbehaviour(VHOST, _endless_objects, shows="the answer holds more than"),
-    "endless blanks": Misbehaviour(VHOST, _endless_blanks, shows="the answer holds more than 64 MiB"),
-    "endless object": Misbehaviour(VHOST, _endless_brackets, shows="the answer holds objects larger than"),
-    "endless overview": Misbehaviour("overview", _endless_blanks, shows="the answer holds more than 1024 KiB"),
+    "endless list": Misbehaviour(VHOST, _endless_objects, shows="the response has more than"),
+    "endless blanks": Misbehaviour(VHOST, _endless_blanks, shows="the response has more than 64 MiB"),
+    "endless object": Misbehaviour(VHOST, _endless_brackets, shows="the response has objects larger than"),
+    "endless overview": Misbehaviour("overview", _endless_blanks, shows="the response has more than 1024 KiB"),
     "nested": Misbehaviour(VHOST, _exchanges("[" * 1200 + "]" * 1200), shows="'fed.x' (it is nested deeper than"),
     "nested value": Misbehaviour(
         VHOST, _exchanges('{"a":' + "[" * 65 + "]" * 65 + "}"), shows="'fed.x' (it is nested deeper than"
@@ -107,19 +107,19 @@ MISBEHAVIOURS: Final[Mapping[str, Misbehaviour]] = {
         VHOST,
         _said(gzip.compress(b"[" + b" " * 10**8 + b"]")),
         {**JSON, "Content-Encoding": "gzip"},
-        shows="the answer is compressed",
+        shows="the response is compressed",
     ),
-    "no name": Misbehaviour(VHOST, _said([{"type": "topic"}]), shows="an object of the answer has no 'name'"),
+    "no name": Misbehaviour(VHOST, _said([{"type": "topic"}]), shows="an object of the response has no 'name'"),
     "wrong type": Misbehaviour(VHOST, _said([{"name": ["x"]}]), shows="has no 'name' that is text"),
-    "no list": Misbehaviour(VHOST, _said({"name": "x"}), shows="the answer can't be read (no list of objects)"),
-    "no objects": Misbehaviour(VHOST, _said([1, None]), shows="the answer can't be read"),
-    "no JSON": Misbehaviour(VHOST, _said(b'[{"name": }]'), shows="the answer can't be read (no JSON)"),
+    "no list": Misbehaviour(VHOST, _said({"name": "x"}), shows="the response can't be read (not a list of objects)"),
+    "no objects": Misbehaviour(VHOST, _said([1, None]), shows="the response can't be read"),
+    "no JSON": Misbehaviour(VHOST, _said(b'[{"name": }]'), shows="the response can't be read (no JSON)"),
     "no cluster name": Misbehaviour("overview", _said({"rabbitmq_version": "4"}), shows="has no 'cluster_name'"),
     "no overview": Misbehaviour("overview", _said([]), shows="has no 'cluster_name'"),
     "nested overview": Misbehaviour("overview", _said(b"[" * 5000), shows="not RabbitMQ's HTTP API"),
     "bindings without a key": Misbehaviour(BINDINGS, _said([{"source": "fed.x"}]), shows="has no 'destination'"),
     "bindings that break off": Misbehaviour(
-        BINDINGS, _said(b"["), {**JSON, "Content-Length": "100"}, shows="the answer broke off"
+        BINDINGS, _said(b"["), {**JSON, "Content-Length": "100"}, shows="the response was cut short"
     ),
     "vhost without a name": Misbehaviour("vhosts", _said([{}]), shows="has no 'name'"),
     "parameter without a vhost": Misbehaviour(

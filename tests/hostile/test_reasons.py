@@ -26,7 +26,7 @@ REASONS: Final = {
     misbehaviours.flow_frames: "broken AMQP: over 10 channel.flow in a second",
     misbehaviours.large_start: "broken AMQP: a frame of 8000018 bytes",
     misbehaviours.closes_behind_open: "connection lost: closed by the peer without a word",
-    misbehaviours.unasked_content: "broken AMQP: basic.deliver, and nobody consumes here",
+    misbehaviours.unasked_content: "broken AMQP: basic.deliver without a consumer",
     misbehaviours.answers_no_declare: "no answer to queue.declare 'federation: fed.x -> ",
     misbehaviours.reads_nothing: f"no answer to channel.open within {PATIENCE} s",
 }

@@ -1,4 +1,4 @@
-"""`make demo`: two brokers, the agent between them, and a little traffic to look at."""
+"""`make demo`: two brokers, the agent between them, and a little sample traffic."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def main() -> int:
         with _agent(path, lab.mark):
             _tell(downstream, upstream, path, port)
             federated = _traffic(downstream, upstream, seconds)
-    print(f"{federated} messages were federated; everything is stopped and gone")
+    print(f"{federated} messages were federated; everything is stopped and removed")
     return 0 if federated else 1
 
 
@@ -98,12 +98,13 @@ def _agent(path: Path, mark: dict[str, str]) -> Iterator[None]:
 def _tell(downstream: Node, upstream: Node, path: Path, port: int) -> None:
     print(f"live page:     http://127.0.0.1:{port}/ (also /api/links and /metrics)")
     print(f"downstream:    {downstream.management_url} (guest/guest), queue {QUEUE} fills")
-    print(f"upstream:      {upstream.management_url} (guest/guest), a message a second to {EXCHANGE}")
-    print(f"configuration: {path}; change it and watch what the agent does", flush=True)
+    print(f"upstream:      {upstream.management_url} (guest/guest), one message per second to {EXCHANGE}")
+    print(f"configuration: {path}; change it and watch the agent follow", flush=True)
 
 
 def _traffic(downstream: Node, upstream: Node, seconds: float) -> int:
-    """Publishes upstream until the time is over or somebody presses Ctrl-C; answers what arrived downstream."""
+    """Publishes upstream until the time is over or Ctrl-C is pressed; returns how many messages arrived
+    downstream."""
     begun = time.monotonic()
     try:
         eventually(

@@ -37,12 +37,12 @@ def test_a_stream(more: list[str], every: timedelta | None) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--from", "yesterday"], "'yesterday' is no time"),
-        (["--timezone", "Berlin"], "'Berlin' is no time zone"),
-        (["--merge-gap", "-1"], "give seconds from 0"),
+        (["--from", "yesterday"], "'yesterday' is not a time"),
+        (["--timezone", "Berlin"], "'Berlin' is not a time zone"),
+        (["--merge-gap", "-1"], "give seconds, at least 0"),
         (["--from", "2026-01-02", "--to", "2026-01-01"], "--from has to be before --to"),
-        (["--trigger", "60"], "--trigger goes with --streaming"),
-        (["--streaming", "--trigger", "0"], "give seconds from 1, or available-now"),
+        (["--trigger", "60"], "--trigger needs --streaming"),
+        (["--streaming", "--trigger", "0"], "give seconds, at least 1, or available-now"),
         (["--colour"], "unrecognized arguments: --colour"),
     ],
 )

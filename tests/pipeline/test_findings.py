@@ -130,7 +130,7 @@ def test_long_and_hostile_names_are_cut_and_harmless(made: Made) -> None:
 
 def test_a_window_without_a_line_has_nothing(made: Made) -> None:
     assert (made.empty.fleet.links, made.empty.worst) == (0, ())
-    assert "No line in this window tells of a link" in page(made.empty)
+    assert "No data on links in this window" in page(made.empty)
 
 
 def test_what_an_earlier_report_has_told_of_the_same_time_is_not_seen(spark: SparkSession, tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def wrapped(cause: BaseException) -> BaseException:
         (TimeoutError(), TransientError, "no answer within 3 s: check the address, firewalls and the broker"),
         (EOFError(), TransientError, "connection failed: EOFError"),
         (OSError(), TransientError, "connection failed: closed by the peer"),
-        (tls_error("WRONG_VERSION_NUMBER"), PermanentError, "no TLS is spoken there"),
-        (tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), PermanentError, "a client certificate is wanted"),
+        (tls_error("WRONG_VERSION_NUMBER"), PermanentError, "the server doesn't speak TLS"),
+        (tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), PermanentError, "a client certificate is required"),
         (tls_error("TLSV1_ALERT_UNKNOWN_CA"), PermanentError, "the client certificate is refused"),
         (tls_error("SSLV3_ALERT_BAD_CERTIFICATE"), PermanentError, "the client certificate is refused"),
         (tls_error("NO_PROTOCOLS_AVAILABLE"), PermanentError, "TLS failed: NO_PROTOCOLS_AVAILABLE"),
@@ -69,7 +69,7 @@ def test_says_what_happened_and_what_to_do(error: BaseException, kind: type[Brok
 
 
 def test_a_hang_up_in_tls_speaks_of_certificates() -> None:
-    assert "give certfile and keyfile" in str(hung_up(Tls(), where="x"))
+    assert "set certfile and keyfile" in str(hung_up(Tls(), where="x"))
     assert "check certfile and which authority" in str(hung_up(Tls(certfile="c"), where="x"))
 
 

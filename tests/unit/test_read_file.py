@@ -33,4 +33,4 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         assert refused(path) == "this is a pipe or device, not a file"
     assert "a directory" in refused(str(tmp_path))
     assert refused(str(tmp_path / "missing")) == "there is no such file"
-    assert "no path can hold" in refused("a\0b")
+    assert "no path can contain" in refused("a\0b")

@@ -1,4 +1,4 @@
-"""How much of what one peer sent is worked through before everybody else has a turn."""
+"""How much of one peer's data is processed before all others have a turn."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ SMALLEST_PORTION: Final = 1024
 
 
 class Budget:
-    """Of one connection, for one turn of the loop. It counts time, because a peer decides what a byte costs.
-
-    A consumer of frames can't be interrupted, so `portion` is how many bytes it gets at once: fewer after it took
-    longer than a turn, more again once it is quick.
+    """The budget of one connection, for one turn of the loop. It counts time, because a peer decides how expensive a
+    byte is. A consumer of frames can't be interrupted, so `portion` is how many bytes it gets at once: fewer after it
+    took longer than a turn, more again once it is fast.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -24,15 +23,15 @@ class Budget:
         self._since = 0.0
 
     def renew(self) -> None:
-        """A new turn begins."""
+        """Starts a new turn."""
         self._spent = 0.0
 
     def start(self) -> None:
-        """What is done from now on counts."""
+        """Work from now on counts."""
         self._since = self._clock()
 
     def is_spent(self) -> bool:
-        """Counts what was done since `start`, or since this was asked last."""
+        """Counts the work since `start`, or since the last call."""
         now = self._clock()
         took = now - self._since
         self._since = now

@@ -1,4 +1,4 @@
-"""One channel: questions in flight side by side, answers in their order, and what the broker says by itself."""
+"""One channel: concurrent requests, responses in their order, and unsolicited methods of the broker."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class ChannelClosedError(BrokerError):
 
 
 class UnansweredError(TransientError):
-    """A question got no answer in time."""
+    """A request got no response in time."""
 
 
 class MethodTooLargeError(PermanentError):
-    """A method that fits into no frame that was agreed on; sent all the same it would cost the whole connection."""
+    """A method that is larger than the agreed frame; sending it would close the whole connection."""
 
     def __init__(self, where: str, method: Method, size: int, limit: int) -> None:
         super().__init__(
-            f"{where}: {method.name} takes {size} bytes, and the broker takes frames of {limit} at most: "
+            f"{where}: {method.name} takes {size} bytes, and the broker accepts frames of at most {limit}: "
             "use smaller arguments, or a larger frame_max there and in the URI"
         )
         self.size = size
@@ -48,7 +48,7 @@ class MethodTooLargeError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A content that wasn't spliced: how it came, its properties, its body."""
+    """A message that wasn't spliced: its method, its properties, its body."""
 
     call: Call
     properties: Properties
@@ -77,9 +77,8 @@ class Writer(Protocol):
 
 
 class Channel:
-    """Many questions may be asked before the first is answered: a broker looks at them in their order.
-
-    An error answers the oldest question and closes the channel; those behind it were never looked at.
+    """Many requests may be sent before the first response: a broker handles them in order. An error answers the oldest
+    request and closes the channel; later ones were not handled.
     """
 
     def __init__(self, writer: Writer, number: int) -> None:
@@ -88,8 +87,8 @@ class Channel:
         self.on_cancel: Callable[[str], None] | None = None
         loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[BrokerError] = loop.create_future()
-        # The broker has the beginning of a message. Anything but its rest would cost the whole connection, so where
-        # there is no rest the channel is left as it is, for good: that publishes nothing and disturbs nobody.
+        # The broker has the beginning of a message. Anything but its rest would close the whole connection, so without
+        # the rest the channel is abandoned: that publishes nothing and affects no other channel.
         self.is_midway = False
         self._is_closing = False
         self._writer = writer
@@ -101,20 +100,21 @@ class Channel:
         self._properties = Properties(0, ())
         self._body = bytearray()
         self._missing = 0
-        # More may be asked before this is answered: the broker keeps the order.
+        # More requests may follow before the response: the broker keeps the order.
         self.opened = self.ask(methods.CHANNEL_OPEN, methods.CHANNEL_OPEN_OK)
 
     @property
     def is_usable(self) -> bool:
-        """Whether a method may be sent: one on a channel that is closed costs the whole connection."""
+        """Whether a method may be sent: one on a closed channel would close the whole connection."""
         return not self._is_closing and not self.closed.done()
 
     def send(self, method: Method, **values: Any) -> None:
-        """A method that nothing answers."""
+        """Sends a method without a response."""
         self._say(self._writer.write, method, values)
 
     def send_encoded(self, payloads: Iterable[bytes]) -> None:
-        """Methods that nothing answers, encoded by `Method.encode` before: for very many, sent again and again."""
+        """Sends methods without a response that `Method.encode` encoded before: for very many that are sent
+        repeatedly."""
         if not self.is_usable:
             raise self.closed.result() if self.closed.done() else ChannelClosedError(REPLY_SUCCESS, "it is closing")
         self._writer.write_soon(b"".join(frames.frame(frames.METHOD, self.number, payload) for payload in payloads))
@@ -131,11 +131,11 @@ class Channel:
         write(frame)
 
     def ask(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
-        """Asks at once; await the answer whenever it suits."""
+        """Sends the request at once; the response can be awaited later."""
         return self._ask(self._writer.write, method, answer, values)
 
     def ask_soon(self, method: Method, answer: Method, **values: Any) -> asyncio.Future[Call]:
-        """Asks with all else that this turn of the loop brings: for very many questions."""
+        """Sends the request with all other data of this turn of the loop: for very many requests."""
         return self._ask(self._writer.write_soon, method, answer, values)
 
     def _ask(
@@ -164,12 +164,12 @@ class Channel:
                 await answer
         except ChannelClosedError:
             return
-        except TimeoutError:  # of what comes late, nothing may reach another channel of this number
-            self._abandon(ChannelClosedError(REPLY_SUCCESS, "closed by the agent, and nothing was answered"))
+        except TimeoutError:  # late frames must not reach another channel with this number
+            self._abandon(ChannelClosedError(REPLY_SUCCESS, "closed by the agent before a response"))
         self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent"))
 
     def leave(self) -> None:
-        """Closes without waiting for it; the number stays taken until the broker has answered."""
+        """Closes without waiting; the number stays in use until the broker has responded."""
         if not self.is_usable:
             return
         closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
@@ -177,7 +177,7 @@ class Channel:
         answer.add_done_callback(lambda _: self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent")))
 
     def received(self, kind: int, payload: bytes) -> None:
-        """One frame of this channel."""
+        """Handles one frame of this channel."""
         if kind == frames.METHOD:
             self._called(methods.decode(payload))
         elif self._content is None:
@@ -192,9 +192,8 @@ class Channel:
             self._end_body()
 
     def look_at_questions(self, *, patience: float, since: float) -> None:
-        """Ends the channel over a question that got no answer, though the broker could have answered it `since`.
-
-        The number is given up: an answer may still come, and must not be taken for that to another question.
+        """Ends the channel over a request without a response, although the broker could have answered it `since`. The
+        number is given up: the response may still arrive, and must not be taken for that to another request.
         """
         question = self._questions.overdue(patience=patience, since=since)
         if question is None:
@@ -205,14 +204,14 @@ class Channel:
         self._abandon(UnansweredError(f"{self._writer.where}: no answer to {question} within {patience:g} s"))
 
     def end(self, error: BrokerError) -> None:
-        """Nothing more comes; the oldest question is told why, the others that the channel is gone."""
+        """Ends the channel; the oldest request gets the reason, the others that the channel is closed."""
         if self.closed.done():
             return
         self._writer.forget(self.number)
         self._end(error)
 
     def _abandon(self, error: BrokerError) -> None:
-        """Ends without a word; the number stays taken."""
+        """Ends without notice to the broker; the number stays in use."""
         if self.closed.done():
             return
         self.is_midway = False
@@ -238,7 +237,7 @@ class Channel:
                 self._cancelled(call)
             case method if method.content:
                 if self.on_message is None and not self._questions.awaits(method):
-                    raise CodecError(f"{method.name}, and nobody consumes here")
+                    raise CodecError(f"{method.name} without a consumer")
                 self._content = call
             case _:
                 self._answered(call)
@@ -263,7 +262,7 @@ class Channel:
 
     def _answered(self, call: Call) -> None:
         if not self._questions.answer(call):
-            raise CodecError(f"{call.method.name} answers nothing that was asked")
+            raise CodecError(f"{call.method.name} answers no request")
 
     def _begin_body(self, payload: bytes) -> None:
         if len(payload) < frames.BASIC_HEADER.size:

@@ -1,4 +1,4 @@
-"""How a connection ends, when nobody here ended it."""
+"""How a connection ends, other than by the agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST_TEXT: Final = 300
 
 
 def one_line(text: str) -> str:
-    """A peer's own words as messages, logs and the API may quote them: bounded, and of visible characters."""
+    """A peer's text, safe to quote in messages, logs and the API: bounded, and with visible characters only."""
     text = " ".join(text[: 4 * _LONGEST_TEXT].split())[:_LONGEST_TEXT]
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
@@ -24,7 +24,7 @@ class ConnectionClosedError(BrokerError):
 
 
 class NotAmqpError(BrokerError):
-    """What answers speaks something else; `begin` is what it said first."""
+    """The server speaks another protocol; `begin` is the beginning of its response."""
 
     def __init__(self, begin: bytes) -> None:
         super().__init__("not AMQP")  # a traceback may quote it, and the peer may know our password
@@ -32,8 +32,8 @@ class NotAmqpError(BrokerError):
 
 
 class HeartbeatMissedError(BrokerError):
-    """Nothing was heard for twice the heartbeat."""
+    """Nothing was received for twice the heartbeat interval."""
 
 
 class EndOfStreamError(BrokerError):
-    """The other side closed the socket without a word."""
+    """The peer closed the socket without a reason."""

@@ -1,4 +1,4 @@
-"""What the client asks of a connection, and how it says who it is."""
+"""The client's limits for a connection, and its login."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Terms:
         return text
 
     def agree_on_frame_max(self, theirs: int) -> int:
-        """With no limit of anybody's, one frame could take all memory."""
+        """Without any limit, one frame could take all memory."""
         if 0 < theirs < frames.SMALLEST:
             raise TransientError(f"{self.where}: broken AMQP: frames of {theirs} bytes")
         return min(lower(self.frame_max, theirs) or frames.LARGEST, frames.LARGEST)

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1's methods, as far as a relay needs them: names, numbers, arguments, and their bytes."""
+"""The AMQP 0-9-1 methods that the agent needs: names, numbers, arguments, and their bytes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agent.amqp.wire.tables import CodecError, decode_table, encode_table, long_
 _NUMBERS: Final = {"octet": struct.Struct(">B"), "short": struct.Struct(">H"), "long": struct.Struct(">I")}
 _LONGLONG: Final = struct.Struct(">Q")
 _IDS: Final = struct.Struct(">HH")
-# Of all that brokers send, only connection.start holds a table: less than 1 KiB with RabbitMQ's own server properties,
-# and an operator may add some. AMQP itself asks nobody to take more than 4096 bytes before limits are agreed on.
+# Of the methods that brokers send, only connection.start has a table: less than 1 KiB with RabbitMQ's own server
+# properties, and an operator may add some. AMQP itself requires only 4096 bytes before limits are agreed on.
 LARGEST: Final = 64 * 1024
 _NUMBERS_AND_LONGLONG: Final = {**_NUMBERS, "longlong": _LONGLONG}
 
@@ -28,7 +28,7 @@ class Method:
     content: bool = False
 
     def encode(self, **values: Any) -> bytes:
-        """The payload of a method frame; what isn't given is zero, empty or false."""
+        """The payload of a method frame; omitted arguments are zero, empty or false."""
         parts = [_IDS.pack(*self.ids)]
         bits: list[bool] = []
         for name, kind in self.arguments:
@@ -44,7 +44,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A method as it came."""
+    """A received method."""
 
     method: Method
     values: Mapping[str, Any]
@@ -60,7 +60,7 @@ def decode(payload: bytes) -> Call:
         method = BY_IDS[_IDS.unpack_from(payload)]
         return Call(method, _decode_arguments(method, payload))
     except KeyError:
-        raise CodecError("a method that is unknown here") from None
+        raise CodecError("an unknown method") from None
     except (struct.error, IndexError) as error:
         raise CodecError("a method is cut off") from error
 

@@ -1,4 +1,4 @@
-"""A content header's properties: found by walking, decoded only where a message is out of the ordinary."""
+"""A content header's properties: found by walking, decoded only for unusual messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTENT_TYPE: Final = 0x8000
 CONTENT_ENCODING: Final = 0x4000
 HEADERS: Final = 0x2000
 USER_ID: Final = 0x0010
-TAIL_MASK: Final = 0x07FF  # of the flags behind that of the headers, without the two that mean nothing
+TAIL_MASK: Final = 0x07FF  # of the flags after that of the headers, without the two that mean nothing
 _SHORT: Final = -1
 _TABLE: Final = -2
 # From the highest flag down; a positive number is a fixed width.
@@ -63,11 +63,12 @@ def _tail(flags: int) -> tuple[tuple[int, ...], int]:
 
 
 TAILS: Final = tuple(_tail(flags << 2) for flags in range(TAIL_MASK + 1))
-"""What follows the headers table, by `flags >> 2 & TAIL_MASK`: the bytes before each short string, and behind all."""
+"""The properties after the headers table, by `flags >> 2 & TAIL_MASK`: the bytes before each short string, and after
+all."""
 
 
 def end_of(data: bytes | bytearray, at: int, flags: int) -> int:
-    """Where the properties end whose headers table ends at `at`; IndexError where they lead out of `data`."""
+    """The end of the properties whose headers table ends at `at`; IndexError if they exceed `data`."""
     skips, fixed = TAILS[flags >> 2 & TAIL_MASK]
     for skip in skips:
         at += skip
@@ -77,9 +78,8 @@ def end_of(data: bytes | bytearray, at: int, flags: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The property flags, and each property's bytes as they came.
-
-    The two lowest flags mean nothing: brokers let them pass and don't look.
+    """The property flags, and each property's bytes as received. The two lowest flags mean nothing: brokers ignore
+    them.
     """
 
     flags: int
@@ -97,7 +97,7 @@ class Properties:
                 values.append((flag, data[at:after]))
                 at = after
         if at != len(data):
-            _fail("bytes are left behind the last property")
+            _fail("there are bytes after the last property")
         return cls(flags, tuple(values))
 
     @property
@@ -106,7 +106,7 @@ class Properties:
 
     @property
     def raw_headers(self) -> bytes:
-        """The table with its length; that of no entries where there is none."""
+        """The table with its length; an empty table if there is none."""
         return next((value for flag, value in self.values if flag == HEADERS), b"\0\0\0\0")
 
     def get(self, flag: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""What was asked on a channel and isn't answered yet, and for how long."""
+"""The requests of a channel without a response yet, and for how long."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Question:
     asked_at: float
 
     def __str__(self) -> str:
-        """The method, and what it is about."""
+        """The method, and its object."""
         name = next((self.values[each] for each in _NAMES if self.values.get(each)), None)
         return self.method.name if name is None else f"{self.method.name} {one_line(name)!r}"
 
 
 class Questions:
-    """In the order in which they were asked; times are the loop's."""
+    """In the order in which they were sent; times are the loop's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -44,9 +44,8 @@ class Questions:
         return future
 
     def answer(self, call: Call) -> bool:
-        """Whether it answers any of them.
-
-        Answers of one kind keep their order; a queue answers basic.consume by itself, later than the channel.
+        """Whether it answers any of them. Responses of one kind keep their order; a queue itself answers basic.consume,
+        later than the channel.
         """
         wanted = methods.BASIC_GET_OK if call.method is methods.BASIC_GET_EMPTY else call.method
         for question in self._open:
@@ -62,9 +61,8 @@ class Questions:
         return any(question.answer is answer for question in self._open)
 
     def overdue(self, *, patience: float, since: float) -> Question | None:
-        """The oldest, if for so long no question was answered, and the broker could have answered it `since`.
-
-        Each answer renews the patience: thousands may be in flight to a broker that works through them one by one.
+        """The oldest, if no request was answered for that long, and the broker could have answered it `since`. Each
+        response restarts the time: thousands may be in flight to a broker that handles them one by one.
         """
         if not self._open:
             return None
@@ -73,9 +71,9 @@ class Questions:
         return oldest if waited >= patience else None
 
     def end(self, error: BrokerError) -> None:
-        """No answer comes any more."""
+        """There will be no more responses."""
         while self._open:
             future = self._open.popleft().future
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # asked side by side, some answers may never be awaited
+                future.exception()  # of concurrent requests, some responses may never be awaited

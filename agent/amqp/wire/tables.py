@@ -14,7 +14,7 @@ MAX_SHORT: Final = 255
 
 
 class CodecError(AgentError):
-    """Bytes that are no AMQP, or a value that AMQP has no bytes for."""
+    """Bytes that are not AMQP, or a value that AMQP can't encode."""
 
 
 _FIXED: Final[dict[str, struct.Struct]] = {
@@ -32,7 +32,7 @@ _FIXED: Final[dict[str, struct.Struct]] = {
     "T": struct.Struct(">Q"),
     "D": struct.Struct(">Bi"),
 }
-# A NaN's payload and an odd boolean must survive, so what has no exact Python value stays bytes.
+# A NaN's payload and an unusual boolean must survive, so values that Python can't represent exactly stay bytes.
 _KEPT_AS_BYTES: Final = frozenset("fdDxt")
 _LENGTH: Final = struct.Struct(">I")
 
@@ -40,7 +40,7 @@ _LENGTH: Final = struct.Struct(">I")
 def short_string(value: str) -> bytes:
     data = value.encode("utf-8", "surrogateescape")
     if len(data) > MAX_SHORT:
-        raise CodecError(f"a short string holds {MAX_SHORT} bytes at most")
+        raise CodecError(f"a short string has at most {MAX_SHORT} bytes")
     return bytes((len(data),)) + data
 
 
@@ -79,11 +79,11 @@ def _fixed(tag: str, value: Any) -> bytes:
     try:
         return _FIXED[tag].pack(value)
     except (KeyError, struct.error) as error:
-        raise CodecError(f"no AMQP bytes for a value with tag {tag!r}") from error
+        raise CodecError(f"AMQP can't encode a value with tag {tag!r}") from error
 
 
 def decode_table(data: bytes, start: int = 0, *, depth: int = MAX_DEPTH) -> tuple[Table, int]:
-    """The table at `start` and where it ends; what is nested deeper than that stays bytes, for brokers take any."""
+    """The table at `start` and its end; values nested more deeply stay bytes, because brokers accept any depth."""
     end = _end(data, start)
     return _entries(data, start + 4, end, depth), end
 
@@ -94,7 +94,7 @@ def _end(data: bytes, start: int, limit: int | None = None) -> int:
         raise CodecError("a length is cut off")
     end = start + 4 + int(_LENGTH.unpack_from(data, start)[0])
     if end > limit:
-        raise CodecError("a table, array or string is longer than what holds it")
+        raise CodecError("a table, array or string is longer than its container")
     return end
 
 
@@ -131,7 +131,7 @@ def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Field, int]:
 
 
 def _is_odd(tag: str, raw: bytes) -> bool:
-    """Whether packing the unpacked value again would not give these bytes for sure."""
+    """Whether packing the unpacked value again may give other bytes."""
     return tag != "t" or raw not in {b"\0", b"\1"}
 
 

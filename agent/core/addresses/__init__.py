@@ -1,1 +1,1 @@
-"""Addresses and credentials: AMQP URIs, HTTP URLs, secrets, and when certificates and tokens end."""
+"""Addresses and credentials: AMQP URIs, HTTP URLs, secrets, and the expiry of certificates and tokens."""

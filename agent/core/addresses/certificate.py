@@ -1,4 +1,4 @@
-"""When an X.509 certificate ends, read from its DER encoding: Python's ssl tells it of verified peers only."""
+"""The expiry of an X.509 certificate, from its DER encoding: Python's ssl has it for verified peers only."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _UTC_TIME: Final = 0x17
 
 
 def not_after(der: bytes) -> float:
-    """Seconds since 1970; ValueError for what is no certificate."""
+    """Seconds since 1970; raises ValueError if it is not a certificate."""
     try:
         _, at, _ = _element(der, 0)  # certificate
-        _, at, _ = _element(der, at)  # what is signed
+        _, at, _ = _element(der, at)  # the signed part
         tag, _, end = _element(der, at)
         if tag == _VERSION:
             at = end
@@ -24,11 +24,11 @@ def not_after(der: bytes) -> float:
         tag, at, end = _element(der, at)
         return _moment(tag, der[at:end].decode("ascii"))
     except IndexError as error:
-        raise ValueError("not a whole certificate") from error
+        raise ValueError("not a complete certificate") from error
 
 
 def _element(der: bytes, at: int) -> tuple[int, int, int]:
-    """Its tag, and where its content begins and ends."""
+    """Its tag, and the start and end of its content."""
     tag, length, begin = der[at], der[at + 1], at + 2
     if length & 0x80:
         begin += length & 0x7F

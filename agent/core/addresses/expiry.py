@@ -1,4 +1,4 @@
-"""What ends by itself, and when: certificates and tokens."""
+"""Certificates and tokens, and when they expire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """`vhost` and `upstream` are empty where the peer is the downstream."""
+    """`vhost` and `upstream` are empty if the peer is the downstream."""
 
     peer: Peer
     what: What

@@ -1,4 +1,4 @@
-"""A value that never shows itself."""
+"""A value that is never shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Holds a password or token; only `reveal` tells it, at the place where it is sent."""
+    """Holds a password or token; only `reveal` returns it, for sending."""
 
     _value: str = field(repr=False)
 

@@ -1,4 +1,4 @@
-"""When a JSON Web Token that serves as a password ends; it is neither verified nor kept."""
+"""When a JSON Web Token that is used as a password expires; it is neither verified nor stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import math
 
 
 def expiry(text: str) -> float | None:
-    """Seconds since 1970; None for what is no token or has no end."""
+    """Seconds since 1970; None if it is not a token or never expires."""
     parts = text.split(".")
     if len(parts) != 3:
         return None

@@ -68,7 +68,7 @@ class AmqpUri:
 
     @property
     def connect_host(self) -> str:
-        """The host as a resolver takes it: no brackets, no percent-encoding."""
+        """The host for a resolver: no brackets, no percent-encoding."""
         return decode(self.host.strip("[]"))
 
     @property
@@ -80,7 +80,7 @@ class AmqpUri:
         return self.user if self.user is not None else GUEST, self.password or Secret(GUEST)
 
     def vhost(self, default: str) -> str:
-        """The vhost it names, or the default where it names none."""
+        """The vhost it names, or the default."""
         return default if self.path is None else decode(self.path[1:])
 
     @property
@@ -93,7 +93,7 @@ class AmqpUri:
         return self.safe
 
     def reveal(self) -> str:
-        """The whole URI with its secrets, for connecting and for nothing else."""
+        """The complete URI with its secrets, only for connecting."""
         user = "" if self.user is None else encode(self.user)
         password = "" if self.password is None else f":{encode(self.password.reveal())}"
         at = "@" if self.user is not None else ""
@@ -154,7 +154,7 @@ def from_parts(
 ) -> AmqpUri:
     """The endpoint that the 2.x plugin's separate properties describe."""
     bracketed = f"[{host.strip('[]')}]" if ":" in host else encode(host)
-    split(f"{protocol}://{bracketed}", tuple(_DEFAULT_PORTS))  # a host that a URI couldn't have is none here either
+    split(f"{protocol}://{bracketed}", tuple(_DEFAULT_PORTS))  # a host that is invalid in a URI is invalid here too
     return AmqpUri(
         scheme=protocol,
         host=bracketed,

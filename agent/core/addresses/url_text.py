@@ -1,4 +1,4 @@
-"""What AMQP URIs and HTTP URLs are made of. Errors never quote the text: any part may be a piece of a password."""
+"""The common parts of AMQP URIs and HTTP URLs. Errors never quote the text: any part may be a piece of a password."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\]\Z")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to speak TLS; the peer is verified unless somebody said not to."""
+    """TLS settings; the peer is verified unless disabled explicitly."""
 
     cacertfile: str | None = None
     certfile: str | None = None
@@ -52,9 +52,9 @@ class UrlParts:
 
 
 def split(text: str, schemes: tuple[str, ...]) -> UrlParts:
-    """Takes a URL apart; user info and query are percent-decoded, host and path stay as written."""
+    """Splits a URL; user info and query are percent-decoded, host and path stay as written."""
     if not text.isascii() or any(ch <= " " or ch == "\x7f" for ch in text):
-        raise UriError(f"the URI holds a blank, a control character or a letter beyond ASCII; {ENCODE}")
+        raise UriError(f"the URI contains a blank, a control character or a non-ASCII character; {ENCODE}")
     if _ENTITY.search(text):
         raise UriError("a '%' in the URI isn't followed by two hexadecimal digits; write a literal one as %25")
     found = _SHAPE.fullmatch(text)
@@ -72,13 +72,13 @@ def _why_shapeless(text: str, schemes: tuple[str, ...]) -> str:
         return f"the URI has no scheme; write {' or '.join(f'{scheme}://HOST' for scheme in schemes)}"
     if "#" in text:
         return f"a '#' ends the URI early; {ENCODE}"
-    return "the URI can't be understood; write SCHEME://USER:PASSWORD@HOST:PORT/PATH"
+    return "the URI is invalid; write SCHEME://USER:PASSWORD@HOST:PORT/PATH"
 
 
 def _refuse_late_at(authority: str, path: str, query: str) -> None:
     """A '/' or '?' in a password ends the host early, and the password's rest would be shown as a path."""
     if "@" in path or ("@" in query and "@" not in authority):
-        raise UriError(f"there is an '@' behind the host; {ENCODE}")
+        raise UriError(f"there is an '@' after the host; {ENCODE}")
 
 
 def _split_authority(authority: str) -> tuple[str | None, Secret | None, str, int | None]:
@@ -107,7 +107,7 @@ def _split_host(hostport: str) -> tuple[str, int | None]:
         valid = _HOST.match(host) is not None
         valid = valid and _resolvable(decode(host))
     if not valid:
-        raise UriError(f"the host can't be understood; {ENCODE}; an IPv6 address stands in brackets")
+        raise UriError(f"the host is invalid; {ENCODE}; put an IPv6 address in brackets")
     if not port_text:
         return host, None
     if not port_text.isdigit() or not 0 < _bounded(port_text) <= 65535:
@@ -118,7 +118,7 @@ def _split_host(hostport: str) -> tuple[str, int | None]:
 
 
 def _resolvable(host: str) -> bool:
-    """Whether a resolver would take the name: labels of 1 to 63 bytes, 253 in all, a dot at the end at most."""
+    """Whether a resolver accepts the name: labels of 1 to 63 bytes, 253 in total, optionally a dot at the end."""
     if not host:
         return True
     labels = host.removesuffix(".").split(".")
@@ -140,22 +140,22 @@ def _is_address(text: str) -> bool:
 
 
 def check_server_name(name: str) -> None:
-    """What TLS asks for and finds in a certificate is a host's name or an address; `disable` is one to this rule."""
+    """The name for TLS has to be a host name or an address; `disable` also matches this rule."""
     if not name:
-        raise UriError("server_name_indication is empty; leave it out to check the host's name, or write 'disable'")
+        raise UriError("server_name_indication is empty; remove it to check the host's name, or write 'disable'")
     if not (_is_address(name) or (_SERVER_NAME.match(name) and _resolvable(name))):
         raise UriError("server_name_indication is neither a host's name nor 'disable'")
 
 
 def check_file(path: str, key: str) -> None:
     if not path:
-        raise UriError(f"{key} is empty; name a file or leave it out")
+        raise UriError(f"{key} is empty; name a file or remove it")
     refuse_nul(path, key)
 
 
 def refuse_nul(text: str, key: str) -> None:
     if "\0" in text:
-        raise UriError(f"{key} holds a NUL character, which can't be meant")
+        raise UriError(f"{key} contains a NUL character, which is not allowed")
 
 
 def _split_query(query: str | None) -> tuple[tuple[str, str], ...]:
@@ -181,27 +181,26 @@ def number(value: str, key: str, *, low: int = 0, high: int = 2**31 - 1) -> int:
 
 
 def _bounded(digits: str) -> int:
-    """A number without reading thousands of digits; one that is too large for any use stays too large."""
+    """Parses a number without reading thousands of digits; a number that is too large stays too large."""
     return int(digits.lstrip("0")[:_MOST_DIGITS] or "0")
 
 
 def warn_tls(query: Mapping[str, str], *, scheme: str, secure: str) -> tuple[str, ...]:
-    """Of TLS parameters that do nothing, or less than one may think."""
+    """Warns about TLS parameters without effect, or with less effect than expected."""
     if scheme != secure:
         return (f"TLS parameters do nothing with {scheme}://; write {secure}://",) if TLS_KEYS & query.keys() else ()
     if query.get("verify") == "verify_none":
-        return ("verify=verify_none: whoever answers is believed; give cacertfile instead",)
+        return ("verify=verify_none: the server's identity is not checked; set cacertfile instead",)
     return ()
 
 
 def warn_unknown(keys: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Unknown parameters are ignored as RabbitMQ ignores them, but not in silence.
-
-    The name is told only when it nearly is a known one: it may be the rest of a password cut at an '&'.
+    """Unknown parameters are ignored as in RabbitMQ, but with a warning. The name is shown only if it is similar to a
+    known one: it may be the rest of a password cut at an '&'.
     """
     known = sorted(known)
     return tuple(
-        "a query parameter of the URI isn't known and is ignored" + did_you_mean(key, known)
+        "a query parameter of the URI is unknown and ignored" + did_you_mean(key, known)
         for key in keys
         if key not in known
     )

@@ -1,1 +1,1 @@
-"""What a link may do and when: its lifecycle, confirms, prefetch, lag and retries."""
+"""Decisions about a running link: its lifecycle, confirms, prefetch, lag and retries."""

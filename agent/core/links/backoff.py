@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""How long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ SLOW_RETRY = 60.0
 
 
 def delay(attempt: int, upper: float, chance: float) -> float:
-    """Attempt 1 at once, then doubling up to `upper`; `chance` in [0, 1) keeps links from returning in step.
-
-    An `upper` of next to nothing would make hundreds of logins a second, so it counts as `LEAST_UPPER`.
+    """Attempt 1 at once, then doubling up to `upper`; `chance` in [0, 1) keeps links from retrying simultaneously. An
+    `upper` near zero would cause hundreds of logins per second, so it counts as `LEAST_UPPER`.
     """
     if attempt <= 1:
         return 0.0
@@ -20,7 +19,7 @@ def delay(attempt: int, upper: float, chance: float) -> float:
 
 
 def slow_delay(upper: float, chance: float) -> float:
-    """For what only a change of configuration mends: seldom, but not never."""
+    """For failures that need a change of configuration: rarely, but not never."""
     return max(SLOW_RETRY, upper) * (0.75 + 0.5 * chance)
 
 

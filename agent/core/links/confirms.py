@@ -1,9 +1,9 @@
 """Publish numbers downstream ↔ delivery tags upstream: what may be acknowledged, and when.
 
-Delivery tags of a channel with one consumer are 1, 2, 3 …, so everything up to the lowest unsettled tag
-can be acknowledged at once. A broker refuses `multiple` on a tag that is already settled; the tag given
-here never is. What waits to be returned must not be acknowledged along with others: while anything
-waits, what lies behind it is acknowledged one by one.
+Delivery tags of a channel with one consumer are 1, 2, 3 …, so everything up to the lowest unsettled tag can be
+acknowledged at once. A broker refuses `multiple` on a tag that is already settled; the tag returned here never is.
+Deliveries that wait to be returned must not be acknowledged along with others: while any waits, those after it are
+acknowledged one by one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 
 class NeverPublishedError(ValueError):
-    """A confirm of a number that was never published: nothing is known of what the broker took."""
+    """A confirm of a number that was never published: it is unknown which messages the broker accepted."""
 
 
 class Confirms:
@@ -35,7 +35,7 @@ class Confirms:
         self._oldest = 1  # no smaller publish number is outstanding
         self._tags: dict[int, int] = {}  # publish number -> delivery tag, outstanding only
         self._lowest = 1  # the lowest delivery tag that isn't settled
-        self._settled: dict[int, bool] = {}  # tag above `_lowest` -> to be acknowledged (True) or done with (False)
+        self._settled: dict[int, bool] = {}  # tag above `_lowest` -> to be acknowledged (True) or settled (False)
         self._acknowledgeable = 0  # the highest tag below `_lowest` that is to be acknowledged
         self._acknowledged = 0
         self._held: set[int] = set()  # to be returned, some time
@@ -53,35 +53,35 @@ class Confirms:
 
     @property
     def held(self) -> int:
-        """Neither acknowledged nor returned yet, although nothing more will be heard of them."""
+        """Neither acknowledged nor returned yet, although no confirm will arrive for them."""
         return len(self._held)
 
     @property
     def acknowledged(self) -> int:
-        """The delivery up to which everything was given out to be acknowledged."""
+        """The delivery up to which acknowledgements were returned by `acknowledge`."""
         return self._acknowledged
 
     @property
     def oldest_number(self) -> int:
-        """The publish that has waited longest for its confirm; the next one where none waits."""
+        """The publish that has waited longest for its confirm; the next one if none waits."""
         while self._oldest < self._next_number and self._oldest not in self._tags:
             self._oldest += 1
         return self._oldest
 
     def published(self, tags: Collection[int]) -> int:
-        """Deliveries were published, in this order; answers the publish number of the last."""
+        """Deliveries were published, in this order; returns the publish number of the last."""
         first = self._next_number
         self._next_number = first + len(tags)
         self._tags.update(zip(range(first, self._next_number), tags, strict=True))
         return self._next_number - 1
 
     def dropped(self, tag: int) -> None:
-        """A delivery is done with without waiting for a confirm."""
+        """A delivery is settled without waiting for a confirm."""
         self._settle(tag, acknowledged=True)
 
     def hold(self, tag: int) -> None:
         """A delivery is to be returned, later."""
-        if not self._held:  # what was to be acknowledged along with lower tags can't wait for this one
+        if not self._held:  # a tag that was to be acknowledged along with lower ones can't wait for this one
             waiting = [tag for tag, acknowledged in self._settled.items() if acknowledged]
             self._singly += waiting
             self._settled.update(dict.fromkeys(waiting, False))
@@ -93,21 +93,21 @@ class Confirms:
         self._settle(tag, acknowledged=False)
 
     def confirmed(self, number: int, *, multiple: bool) -> int:
-        """The downstream took these; answers how many. NeverPublishedError where it names what it can't have."""
+        """The downstream confirmed these; returns how many. Raises NeverPublishedError for an impossible number."""
         tags = self._take(number, multiple=multiple)
         for tag in tags:
             self._settle(tag, acknowledged=True)
         return len(tags)
 
     def refused(self, number: int, *, multiple: bool) -> list[int]:
-        """The downstream won't take these; answers the delivery tags, which are held until they are returned."""
+        """The downstream refused these; returns the delivery tags, which are held until they are returned."""
         tags = self._take(number, multiple=multiple)
         for tag in tags:
             self.hold(tag)
         return tags
 
     def acknowledge(self) -> tuple[list[int], int | None]:
-        """The tags to acknowledge now: first some one by one, then one with `multiple`, where there is news."""
+        """The tags to acknowledge now: first some one by one, then one with `multiple`, if any."""
         singly, self._singly = self._singly, []
         if self._acknowledgeable <= self._acknowledged:
             return singly, None
@@ -115,9 +115,8 @@ class Confirms:
         return singly, self._acknowledged
 
     def _take(self, number: int, *, multiple: bool) -> list[int]:
-        """Removes what a confirm names; a number that is settled is no news.
-
-        0 isn't taken for all so far: that would be what is written here, and not what has arrived there.
+        """Removes the publishes that a confirm names; a settled number is ignored. 0 doesn't mean all so far: that
+        would be everything sent, not everything received.
         """
         if not 0 < number < self._next_number:
             raise NeverPublishedError(f"a confirm of publish {number}, of {self._next_number - 1} so far")

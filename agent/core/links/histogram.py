@@ -1,4 +1,4 @@
-"""How long things took, in buckets that only grow."""
+"""Durations in cumulative buckets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import accumulate
 
 
 class Histogram:
-    """`bounds` are the upper, inclusive ends of the buckets; what is longer than the last is counted as well."""
+    """`bounds` are the upper, inclusive ends of the buckets; longer durations than the last are counted too."""
 
     __slots__ = ("_counts", "bounds", "sum")
 
@@ -23,5 +23,5 @@ class Histogram:
 
     @property
     def cumulative(self) -> Iterator[int]:
-        """How many took no longer than each bound, and at the end how many there were."""
+        """How many took no longer than each bound, and the total at the end."""
         return accumulate(self._counts)

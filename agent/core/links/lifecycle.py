@@ -1,8 +1,7 @@
-"""A link's life as a machine: (state, event) → (state, effects).
+"""A link's lifecycle as a state machine: (state, event) → (state, effects).
 
-The runtime executes effects and reports what became of them; it decides nothing. Every opening is answered by
-`Opened` or `Failed`, every closing by `Closed`: a link never holds two consumers, however often it is restarted
-while it starts.
+The runtime executes effects and reports their results; it decides nothing. Every opening is answered by `Opened` or
+`Failed`, every closing by `Closed`: a link never holds two consumers, however often it is restarted while it starts.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ class Status(StrEnum):
 
 
 class Trouble(StrEnum):
-    """The kinds of failure, few enough to be counted apart."""
+    """The kinds of failure, few enough to be counted separately."""
 
     UNREACHABLE = "unreachable"
-    REFUSED = "refused"  # and something has to be changed first
+    REFUSED = "refused"  # and the configuration or a permission has to be changed first
     LOST = "lost"
     CLOSED = "closed"  # by the broker, with a reason
     HEARTBEAT = "heartbeat"
@@ -39,9 +38,8 @@ class Trouble(StrEnum):
 
 
 class Phase(StrEnum):
-    """What the link holds: nothing, a timer, connections on their way up, connections, or on their way down.
-
-    `LINGERING` is the wait until what an unwanted link built upstream may be removed, `CLEANING` the removal.
+    """What the link holds: nothing, a timer, connections being opened, connections, or connections being closed.
+    `LINGERING` is the wait until the upstream objects of an unwanted link may be removed, `CLEANING` the removal.
     """
 
     IDLE = "idle"
@@ -64,12 +62,12 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Queue, bindings and consumer stand; messages flow."""
+    """Queue, bindings and consumer exist; messages flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Opening failed, or what was open broke. `steady`: it had run long enough to try at once again."""
+    """Opening failed, or an open link broke. `steady`: it had run long enough to try again at once."""
 
     error: str
     permanent: bool = False
@@ -133,19 +131,19 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """An operator asked, or the definition changed."""
+    """An operator restarted the link, or its definition changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unwanted:
-    """No definition asks for the link any more, since this time: what it built upstream is removed later."""
+    """The link is no longer defined since this time: its upstream objects are removed later."""
 
     since: float
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A definition asks for the link again."""
+    """The link is defined again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +155,17 @@ class RemovalDue:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The removal found messages in a queue that was to be empty, so it removed nothing."""
+    """The removal found messages in a queue that should have been empty, so it removed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedUp:
-    """What the link built upstream is removed, or can't be."""
+    """The link's upstream objects are removed, or can't be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The agent stops or lets go of the link; what exists upstream stays."""
+    """The agent stops or gives up the link; what exists upstream stays."""
 
 
 Event = (
@@ -203,7 +201,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """`settle`: wait for what is in flight first; after a failure there is nothing to wait for."""
+    """`settle`: wait for messages in flight first; after a failure there are none to wait for."""
 
     settle: bool
 
@@ -223,7 +221,7 @@ class CancelWait:
 
 @dataclass(frozen=True, slots=True)
 class HoldReading:
-    """Take no more messages; what is in flight may settle."""
+    """Consume no more messages; those in flight may settle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +231,7 @@ class ReleaseReading:
 
 @dataclass(frozen=True, slots=True)
 class Linger:
-    """Look at the queue upstream until its removal is due, and report `RemovalDue` then."""
+    """Read the queue's depth until its removal is due, and report `RemovalDue` then."""
 
     since: float
 
@@ -245,14 +243,14 @@ class CancelLinger:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """Remove what the link built upstream; without `messages`, only where its queue is empty."""
+    """Remove the link's upstream objects; without `messages`, only if its queue is empty."""
 
     messages: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Nothing is held any more and nothing will be asked again."""
+    """Nothing is held any more, and there are no further effects."""
 
 
 Effect = Open | Close | Wait | CancelWait | HoldReading | ReleaseReading | Linger | CancelLinger | CleanUp | Finished
@@ -296,7 +294,7 @@ class LinkState:
 
     @property
     def error(self) -> str:
-        """Why it isn't running, in an operator's words; empty where there is nothing to say."""
+        """Why it isn't running, in an operator's words; empty if there is no reason."""
         match self.status:
             case Status.STANDBY:
                 return self.standby or ""
@@ -318,7 +316,7 @@ Step = tuple[LinkState, tuple[Effect, ...]]
 
 
 def step(state: LinkState, event: Event) -> Step:
-    """What becomes of a link, and what has to be done for it."""
+    """A link's next state, and the effects that lead to it."""
     match event:
         case Opened() | Failed() | Closed() | RetryDue() | RemovalDue() | Kept() | CleanedUp():
             return _answered(state, event)
@@ -331,7 +329,7 @@ def step(state: LinkState, event: Event) -> Step:
 
 
 def _asked(state: LinkState, event: Event) -> LinkState:
-    """What somebody wants of the link; wishes are remembered whatever it is doing."""
+    """Handles requests from operators and definitions; they are remembered in every phase."""
     match event:
         case Start():
             return replace(state, started=True)
@@ -354,7 +352,7 @@ def _asked(state: LinkState, event: Event) -> LinkState:
 
 
 def _follow(state: LinkState) -> Step:
-    """Moves what is held towards what is wanted."""
+    """Moves the current state towards the wanted one."""
     match state.phase:
         case Phase.IDLE if state.wants_to_run:
             return _open(state)
@@ -375,7 +373,7 @@ def _follow(state: LinkState) -> Step:
 
 
 def _answered(state: LinkState, event: Event) -> Step:
-    """What became of an effect; an answer to something that was given up meanwhile is no news."""
+    """Handles the result of an effect; results of effects that were given up meanwhile are ignored."""
     match event, state.phase:
         case Opened(), Phase.OPENING:
             return replace(state, phase=Phase.OPEN, failure=None), (HoldReading(),) if state.blocked else ()
@@ -414,9 +412,8 @@ def _restart(state: LinkState) -> Step:
 
 
 def _flow(state: LinkState, event: Event) -> Step:
-    """What the brokers do to a link; reading is held while either side is blocked, once there is something to read.
-
-    A link that opens says so, too: where the downstream answers nothing, it waits for that.
+    """Handles flow control of brokers; reading is held while either side is blocked, once the link is open. A link that
+    is opening is blocked, too: it waits while the downstream doesn't answer.
     """
     if state.phase not in {Phase.OPENING, Phase.OPEN}:
         return state, ()

@@ -1,4 +1,4 @@
-"""Why a link changed its status, in one word of a closed list."""
+"""Why a link changed its status, as one value of a fixed list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.errors import Side
 
 
 def reason_of(before: LinkState | None, after: LinkState) -> Reason:
-    """Why it went from one status to the next; without `before` the link is new."""
+    """Why it changed from one status to the next; without `before` the link is new."""
     if before is None:
         return Reason.APPEARED
     match after.status:
@@ -33,7 +33,7 @@ _RELEASED: Final = {
     Status.PAUSED: Reason.RESUMED,
     Status.STANDBY: Reason.TAKEN_OVER,
     Status.REMOVING: Reason.WANTED,
-    Status.STOPPING: Reason.WANTED,  # its removal was under way
+    Status.STOPPING: Reason.WANTED,  # it was being removed
 }
 _RECOVERED: Final = {Status.BLOCKED: Reason.UNBLOCKED, Status.STALLED: Reason.PROGRESSED}
 _REACHED: Final = {

@@ -1,4 +1,4 @@
-"""When what an unwanted link built upstream may be removed, and what an operator is shown until then."""
+"""When the upstream objects of an unwanted link may be removed, and the message for the operator until then."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ LONGEST_SHORT: Final = 120.0  # seconds; longer times are shown in minutes and s
 
 @dataclass(frozen=True, slots=True)
 class CleanupAfter:
-    """Seconds for which a link has to be unwanted: where its queue is empty, and while messages wait in it."""
+    """Seconds for which a link has to be unwanted: if its queue is empty, and while messages wait in it."""
 
     empty: float = 10.0
     waiting: float = 600.0
 
     def due_at(self, since: float, messages: int | None) -> float:
-        """Whether messages wait may be unknown (None), since the upstream doesn't answer; then they may wait."""
+        """Whether messages wait may be unknown (None), because the upstream doesn't answer; this counts as waiting."""
         return since + (self.empty if messages == 0 else self.waiting)
 
     @property
@@ -27,7 +27,7 @@ class CleanupAfter:
 def announce(left: float, messages: int | None, *, held: bool) -> str:
     """`left`: seconds until the removal; `held`: it doesn't happen as long as definitions can't be read."""
     if messages is None:
-        found = "the upstream can't be asked what waits in it"
+        found = "the upstream can't be reached to count its messages"
     elif messages == 0:
         found = "it is empty"
     else:

@@ -1,4 +1,4 @@
-"""Which bindings are asserted next: a bounded number a second, however many there are."""
+"""Which bindings are asserted next: a bounded number per second, however many there are."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 WITHIN: Final = 600.0  # seconds for all of them
-PER_SECOND: Final = 1.0  # at most, so that very many take longer
+PER_SECOND: Final = 1.0  # at most, so very many take longer
 
 Member = TypeVar("Member")
 
 
 class Rounds(Generic[Member]):
-    """Serves members in turn, each for as many bindings as it has, `size`, before the next one has its turn."""
+    """Serves members in turn, each for the number of its bindings, `size`, before the next one."""
 
     def __init__(self, size: Callable[[Member], int]) -> None:
         self._size = size

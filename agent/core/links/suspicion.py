@@ -1,9 +1,9 @@
-"""Which message makes the downstream close a connection: a link is watched more closely each time it happens.
+"""Finds the message that makes the downstream close a connection: a link's messages are checked more closely each time.
 
-A broker that can't read a message closes the connection that it came by, and all links that share it begin anew. Which
-of their messages it was, it doesn't say. So each link that had one on the way gets a connection of its own, and all of
-every message is checked before it goes on. Where a link loses even that connection, its messages go on one by one, and
-the one that was alone on the way is remembered.
+A broker that can't parse a message closes the connection it came by, and all links that share it reconnect. The broker
+doesn't say which message it was. So each link that had messages in flight gets its own connection, and every message is
+checked completely before it is published. If a link loses even that connection, its messages are published one by one,
+and the one that was in flight alone is remembered.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections.abc import Collection
 from enum import Enum, auto
 from typing import Final
 
-WATCHED: Final = 900.0  # longer than anything that is held takes to come again
+WATCHED: Final = 900.0  # longer than the interval after which held messages are redelivered
 ONE_BY_ONE: Final = 300.0
-ONE_BY_ONE_AFTER_A_FIND: Final = 15.0  # where one is, there may be more
+ONE_BY_ONE_AFTER_A_FIND: Final = 15.0  # if there is one, there may be more
 MOST_CULPRITS: Final = 256
 
 
 class Watch(Enum):
-    """How closely a session of a link looks at its messages."""
+    """How closely a session of a link checks its messages."""
 
     OFF = auto()
     EXACT = auto()  # each is checked, and the link shares no connection
-    ONE_BY_ONE = auto()  # besides, only one is on the way at a time
+    ONE_BY_ONE = auto()  # also, only one is in flight at a time
 
 
 class Suspicion:
-    """Of one link, kept from one session to the next. Times are seconds of one clock."""
+    """The suspicions of one link, kept from one session to the next. Times are seconds of one clock."""
 
     def __init__(self) -> None:
         self._exact_until = 0.0
         self._single_until = 0.0
-        self._culprits: dict[bytes, float] = {}  # digest -> until when it is believed
+        self._culprits: dict[bytes, float] = {}  # digest -> until when it is held
 
     def watch(self, now: float) -> Watch:
         if now >= self._exact_until:
@@ -40,22 +40,22 @@ class Suspicion:
         return Watch.ONE_BY_ONE if now < self._single_until else Watch.EXACT
 
     def culprits(self, now: float) -> int:
-        """How many messages are held because they close the connection."""
+        """The number of messages that are held because they close the connection."""
         self._culprits = {digest: until for digest, until in self._culprits.items() if now < until}
         return len(self._culprits)
 
     def is_culprit(self, digest: bytes, now: float) -> bool:
-        """Whether the message closed the connection lately; it is tried again some time, since brokers are updated."""
+        """Whether the message closed the connection recently; it is tried again later, since brokers are updated."""
         return now < self._culprits.get(digest, 0.0)
 
     def caught(self, now: float) -> None:
-        """A message was held that would have closed the connection: it may come again, and others like it."""
+        """A message was held that would have closed the connection: it may be redelivered, and there may be others like
+        it."""
         self._exact_until = max(self._exact_until, now + WATCHED)
 
     def broke(self, now: float, watch: Watch, on_the_way: Collection[bytes]) -> None:
-        """The connection was closed over a message of a link that had some on the way.
-
-        `watch` is how its session looked at them, `on_the_way` the digests of those that it knows.
+        """The connection was closed over a message while the link had some in flight. `watch` is how its session
+        checked them, `on_the_way` the known digests.
         """
         self._exact_until = now + WATCHED
         if watch is Watch.OFF:

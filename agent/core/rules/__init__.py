@@ -1,1 +1,1 @@
-"""Which links should exist, and what each asks of the brokers: patterns, policies, names, hops, bindings."""
+"""Which links should exist, and what each needs on the brokers: patterns, policies, names, hops, bindings."""

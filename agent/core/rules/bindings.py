@@ -16,12 +16,12 @@ TAKES_EVERYTHING: dict[str, tuple[str, Table]] = {
     "fanout": ("", EMPTY),
     "headers": ("", EMPTY),
 }
-"""The binding that asks an exchange of this type for all of its messages."""
+"""The binding that matches all messages of an exchange of this type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One binding as it should stand upstream; arguments are sorted, so equal groups are equal."""
+    """One binding as it should exist upstream; arguments are sorted, so equal groups compare equal."""
 
     routing_key: str
     arguments: Table = EMPTY
@@ -29,7 +29,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What a link's bindings need to know of the way they travel."""
+    """The hops and names that a link's bindings carry."""
 
     upstream: Site
     downstream: Site
@@ -37,13 +37,13 @@ class Route:
     max_hops: int
 
     def group(self, binding: Binding, letter: str) -> Group | None:
-        """The upstream binding that stands for this one, or nothing where it has no hop left."""
+        """The upstream binding for this one, or None if it has no hop left."""
         carried = self._carried(binding.arguments, letter)
         return None if carried is None else Group(binding.routing_key, carried)
 
     def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
         """Everything that should be bound upstream; members with equal results share one group."""
-        # There may be very many, and most have no arguments of their own.
+        # There may be very many, and most have no arguments.
         keys_by_arguments: dict[Table, list[str]] = {}
         for binding in bindings:
             keys_by_arguments.setdefault(binding.arguments, []).append(binding.routing_key)
@@ -73,7 +73,7 @@ class Difference:
 
 
 def difference(*, bound: frozenset[Group], wanted: frozenset[Group]) -> Difference:
-    """What to do; binds come first, so that a changed binding leaves no gap."""
+    """The changes to make; binds come first, so that a changed binding leaves no gap."""
     return Difference(bind=_ordered(wanted - bound), unbind=_ordered(bound - wanted))
 
 

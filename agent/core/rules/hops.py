@@ -1,6 +1,6 @@
 """How far messages and bindings travel: `x-received-from` and `x-bound-from`.
 
-A binding must travel exactly as far back as a message could travel forth.
+A binding must be propagated exactly as far as a message could travel in the other direction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INVALID_HEADERS = "x-invalid-headers"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A vhost of a cluster; `cluster` is None where a broker tells no name."""
+    """A vhost of a cluster; `cluster` is None if the broker has no name."""
 
     cluster: str | None
     vhost: str
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 
 def judge(headers: Table, max_hops: int, downstream: Site) -> Verdict:
-    """Whether a message goes on to `downstream`; anyone may forge the header, no shape of it is an error."""
+    """Whether a message may be forwarded to `downstream`; anyone may forge the header, so no form of it is an error."""
     received = fields.get(headers, RECEIVED_FROM)
     if received is None or received.tag != "A":
         return Verdict.FORWARD
@@ -52,7 +52,7 @@ def seen(entries: tuple[Field, ...], site: Site) -> bool:
 
 
 def received_entry(uri: str, exchange: str, *, redelivered: bool, upstream: Site) -> Field:
-    """What a hop writes of itself; `exchange` is the downstream's name, the rest is the upstream's."""
+    """The entry of a hop; `exchange` is the downstream's name, the rest is the upstream's."""
     cluster = () if upstream.cluster is None else (("cluster-name", fields.text(upstream.cluster)),)
     return fields.table(
         (
@@ -87,13 +87,13 @@ def _keep_invalid(headers: Table, name: str, value: Field) -> Table:
 
 
 def _replace(entries: Table, name: str, value: Field) -> Table:
-    """Only the first of that name: a table may hold more, and brokers look no further either."""
+    """Only the first with that name: a table may have more, and brokers use only the first too."""
     at = next(index for index, (key, _) in enumerate(entries) if key == name)
     return (*entries[:at], (name, value), *entries[at + 1 :])
 
 
 def binding_hops(arguments: Table, max_hops: int, upstream: Site) -> int:
-    """The hops a binding has left when it is made upstream; 0 stops it here."""
+    """The hops that a binding has left when it is created upstream; 0 stops it here."""
     bound = fields.get(arguments, BOUND_FROM)
     if bound is None or bound.tag != "A" or not bound.value:
         return max_hops

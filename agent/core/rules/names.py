@@ -1,4 +1,4 @@
-"""What things are called on the brokers. The names are the native plugin's own, so that either can take over."""
+"""The names of objects on the brokers. They are the native plugin's own, so that either can take over."""
 
 from __future__ import annotations
 
@@ -43,10 +43,8 @@ def _can_be_sent(text: str, *, room: int = _LONGEST_REPLY) -> bool:
 
 
 def canary(exchange: str, queue: str, vhost: str) -> str | None:
-    """The exchange that goes when the upstream exchange of this upstream queue is deleted.
-
-    A readable name where it fits, a digest of the queue's where only that does, and None where neither does, or where
-    nobody can delete the exchange.
+    """The exchange that is deleted together with the upstream exchange of this upstream queue. A readable name if it
+    fits, else with a digest of the queue's name, and None if neither fits, or if the exchange can't be deleted.
     """
     if is_permanent(exchange):
         return None
@@ -58,12 +56,12 @@ def canary(exchange: str, queue: str, vhost: str) -> str | None:
 
 
 def is_permanent(exchange: str) -> bool:
-    """Whether the broker lets nobody delete an exchange of this name."""
+    """Whether an exchange of this name can't be deleted."""
     return exchange.startswith("amq.")
 
 
 def are_too_long(queue: str) -> bool:
-    """Whether no broker takes what is named after the queue."""
+    """Whether names derived from the queue are too long for brokers."""
     return len(internal_exchange(queue, LETTERS[0]).encode(errors="surrogateescape")) > _SHORT
 
 
@@ -72,7 +70,7 @@ def other_letter(letter: str) -> str:
 
 
 def bound_exchange(vhost: str, exchange: str, letter: str) -> str:
-    """How a binding header names the downstream exchange it comes from."""
+    """The name of the downstream exchange in a binding's header."""
     return f"{vhost}:{exchange} {letter}"
 
 
@@ -91,9 +89,8 @@ def numbered(tag: str, number: int) -> str:
 
 
 class LinkIds:
-    """Eight hexadecimal digits a link: the same after every restart, distinct even where digests collide.
-
-    What makes a link the same link is its kind, vhost, name, upstream and name over there.
+    """Eight hexadecimal digits per link: the same after every restart, distinct even if digests collide. The identity
+    of a link is its kind, vhost, name, upstream and upstream name.
     """
 
     __slots__ = ("_taken",)

@@ -1,4 +1,5 @@
-"""What a link declares upstream, to the argument: brokers compare them, and the native plugin made the same."""
+"""The objects that a link declares upstream, with all arguments: brokers compare them, and the native plugin uses the
+same."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def queue_arguments(settings: LinkSettings) -> Table:
 
 
 def internal_arguments(max_hops: int, downstream: Site) -> Table:
-    """For an exchange of the plugin's own type, which drops by itself what has hopped far enough."""
+    """For an exchange of the plugin's own type, which itself drops messages that have reached max-hops."""
     return (
         ("x-max-hops", fields.long(max_hops)),
         ("x-downstream-name", fields.text(downstream.cluster or "")),

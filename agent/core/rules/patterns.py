@@ -1,4 +1,4 @@
-"""Regular expressions as brokers read them: unanchored, Perl's syntax, and no verdict where one takes too long."""
+"""Regular expressions as in brokers: unanchored, Perl's syntax, and no result if matching takes too long."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 
 import regex
 
-# Seconds. An ordinary pattern takes 1 µs a name; PCRE gives up on runaway backtracking too, by counting steps.
+# Seconds. An ordinary pattern takes 1 µs per name; PCRE gives up on runaway backtracking too, by counting steps.
 PER_NAME: Final = 0.005
-PER_PATTERN: Final = 0.025  # besides ORDINARY for each name
-PER_VHOST: Final = 0.1  # all patterns of a vhost together, besides ORDINARY for each name and pattern
+PER_PATTERN: Final = 0.025  # in addition to ORDINARY for each name
+PER_VHOST: Final = 0.1  # all patterns of a vhost together, in addition to ORDINARY for each name and pattern
 TRIES: Final = 5
-LEAST: Final = 0.01  # of a vhost, when others have used up what there is
+LEAST: Final = 0.01  # of a vhost, after others have used up the total
 IN_ALL: Final = 1.0
-ORDINARY: Final = 25e-6  # several times what it takes; what one name leaves of it is there for the next
-# Compiling an ordinary one takes 0.1 ms and 20 µs a letter. How many letters a vhost may have is bounded where they are
-# read, so a thousand ordinary policies don't use up what is there for names.
+ORDINARY: Final = 25e-6  # several times what it takes; time that one name doesn't use is available for the next
+# Compiling an ordinary one takes 0.1 ms and 20 µs per character. The characters of a vhost's patterns are bounded when
+# they are read, so a thousand ordinary policies don't use up the time for names.
 COMPILED: Final = 0.0005
 COMPILED_LETTER: Final = 40e-6
 # Repeats are unrolled: `a{99999999}` would take gigabytes. Names have 255 bytes, so this is plenty.
@@ -44,7 +44,7 @@ class Pattern:
             raise ValueError(_reason(error)) from error
 
     def matches(self, name: str) -> bool | None:
-        """None where it takes too long to find out."""
+        """None if matching takes too long."""
         try:
             return self._compiled.search(name, timeout=PER_NAME) is not None
         except TimeoutError:
@@ -52,7 +52,7 @@ class Pattern:
 
 
 class Patience:
-    """How much time patterns may still take in one resolution; `clock` answers seconds, at best of CPU time."""
+    """The time that patterns may still take in one resolution; `clock` returns seconds, preferably of CPU time."""
 
     def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.clock = clock
@@ -66,7 +66,7 @@ class Patience:
 
 
 class VhostPatience:
-    """What is left for the patterns of one vhost: those of one tenant cost the others nothing."""
+    """The remaining time for the patterns of one vhost: those of one tenant don't affect the others."""
 
     def __init__(self, patience: Patience, seconds: float) -> None:
         self._patience = patience
@@ -79,19 +79,20 @@ class VhostPatience:
 
 
 class TimedPattern:
-    """A pattern with bounds for one name and for all names together. Once it has used up its time, it is set aside."""
+    """A pattern with bounds for one name and for all names together. Once it has used up its time, it is no longer
+    tried."""
 
     __slots__ = ("_left", "_of_vhost", "_pattern", "problem")
 
     def __init__(self, text: str, patience: VhostPatience, *, compile_: Callable[[str], Pattern] = Pattern) -> None:
-        self.problem: str | None = None  # why some names could not be judged
+        self.problem: str | None = None  # why some names could not be matched
         self._left = PER_PATTERN
         self._of_vhost = patience
         self._pattern: Pattern | None = None
         begun = patience.clock()
         try:
             self._pattern = compile_(text)
-        except ValueError as error:  # how deep one may be nested depends on how deep the caller is
+        except ValueError as error:  # the possible nesting depends on the depth of the caller's stack
             self.problem = str(error)
         extra = max(0.0, patience.clock() - begun - COMPILED - COMPILED_LETTER * len(text))
         extra = min(extra, PER_PATTERN)  # what is longer is Python collecting its garbage: nothing so long is compiled
@@ -99,7 +100,7 @@ class TimedPattern:
         patience.take(extra)
 
     def matches(self, name: str) -> bool | None:
-        """None where that can't be known."""
+        """None if unknown."""
         if self._pattern is None:
             return None
         if self._left <= 0 or self._of_vhost.left <= 0:
@@ -113,13 +114,13 @@ class TimedPattern:
         return found
 
     def _judge(self, pattern: Pattern, name: str) -> tuple[bool | None, float]:
-        """The verdict and what it cost. `regex` counts time in which the process didn't run at all: where it gives up
-        and the clock shows that hardly any was used, the machine is busy and the name is judged again."""
+        """The result and its cost. `regex` counts time in which the process didn't run: if it gives up and the clock
+        shows that hardly any time was used, the machine is busy and the name is tried again."""
         took = 0.0
         for _ in range(TRIES):
             begun = self._of_vhost.clock()
             found = pattern.matches(name)
-            # What is longer isn't the pattern's, as it would have given up: Python collects its garbage, say.
+            # A longer time isn't the pattern's, as it would have given up: for example Python's garbage collection.
             took += min(self._of_vhost.clock() - begun, PER_NAME)
             if found is not None:
                 return found, took
@@ -138,7 +139,7 @@ def _translated(found: re.Match[str]) -> str:
 
 
 def _unrolled(text: str) -> int:
-    """About how many elements the pattern has once its repeats are written out."""
+    """About how many elements the pattern has after its repeats are unrolled."""
     sizes, last = [0], 0
     for token in _TOKEN.finditer(text):
         if token["repeat"]:

@@ -22,7 +22,7 @@ _FOR_QUEUES = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The definition in force and where it stands; `source` is how a link names what asked for it."""
+    """The definition in force and its location; `source` is its name in a link."""
 
     federation: Federation
     source: str
@@ -31,16 +31,18 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The policy that holds; `undecided` where one that could not be judged might win instead."""
+    """The policy in force; `undecided` if one that could not be matched might win instead."""
 
     policy: Policy | None
     undecided: bool = False
 
 
 class PolicyBook:
-    """The agent's own policies of one vhost, highest priority first; equal ones by name, so that the choice is firm.
+    """The agent's own policies of one vhost, highest priority first; equal ones by name, so that the choice is
+    deterministic.
 
-    `before` names the policy that held when the name was last judged. One that can't be judged now holds if it did.
+    `before` names the policy that was in force when the name was last matched. One that can't be matched now stays in
+    force if it was.
     """
 
     __slots__ = ("_patience", "_ranked")
@@ -50,18 +52,19 @@ class PolicyBook:
         self._ranked: list[tuple[Policy, TimedPattern]] = []
 
     def read(self, policies: Iterable[Policy]) -> Iterator[None]:
-        """Step by step, as compiling a pattern takes milliseconds."""
+        """In steps, because compiling a pattern takes milliseconds."""
         for policy in sorted(policies, key=lambda policy: (-policy.priority, policy.name)):
             self._ranked.append((policy, TimedPattern(policy.pattern, self._patience)))
             yield
 
     @property
     def unjudged(self) -> Iterator[tuple[Policy, str]]:
-        """The policies that could not be held against every name, and why."""
+        """The policies that could not be matched against every name, and why."""
         return ((policy, pattern.problem) for policy, pattern in self._ranked if pattern.problem is not None)
 
     def for_exchange(self, exchange: Exchange, before: str | None = None) -> Verdict:
-        """The agent's policies and the broker's verdict weighed against each other; an equal one of the agent wins."""
+        """The highest priority of the agent's policies and the broker's policy in force; an equal one of the agent
+        wins."""
         return self._weigh(exchange.name, _FOR_EXCHANGES, exchange.policy, before=before)
 
     def for_queue(self, queue: Queue, before: str | None = None) -> Verdict:
@@ -110,7 +113,7 @@ def set_by_argument(exchange: Exchange, place: Place) -> Chosen | None:
 
 
 def without_set(arguments: Table) -> Table:
-    """The arguments as an exchange over there gets them: the set's name means nothing there."""
+    """The arguments for the upstream exchange, without the set's name, which means nothing there."""
     return tuple((key, value) for key, value in arguments if key not in SET_ARGUMENTS)
 
 

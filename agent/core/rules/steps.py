@@ -1,4 +1,4 @@
-"""Work in short steps, so that whoever has it done can do something else in between."""
+"""Work in short steps, so that the caller can do other work in between."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def finish(steps: Generator[None, None, T]) -> T:
-    """All of it at once."""
+    """Runs all steps at once."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""What is defined and not run: said, so that nobody waits for it."""
+"""Notes on definitions that this agent doesn't run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def unserved(links: Iterable[Link], native: Collection[tuple[str, str, str]]) ->
         if link.kind is not LinkKind.EXCHANGE and (link.vhost, link.name, link.upstream) not in native:
             found[link.vhost, link.kind][link.name] = None
     return tuple(
-        f"links of kind {kind} are defined in vhost {vhost!r}, and this agent runs those of exchanges only: "
+        f"links of kind {kind} are defined in vhost {vhost!r}, but this agent runs only exchange links: "
         f"{_listed(tuple(names))}"
         for (vhost, kind), names in found.items()
     )

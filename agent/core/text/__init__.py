@@ -1,1 +1,1 @@
-"""Texts that people read: what is printable, what is redacted, what was meant, what was said before."""
+"""Texts for people: escaping, redaction, suggestions, and repeated messages."""

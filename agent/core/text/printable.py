@@ -5,15 +5,14 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-_JOINERS: Final = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")  # some scripts can't be written without
+_JOINERS: Final = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")  # some scripts need these
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""Shows what can't be seen, moves a cursor or turns the direction of letters as an escape: `\x1b`, `\u202e`.
+    r"""Shows characters that are invisible, move a cursor or change the direction of text as escapes: `\x1b`, `\u202e`.
 
-    That is every control, format and separator character but the blanks, and what is no character at all. A
-    backslash stays as it is, so an escape can't be told from the same letters written out: this is for reading.
-    `keep` names characters to leave.
+    These are all control, format and separator characters except blanks, and unassigned code points. A backslash stays,
+    so an escape looks like the same characters written out: this is for reading only. `keep` names characters to leave.
     """
     if text.isprintable():
         return text

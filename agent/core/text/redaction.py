@@ -1,4 +1,4 @@
-"""Takes our own secret out of a text that comes from who was given it."""
+"""Removes our own secret from the text of a peer that received it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from urllib.parse import quote, quote_plus
 from agent.core.addresses.secret import Secret
 
 REDACTED: Final = "[redacted]"
-SHORTEST: Final = 4  # what is shorter guards nothing, and is in every text: its place there would show what it is
-_RUN: Final = 8  # so much of a longer secret is hidden too: brokers cut their texts, and a token is longer than those
+SHORTEST: Final = 4  # a shorter one protects nothing, and is in every text: the gap would show what it is
+_RUN: Final = 8  # this much of a longer secret is hidden too: brokers cut their texts, and a token is longer than those
 
 
 def redacted(text: str, secret: Secret, *, user: str = "") -> str:
-    """The text without the secret, or eight letters of it, as it is or as URIs, JSON and HTTP encode it.
-
-    Upper and lower case count as the same, since some headers are read so. What is part of the user's name stays:
-    brokers name users, and guest/guest is no secret.
+    """The text without the secret, or eight characters of it, in plain or as encoded in URIs, JSON and HTTP. Case is
+    ignored, since some headers ignore it. A secret that is part of the user's name stays: brokers name users, and
+    guest/guest is not a secret.
     """
     hidden = [False] * len(text)
     for form in _forms(secret.reveal(), user):
@@ -38,7 +37,7 @@ def _forms(value: str, user: str) -> set[str]:
 
 
 def _in_base64(value: bytes) -> list[str]:
-    """As it looks behind 0, 1 or 2 other bytes, as a login's are; letters that hold bits of others are left out."""
+    """Its form after 0, 1 or 2 other bytes, as in a login; characters with bits of other bytes are omitted."""
     wholes = (base64.b64encode(bytes(before) + value).decode() for before in range(3))
     forms = (whole[(0, 2, 3)[before] : 8 * (before + len(value)) // 6] for before, whole in enumerate(wholes))
     return [form for form in forms if len(form) >= SHORTEST]

@@ -1,4 +1,4 @@
-"""What is worth saying of things that come again and again."""
+"""Decides which of many repeated messages are logged."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ class _Said:
 
 
 class Repeats:
-    """The same is said a few times, and then once in a while, with how often it came since it was last said.
-
-    What didn't come for so long counts as new.
+    """A message is logged a few times, and then at intervals, with the number since it was last logged. One that didn't
+    occur for that long counts as new.
     """
 
     def __init__(self, *, few: int, period: float, most: int) -> None:
@@ -26,7 +25,7 @@ class Repeats:
         self._said: dict[Hashable, _Said] = {}
 
     def hear(self, what: Hashable, now: float) -> int | None:
-        """How often it came unsaid, where it is to be said now; None where it isn't."""
+        """The number of suppressed repeats if it is to be logged now; None otherwise."""
         said = self._said.get(what)
         if said is not None and now - said.since < self._period:
             if said.times < self._few:
@@ -39,7 +38,7 @@ class Repeats:
         return unsaid
 
     def _remember(self, what: Hashable, said: _Said) -> None:
-        """The oldest make room: memory must not grow with what a network can think of."""
+        """Drops the oldest: memory must not grow with what a peer sends."""
         self._said.pop(what, None)
         self._said[what] = said
         if len(self._said) > self._most:

@@ -1,4 +1,4 @@
-"""Suggestions for misspelt words."""
+"""Suggestions for misspelled words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_KNOWN = 500  # comparing one takes about 20 µs
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A suggestion to hang on a message, or nothing; nothing for words that are too long to be a slip."""
+    """A suggestion to append to a message, or an empty text; empty for words that are too long to be a typo."""
     if len(word) > LONGEST_WORD:
         return ""
     candidates = [each for each in itertools.islice(known, MOST_KNOWN) if len(each) <= LONGEST_WORD]

@@ -1,1 +1,1 @@
-"""Text to plain data that knows the place of every key and value, and what is wrong with it."""
+"""Parses text into plain data with the location of every key and value, and reports its errors."""

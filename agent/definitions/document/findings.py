@@ -1,4 +1,4 @@
-"""Collects what is wrong with a document, each thing with its place; values are never quoted."""
+"""Collects the problems of a document with their locations; values are never quoted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.errors import ConfigurationError, Place, Problem, Severity
 
 Path: TypeAlias = tuple[str | int, ...]
 Locate: TypeAlias = Callable[[Path, bool], Place]
-"""Answers the place of a path's value, or of its key; of the longest part that exists."""
+"""Returns the location of a path's value, or of its key; of the longest part that exists."""
 
 MOST_PROBLEMS = 100
 LONGEST_SLIP = 64
@@ -25,18 +25,18 @@ def one_line(text: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as messages show it; what looks like anything but a name may be a misplaced URI or password."""
+    """A name for messages; text that doesn't look like a name may be a misplaced URI or password and is not shown."""
     return f"'{name}'" if _PLAIN_NAME.fullmatch(name) else "(not shown: it doesn't look like a name)"
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """A suggestion, but for words too long to be a slip, and slow to compare."""
+    """A suggestion, except for words that are too long to be a typo, and slow to compare."""
     return did_you_mean(word, known) if len(word) <= LONGEST_SLIP else ""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What was found so far. `raw` holds interpolated texts as written, `unresolved` those without a value here."""
+    """The problems found so far. `raw` holds interpolated texts as written, `unresolved` those without a value here."""
 
     locate: Locate
     raw: Mapping[Path, str] = field(default_factory=dict)
@@ -47,19 +47,19 @@ class Findings:
     _errors: int = 0
 
     def add(self, message: str, path: Path, *, key: bool = False, severity: Severity = Severity.ERROR) -> None:
-        """Raises ConfigurationError where there are too many to go on; further warnings are dropped."""
+        """Raises ConfigurationError if there are too many to continue; further warnings are dropped."""
         if not key and self.is_unresolved(path):
-            return  # it was judged with a stand-in, and a warning already says so; a key is what it is
+            return  # it was checked with a placeholder, and a warning already says so; a key has no placeholder
         if severity is Severity.WARNING and self.full:
             return
         place = self.locate(path, key)
         self.problems.append(problem_at(place, message, severity))
         if self.errors >= MOST_PROBLEMS:
-            more = problem_at(place, f"{MOST_PROBLEMS} problems so far; mend these, and look again")
+            more = problem_at(place, f"{MOST_PROBLEMS} problems so far; fix these and check again")
             raise ConfigurationError([*in_order(self.problems), more])
 
     def is_unresolved(self, path: Path) -> bool:
-        """Whether the value there, or one that it stands in, isn't known on this machine."""
+        """Whether the value there, or one that contains it, is unknown on this machine."""
         return any(path[:length] in self.unresolved for length in range(len(path) + 1))
 
     @property
@@ -68,7 +68,7 @@ class Findings:
 
     @property
     def errors(self) -> int:
-        """Counted on from where the last question ended, since every entry asks and problems only come along."""
+        """Counts incrementally, since every entry asks and problems are only added."""
         self._errors += sum(problem.severity is Severity.ERROR for problem in self.problems[self._counted :])
         self._counted = len(self.problems)
         return self._errors
@@ -76,7 +76,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One path in a document. `native` marks what RabbitMQ has accepted by its own, softer rules."""
+    """One path in a document. `native` marks definitions that RabbitMQ has accepted by its own, less strict rules."""
 
     findings: Findings
     path: Path = ()
@@ -99,7 +99,7 @@ class Spot:
         return self.findings.is_unresolved(self.path + parts)
 
     def name(self, value: str, *parts: str | int) -> str:
-        """A value that is a name, as messages show it: as written, not as resolved."""
+        """A value that is a name, for messages: as written, not as resolved."""
         return quoted_raw(self.findings.raw.get(self.path + parts)) or quoted(value)
 
 
@@ -116,7 +116,7 @@ def file_problem(source: str, message: str, line: int = 1, column: int = 1) -> P
 
 
 def in_order(problems: list[Problem]) -> list[Problem]:
-    """By position; files keep the order in which they were read."""
+    """Sorted by position; files keep the order in which they were read."""
     sources = {source: number for number, source in enumerate(dict.fromkeys(p.place.source for p in problems))}
     return sorted(problems, key=lambda p: (sources[p.place.source], p.place.line or 0, p.place.column or 0))
 
@@ -126,6 +126,6 @@ def errors_of(problems: list[Problem]) -> list[Problem]:
 
 
 def raise_errors(problems: list[Problem]) -> None:
-    """A document with errors is refused as a whole; its warnings are told along."""
+    """A document with errors is refused as a whole; its warnings are reported too."""
     if errors_of(problems):
         raise ConfigurationError(in_order(problems))

@@ -1,4 +1,4 @@
-"""`${env:NAME}` and `${file:PATH}` in texts; `$${` is a literal `${`. What they resolve to is never shown."""
+"""`${env:NAME}` and `${file:PATH}` in texts; `$${` is a literal `${`. Their values are never shown."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ class Interpolator:
         whole = _MARK.sub(lambda mark: stand_in if (value := values[mark[0]]) is None else value, text)
         self._length += len(whole)
         if self._length > MAX_LENGTH:
-            self.refuse(path, f"what ${{…}} stands for is longer than {MAX_LENGTH} characters in all")
+            self.refuse(path, f"the values of ${{…}} are longer than {MAX_LENGTH} characters in total")
             return STAND_IN
         return whole
 
     def _value(self, found: re.Match[str], path: Path) -> str | None:
-        """What a reference stands for; nothing after it was reported."""
+        """The value of a reference; None after an error was reported."""
         mark = found[0]
         if mark == "$${":
             return "${"
         reference = _REFERENCE.fullmatch(found["inner"])
         if reference is None or not found["closed"]:
-            self.refuse(path, f"a ${{…}} that can't be understood; {HOW_TO}")
+            self.refuse(path, f"an invalid ${{…}}; {HOW_TO}")
             return None
         if mark not in self._known:
             self._known[mark] = self._look_up(reference["kind"], reference["name"])

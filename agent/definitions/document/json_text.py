@@ -1,4 +1,4 @@
-"""JSON text → plain data at the speed of `json`; where a path stands is found only when somebody asks."""
+"""JSON text → plain data at the speed of `json`; the location of a path is found only on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.definitions.document.findings import Path, file_problem
 from agent.definitions.document.yaml_text import position
 from agent.errors import ConfigurationError, Place
 
-MAX_CONTAINERS = 250_000  # with MAX_ITEMS keeps the data below the memory that is allowed
+MAX_CONTAINERS = 250_000  # together with MAX_ITEMS bounds the memory of the data
 MAX_ITEMS = 1_500_000
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
@@ -26,7 +26,7 @@ class JsonText:
         self._children: dict[int, dict[str | int, tuple[int, int]]] = {}
 
     def load(self) -> Any:
-        """Raises ConfigurationError where it is no JSON."""
+        """Raises ConfigurationError if it is not JSON."""
         containers, items = self._text.count("[") + self._text.count("{"), self._text.count(",")
         if containers > MAX_CONTAINERS or items > MAX_ITEMS:
             raise self._failure("the file holds more objects than can be read at once; split it by vhost", 0)
@@ -42,7 +42,7 @@ class JsonText:
         raise self._failure(message, offset)
 
     def place(self, path: Path, key: bool) -> Place:
-        """Of the path's value, or of its key; of the longest part of the path that exists."""
+        """The location of the path's value, or of its key; of the longest part of the path that exists."""
         at_key = at_value = self._skip(0)
         for part in path:
             found = self._children_of(at_value).get(part)

@@ -1,7 +1,7 @@
-"""YAML → a tree that knows the line and column of every key and value, within fixed limits.
+"""YAML → a tree with the line and column of every key and value, within fixed limits.
 
-Composed from the parser's events: nothing is constructed, so nothing in a document can run, and each limit
-acts while the text is read. Aliases share their node and are counted as if copied.
+Composed from the parser's events: no objects are constructed, so nothing in a document can run, and limits apply while
+the text is read. Aliases share their node and are counted as if copied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent.definitions.document.yaml_text import decode, scanner_error
 from agent.errors import ConfigurationError, Problem
 
 MAX_BYTES = 1024 * 1024
-MAX_NODES = 50_000  # with MAX_BYTES what keeps the worst file below a second
+MAX_NODES = 50_000  # together with MAX_BYTES keeps the worst file below a second
 MAX_DEPTH = 64
 MAX_PROBLEMS = 100
 
@@ -27,7 +27,7 @@ _LOADER: Any = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
 
 @dataclass(slots=True)
 class Entry:
-    """One key of a mapping, where it is written, and its value."""
+    """One key of a mapping, its location, and its value."""
 
     line: int
     column: int
@@ -53,11 +53,11 @@ class Tree:
     problems: tuple[Problem, ...] = ()
 
     def plain(self, resolve: Callable[[str, Path], str] = lambda text, _: text) -> Any:
-        """The tree as plain data; `resolve` says what each text stands for."""
+        """The tree as plain data; `resolve` returns the value of each text."""
         return None if self.root is None else _plain(self.root, (), resolve)
 
     def position(self, path: Path, *, key: bool) -> tuple[int, int]:
-        """Where the path's value stands, or its key; of the longest part of the path that exists."""
+        """The location of the path's value, or of its key; of the longest part of the path that exists."""
         node = self.root
         if node is None:
             return 1, 1
@@ -76,7 +76,7 @@ class Tree:
 
 
 def compose(data: bytes, source: str) -> Tree:
-    """Raises ConfigurationError where reading can't go on; other mistakes are kept in the tree."""
+    """Raises ConfigurationError if reading can't continue; other errors are kept in the tree."""
     text = decode(data, source)
     composer = _Composer(source)
     try:
@@ -91,7 +91,7 @@ def compose(data: bytes, source: str) -> Tree:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end hasn't come yet."""
+    """A list or mapping that hasn't ended yet."""
 
     node: Node
     anchor: str | None
@@ -175,7 +175,9 @@ class _Composer:
         if node is None:
             inside = event.anchor in self._anchors
             raise self._fatal(
-                "the alias stands inside what it repeats" if inside else "the alias names an anchor that isn't defined",
+                "the alias is inside the value that it repeats"
+                if inside
+                else "the alias names an anchor that isn't defined",
                 event,
             )
         frame = self._open[-1] if self._open else None
@@ -187,7 +189,7 @@ class _Composer:
         self._finish(node, None)
 
     def _finish(self, node: Node, anchor: str | None) -> None:
-        """Hangs a complete node below the one that is open."""
+        """Adds a complete node to the open one."""
         if anchor:
             self._anchors[anchor] = node
         if not self._open:
@@ -231,7 +233,7 @@ class _Composer:
 
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None:
-            raise self._fatal("tags ('!') aren't used here; quote the text", event)
+            raise self._fatal("tags ('!') aren't supported; quote the text", event)
 
     def _problem(self, message: str, event: Any) -> None:
         self._add(message, *_place(event))

@@ -11,7 +11,7 @@ LONGEST_NUMBER = 64
 
 
 class LongNumber(str):
-    """Digits that are text, because they are more than any number has; messages tell them apart."""
+    """Digits that are text, because they are too many for a number; messages distinguish them."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ _NUMBER_STARTS = frozenset("+-.0123456789")
 
 
 def resolve(text: str) -> Scalar:
-    """Longer than any number means text, so that no conversion is slow."""
+    """Anything longer than a number is text, so that no conversion is slow."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     found = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None

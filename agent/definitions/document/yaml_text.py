@@ -1,4 +1,4 @@
-"""Bytes → text that may hold YAML, and the scanner's errors in an operator's words."""
+"""Bytes → text that may be YAML, and the scanner's errors in an operator's words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def decode(data: bytes, source: str) -> str:
     if found := _UNPRINTABLE.search(text):
         line, column = position(text, found.start())
         code = f"U+{ord(found[0]):04X}"
-        raise ConfigurationError([file_problem(source, f"the control character {code} can't stand here", line, column)])
+        raise ConfigurationError(
+            [file_problem(source, f"the control character {code} isn't allowed here", line, column)]
+        )
     return text
 
 
@@ -46,13 +48,13 @@ def position(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - line_start + 1
 
 
-# What the scanner says begins with → what we say. Texts that aren't here may quote the document, so aren't shown.
+# Start of the scanner's message → our message. Other messages may quote the document, so they aren't shown.
 _WORDS = (
-    ("mapping values are not allowed", "a ':' stands where no key can be; quote text that holds ': '"),
+    ("mapping values are not allowed", "a ':' where no key is possible; quote text that contains ': '"),
     ("found character that cannot start any token", "a character that can't begin a value; quote the text"),
     ("found duplicate anchor", "the anchor is defined twice"),
     ("found unexpected end of stream", "the file ends inside a quoted text"),
-    ("found unexpected document", "a document marker stands inside a quoted text"),
+    ("found unexpected document", "a document marker inside a quoted text"),
     ("did not find expected key", "a key was expected here; check the indentation and quotes above"),
     ("did not find expected '-' indicator", "a '-' was expected here; check the indentation"),
     ("did not find expected ',' or ']'", "a ',' or ']' is missing"),
@@ -65,18 +67,18 @@ _WORDS = (
     ("block sequence entries are not allowed", "a list can't begin here; check the indentation"),
     ("block mapping", "check the indentation"),
     ("found unknown escape character", "unknown escape after '\\'; use single quotes or double the '\\'"),
-    ("found a tab character", "a tab; YAML indents with blanks"),
-    ("found undefined tag handle", "tags ('!') aren't used here; quote the text"),
-    ("while scanning a tag", "tags ('!') aren't used here; quote the text"),
+    ("found a tab character", "a tab; YAML indents with spaces"),
+    ("found undefined tag handle", "tags ('!') aren't supported; quote the text"),
+    ("while scanning a tag", "tags ('!') aren't supported; quote the text"),
     ("expected <block end>", "check the indentation"),
     ("expected ',' or ']'", "a ',' or ']' is missing"),
     ("expected ',' or '}'", "a ',' or '}' is missing"),
 )
 
 
-# These are noticed only where the text goes on without what is missing; it is missing where the key or quote begins.
+# The scanner notices these after the missing character; we report the start of the key or quote.
 _FROM_THE_BEGINNING = ("could not find expected ':'", "found unexpected end of stream", "found unexpected document")
-_LONGEST_KEY = 1024  # what YAML's scanners look ahead for the ':'
+_LONGEST_KEY = 1024  # how far YAML scanners look ahead for the ':'
 
 
 def scanner_error(error: yaml.YAMLError, text: str, source: str) -> ConfigurationError:
@@ -85,7 +87,7 @@ def scanner_error(error: yaml.YAMLError, text: str, source: str) -> Configuratio
     line, column = _numbers(noticed or begun)
     around = _line(text, line)
     if "\t" in around[max(column - 2, 0) : column + 1]:
-        message = "a tab; YAML indents with blanks"
+        message = "a tab; YAML indents with spaces"
     elif long_key := _long_key(around, column):
         message, column = f"a key can't be longer than {_LONGEST_KEY} characters", long_key
     else:
@@ -104,7 +106,7 @@ def _line(text: str, line: int) -> str:
 
 
 def _long_key(around: str, column: int) -> int | None:
-    """The column of the key before the ':' in this one, where it is too long to be taken for a key."""
+    """The column of the key before the ':' in this column, if it is too long for a key."""
     before = around[: column - 1]
     written = before[max(before.rfind(mark) for mark in "{,") + 1 :].lstrip()
     is_one = around[column - 1 : column] == ":" and len(written) > _LONGEST_KEY and ": " not in written

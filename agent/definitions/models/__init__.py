@@ -1,1 +1,1 @@
-"""What may be written, as pydantic models; the JSON Schema and the reference are made from them."""
+"""The configuration as pydantic models; the JSON Schema and the reference are generated from them."""

@@ -1,4 +1,4 @@
-"""The whole document as one model: for its JSON Schema and reference. Reading goes entry by entry (`decode`)."""
+"""The whole document as one model, for its JSON Schema and reference. It is read entry by entry (`decode`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from agent.definitions.models.value_types import MAY_BE_EMPTY, Name, key
 
 
 class SectionsModel(Keys):
-    """What is defined in one vhost."""
+    """The definitions of one vhost."""
 
     noun = "a vhost"
 
     upstreams: Annotated[dict[Name, UpstreamModel], MAY_BE_EMPTY] = key("Remote clusters, by name.")
     upstream_sets: Annotated[dict[Name, list[SetMemberModel]], MAY_BE_EMPTY] = key(
-        "Lists of upstreams, by name; the set `all` always is every upstream of the vhost.",
+        "Lists of upstreams, by name; the set `all` is always every upstream of the vhost.",
         json_schema_extra={"propertyNames": {"not": {"const": "all"}}},
     )
     policies: Annotated[dict[Name, PolicyModel], MAY_BE_EMPTY] = key(
@@ -32,7 +32,7 @@ class SectionsModel(Keys):
         json_schema_extra={"propertyNames": {"not": {"pattern": r"^amq\."}}},
     )
     bindings: Annotated[dict[Name, list[BindingModel]], MAY_BE_EMPTY] = key(
-        "Bindings to ask upstreams for, by exchange, where no HTTP API can be read."
+        "Bindings to create upstream, by exchange, if no HTTP API can be read."
     )
     shovels: Annotated[dict[Name, ShovelModel], MAY_BE_EMPTY] = key("Shovels, by name.")
 
@@ -43,8 +43,8 @@ class DocumentModel(SectionsModel):
     noun = "the file"
 
     agent: Annotated[AgentModel, MAY_BE_EMPTY] = key("The agent itself.")
-    downstream: DownstreamModel = Field(description="The cluster that the agent stands beside; mandatory.")
-    definitions: Annotated[SourcesModel, MAY_BE_EMPTY] = key("Where definitions come from besides this file.")
+    downstream: DownstreamModel = Field(description="The cluster that the agent runs beside; mandatory.")
+    definitions: Annotated[SourcesModel, MAY_BE_EMPTY] = key("Sources of definitions besides this file.")
     vhosts: Annotated[dict[Name, Annotated[SectionsModel, MAY_BE_EMPTY]], MAY_BE_EMPTY] = key(
-        "The same six sections for other vhosts; at the top they are for `/`."
+        "The same six sections for other vhosts; at the top level they are for `/`."
     )

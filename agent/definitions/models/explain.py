@@ -1,4 +1,4 @@
-"""Checks a value against a model and says what is wrong in an operator's words, never quoting what was written."""
+"""Checks a value against a model and reports errors in an operator's words, never quoting the value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LIKE_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off"
 
 
 def check(model: type[AnyKeys], raw: object, spot: Spot) -> AnyKeys | None:
-    """The model, or nothing after everything wrong with it was reported."""
+    """The model, or None after all its errors were reported."""
     before = spot.findings.errors
     if isinstance(raw, dict):
         model.rules(raw, spot)
@@ -65,7 +65,7 @@ def _report(detail: ErrorDetails, model: type[Keys], spot: Spot) -> None:
 
 
 def _real_path(loc: Path) -> Path:
-    """Pydantic ends the path of a mapping's key so."""
+    """Removes the suffix that pydantic adds to the path of a mapping's key."""
     return loc[:-1] if loc and loc[-1] == "[key]" else loc
 
 

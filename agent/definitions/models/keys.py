@@ -15,7 +15,7 @@ def kebab(name: str) -> str:
 
 
 class Keys(BaseModel):
-    """A mapping of the configuration; `noun` is what messages call it."""
+    """A mapping of the configuration; `noun` is its name in messages."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, alias_generator=kebab, hide_input_in_errors=True, defer_build=True
@@ -24,15 +24,15 @@ class Keys(BaseModel):
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        """Reports what no single key shows; sees the mapping as written, since other keys may be wrong."""
+        """Reports errors that involve several keys; gets the mapping as written, since other keys may be wrong."""
 
     @classmethod
     def about_unknown(cls, name: str) -> str:
-        """What to add about a key that the model doesn't have."""
+        """Advice to add about an unknown key."""
         return suggest(name, (found.alias or known for known, found in cls.model_fields.items()))
 
     def written(self) -> dict[str, Any]:
-        """The keys that were written, by the names of the core's model."""
+        """The keys that were given, by the names of the core's model."""
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
 

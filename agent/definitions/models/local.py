@@ -1,4 +1,4 @@
-"""What concerns the downstream's own objects: policies, exchanges to declare, static bindings."""
+"""The downstream's own objects: policies, exchanges to declare, static bindings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PolicyDefinitionModel(Keys):
     @classmethod
     def about_unknown(cls, name: str) -> str:
         hint = super().about_unknown(name)
-        return hint or "; the agent's policies only federate: set it by a policy on the broker, which goes along"
+        return hint or "; the agent's policies only federate: set it with a policy on the broker as well"
 
     def to_core(self) -> Federation:
         (name, value), *_ = self.written().items()
@@ -46,7 +46,7 @@ class PolicyDefinitionModel(Keys):
 
 def _not_streams(value: object) -> object:
     if value == "streams":
-        raise refuse("streams are never federated; write queues or all, or leave the policy out")
+        raise refuse("streams are never federated; write queues or all, or remove the policy")
     return value
 
 
@@ -63,7 +63,7 @@ class PolicyModel(Keys):
         description="`exchanges`, `queues`, `classic_queues`, `quorum_queues`, or `all`, the default.",
     )
     priority: Annotated[float, Field(allow_inf_nan=False)] = Field(
-        default=0, description="Of several policies that match, the one of highest priority wins; 0 by default."
+        default=0, description="If several policies match, the one with the highest priority wins; 0 by default."
     )
     definition: PolicyDefinitionModel = Field(description="What the policy does; mandatory.")
 
@@ -85,14 +85,14 @@ _BUILT_IN = ("direct", "fanout", "topic", "headers")
 
 def _type(value: str) -> str:
     if value in ("x-federation", "x-federation-upstream"):
-        raise refuse("write the backing type (topic, say); the agent federates exchanges of any type")
+        raise refuse("write the backing type (for example topic); the agent federates exchanges of any type")
     if value not in _BUILT_IN and not value.startswith("x-"):
         raise refuse(f"must be one of {', '.join(_BUILT_IN)}, or a plugin's type beginning with x-")
     return value
 
 
 def sets_of(raw: Mapping[str, Any]) -> list[tuple[tuple[str, ...], object]]:
-    """Where an exchange names its upstream set, as a key or as clients do by an argument; the first one counts."""
+    """Where an exchange names its upstream set: the key, or an argument as clients use; the first one counts."""
     found: list[tuple[tuple[str, ...], object]] = [((SET_KEY,), raw[SET_KEY])] if SET_KEY in raw else []
     arguments = raw.get("arguments")
     if isinstance(arguments, dict):
@@ -109,7 +109,9 @@ class ExchangeModel(Keys):
         description="`direct`, `fanout`, `topic`, `headers` or a plugin's `x-…`; mandatory."
     )
     durable: bool = Field(default=True, description="Whether it survives a restart of the broker; true by default.")
-    auto_delete: bool = Field(default=False, description="Whether it goes with its last binding; false by default.")
+    auto_delete: bool = Field(
+        default=False, description="Whether it is deleted with its last binding; false by default."
+    )
     internal: bool = Field(default=False, description="Whether clients may not publish to it; false by default.")
     arguments: Arguments = Field(default=(), description="Further arguments, such as `alternate-exchange`.")
     upstream_set: Name = key("Federate it from the upstreams of this set, with no policy; `all` is every upstream.")
@@ -125,20 +127,22 @@ class ExchangeModel(Keys):
         known = [(path, value) for path, value in named if isinstance(value, str) and not spot.is_unresolved(*path)]
         for path, value in known[1:]:
             if value != known[0][1]:
-                spot.error(f"{'.'.join(path)}: another set than {'.'.join(known[0][0])} names; keep one of them", *path)
+                spot.error(
+                    f"{'.'.join(path)}: not the same set as {'.'.join(known[0][0])} names; keep one of them", *path
+                )
 
     def to_core(self, name: str, place: Place) -> DeclaredExchange:
         return DeclaredExchange(name=name, place=place, **self.written())
 
 
 class BindingModel(Keys):
-    """One binding to ask the upstreams for, where the broker's own can't be read."""
+    """One binding to create upstream, if the broker's own can't be read."""
 
     noun = "a binding"
     model_config = ConfigDict(populate_by_name=False)
 
     routing_key: ShortText = Field(default="", alias="key", description="Routing key; empty by default.")
-    arguments: Arguments = Field(default=(), description="Arguments, as headers exchanges have them.")
+    arguments: Arguments = Field(default=(), description="Arguments, as for headers exchanges.")
 
     def to_core(self) -> Binding:
         return Binding(self.routing_key, self.arguments)

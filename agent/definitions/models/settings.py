@@ -1,4 +1,4 @@
-"""What the configuration says about the agent itself, its downstream and its sources."""
+"""The settings of the agent itself, its downstream and its sources."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ ListenAddress = Annotated[Listen, BeforeValidator(parse_listen), WithJsonSchema(
 
 
 class HttpModel(Keys):
-    """Where the agent's dashboard, API and metrics are served."""
+    """The address and access of the agent's page, API and metrics."""
 
     noun = "agent.http"
 
@@ -92,7 +92,8 @@ class HttpModel(Keys):
         default=Listen("127.0.0.1", 9419), description="HOST:PORT to listen on; 127.0.0.1:9419 by default."
     )
     token: SecretText = key(
-        "Bearer token that changes need; reading too where others reach the address, unless `allow-anonymous` is true."
+        "Bearer token that changes need; reading needs it too if `listen` is not loopback, unless `allow-anonymous` "
+        "is true."
     )
     allow_anonymous: bool = Field(
         default=False, description="Whether a non-loopback address may be served without a token; false by default."
@@ -105,9 +106,7 @@ class HttpModel(Keys):
         found = _LISTEN.fullmatch(raw["listen"]) if isinstance(raw.get("listen"), str) else None
         open_to_all = found and not Listen(found["ipv6"] or found["host"], 0).is_loopback
         if open_to_all and "token" not in raw and raw.get("allow-anonymous") is not True:
-            spot.error(
-                "http.listen: others can reach this address; give a token, or say allow-anonymous: true", "listen"
-            )
+            spot.error("http.listen: others can reach this address; set a token, or allow-anonymous: true", "listen")
 
     def to_core(self) -> HttpSettings:
         return HttpSettings(self.listen.host, self.listen.port, self.token, allow_anonymous=self.allow_anonymous)
@@ -124,11 +123,11 @@ class StatusExportModel(Keys):
     sample_interval: Seconds = Field(default=10.0, description="Seconds between samples of a link; 10 by default.")
     rotate: Seconds = Field(default=60.0, description="Seconds after which a file is finished; 60 by default.")
     keep_days: Annotated[int, Field(ge=1, le=36500), INTEGRAL] = key(
-        "Days after which this agent's files are deleted; kept for ever by default."
+        "Days after which this agent's files are deleted; never by default."
     )
     fsync: Annotated[Fsync, Strict(False)] = Field(
         default=Fsync.ROTATE,
-        description="When events are forced onto the disk: at each write, with each finished file (default), or never.",
+        description="When events are forced to disk: at each write, with each finished file (default), or never.",
     )
 
     def to_core(self, directory: str) -> StatusExportSettings:
@@ -137,7 +136,7 @@ class StatusExportModel(Keys):
 
 
 class LogModel(Keys):
-    """The agent's log, one event a line on standard output; read at the start."""
+    """The agent's log, one event per line on standard output; read at start only."""
 
     noun = "agent.log"
 
@@ -146,7 +145,7 @@ class LogModel(Keys):
         description="`console` for people, `json` for programs, or `auto`: `console` on a terminal; `auto` by default.",
     )
     level: Annotated[LogLevel, Strict(False)] = Field(
-        default=LogLevel.INFO, description="From which level on events are logged; `info` by default."
+        default=LogLevel.INFO, description="Lowest level that is logged; `info` by default."
     )
 
     def to_core(self) -> LogSettings:
@@ -154,19 +153,19 @@ class LogModel(Keys):
 
 
 class CleanupModel(Keys):
-    """How long a link has to be unwanted until what it built upstream is removed; one number sets both, 0: at once."""
+    """When the upstream objects of a link that is no longer defined are removed; one number sets both, 0: at once."""
 
     noun = "agent.cleanup-after"
 
-    empty: SecondsOrNone = Field(default=10.0, description="Seconds where its queue upstream is empty; 10 by default.")
-    waiting: SecondsOrNone = Field(default=600.0, description="Seconds while messages wait in it; 600 by default.")
+    empty: SecondsOrNone = Field(default=10.0, description="Seconds if its queue upstream is empty; 10 by default.")
+    waiting: SecondsOrNone = Field(default=600.0, description="Seconds if messages wait in it; 600 by default.")
 
     def to_core(self) -> CleanupAfter:
         return CleanupAfter(self.empty, self.waiting)
 
 
 class _OrOneNumber:
-    """A number stands for a mapping in which both keys have that value."""
+    """A number is short for a mapping in which both keys have that value."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_both, handler(source))
@@ -197,11 +196,11 @@ class AgentModel(Keys):
     stall_after: Seconds = Field(
         default=30.0, description="Seconds without a confirm, despite a backlog, until a link is `stalled`; 30."
     )
-    log: Annotated[LogModel, MAY_BE_EMPTY] = Field(default_factory=LogModel, description="How the log looks.")
+    log: Annotated[LogModel, MAY_BE_EMPTY] = Field(default_factory=LogModel, description="Format and level of the log.")
     cleanup_after: Annotated[CleanupModel, _OrOneNumber()] = Field(
         default_factory=CleanupModel,
-        description="Seconds for which a link has to be unwanted until what it built upstream is removed: one number, "
-        "or `{empty: 10, waiting: 600}`, the default; 0 removes at once.",
+        description="Seconds until the upstream objects of a link that is no longer defined are removed: one number or "
+        "`{empty: 10, waiting: 600}`, the default; 0 removes at once.",
     )
 
     @classmethod
@@ -223,7 +222,7 @@ class AgentModel(Keys):
 
 
 class DownstreamModel(Keys):
-    """The cluster that the agent stands beside."""
+    """The cluster that the agent runs beside."""
 
     noun = "downstream"
 
@@ -248,7 +247,7 @@ class DownstreamModel(Keys):
 
 
 class SourcesModel(Keys):
-    """Where definitions come from besides this file."""
+    """Sources of definitions besides this file."""
 
     noun = "definitions"
 

@@ -60,7 +60,7 @@ DeleteAfterKey = Annotated[
 
 def _protocol(value: str) -> str:
     if value != PROTOCOL:
-        raise refuse(f"only {PROTOCOL} is shovelled here; leave other protocols to the broker's own plugin")
+        raise refuse(f"only {PROTOCOL} is supported; use the broker's own plugin for other protocols")
     return value
 
 
@@ -68,7 +68,7 @@ Protocol = Annotated[str, AfterValidator(_protocol), WithJsonSchema({"const": PR
 
 
 class PropertiesModel(SnakeKeys):
-    """Properties that every shovelled message is given."""
+    """Properties to set on every shovelled message."""
 
     noun = "dest-publish-properties"
 
@@ -78,11 +78,11 @@ class PropertiesModel(SnakeKeys):
     priority: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Priority.")
     correlation_id: ShortText = key("Correlation identifier.")
     reply_to: ShortText = key("Where to reply to.")
-    expiration: ShortText = key("Milliseconds after which the message goes, as text.")
+    expiration: ShortText = key("Milliseconds after which the message expires, as text.")
     message_id: ShortText = key("Message identifier.")
     timestamp: Annotated[int, Field(ge=0, lt=2**63), INTEGRAL] = key("Seconds since 1970.")
     type: ShortText = key("Type of the message.")
-    user_id: ShortText = key("User; the broker refuses any but the one that is connected.")
+    user_id: ShortText = key("User; the broker refuses any except the connected one.")
     app_id: ShortText = key("Application.")
     cluster_id: ShortText = key("Cluster; of AMQP 0-8.")
 
@@ -118,7 +118,7 @@ class ShovelModel(Keys):
     src_uri: AmqpUris = Field(description="AMQP URI of the source, or a list of interchangeable ones; mandatory.")
     src_protocol: Protocol = key("`amqp091`, the only one.")
     src_queue: ShortText = key("Queue to consume from; this or `src-exchange`.")
-    src_exchange: ShortText = key("Exchange to consume from, by a queue of the shovel's own; this or `src-queue`.")
+    src_exchange: ShortText = key("Exchange to consume from, through the shovel's own queue; this or `src-queue`.")
     src_exchange_key: ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
     src_queue_args: Arguments = key("Arguments to declare `src-queue` with.")
     src_consumer_args: Arguments = key("Arguments to consume with, such as `x-priority`.")
@@ -130,15 +130,15 @@ class ShovelModel(Keys):
     src_delete_after_duration: Annotated[int, Field(ge=1, le=MAX_EXPIRY // 1000), INTEGRAL] = key(
         "Seconds after which it stops."
     )
-    src_predeclared: bool = key("Whether `src-queue` has to stand already; false by default.")
+    src_predeclared: bool = key("Whether `src-queue` has to exist already; false by default.")
     dest_uri: AmqpUris = Field(description="AMQP URI of the destination, or a list of interchangeable ones; mandatory.")
     dest_protocol: Protocol = key("`amqp091`, the only one.")
     dest_queue: ShortText = key("Queue to publish to; this or `dest-exchange`.")
     dest_exchange: ShortText = key("Exchange to publish to; by default each message's own.")
     dest_exchange_key: ShortText = key("Routing key to publish with; by default each message's own.")
     dest_queue_args: Arguments = key("Arguments to declare `dest-queue` with.")
-    dest_predeclared: bool = key("Whether `dest-queue` has to stand already; false by default.")
-    dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties that every message is given.")
+    dest_predeclared: bool = key("Whether `dest-queue` has to exist already; false by default.")
+    dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties to set on every message.")
     dest_add_forward_headers: bool = key("Whether to add the header `x-shovelled`; false by default.")
     dest_add_timestamp_header: bool = key("Whether to add the header `x-shovelled-timestamp`; false by default.")
     ack_mode: Annotated[AckMode, Strict(False)] = key(
@@ -152,10 +152,8 @@ class ShovelModel(Keys):
     )
     add_forward_headers: bool = key("Old spelling of `dest-add-forward-headers`.", json_schema_extra=DEPRECATED)
     add_timestamp_header: bool = key("Old spelling of `dest-add-timestamp-header`.", json_schema_extra=DEPRECATED)
-    internal: bool = key("Set by brokers on their own shovels; means nothing here.")
-    internal_owner: dict[str, str] = key(
-        "Set by brokers on their own shovels; means nothing here.", alias="internal_owner"
-    )
+    internal: bool = key("Set by brokers on their own shovels; ignored.")
+    internal_owner: dict[str, str] = key("Set by brokers on their own shovels; ignored.", alias="internal_owner")
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
@@ -166,7 +164,7 @@ class ShovelModel(Keys):
         after = raw.get("src-delete-after", raw.get("delete-after"))
         if raw.get("ack-mode") == "no-ack" and isinstance(after, int):
             name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
-            spot.error("a number of messages can't be counted off with ack-mode: no-ack", name, key=True)
+            spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
         _idle_keys(raw, spot)
 
     def to_core(self, name: str, place: Place) -> Shovel:
@@ -220,7 +218,7 @@ class ShovelModel(Keys):
 
 
 def _idle_keys(raw: Mapping[str, Any], spot: Spot) -> None:
-    """Keys that would do nothing: RabbitMQ says nothing, we do."""
+    """Reports keys without effect, which RabbitMQ ignores silently."""
     report = spot.warn if spot.native else spot.error
     if "src-exchange-key" in raw and "src-exchange" not in raw:
         report("src-exchange-key does nothing without src-exchange", "src-exchange-key", key=True)
@@ -229,7 +227,7 @@ def _idle_keys(raw: Mapping[str, Any], spot: Spot) -> None:
 
 
 def other_protocol(raw: Mapping[str, Any]) -> Literal["src-protocol", "dest-protocol"] | None:
-    """The key that asks for a protocol which isn't shovelled here."""
+    """The key that names an unsupported protocol, if any."""
     if raw.get("src-protocol", PROTOCOL) != PROTOCOL:
         return "src-protocol"
     return "dest-protocol" if raw.get("dest-protocol", PROTOCOL) != PROTOCOL else None

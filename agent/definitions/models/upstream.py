@@ -43,7 +43,7 @@ from agent.definitions.models.value_types import (
 )
 from agent.errors import Place, UriError
 
-_NO_BROKER_HONOURS = "ha-policy: no current broker honours mirrored queues; use queue-type: quorum"
+_NO_BROKER_HONOURS = "ha-policy: no current broker supports mirrored queues; use queue-type: quorum"
 
 
 def _ha_policy(value: object) -> object:
@@ -60,38 +60,38 @@ HaPolicy = Annotated[
 
 
 class LinkKeys(Keys):
-    """What an upstream says about its links; a member of a set may say it again, and wins."""
+    """The settings of an upstream's links; a member of a set may override them."""
 
-    exchange: ShortText = key("Name of the exchange over there; the federated exchange's own by default.")
-    queue: ShortText = key("Name of the queue over there; the federated queue's own by default.")
+    exchange: ShortText = key("Name of the upstream exchange; the federated exchange's own by default.")
+    queue: ShortText = key("Name of the upstream queue to federate from; the federated queue's own by default.")
     consumer_tag: ShortText = key("Consumer tag of queue links; `federation-link-NAME` by default.")
     prefetch_count: Prefetch = key(
-        "Most messages that may be on their way unacknowledged; `auto`, the default, sizes it to the path."
+        "Largest number of unacknowledged messages; `auto`, the default, adapts it to the path."
     )
     reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
     max_hops: Annotated[int, Field(ge=1, le=2**15 - 1), INTEGRAL] = key(
         "How many federation links a message may cross before it stops; 1 by default."
     )
     ack_mode: Annotated[AckMode, Strict(False)] = key(
-        "When a message is acknowledged over there: `on-confirm` (default, loses nothing), `on-publish` or `no-ack`."
+        "When a message is acknowledged upstream: `on-confirm` (default, loses nothing), `on-publish` or `no-ack`."
     )
     trust_user_id: bool = key("Whether the `user_id` of messages is kept; false by default.")
     expires: Annotated[int, Field(ge=1, le=MAX_EXPIRY), INTEGRAL] = key(
-        "Milliseconds after which the upstream queue goes when nobody consumes from it; never by default."
+        "Milliseconds without a consumer after which the upstream queue is deleted; never by default."
     )
-    message_ttl: Milliseconds = key("Milliseconds that a message may wait in the upstream queue; for ever by default.")
+    message_ttl: Milliseconds = key("Milliseconds that a message may wait in the upstream queue; no limit by default.")
     queue_type: Annotated[QueueType, Strict(False)] = key("Type of the upstream queue: `classic` (default), `quorum`.")
-    ha_policy: HaPolicy = key("Of RabbitMQ 2.x; accepted with a warning, as no current broker honours it.")
-    bind_nowait: bool = key("Accepted for RabbitMQ's sake; the agent always pipelines its bindings.")
+    ha_policy: HaPolicy = key("A key of RabbitMQ 2.x; accepted with a warning, because no current broker supports it.")
+    bind_nowait: bool = key("Accepted for compatibility; the agent always pipelines its bindings.")
     channel_use_mode: Annotated[ChannelUse, Strict(False)] = key(
-        "Accepted for RabbitMQ's sake (`multiple`, `single`); the agent uses the channels it needs."
+        "Accepted for compatibility (`multiple`, `single`); the agent uses the channels it needs."
     )
     resource_cleanup_mode: Annotated[CleanupMode, Strict(False)] = key(
-        "`default` deletes the upstream queue when federation ends for good; `never` leaves it."
+        "`default` deletes the upstream queue when the link is removed; `never` keeps it."
     )
     forward_unrouted: bool = key(
-        "Whether everything is asked for, even what no binding matches, so that an alternate exchange here sees it; "
-        "not for direct exchanges. False by default."
+        "Whether to federate all messages, even if no binding matches, so that an alternate exchange downstream gets "
+        "them; not for direct exchanges. False by default."
     )
 
     def settings(self) -> LinkOverrides:
@@ -124,7 +124,7 @@ def _mechanism(value: object) -> object:
 
 
 class SslOptionsModel(SnakeKeys):
-    """How to speak TLS where an upstream is written without a URI."""
+    """TLS settings of an upstream that is written without a URI."""
 
     noun = "ssl-options"
 
@@ -138,12 +138,12 @@ class SslOptionsModel(SnakeKeys):
         "File with the private key of `certfile`."
     )
     verify: Literal["verify_peer", "verify_none"] = key("`verify_peer`, the default, or `verify_none`.")
-    fail_if_no_peer_cert: bool = key("Accepted for RabbitMQ's sake; it concerns servers.")
+    fail_if_no_peer_cert: bool = key("Accepted for compatibility; it applies to servers.")
     password: SecretText = key("Password of `keyfile`.")
-    depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Longest chain of certificates that is followed.")
+    depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Longest accepted chain of certificates.")
     server_name_indication: Annotated[Text, accepted_by(check_server_name)] = key(
-        "Host name that the peer's certificate has to show; the host by default. `disable` takes any host's that the "
-        "authorities signed."
+        "Host name that the peer's certificate has to match; the host by default. `disable` accepts any certificate "
+        "signed by the authorities."
     )
 
     @classmethod
@@ -182,7 +182,7 @@ class UpstreamModel(LinkKeys):
     port: Annotated[int, Field(ge=1, le=65535), INTEGRAL] = key("Port; 5672, or 5671 with amqps, by default.")
     protocol: Literal["amqp", "amqps"] = key("`amqp`, the default, or `amqps`.")
     virtual_host: Annotated[ShortText, accepted_by(partial(refuse_nul, key="virtual-host"))] = key(
-        "Virtual host over there; the federated object's own by default."
+        "Virtual host of the upstream; the federated object's own by default."
     )
     username: Annotated[Text, accepted_by(partial(refuse_nul, key="username"))] = key(
         "User to connect as; guest by default."
@@ -202,14 +202,14 @@ class UpstreamModel(LinkKeys):
         BeforeValidator(lambda value: 0 if value == "none" else value),
         WithJsonSchema({"anyOf": [{"const": "none"}, {"type": "integer", "minimum": 0, "maximum": 65535}]}),
     ] = key("Seconds between heartbeats, 10 by default, or `none`.")
-    ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key("How to speak TLS, with protocol `amqps`.")
+    ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key("TLS settings, with protocol `amqps`.")
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
         parts = [part for part in cls.parts if part in raw]
         if "uri" in raw:
             for part in parts:
-                spot.error(f"'{part}' stands beside 'uri'; give either the URI or its parts", part, key=True)
+                spot.error(f"'{part}' is given together with 'uri'; give either the URI or its parts", part, key=True)
         elif "host" not in raw:
             spot.error("an upstream needs the key 'uri' (or 'host')", key=True)
         if isinstance(raw.get("ssl-options"), dict):
@@ -238,7 +238,9 @@ class UpstreamModel(LinkKeys):
         super().warnings(spot)
         warn_uris(self.uri, spot, "uri")
         if "ssl_options" in self.model_fields_set and self.ssl_options.verify == "verify_none":
-            spot.warn("verify_none: whoever answers is believed; give cacertfile instead", "ssl-options", "verify")
+            spot.warn(
+                "verify_none: the server's identity is not checked; set cacertfile instead", "ssl-options", "verify"
+            )
 
 
 _AS_THEY_ARE = ("host", "port", "protocol", "virtual_host", "username", "password", "heartbeat")
@@ -250,7 +252,7 @@ def _check_host(host: object, spot: Spot) -> None:
     try:
         uri.parse(uri.from_parts(host=host).safe)
     except UriError:
-        spot.error("the host can't be understood; give a host name or an IP address, the port in 'port'", "host")
+        spot.error("the host is invalid; give a host name or an IP address, and the port in 'port'", "host")
 
 
 def warn_uris(uris: tuple[AmqpUri, ...] | None, spot: Spot, name: str) -> None:

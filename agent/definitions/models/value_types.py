@@ -25,7 +25,7 @@ Parsed = TypeVar("Parsed")
 
 MAX_SHORT_TEXT = 255  # AMQP's short strings, in bytes
 MAX_EXPIRY = 2**32 - 1  # what brokers take for x-expires and x-message-ttl
-MAX_ADDRESSES = 1_000  # of one upstream; each is read by itself
+MAX_ADDRESSES = 1_000  # of one upstream; each is read separately
 MAX_PREFETCH = 2**16 - 1
 
 
@@ -34,7 +34,7 @@ def refuse(message: str) -> PydanticCustomError:
 
 
 def key(description: str, **more: Any) -> Any:
-    """A key that may be left out; `model_fields_set` tells whether it was."""
+    """An optional key; `model_fields_set` shows whether it was given."""
     return Field(default=None, description=description, **more)
 
 
@@ -59,25 +59,25 @@ def kind_of(value: object) -> str:
 
 
 def _whole(value: object) -> object:
-    """JSON encoders write 1000 as 1000.0 now and then."""
+    """JSON encoders sometimes write 1000 as 1000.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _short(value: str) -> str:
     if len(value.encode("utf-8", "surrogatepass")) > MAX_SHORT_TEXT:
-        raise refuse(f"longer than {MAX_SHORT_TEXT} bytes, which is all that AMQP takes")
+        raise refuse(f"longer than {MAX_SHORT_TEXT} bytes, the limit of AMQP")
     return value
 
 
 def _unsurrogated(value: object) -> object:
-    """JSON can spell halves of characters that no broker takes."""
+    """JSON can contain lone surrogates, which no broker accepts."""
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise refuse("half of a character (a lone surrogate)")
     return value
 
 
 class _MayBeEmpty:
-    """A mapping whose keys are all commented out, which YAML reads as null, is an empty one."""
+    """A mapping whose keys are all commented out, which YAML reads as null, is empty."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_mapping, handler(source))
@@ -137,7 +137,7 @@ SecretText: TypeAlias = Annotated[
 
 
 def accepted_by(check: Callable[[str], None]) -> AfterValidator:
-    """What stands for a part of a URI is held to the rules of that part."""
+    """A key that replaces a part of a URI is checked by the rules of that part."""
 
     def checked(value: Any) -> Any:
         try:
@@ -162,7 +162,7 @@ def _parser(parse: Callable[[str], Any]) -> Callable[[object], Any]:
 
 
 def readable(value: object, parse: Callable[[str], Parsed]) -> list[Parsed]:
-    """What can be understood of a text or list of texts, for rules that see it before it is judged."""
+    """The valid texts of a text or list of texts, for rules that see the value before it is checked."""
     found: list[Parsed] = []
     for text in value[:MAX_ADDRESSES] if isinstance(value, list) else [value]:
         with contextlib.suppress(UriError):
@@ -171,7 +171,7 @@ def readable(value: object, parse: Callable[[str], Parsed]) -> list[Parsed]:
 
 
 def _one_or_many(value: object) -> object:
-    """RabbitMQ takes a list of endpoints wherever it takes one."""
+    """RabbitMQ accepts a list of endpoints wherever it accepts one."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, list) and not value:

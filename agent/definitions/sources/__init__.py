@@ -1,1 +1,1 @@
-"""Where definitions come from: the configuration, exports, the broker's parameters, 2.x files; and how they merge."""
+"""The sources of definitions: the configuration, exports, the broker's parameters, 2.x files; and their merging."""

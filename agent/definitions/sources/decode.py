@@ -1,5 +1,5 @@
-"""Plain data with the shape of the configuration's sections → the core's definitions; every entry on its own,
-so that one mistake hides no other."""
+"""Plain data with the shape of the configuration's sections → the core's definitions; every entry separately, so that
+one error hides no other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True, slots=True)
 class RawVhost:
-    """The sections of one vhost as written, and where they are."""
+    """The sections of one vhost as written, and their location."""
 
     name: str
     raw: Mapping[str, Any]
@@ -45,7 +45,7 @@ class RawVhost:
 
 
 def find_vhosts(raw: Mapping[str, Any], spot: Spot) -> list[RawVhost]:
-    """The vhost "/" above, and those of `vhosts`; what is no section of a vhost is reported."""
+    """The vhost "/" at the top level, and those of `vhosts`; unknown sections are reported."""
     found = [RawVhost(DEFAULT_VHOST, raw, spot)] if any(raw.get(section) is not None for section in SECTIONS) else []
     for name, inner, place in _entries(raw.get(VHOSTS), spot.at(VHOSTS), "vhosts"):
         if not isinstance(inner, dict):
@@ -109,7 +109,7 @@ def _joined(one: VhostDefinitions, other: VhostDefinitions) -> VhostDefinitions:
 
 
 def _entries(raw: object, spot: Spot, section: str) -> list[tuple[str, Any, Spot]]:
-    """The named entries of a section; an empty section is one whose entries are commented out."""
+    """The named entries of a section; a section may be empty, with its entries commented out."""
     if raw is None:
         return []
     if not isinstance(raw, dict):
@@ -144,7 +144,7 @@ def decode_set(name: str, raw: object, spot: Spot) -> UpstreamSet | None:
         spot.error(f"expected a list of members such as {{upstream: NAME}}, got {kind_of(raw)}")
         return None
     if not raw:
-        spot.warn("the set is empty, so it yields no link")
+        spot.warn("the set is empty, so it defines no link")
     members = [check(SetMemberModel, member, spot.at(number)) for number, member in enumerate(raw)]
     for number, member in enumerate(members):
         if member is not None:
@@ -182,13 +182,13 @@ def _regexes(raw: object) -> list[str]:
 
 
 def has_readable_patterns(raw: Mapping[str, Any], spot: Spot) -> bool:
-    """Brokers take more in a regular expression than the agent can; one such policy mustn't stop all the others."""
+    """Brokers accept regular expressions that the agent can't read; one such policy mustn't stop all the others."""
     for name in _PATTERNS:
         text = raw.get(name)
         try:
             check_regex(text if isinstance(text, str) else "")
         except PydanticCustomError as error:
-            spot.warn(f"{name}: {error}; the policy yields no link", name)
+            spot.warn(f"{name}: {error}; the policy defines no link", name)
             return False
     return True
 
@@ -210,7 +210,9 @@ def decode_bindings(_name: str, raw: object, spot: Spot) -> tuple[Binding, ...] 
 
 def decode_shovel(name: str, raw: object, spot: Spot) -> Shovel | None:
     if isinstance(raw, dict) and spot.native and (key := other_protocol(raw)):
-        spot.warn(f"only AMQP 0-9-1 is shovelled here, so this shovel is left to the broker's own plugin ({key})", key)
+        spot.warn(
+            f"the agent's shovels support only AMQP 0-9-1, so this one is left to the broker's own plugin ({key})", key
+        )
         return None
     model = check(ShovelModel, raw, spot)
     if model is None:

@@ -1,4 +1,4 @@
-"""What a broker's HTTP API or an export says stands in a vhost → the core's model."""
+"""The objects of a vhost, from a broker's HTTP API or an export → the core's model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Unusable:
 
 
 def vhost_state(exchanges: Answers, queues: Answers, policies: Mapping[str, Policy] = NO_POLICIES) -> VhostState:
-    """`policies` are the vhost's federating ones by name; the broker's verdict on each object names one, or another."""
+    """`policies` are the vhost's federating ones by name; for each object the broker names the policy in force."""
     return VhostState(
         exchanges={name: read_exchange(name, answer, policies) for name, answer in named(exchanges)},
         queues={name: read_queue(name, answer, policies) for name, answer in named(queues)},
@@ -51,8 +51,8 @@ def vhost_state(exchanges: Answers, queues: Answers, policies: Mapping[str, Poli
 
 
 def bindings_by_source(bindings: Answers) -> dict[str, tuple[Binding, ...]]:
-    """Every exchange's bindings; the default exchange's own aren't ones that anybody made, and those that AMQP can't
-    represent are left out."""
+    """Every exchange's bindings, without the implicit ones of the default exchange, and without those that AMQP can't
+    represent."""
     found: dict[str, list[Binding]] = {}
     for answer in bindings:
         read = binding(answer)
@@ -77,8 +77,8 @@ def binding(answer: Mapping[str, Any]) -> Binding | UnusableError:
     )
 
 
-def binding_told(event: Mapping[str, Any]) -> Binding | None:
-    """One without arguments, as an event tells it; what arguments there are, events tell as text in Erlang's syntax."""
+def binding_of_event(event: Mapping[str, Any]) -> Binding | None:
+    """A binding without arguments, from an event; events show arguments as text in Erlang's syntax."""
     if event.get("arguments"):
         return None
     return Binding(
@@ -89,9 +89,8 @@ def binding_told(event: Mapping[str, Any]) -> Binding | None:
 
 
 def arguments(value: object) -> Table:
-    """Tags are lost in JSON; those that the native plugin writes are known. Old releases write an empty table as [].
-
-    Raises UnusableError.
+    """JSON has no AMQP type tags; those of the native plugin are known. Old releases write an empty table as []. Raises
+    UnusableError.
     """
     if not isinstance(value, dict):
         return fields.EMPTY
@@ -101,7 +100,7 @@ def arguments(value: object) -> Table:
 
 
 def _usable_arguments(answer: Mapping[str, Any]) -> tuple[Table, str | None]:
-    """The arguments; or none, and why."""
+    """The arguments; or none, with the reason."""
     reason = answer.get(UNREAD)
     if reason is not None:
         return fields.EMPTY, str(reason)
@@ -165,10 +164,10 @@ def read_queue(name: str, answer: Mapping[str, Any], policies: Mapping[str, Poli
 
 
 def _queue_type(answer: Mapping[str, Any], table: Table) -> QueueType | None:
-    """Brokers before 3.8 and exports don't tell it apart from the arguments."""
+    """Brokers before 3.8 and exports have it only in the arguments."""
     argument = fields.get(table, "x-queue-type")
-    told = answer.get("type") or (argument.value if argument is not None else QueueType.CLASSIC)
-    return QueueType(told) if isinstance(told, str) and told in set(QueueType) else None
+    named_type = answer.get("type") or (argument.value if argument is not None else QueueType.CLASSIC)
+    return QueueType(named_type) if isinstance(named_type, str) and named_type in set(QueueType) else None
 
 
 def _text(answer: Mapping[str, Any], key: str) -> str:

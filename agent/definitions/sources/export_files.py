@@ -1,4 +1,4 @@
-"""The exports that a configuration names, read and put together."""
+"""The exports that a configuration names, read and merged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Bindings = Mapping[str, Mapping[str, tuple[Binding, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class ExportFiles:
-    """What the files hold together; `complete` tells whether every one could be read."""
+    """The merged contents of the files; `complete` is whether all could be read."""
 
     definitions: tuple[tuple[str, Definitions], ...] = ()
     states: Mapping[str, VhostState] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class ExportFiles:
 
 
 def read_exports(paths: Iterable[str], spot: Spot, *, strict: bool) -> ExportFiles:
-    """Reports below `spot`, which is the list of files, what can't be read, and else each mistake in its own file."""
+    """Reports unreadable files at `spot`, the list of files, and other errors in their own file."""
     found: list[tuple[str, Export]] = []
     complete = True
     for number, path in enumerate(paths):
@@ -45,7 +45,7 @@ def read_exports(paths: Iterable[str], spot: Spot, *, strict: bool) -> ExportFil
 
 
 def _read(path: str, spot: Spot, *, strict: bool) -> Export | None:
-    written = spot.findings.raw.get(spot.path, path)  # places never show what a ${…} stands for
+    written = spot.findings.raw.get(spot.path, path)  # locations never show the value of a ${…}
     try:
         return exports.read_export(read_file(path, exports.MAX_BYTES), written)
     except UnreadableError as error:

@@ -1,6 +1,6 @@
 """RabbitMQ definitions exports, whole or of one vhost, JSON or YAML → definitions, and the state they describe.
 
-Users and their password hashes are never looked at; texts are taken literally, as a broker would.
+Users and their password hashes are never read; texts are taken literally, as by a broker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent.definitions.sources.parameters import (
 from agent.errors import ConfigurationError, Place, Problem
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-MAX_PARAMETERS: Final = 20_000  # each is checked by itself, which takes its time
+MAX_PARAMETERS: Final = 20_000  # each is checked separately, which takes time
 _OF_A_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
 _LISTS: Final = (*_OF_A_VHOST, "global_parameters")
 Lists: TypeAlias = Mapping[str, list[Mapping[str, Any]]]
@@ -35,7 +35,7 @@ Lists: TypeAlias = Mapping[str, list[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """`states` and `bindings` describe the downstream where no HTTP API can be read."""
+    """`states` and `bindings` describe the downstream if no HTTP API can be read."""
 
     definitions: Definitions = field(default_factory=Definitions, repr=False)
     states: Mapping[str, VhostState] = field(default_factory=dict, repr=False)
@@ -44,7 +44,7 @@ class Export:
 
 
 def read_export(data: bytes, source: str) -> Export:
-    """Raises ConfigurationError with everything that is wrong."""
+    """Raises ConfigurationError with all problems."""
     raw, locate = _parse(data, source)
     if not isinstance(raw, dict):
         raise ConfigurationError([file_problem(source, f"expected a definitions export, got {kind_of(raw)}")])
@@ -52,7 +52,7 @@ def read_export(data: bytes, source: str) -> Export:
     root = Spot(Findings(locate, problems=problems), native=True)
     lists = {name: _list(raw, name, root) for name in _LISTS}
     if not any(name in raw for name in _LISTS):
-        root.warn("this doesn't look like a definitions export; it holds none of its lists")
+        root.warn("this doesn't look like a definitions export; it has none of its lists")
     vhost = _only_vhost(raw, lists, root)
     definitions = _definitions(lists, vhost, root)
     raise_errors(problems)
@@ -89,12 +89,12 @@ def _list(raw: Mapping[str, Any], name: str, root: Spot) -> list[Mapping[str, An
 
 
 def _only_vhost(raw: Mapping[str, Any], lists: Lists, root: Spot) -> str:
-    """The vhost of items that name none, as in the export of one vhost."""
-    told = raw.get("original_vhost_name")
-    if isinstance(told, str):
-        return told
+    """The vhost of items without one, as in the export of a single vhost."""
+    given = raw.get("original_vhost_name")
+    if isinstance(given, str):
+        return given
     if any(item and "vhost" not in item for name in _OF_A_VHOST for item in lists[name]):
-        root.warn(f"an export of one vhost that doesn't tell its name; taken for vhost '{DEFAULT_VHOST}'")
+        root.warn(f"an export of one vhost without its name; read as vhost '{DEFAULT_VHOST}'")
     return DEFAULT_VHOST
 
 
@@ -125,8 +125,8 @@ def _by_vhost(items: Iterable[Mapping[str, Any]], vhost: str) -> dict[str, list[
 
 
 def _vhost(item: Mapping[str, Any], default: str) -> str:
-    told = item.get("vhost", default)
-    return told if isinstance(told, str) else default
+    given = item.get("vhost", default)
+    return given if isinstance(given, str) else default
 
 
 def _states(lists: Lists, vhost: str) -> dict[str, VhostState]:

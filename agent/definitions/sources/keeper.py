@@ -1,4 +1,4 @@
-"""What is in force: the last good reading of every source, whatever came after it."""
+"""The definitions in force: the last valid reading of every source."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from agent.errors import ConfigurationError, Problem
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """What a source says. A broker's federating policies stand apart, by vhost: it says itself where each holds."""
+    """The definitions of a source. A broker's federating policies are separate, by vhost: the broker itself decides
+    where each applies."""
 
     definitions: Definitions = field(default_factory=Definitions)
     verdicts: Mapping[str, Mapping[str, Policy]] = field(default_factory=dict)
     warnings: tuple[Problem, ...] = ()
-    refused: tuple[Problem, ...] = ()  # what keeps single vhosts as they were, while the others are followed
-    is_by_vhost: bool = False  # whether each vhost's part is its tenant's own, and can be refused by itself
+    refused: tuple[Problem, ...] = ()  # problems that keep single vhosts unchanged, while the others are followed
+    is_by_vhost: bool = False  # whether each vhost's part is its tenant's own, and can be refused separately
 
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Why a source's latest reading isn't in force; the reading where it only conflicts with other sources."""
+    """Why a source's latest reading isn't in force; with the reading if it only conflicts with other sources."""
 
     problems: tuple[Problem, ...]
     reading: SourceReading | None = None
 
 
 class Keeper:
-    """Takes readings of sources, in any order; one that is bad, or conflicts, changes nothing.
-
-    A reading that conflicted is tried again when another source changes: moving a name from one source
-    to another works in whichever order the two are read.
+    """Accepts readings of sources, in any order; an invalid or conflicting one changes nothing. A conflicting reading
+    is tried again when another source changes: moving a name from one source to another works in any order of reading.
     """
 
     def __init__(self) -> None:
@@ -41,30 +40,30 @@ class Keeper:
         self._refused: dict[str, _Refused] = {}
         self.current = SourceReading()
         self.states: Mapping[str, VhostState] = {}
-        """What stood in each vhost when it was last read well."""
+        """The definitions of each vhost when it was last read successfully."""
         self.once_defining: frozenset[tuple[str, str]] = frozenset()
-        """Sources and vhosts of the broker's definitions that may be out of sight where nothing is read of them."""
+        """Sources and vhosts of the broker's definitions that may be invisible if nothing is read for them."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What keeps the latest readings out of force; nothing where what is in force is what all sources say now."""
+        """The problems that keep the latest readings from taking effect; empty if all are in force."""
         return tuple(dict.fromkeys((*self.refusals, *self.current.refused)))
 
     @property
     def refusals(self) -> tuple[Problem, ...]:
-        """What keeps whole readings out of force."""
+        """The problems that keep whole readings from taking effect."""
         return tuple(dict.fromkeys(problem for refused in self._refused.values() for problem in refused.problems))
 
     def standing(self, source: str) -> SourceReading:
-        """What is in force of a source."""
+        """The definitions of a source that are in force."""
         return self._good.get(source, SourceReading())
 
     def refuses(self, source: str) -> bool:
-        """Whether what the source said last isn't in force."""
+        """Whether the source's latest reading isn't in force."""
         return source in self._refused
 
     def take(self, source: str, read: Callable[[], SourceReading]) -> None:
-        """Reads a source; where `read` raises ConfigurationError, what it said before stays in force."""
+        """Reads a source; if `read` raises ConfigurationError, its previous definitions stay in force."""
         try:
             reading = read()
         except ConfigurationError as error:
@@ -74,18 +73,18 @@ class Keeper:
             self._settle()
 
     def refuse(self, source: str, error: ConfigurationError) -> None:
-        """The source can't be read; what it said before stays in force."""
+        """The source can't be read; its previous definitions stay in force."""
         self._refused[source] = _Refused(error.problems)
 
     def forget(self, source: str) -> None:
-        """A source is configured no more."""
+        """A source is no longer configured."""
         self._refused.pop(source, None)
         if self._good.pop(source, None) is not None:
             self.current = _merged(self._good)
         self._settle()
 
     def _settle(self) -> None:
-        """Puts in force what fits: all together, as where two sources swap names, or else one by one."""
+        """Puts readings in force: all together, for example if two sources swap names, or else one by one."""
         waiting = {source: each.reading for source, each in self._refused.items() if each.reading is not None}
         if waiting and not self._try(waiting):
             while any(
@@ -97,7 +96,7 @@ class Keeper:
                 self._take_without_conflicts(source, reading)
 
     def _take_without_conflicts(self, source: str, reading: SourceReading) -> None:
-        """Vhosts in which a name conflicts stay as they were; all is tried again when a source changes."""
+        """Vhosts with a conflicting name stay unchanged; all are tried again when a source changes."""
         others = [(name, each.definitions) for name, each in self._good.items() if name != source]
         conflicts = conflicts_of([*others, (source, reading.definitions)])
         self._good[source] = _as_before(reading, self.standing(source), conflicts)
@@ -120,7 +119,7 @@ class Keeper:
 def _as_before(
     reading: SourceReading, before: SourceReading, conflicts: Mapping[str, Sequence[Problem]]
 ) -> SourceReading:
-    """The reading, with what the source said `before` of the vhosts with conflicts."""
+    """The reading, with the source's `before` definitions of the vhosts with conflicts."""
     definitions = {vhost: found for vhost, found in reading.definitions.vhosts.items() if vhost not in conflicts}
     verdicts = {vhost: found for vhost, found in reading.verdicts.items() if vhost not in conflicts}
     definitions |= {vhost: found for vhost, found in before.definitions.vhosts.items() if vhost in conflicts}
@@ -132,10 +131,10 @@ def _as_before(
 
 
 def _merged(readings: Mapping[str, SourceReading]) -> SourceReading:
-    """Raises ConfigurationError where one name comes from two sources; one source alone has verdicts."""
+    """Raises ConfigurationError if one name comes from two sources; only one source has policies in force."""
     return SourceReading(
-        definitions=merge((source, told.definitions) for source, told in readings.items()),
-        verdicts={vhost: of_vhost for told in readings.values() for vhost, of_vhost in told.verdicts.items()},
-        warnings=tuple(warning for told in readings.values() for warning in told.warnings),
-        refused=tuple(problem for told in readings.values() for problem in told.refused),
+        definitions=merge((source, of_source.definitions) for source, of_source in readings.items()),
+        verdicts={vhost: of_vhost for of_source in readings.values() for vhost, of_vhost in of_source.verdicts.items()},
+        warnings=tuple(warning for of_source in readings.values() for warning in of_source.warnings),
+        refused=tuple(problem for of_source in readings.values() for problem in of_source.refused),
     )

@@ -1,4 +1,4 @@
-"""A configuration file, with the exports that it names → settings and definitions, or everything wrong with it."""
+"""A configuration file, with the exports that it names → settings and definitions, or all its problems."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, fi
 from agent.definitions.sources.export_files import Bindings, ExportFiles, read_exports
 from agent.definitions.sources.keeper import SourceReading
 from agent.definitions.sources.merge import merge
-from agent.definitions.sources.references import World, check_references
+from agent.definitions.sources.references import OtherSources, check_references
 from agent.definitions.sources.unrouted import check_unrouted
 from agent.errors import ConfigurationError, Place, Problem
 from agent.read_file import UnreadableError, read_file
@@ -38,17 +38,17 @@ ROOT_KEYS = ("agent", "downstream", "definitions", *SECTIONS, VHOSTS)
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What one file says; its representation shows nothing of it, since it may hold resolved secrets."""
+    """The contents of one file; its representation shows nothing, since it may contain resolved secrets."""
 
     source: str
     settings: Settings = field(repr=False)
     definitions: Definitions = field(repr=False)
     states: Mapping[str, VhostState] = field(repr=False, default_factory=dict)
     bindings: Bindings = field(repr=False, default_factory=dict)
-    """What the exports tell of the downstream, by vhost, for where its HTTP API can't be read."""
+    """The downstream's objects according to the exports, by vhost, for use if its HTTP API can't be read."""
     warnings: tuple[Problem, ...] = ()
     files: frozenset[str] = field(default=frozenset(), repr=False)
-    """Every file that was read; a change in one of them may change the configuration."""
+    """Every file that was read; a change of one of them may change the configuration."""
 
     @property
     def told(self) -> SourceReading:
@@ -56,8 +56,8 @@ class Configuration:
 
 
 def load_configuration(path: str, *, environment: Mapping[str, str], strict: bool = True) -> Configuration:
-    """Raises ConfigurationError with everything that is wrong. Lenient, it judges the file and not the machine:
-    a variable that isn't set or a file that can't be read is a warning, and a stand-in takes its place."""
+    """Raises ConfigurationError with all problems. Lenient, it checks the file and not the machine: an unset variable
+    or an unreadable file is a warning, and a placeholder is used instead."""
     return _Loading(path, environment, strict=strict).load()
 
 
@@ -84,7 +84,7 @@ class _Loading:
         definitions = self._definitions(exports, is_open=sources is None)
         raise_errors(self._problems)
         if settings is None:
-            raise ConfigurationError([file_problem(self._path, "the settings can't be understood")])
+            raise ConfigurationError([file_problem(self._path, "the settings are invalid")])
         return Configuration(
             source=self._path,
             settings=settings,
@@ -98,10 +98,10 @@ class _Loading:
     def _definitions(self, exports: ExportFiles, *, is_open: bool) -> Definitions:
         vhosts = find_vhosts(self._raw, self._spot)
         own = decode_vhosts(vhosts)
-        others = self._merged(exports.definitions)
-        world = World(others, is_open or not exports.complete or self._brokers_may_define())
-        check_references(vhosts, world)
-        check_unrouted(vhosts, world)
+        exported = self._merged(exports.definitions)
+        others = OtherSources(exported, is_open or not exports.complete or self._brokers_may_define())
+        check_references(vhosts, others)
+        check_unrouted(vhosts, others)
         return self._merged([(self._path, own), *exports.definitions])
 
     def _merged(self, sources: Sequence[tuple[str, Definitions]]) -> Definitions:
@@ -125,7 +125,7 @@ class _Loading:
         return Settings(downstream.to_core(), agent.to_core(self._directory), settings), sources
 
     def _section(self, key: str, model: type[AnyKeys], least: Mapping[str, Any]) -> AnyKeys | None:
-        """`least` is a valid section, for when nothing is wrong but that a value isn't known on this machine."""
+        """`least` is a valid section, used if the only problem is a value that is unknown on this machine."""
         raw = self._raw.get(key)
         if raw is None and least:
             self._spot.error(f"the file needs the key '{key}'", key, key=True)
@@ -137,7 +137,7 @@ class _Loading:
         return found
 
     def _brokers_may_define(self) -> bool:
-        """Whether the broker was named as a source on purpose, so that it may define what this file doesn't."""
+        """Whether the broker was explicitly named as a source, so that it may define names that this file doesn't."""
         sources, downstream = self._raw.get("definitions"), self._raw.get("downstream")
         return (
             isinstance(sources, dict)
@@ -160,7 +160,7 @@ class _Loading:
             case dict(entries):
                 for key, entry in entries.items():
                     if "${env:" in key or "${file:" in key:
-                        self._spot.error("${...} stands in values, not in keys", *path, key, key=True)
+                        self._spot.error("${...} is allowed in values only, not in keys", *path, key, key=True)
                     self._refuse_marks_in_keys(entry.node, (*path, key))
 
     def _plain(self) -> dict[str, Any]:

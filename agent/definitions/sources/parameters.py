@@ -1,4 +1,4 @@
-"""What a broker's HTTP API answers about definitions → the core's, each bad one with the object that holds it.
+"""Responses of a broker's HTTP API → the core's definitions; errors name the object.
 
 Texts are taken literally: a broker must not make the agent read its environment or files.
 """
@@ -49,7 +49,7 @@ def reading_parameters(
     before: SourceReading,
     unread: Mapping[str, Problem] | None = None,
 ) -> Steps:
-    """In short steps. What is wrong in one vhost keeps that vhost as it was before; so does being `unread`."""
+    """In short steps. A vhost with errors, or one that is `unread`, keeps its previous definitions."""
     refused: dict[str, tuple[Problem, ...]] = {vhost: (why,) for vhost, why in (unread or {}).items()}
     warnings: list[Problem] = []
     vhosts: dict[str, VhostDefinitions] = {}
@@ -112,7 +112,7 @@ def _by_vhost(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
 def _refuse_too_many(broker: str, vhost: str, items: Sized, what: str) -> None:
     if len(items) > MAX_OF_A_VHOST:
         place = Place(f"{broker} vhost {quoted(vhost)}")
-        raise ConfigurationError([Problem(place, f"more than {MAX_OF_A_VHOST} {what}; remove what nobody needs")])
+        raise ConfigurationError([Problem(place, f"more than {MAX_OF_A_VHOST} {what}; remove unused ones")])
 
 
 def read_global(broker: str, value: object) -> SourceReading:
@@ -137,13 +137,13 @@ def _place_of(source: str) -> Callable[[Path, bool], Place]:
 
 
 SpotOf: TypeAlias = Callable[[int, str], Spot]
-"""Answers where the value of an object is, by its number in the list and its description."""
+"""Returns the location of an object's value, by its number in the list and its description."""
 
 
 def decode_parameters(
     parameters: Iterable[Mapping[str, Any]], spot: SpotOf, *, default_vhost: str | None = None
 ) -> Definitions:
-    """Runtime parameters of the components that concern federation and shovels; others are not looked at."""
+    """Runtime parameters of the components of federation and shovels; others are ignored."""
     found: dict[str, VhostDefinitions] = {}
     for _ in _decoding_parameters(parameters, spot, into=found, default_vhost=default_vhost):
         pass
@@ -177,7 +177,7 @@ def _decoding_parameters(
 
 
 def _is_unread(raw: Mapping[str, Any], spot: Spot) -> bool:
-    """Whether the HTTP API's answer was too much; a value that can be read may still hold too much."""
+    """Whether the HTTP API's response was too large; a readable value may still be too large."""
     reason = raw.get(UNREAD)
     if reason is None:
         try:
@@ -223,7 +223,7 @@ def _verdict_policies(
 
 
 def _verdict_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | None:
-    """Only what it does is judged: whom it is for the broker decides, by its own regular expressions."""
+    """Checks only the definition: the broker decides where the policy applies, with its own regular expressions."""
     definition = federating_part(raw)
     if not definition:
         return None
@@ -249,7 +249,7 @@ def _verdict_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | N
 
 
 def decode_native_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | None:
-    """A broker's policy that the agent matches itself; its keys that don't federate are the broker's business."""
+    """A broker's policy that the agent matches itself; keys other than those of federation are ignored."""
     definition = federating_part(raw)
     if not definition or raw.get("apply-to") == ApplyTo.STREAMS:
         return None

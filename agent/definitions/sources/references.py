@@ -1,4 +1,4 @@
-"""Names that definitions use → names that are defined."""
+"""Checks that the names that definitions use are defined."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from agent.definitions.sources.decode import RawVhost
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What other sources define. An open one may define more than can be seen from here."""
+class OtherSources:
+    """The names that other sources define. An open one may define more than is known here."""
 
     definitions: Definitions = field(default_factory=Definitions)
     is_open: bool = False
 
 
 class _Hints:
-    """Suggestions, until comparing names has taken long enough."""
+    """Suggestions, with a limit on the time for comparing names."""
 
     def __init__(self) -> None:
         self._left = 5000
@@ -32,19 +32,19 @@ class _Hints:
         return suggest(name, sorted(known)) if self._left > 0 else ""
 
 
-def check_references(vhosts: list[RawVhost], world: World) -> None:
-    """Judges what is written, whether or not its entries are right otherwise."""
+def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
+    """Checks references, even of entries that have other errors."""
     hints = _Hints()
     upstreams, sets = _names(vhosts, "upstreams"), _names(vhosts, "upstream-sets")
     for vhost in vhosts:
-        others = world.definitions.of(vhost.name)
+        elsewhere = others.definitions.of(vhost.name)
         known = {
-            "upstream": {*upstreams[vhost.name], *others.upstreams},
-            "upstream set": {*sets[vhost.name], *others.upstream_sets, ALL},
+            "upstream": {*upstreams[vhost.name], *elsewhere.upstreams},
+            "upstream set": {*sets[vhost.name], *elsewhere.upstream_sets, ALL},
         }
         for what, name, spot in _references(vhost):
             if name not in known[what] and not spot.findings.full:
-                _report(f"{what} {spot.name(name)}", spot, hint=hints.of(name, known[what]), is_open=world.is_open)
+                _report(f"{what} {spot.name(name)}", spot, hint=hints.of(name, known[what]), is_open=others.is_open)
 
 
 def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
@@ -56,7 +56,7 @@ def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
 
 
 def _references(vhost: RawVhost) -> Iterator[tuple[str, str, Spot]]:
-    """What each reference names, the name, and where it is written."""
+    """The kind, name and location of each reference."""
     for name, members in _mapping(vhost.raw.get("upstream-sets")).items():
         for number, member in enumerate(members if isinstance(members, list) else ()):
             yield from _named("upstream", member, "upstream", vhost.spot.at("upstream-sets", name, number))
@@ -83,6 +83,6 @@ def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, 
 
 def _report(what: str, spot: Spot, *, hint: str, is_open: bool) -> None:
     if is_open:
-        spot.warn(f"{what} isn't defined in this file; another source has to{hint}")
+        spot.warn(f"{what} isn't defined in this file; another source has to define it{hint}")
     else:
         spot.error(f"{what} isn't defined{hint}")

@@ -1,4 +1,4 @@
-"""`forward-unrouted` beside exchanges of a type that no single binding can ask for everything."""
+"""`forward-unrouted` for exchanges of a type without a binding that matches all messages."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from agent.core.rules.resolve import ALL
 from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.local import sets_of
 from agent.definitions.sources.decode import RawVhost
-from agent.definitions.sources.references import World
+from agent.definitions.sources.references import OtherSources
 
 _KEY = "forward-unrouted"
 
 
-def check_unrouted(vhosts: list[RawVhost], world: World) -> None:
-    """One error for each exchange that can't have what an upstream of its set asks for."""
+def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:
+    """One error for each exchange that doesn't support the setting of an upstream of its set."""
     written: dict[str, list[Mapping[str, Any]]] = {}
     for vhost in vhosts:
         written.setdefault(vhost.name, []).append(vhost.raw)
-    sets = {name: _Sets(raw, world.definitions.of(name)) for name, raw in written.items()}
+    sets = {name: _Sets(raw, others.definitions.of(name)) for name, raw in written.items()}
     for vhost in vhosts:
         for name, exchange in _mapping(vhost.raw.get("exchanges")).items():
             _check(name, _mapping(exchange), vhost.spot.at("exchanges", name), sets=sets[vhost.name])
@@ -35,14 +35,15 @@ def _check(name: str, exchange: Mapping[str, Any], spot: Spot, *, sets: _Sets) -
         upstream = sets.forwarding(named) if isinstance(named, str) else None
         if upstream is not None:
             spot.error(
-                f"upstream {quoted(upstream)} has {_KEY}, which exchange {quoted(name)} of type {quoted(type_)} can't: "
-                f"no binding asks for everything there; drop the key or use one of {', '.join(TAKES_EVERYTHING)}",
+                f"upstream {quoted(upstream)} has {_KEY}, which exchange {quoted(name)} of type {quoted(type_)} "
+                "doesn't support: it has no binding that matches all messages; drop the key or use one of "
+                f"{', '.join(TAKES_EVERYTHING)}",
                 *path,
             )
 
 
 class _Sets:
-    """The sets of one vhost, as written here and as other sources define them; each is looked through once."""
+    """The sets of one vhost, as written here and as other sources define them; each is searched once."""
 
     def __init__(self, raw: list[Mapping[str, Any]], others: VhostDefinitions) -> None:
         self._upstreams: dict[str, Mapping[str, Any]] = {
@@ -59,7 +60,7 @@ class _Sets:
         self._found: dict[str, str | None] = {}
 
     def forwarding(self, name: str) -> str | None:
-        """The first upstream of a set that asks for unrouted messages."""
+        """The first upstream of a set with unrouted messages."""
         if name not in self._found:
             self._found[name] = next(self._forwarding(name), None)
         return self._found[name]
@@ -74,7 +75,7 @@ class _Sets:
             one = (upstream, str(merged.get("exchange")))
             if one not in seen and merged.get(_KEY) is True:
                 yield upstream
-            seen.add(one)  # of several with one name over there only the first counts
+            seen.add(one)  # of several with the same upstream name only the first counts
 
 
 def _as_written(settings: LinkOverrides) -> Mapping[str, Any]:

@@ -1,1 +1,2 @@
-"""What a report tells of the tables: few numbers whatever the data, asked of Spark once, for the page and programs."""
+"""The results of a report: a bounded set of numbers from the tables, queried from Spark once, for the page and
+programs."""

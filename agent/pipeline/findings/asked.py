@@ -1,4 +1,4 @@
-"""The finished tables as far as the window reaches, and how their rows become values."""
+"""The finished tables, bounded by the window, and how their rows become values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agent.pipeline.tables.periods import EPOCH
 from agent.pipeline.window import Bounds
 
 LONGEST: Final = 400
-"""Letters of a name or an error: a report with longer ones would be read by nobody."""
+"""The longest shown name or error, in characters."""
 
 _WHICH: Final = (*LINK, "kind", "vhost", "name", "upstream", "upstream_cluster", "cluster")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One finished report's tables, in `output`."""
+    """The tables of one finished report, in `output`."""
 
     spark: SparkSession
     output: str
@@ -40,7 +40,7 @@ class Asked:
         return self._of_days("availability", within).where(inside)
 
     def traffic(self) -> DataFrame:
-        """By what its five minutes hold, also those that the window cuts."""
+        """Rows of five minutes, including those that the window cuts."""
         start = fn.unix_micros("start")
         inside = (start > self.within.start - CELL) & (start < self.within.end)
         return self._of_days("traffic", self.within).where(inside)
@@ -50,7 +50,7 @@ class Asked:
         return self._of_days("incidents", self.within).where((start >= self.within.start) & (start < self.within.end))
 
     def intervals(self) -> DataFrame:
-        """Also those that began on a day before the window."""
+        """Including those that began on a day before the window."""
         overlaps = (fn.unix_micros("start") < self.within.end) & (fn.unix_micros("end") > self.within.start)
         return files.read_table(self.spark, "intervals", output=self.output).where(overlaps)
 
@@ -59,7 +59,7 @@ class Asked:
         return table.where(fn.col("date") == fn.lit(self._day(self.within.end - 1)))
 
     def _of_days(self, name: str, within: Bounds) -> DataFrame:
-        """`date` is a directory: days outside are not read at all."""
+        """Filters by `date`, which is a directory: days outside are not read."""
         table = files.read_table(self.spark, name, output=self.output)
         return table.where(fn.col("date").between(fn.lit(self._day(within.start)), fn.lit(self._day(within.end - 1))))
 
@@ -68,13 +68,13 @@ class Asked:
 
 
 def which() -> list[Column]:
-    """The columns that tell a link, out of groups by link."""
+    """The columns that identify a link, from groups by link."""
     names = [name for name in _WHICH if name not in LINK]
     return [fn.first(fn.substring(name, 1, LONGEST), ignorenulls=True).alias(name) for name in names]
 
 
 def named() -> list[Column]:
-    """The columns that tell a link, of rows as they are; its key stays whole."""
+    """The columns that identify a link, from single rows; its key is not shortened."""
     return [fn.col(name) if name in LINK else fn.substring(name, 1, LONGEST).alias(name) for name in _WHICH]
 
 

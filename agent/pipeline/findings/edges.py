@@ -1,4 +1,4 @@
-"""Which cluster feeds which, over the whole window."""
+"""The traffic from cluster to cluster, over the whole window."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDS = ("upstream_cluster", "cluster")
 
 
 def edges(asked: Asked, *, most: int) -> Edges:
-    """The busiest are told, those with most links first among equals."""
+    """The busiest pairs; among equals those with most links first."""
     ends = [fn.substring(name, 1, LONGEST).alias(name) for name in _ENDS]
     times = (
         asked.availability("day")

@@ -1,4 +1,4 @@
-"""Incidents and the outages they make up: all counted, the gravest told."""
+"""Incidents and the outages they form: all are counted, the most severe are listed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def failures(asked: Asked, *, outages: int, incidents: int) -> Failures:
             "begin": fn.unix_micros("start"),
             "until": fn.unix_micros("end"),
             "error": fn.substring("error", 1, LONGEST),
-            # One that is shared by no other link is an outage of its own.
+            # An incident that no other link shares is its own outage.
             "of": fn.coalesce("outage", fn.concat_ws("/", *LINK, fn.unix_micros("start"))),
         }
     )
@@ -34,7 +34,7 @@ def failures(asked: Asked, *, outages: int, incidents: int) -> Failures:
         counts["outages"],
         counts["waited"],
         _outages(rows, most=outages),
-        _gravest(rows, most=incidents),
+        _most_severe(rows, most=incidents),
     )
 
 
@@ -58,19 +58,19 @@ def _outages(rows: DataFrame, *, most: int) -> tuple[Outage, ...]:
         .orderBy(fn.col("down").desc(), "begin", "of")
         .limit(most)
     )
-    told = (
+    chosen = (
         Outage(
             row["scope"], row["outage_name"], which_of(row), Span(row["begin"], row["until"]), row["open"],
             row["links"], float(row["down"]), row["reason"], row["error"],
         )
         for row in found.collect()
     )  # fmt: skip
-    return tuple(sorted(told, key=lambda outage: outage.span.start))
+    return tuple(sorted(chosen, key=lambda outage: outage.span.start))
 
 
-def _gravest(rows: DataFrame, *, most: int) -> tuple[Incident, ...]:
-    told = ("begin", "until", "open", "down_seconds", "flaps", "status", "reason", "error", "peak_backlog")
-    found = rows.select(*named(), *told).orderBy(fn.col("down_seconds").desc(), "begin", *LINK).limit(most)
+def _most_severe(rows: DataFrame, *, most: int) -> tuple[Incident, ...]:
+    chosen = ("begin", "until", "open", "down_seconds", "flaps", "status", "reason", "error", "peak_backlog")
+    found = rows.select(*named(), *chosen).orderBy(fn.col("down_seconds").desc(), "begin", *LINK).limit(most)
     incidents = (
         Incident(
             which_of(row), Span(row["begin"], row["until"]), row["open"], float(row["down_seconds"]), row["flaps"],

@@ -1,4 +1,4 @@
-"""How long links were in which bucket: all together, and the worst of them."""
+"""Time of links in each bucket: all together, and the worst of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fleet(asked: Asked) -> Fleet:
 
 
 def worst(asked: Asked, *, most: int) -> tuple[LinkTime, ...]:
-    """The least available first; then those of which least is known."""
+    """The least available first; then those with the least coverage."""
     share = fn.try_divide(fn.sum("up_seconds").cast("double"), flowing().cast("double"))
     rows = (
         asked.availability("day")

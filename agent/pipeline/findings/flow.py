@@ -1,4 +1,4 @@
-"""What passed, how long transfers took and how far links were behind: in all, and over time."""
+"""Messages, transfer times and backlogs: in total, and over time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTS: Final = ("p50", "p95", "p99")
 
 
 def step_of(length: int) -> int:
-    """The finest round one of which no more than fit on a chart make up the window."""
+    """The finest round step with which the window fits on a chart."""
     return next(
         (step for step in _STEPS if length <= MOMENTS * step), -(-length // (MOMENTS * _STEPS[-1])) * _STEPS[-1]
     )
@@ -36,7 +36,8 @@ def flow(asked: Asked) -> Flow:
 
 
 def _percentiles() -> list[Column]:
-    """Of transfers, each link's own five minutes weigh by their messages; of lag, each link's peak counts once."""
+    """Transfer times of each link's five minutes are weighted by their messages; of lag, each link's peak counts
+    once."""
     return [
         *(_weighed(f"transfer_{part}_seconds").alias(f"transfer_{part}") for part in _PARTS),
         fn.percentile("peak_backlog", [0.5, 0.95, 0.99]).alias("lag"),
@@ -44,7 +45,7 @@ def _percentiles() -> list[Column]:
 
 
 def _weighed(name: str) -> Column:
-    """Decimals, because a sum of them is the same in any order."""
+    """Decimals, because their sum is the same in any order."""
     known = fn.when(fn.col(name).isNotNull() & (fn.col("messages") > 0), fn.col("messages"))
     product = fn.col(name).cast("decimal(18,9)") * known
     return fn.try_divide(fn.sum(product).cast("double"), fn.sum(known).cast("double"))

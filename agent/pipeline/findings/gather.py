@@ -1,4 +1,4 @@
-"""Asks the finished tables everything that the page and `summary.json` tell."""
+"""Queries the finished tables for everything in the page and `summary.json`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROMISES: Final = 25
 
 
 def gather(spark: SparkSession, output: str, within: Bounds, zone: ZoneInfo, lines: Mapping[str, int]) -> Findings:
-    """However many links there are and however long the window is, so many values and no more."""
+    """A bounded number of values, however many links there are and however long the window is."""
     window = Span(within.start, within.end)
     asked = Asked(spark, output, within, zone)
     found, links, pairs, failed, flowed, promised = side_by_side(

@@ -1,4 +1,4 @@
-"""Availability by period, of the worst pairs of clusters and the worst links."""
+"""Availability by period, for the worst pairs of clusters and the worst links."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _UNITS: Final = {"hour": _HOUR, "day": 24 * _HOUR, "week": 7 * 24 * _HOUR, "mont
 
 
 def unit(length: int) -> str:
-    """The finest that makes no more columns than fit."""
+    """The finest unit whose columns fit."""
     return next((name for name, one in _UNITS.items() if length < (COLUMNS + 1) * one), "year")
 
 
 def heat_of_edges(asked: Asked, edges: Sequence[Edge]) -> Heat:
-    """Pairs in the order in which they are given."""
+    """Pairs in the given order."""
     table, period = _by_period(asked)
     labels = [fn.substring(name, 1, LONGEST).alias(name) for name in ("upstream_cluster", "cluster")]
     rows = table.select(*labels, *_counted(period))
@@ -40,7 +40,7 @@ def heat_of_links(asked: Asked, links: Sequence[LinkTime]) -> Heat:
 
 
 def _by_period(asked: Asked) -> tuple[DataFrame, Column]:
-    """Days of the report's zone stand in `date`, so that longer periods begin where the zone's do."""
+    """`date` is a day of the report's time zone, so longer periods begin at the zone's boundaries."""
     of = unit(asked.within.end - asked.within.start)
     if of == "hour":
         return asked.availability("hour"), fn.unix_micros("start")

@@ -1,4 +1,4 @@
-"""What was found, as plain values. Instants are microseconds since 1970, durations seconds."""
+"""The findings as plain values. Instants are microseconds since 1970, durations seconds."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Spent:
 
     @property
     def availability(self) -> float | None:
-        """Percent of the time in which messages should have flowed; None where there was none."""
+        """Percent of the time in which messages should have flowed; None if there was none."""
         flowing = self.of(Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
         return 100.0 * self.of(Bucket.UP) / flowing if flowing else None
 
     @property
     def coverage(self) -> float | None:
-        """Percent of the time of which anything is known."""
+        """Percent of the time that is known."""
         whole = self.of(*Bucket)
         return 100.0 - 100.0 * self.of(Bucket.UNKNOWN) / whole if whole else None
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """A link; names are cut where they are longer than anybody reads."""
+    """A link; very long names are cut."""
 
     group: str | None
     link: str | None
@@ -70,7 +70,7 @@ class LinkTime:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All links together; `previous` is None where the tables hold nothing of the period before."""
+    """All links together; `previous` is None if the tables hold nothing of the period before."""
 
     links: int
     spent: Spent
@@ -90,7 +90,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Incidents that belong together, or one of its own, which `which` tells."""
+    """Incidents that belong together, or a single one, of the link `which`."""
 
     scope: str | None
     name: str | None
@@ -118,7 +118,8 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Counts of all; of the lists only the gravest, in the order of time. `waited`: peaks of backlogs, summed."""
+    """Counts of all; the lists have only the most severe, in chronological order. `waited`: the sum of peak
+    backlogs."""
 
     incidents: int = 0
     open: int = 0
@@ -126,12 +127,12 @@ class Failures:
     outages_in_all: int = 0
     waited: int = 0
     outages: tuple[Outage, ...] = ()
-    gravest: tuple[Incident, ...] = ()
+    most_severe: tuple[Incident, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one link was in for a part of the window."""
+    """The status of one link in a part of the window."""
 
     number: int
     spent: Spent
@@ -145,7 +146,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class HeatRow:
-    """Availability by period; a period in which nothing is known is None."""
+    """Availability by period; None for a period without data."""
 
     label: tuple[str | None, ...]
     cells: Mapping[int, float | None]
@@ -153,7 +154,7 @@ class HeatRow:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Of `edges` or `links`; `periods` are the beginnings of hours, days, weeks, months or years, as `unit` says."""
+    """Of `edges` or `links`; `periods` are the starts of hours, days, weeks, months or years, according to `unit`."""
 
     of: str
     unit: str
@@ -170,7 +171,7 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A part of the window, as long as the others."""
+    """A part of the window; all parts have the same length."""
 
     start: int
     messages: int
@@ -180,7 +181,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """`step`: how long a moment is."""
+    """`step`: the length of a moment."""
 
     step: int = 300 * SECOND
     cost: Cost = field(default_factory=Cost)
@@ -206,7 +207,7 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One promise, kept or not by each link; `burning`: links that use up what is allowed too fast now."""
+    """One objective, met or not by each link; `burning`: links that currently use up their budget too fast."""
 
     name: str
     measured_by: str
@@ -221,7 +222,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What one link has used of one objective."""
+    """How much one link has used of one objective's budget."""
 
     which: Which
     objective: str
@@ -239,7 +240,7 @@ class Promises:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`worst` are the links with the least availability, those with strips first."""
+    """`worst` are the links with the least availability, those with timelines first."""
 
     window: Span
     zone: str

@@ -1,4 +1,4 @@
-"""Objectives: how many links kept them, and which did not."""
+"""Objectives: how many links met them, and which did not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.pipeline.schema import LINK
 from agent.pipeline.tables.slo import BURNS
 
 ALARMS = (("burn_1h", "burn_5m", 14.4), ("burn_6h", "burn_30m", 6.0), ("burn_3d", "burn_6h", 1.0))
-"""Both above: what is left is being used up too fast."""
+"""If both are above, the remaining budget is being used up too fast."""
 
 
 def promises(asked: Asked, *, most: int) -> Promises:

@@ -1,4 +1,4 @@
-"""What people and programs read of finished tables: `report.html` and `summary.json`."""
+"""Writes the output for people and programs: `report.html` and `summary.json`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SUMMARY: Final = "summary.json"
 def publish(
     spark: SparkSession, output: str, within: Bounds, zone: ZoneInfo, lines: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Answers the summary."""
+    """Writes both, and returns the summary."""
     begin(spark, TELL)
     found = gather(spark, output, within, zone, lines)
-    told = summary(found)
+    result = summary(found)
     files.write_text(spark, f"{output}/{PAGE}", page(found))
-    files.write_text(spark, f"{output}/{SUMMARY}", json.dumps(told, indent=2) + "\n")
-    return told
+    files.write_text(spark, f"{output}/{SUMMARY}", json.dumps(result, indent=2) + "\n")
+    return result

@@ -1,4 +1,4 @@
-"""What some links were in, slot by slot of the window: as many values as are drawn, and no more."""
+"""The status of some links in each slot of the window: only as many values as are drawn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def strips(asked: Asked, links: Sequence[LinkTime], *, slots: int) -> tuple[Stri
         asked.spark, [dict(zip(LINK, link.which.key, strict=True)) for link in links], "`group` string, link string"
     )
     began = fn.unix_micros("start")
-    # Of an earlier report one may reach over those of this one, which were made later and hold.
+    # An interval of an earlier report may overlap with those of this one, which are newer and win.
     own = fn.min(fn.when(began >= within.start, began)).over(Window.partitionBy(*LINK))
     start = fn.greatest(began, fn.lit(within.start))
     end = fn.least(fn.unix_micros("end"), fn.lit(within.end), fn.when(began < within.start, own))

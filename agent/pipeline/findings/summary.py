@@ -11,7 +11,7 @@ from agent.pipeline.schema import Bucket
 from agent.pipeline.tables.periods import EPOCH
 
 VERSION: Final = 2
-"""It grows when a field changes its name or meaning; new fields may come at any time."""
+"""It increases when a field changes its name or meaning; new fields may be added at any time."""
 
 WORST: Final = 10
 
@@ -46,15 +46,15 @@ def _time(spent: Spent) -> dict[str, Any]:
 
 
 def _previous(fleet: Fleet, window: Span) -> dict[str, Any] | None:
-    """Of the window of the same length before; none where the tables hold nothing of it."""
+    """Of the window of the same length before; None if the tables hold nothing of it."""
     if fleet.previous is None:
         return None
     before = Span(2 * window.start - window.end, window.start)
     return {"window": _span(before), "links": fleet.previous_links, **_time(fleet.previous)}
 
 
-def _percentiles(told: Percentiles) -> dict[str, float | None]:
-    return asdict(told)
+def _percentiles(percentiles: Percentiles) -> dict[str, float | None]:
+    return asdict(percentiles)
 
 
 def _objective(one: Objective) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _worst(link: LinkTime) -> dict[str, Any]:
 
 
 def _outage(outage: Outage) -> dict[str, Any]:
-    """One that many links share has a scope; else it is told which link failed."""
+    """An outage that many links share has a scope; otherwise the failed link is named."""
     return {
         "scope": outage.scope,
         "name": outage.name,

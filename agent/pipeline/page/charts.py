@@ -1,4 +1,4 @@
-"""Lines over time, drawn for a phone's width and set side by side where there is more room."""
+"""Lines over time, drawn for a phone's width and placed side by side on wider screens."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Line:
 def charts(found: Findings, calendar: Calendar) -> Markup:
     flow = found.flow
     if not flow.moments:
-        return section("flow", "Messages, transfer times and lag", nothing("No traffic was measured in this time."))
+        return section("flow", "Messages, transfer times and lag", nothing("No traffic was measured in this period."))
     minutes = duration(flow.step / 1_000_000)
     messages = [Line("messages", [(one.start, float(one.messages)) for one in flow.moments])]
     transfer = _lines([(one.start, one.transfer) for one in flow.moments])
     lag = _lines([(one.start, one.lag) for one in flow.moments])
     drawn = (
         _chart(f"Messages in {minutes}", messages, count, found, calendar),
-        _chart("Transfer time, delivery to confirm", transfer, _short, found, calendar, told=flow.transfer),
-        _chart("Lag, messages waiting at the peak", lag, count, found, calendar, told=flow.lag),
+        _chart("Transfer time, delivery to confirm", transfer, _short, found, calendar, percentiles=flow.transfer),
+        _chart("Lag, messages waiting at the peak", lag, count, found, calendar, percentiles=flow.lag),
     )
     note = (
         "Transfer times are each link's own percentiles of five minutes, averaged by messages; lag is the peak backlog "
@@ -65,7 +65,7 @@ def _chart(
     found: Findings,
     calendar: Calendar,
     *,
-    told: Percentiles | None = None,
+    percentiles: Percentiles | None = None,
 ) -> Markup:
     window = found.window
     scale = _Scale(window, _ceiling(max((value or 0.0 for line in lines for _, value in line.points), default=0.0)))
@@ -78,15 +78,15 @@ def _chart(
         role="img",
         aria_label=title,
     )
-    return element("figure", element("figcaption", title, _key(told, show) if told else None), drawing)
+    return element("figure", element("figcaption", title, _key(percentiles, show) if percentiles else None), drawing)
 
 
-def _key(told: Percentiles, show: Show) -> Markup:
-    """The whole window's percentiles say which line is which."""
+def _key(percentiles: Percentiles, show: Show) -> Markup:
+    """The legend: each line with its percentile over the whole window."""
     items = [
         element("li", _stroke(part), f"{part} ", element("b", NOTHING if value is None else show(value)))
         for part in _DASHES
-        for value in [getattr(told, part)]
+        for value in [getattr(percentiles, part)]
     ]
     return element("ul", *items, class_="legend")
 
@@ -110,7 +110,7 @@ class _Scale:
 
 
 def _ceiling(value: float) -> float:
-    """The next of 1, 2, 4, 10, 20, 40 … that is not below."""
+    """The smallest of 1, 2, 4, 10, 20, 40 … that is not below the value."""
     if value <= 0:
         return 1.0
     power: float = 10.0 ** int(log10(value) // 1)
@@ -133,7 +133,7 @@ def _times(window: Span, calendar: Calendar) -> Iterator[Markup]:
 
 
 def _paths(line: Line, scale: _Scale, flow: Flow) -> Iterator[Markup]:
-    """A gap is where nothing was measured; a point alone is drawn as long as it lasts."""
+    """Periods without data are gaps; a single point is drawn with its duration."""
     runs: list[list[tuple[int, float]]] = [[]]
     last = None
     for start, value in line.points:

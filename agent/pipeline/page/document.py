@@ -1,4 +1,4 @@
-"""The whole page, from findings alone."""
+"""The whole page, built from findings only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent.pipeline.page.strips import timelines
 from agent.pipeline.page.tables import nothing, section
 from agent.pipeline.page.words import TO, Calendar, count
 
-# Nothing is loaded and nothing runs, whatever a name may hold.
+# Nothing is loaded and nothing runs, whatever a name contains.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -42,7 +42,7 @@ def _head() -> tuple[Markup, ...]:
 
 
 def _style() -> str:
-    """Read as a resource, because the package may be in a zip that was submitted to a cluster."""
+    """Read as a package resource, because the package may be in a zip that was submitted to a cluster."""
     return resources.files("agent.pipeline.page").joinpath("style.css").read_text(encoding="utf-8")
 
 
@@ -53,13 +53,13 @@ def _header(found: Findings, calendar: Calendar) -> Markup:
         "header",
         element("h1", "Federation report"),
         element("p", said if found.fleet.links else "", class_="window"),
-        element("p", f"Times are those of {found.zone}.", class_="muted"),
+        element("p", f"All times {found.zone}.", class_="muted"),
     )
 
 
 def _content(found: Findings, calendar: Calendar) -> tuple[Markup, ...]:
     if not found.fleet.links:
-        said = "No line in this window tells of a link: see that agents export, and that --input, --from and --to fit."
+        said = "No data on links in this window: check that agents export, and that --input, --from and --to are right."
         return (section("nothing", "Nothing to show", nothing(said)),)
     return (
         overview(found, calendar),
@@ -76,7 +76,7 @@ def _footer(found: Findings) -> Markup:
     lines = found.lines
     said = (
         f"From {count(lines.get('read', 0))} lines; {count(lines.get('bad', 0))} were bad and "
-        f"{count(lines.get('later_schema', 0))} of a later schema, and were set aside. Availability is the time up of "
-        "the time up, degraded or down: pauses and what nobody knows count neither way."
+        f"{count(lines.get('later_schema', 0))} of a later schema, and were rejected. Availability is the time up "
+        "divided by the time up, degraded or down: pauses and unknown times don't count."
     )
     return element("footer", element("p", said))

@@ -1,4 +1,4 @@
-"""Clusters that feed on the left, fed ones on the right; a cluster that is both stands on both sides."""
+"""Upstream clusters on the left, downstream clusters on the right; a cluster that is both is on both sides."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MEANS: Final = {"up": "99.9 % or more", "degraded": "99 % or more", "down": "le
 def graph(found: Findings) -> Markup:
     edges = found.edges.busiest
     if not edges:
-        return section("clusters", "Clusters", nothing("No cluster fed another."))
+        return section("clusters", "Clusters", nothing("No messages between clusters."))
     rest = found.edges.count - len(edges)
-    more = element("p", f"{plural(rest, 'quieter pair')} of clusters not drawn.", class_="muted") if rest else None
+    more = element("p", f"{plural(rest, 'quieter pair')} of clusters omitted.", class_="muted") if rest else None
     drawn = element("div", element("div", _legend(), _drawing(edges)), _table(edges), class_="beside-each-other")
-    note = "An arrow is as thick as its messages are many; its stroke tells how available its links were."
+    note = "The width of an arrow shows its messages; its stroke shows how available its links were."
     return section("clusters", "Clusters", drawn, more, note=note)
 
 
@@ -56,7 +56,7 @@ def _drawing(edges: Sequence[Edge]) -> Markup:
         viewBox=f"0 0 {_WIDTH} {height}",
         class_="graph",
         role="img",
-        aria_label=f"{plural(len(edges), 'pair')} of clusters; the table tells the same",
+        aria_label=f"{plural(len(edges), 'pair')} of clusters; the table has the same data",
     )
 
 
@@ -74,9 +74,9 @@ def _arrow(edge: Edge, start: float, end: float, most: int) -> Markup:
     bend = _WIDTH / 2
     path = f"M{_BOX} {start:.1f}C{bend:.0f} {start:.1f} {bend:.0f} {end:.1f} {_WIDTH - _BOX} {end:.1f}"
     ends = f"{edge.source or words.UNREACHED} → {edge.target}"
-    told = f"{ends}: {percent(edge.spent.availability)}, {count(edge.messages)} messages"
+    tooltip = f"{ends}: {percent(edge.spent.availability)}, {count(edge.messages)} messages"
     return element(
-        "path", element("title", told), d=path, class_="arrow", data_bucket=kind,
+        "path", element("title", tooltip), d=path, class_="arrow", data_bucket=kind,
         stroke_dasharray=dash, stroke_width=thick,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Availability by link or pair of clusters and period: numbers in a table, whose shades only help to find them."""
+"""Availability by link or pair of clusters and period: numbers in a table, shaded for orientation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SHADES: Final = ((100.0, "all"), (99.9, "most"), (99.0, "much"), (90.0, "some")
 
 def heat_maps(maps: tuple[Heat, ...], calendar: Calendar) -> Markup:
     drawn = [_map(heat, calendar) for heat in maps if heat.rows and heat.periods]
-    note = "Percent of the time in which a link was up, of that in which messages should have flowed; never rounded up."
-    return section("heat", "Availability by time", *(drawn or [nothing("There is nothing to show.")]), note=note)
+    note = "Time in which a link was up, in percent of the time in which messages should have flowed; never rounded up."
+    return section("heat", "Availability by time", *(drawn or [nothing("No data.")]), note=note)
 
 
 def _map(heat: Heat, calendar: Calendar) -> Markup:
@@ -29,7 +29,7 @@ def _map(heat: Heat, calendar: Calendar) -> Markup:
         element("tbody", *(_row(row, heat) for row in heat.rows)),
         class_="heat",
     )
-    # What can be scrolled has to be reached without a mouse.
+    # Scrollable content has to be reachable without a mouse.
     return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=f"{what}, by {heat.unit}")
 
 

@@ -1,4 +1,4 @@
-"""The gravest incidents of single links, in the order of time."""
+"""The most severe incidents of single links, in chronological order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ _HEADS = ("When", "Link", "Down", "Why", "Waited")
 
 
 def incidents(failures: Failures, calendar: Calendar) -> Markup:
-    if not failures.gravest:
-        return section("incidents", "Incidents", nothing("There were none."))
-    rest = failures.incidents - len(failures.gravest)
-    more = f" {plural(rest, 'shorter incident')} not listed; the table `incidents` has them." if rest else ""
-    told = table("Incidents", _HEADS, (_row(incident, calendar) for incident in failures.gravest), class_="incidents")
-    note = f"Times a link was down because something failed; short times up between them are one incident.{more}"
-    return section("incidents", "Incidents", told, note=note)
+    if not failures.most_severe:
+        return section("incidents", "Incidents", nothing("No incidents."))
+    rest = failures.incidents - len(failures.most_severe)
+    more = f" {plural(rest, 'shorter incident')} omitted; the table `incidents` has them." if rest else ""
+    content = table(
+        "Incidents", _HEADS, (_row(incident, calendar) for incident in failures.most_severe), class_="incidents"
+    )
+    note = f"Times in which a link was down after a failure; short times up in between don't end an incident.{more}"
+    return section("incidents", "Incidents", content, note=note)
 
 
 def _row(incident: Incident, calendar: Calendar) -> tuple[Child, ...]:

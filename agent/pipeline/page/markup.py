@@ -1,4 +1,4 @@
-"""HTML and SVG as text, with the one place at which text from outside is made harmless."""
+"""HTML and SVG as text, with the one place where text from outside is escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VOID: Final = frozenset({"meta", "link", "br", "hr", "col"})
 
 
 class Markup(str):
-    """Text that is HTML already; any other string is text to show."""
+    """Text that is HTML already; any other string is shown as text."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ Attribute = str | int | float | bool | None
 
 
 def element(tag: str, *children: Child, **attributes: Attribute) -> Markup:
-    """`class_` and `data_x` become `class` and `data-x`; an attribute that is None or False is left out."""
+    """`class_` and `data_x` become `class` and `data-x`; an attribute that is None or False is omitted."""
     opening = f"<{tag}{''.join(_attribute(name, value) for name, value in attributes.items())}>"
     return Markup(opening if tag in _VOID else f"{opening}{join(*children)}</{tag}>")
 
@@ -45,10 +45,10 @@ def _attribute(name: str, value: Attribute) -> str:
 
 
 def _number(value: str | float) -> str:
-    """As short as a drawing needs it."""
+    """With the precision that a drawing needs."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
 def visible(text: str) -> str:
-    """What no document may hold, can't be seen or turns the direction of letters is shown as an escape."""
+    """Shows characters as escapes that are forbidden in documents, invisible, or change the direction of text."""
     return printable(text, keep=_BLANKS)

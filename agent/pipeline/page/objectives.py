@@ -1,4 +1,4 @@
-"""What was promised, how much of what it allows is used up, and how fast it is being used now."""
+"""Objectives, how much of their budget is used, and how fast it is being used now."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from agent.pipeline.page.markup import Child, Markup, element
 from agent.pipeline.page.tables import nothing, section, table
 from agent.pipeline.page.words import NOTHING, count, percent
 
-_ALL: Final = ("Objective", "Links that keep it", "All together", "Budget used", "At risk now")
+_ALL: Final = ("Objective", "Links that meet it", "All together", "Budget used", "At risk now")
 _EACH: Final = ("Link", "Objective", "Attained", "Budget used", "Burn 1 h / 5 min", "6 h / 30 min", "3 d / 6 h")
 _PAIRS: Final = (("1h", "5m", 14.4), ("6h", "30m", 6.0), ("3d", "6h", 1.0))
 
 
 def objectives(promises: Promises) -> Markup:
     if not any(one.links for one in promises.objectives):
-        return section("objectives", "Objectives", nothing("There is nothing to judge objectives by."))
+        return section("objectives", "Objectives", nothing("No data to evaluate objectives."))
     each = table("Links that used most of their budget", _EACH, map(_promise, promises.worst))
     note = (
-        "Looking back from the end of the window, at most to its start. A burn of 1 uses the budget up just in time; "
-        "a pair in bold is above what an alarm is due at."
+        "Looking back from the end of the window, at most to its start. A burn rate of 1 uses the budget up exactly "
+        "by the end; a pair in bold is above its alert threshold."
     )
     return section(
         "objectives",
@@ -54,5 +54,5 @@ def _used(consumed: float | None) -> Markup:
 
 
 def _burn(long: float | None, short: float | None, alarm: float) -> Markup:
-    told = " / ".join(NOTHING if value is None else f"{value:.3g}" for value in (long, short))
-    return element("b" if (long or 0) > alarm and (short or 0) > alarm else "span", told)
+    rates = " / ".join(NOTHING if value is None else f"{value:.3g}" for value in (long, short))
+    return element("b" if (long or 0) > alarm and (short or 0) > alarm else "span", rates)

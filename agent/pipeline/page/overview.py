@@ -1,4 +1,4 @@
-"""What a manager reads in half a minute: how available, better or worse, what it cost, what happened."""
+"""The overview: availability, its change, effects on messages, and outages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.pipeline.schema import Bucket
 TOLD = 8
 WORST = 10
 _SAME = 0.0005
-"""Of a percent: less is no change."""
+"""In percent: less counts as no change."""
 
 
 def overview(found: Findings, calendar: Calendar) -> Markup:
@@ -42,7 +42,7 @@ def _trend(fleet: Fleet, window: Span) -> Markup:
     now, before = fleet.spent.availability, fleet.previous.availability if fleet.previous else None
     length = duration(window.seconds)
     if now is None or before is None:
-        return element("p", f"No data of the {length} before, so nothing to compare with.", class_="trend")
+        return element("p", f"No data for the {length} before, so there is no comparison.", class_="trend")
     change, held = now - before, _held(fleet, window)
     if abs(change) < _SAME:
         return element("p", f"As in the {length} before ({percent(before)}).{held}", class_="trend")
@@ -56,7 +56,7 @@ def _trend(fleet: Fleet, window: Span) -> Markup:
 
 
 def _held(fleet: Fleet, window: Span) -> str:
-    """Nothing where the tables have all of the period before."""
+    """Empty if the tables have all of the period before."""
     before = fleet.previous.of(*Bucket) if fleet.previous else 0.0
     share = before / (fleet.previous_links * window.seconds) if fleet.previous_links else 0.0
     return "" if share > 0.99 else f" The tables hold {100 * share:.0f} % of it."
@@ -64,7 +64,7 @@ def _held(fleet: Fleet, window: Span) -> str:
 
 def _known(found: Findings) -> str:
     coverage = found.fleet.spent.coverage
-    return f"{percent(coverage)} of the time is known; the rest counts neither way."
+    return f"{percent(coverage)} of the time is known; the rest doesn't count."
 
 
 def _figures(found: Findings) -> Markup:
@@ -72,8 +72,8 @@ def _figures(found: Findings) -> Markup:
 
 
 def _figure(title: str, value: str, more: str = "", bucket: Bucket | None = None) -> Markup:
-    told = element("dd", more, class_="more") if more else None
-    return element("div", element("dt", title), element("dd", value, class_="figure"), told, data_bucket=bucket)
+    shown = element("dd", more, class_="more") if more else None
+    return element("div", element("dt", title), element("dd", value, class_="figure"), shown, data_bucket=bucket)
 
 
 def _figures_of(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]]:
@@ -85,10 +85,10 @@ def _figures_of(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]
     still = f"{failed.open} still open" if failed.open else ""
     yield "Incidents", count(failed.incidents), ", ".join(filter(None, (shared, still))), None
     yield "Messages", count(cost.messages), f"{count(cost.bytes)} bytes forwarded", None
-    yield "Delayed", count(failed.waited), "messages that waited in outages, at the peaks", None
+    yield "Delayed", count(failed.waited), "messages that waited in outages (sum of peaks)", None
     lost = cost.dropped + cost.quarantined
-    told = f"{count(cost.dropped)} dropped, {count(cost.quarantined)} quarantined"
-    yield "Not delivered", count(lost), told, Bucket.DEGRADED if lost else None
+    shown = f"{count(cost.dropped)} dropped, {count(cost.quarantined)} quarantined"
+    yield "Not delivered", count(lost), shown, Bucket.DEGRADED if lost else None
     yield from _kept(found)
 
 
@@ -103,13 +103,13 @@ def _kept(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]]:
 
 
 def _outages(found: Findings, calendar: Calendar) -> Markup:
-    gravest = sorted(found.failures.outages, key=lambda outage: -outage.down_seconds)[:TOLD]
-    if not gravest:
-        return section("outages", "What happened", nothing("No link failed in this time."))
-    told = sorted(gravest, key=lambda outage: outage.span.start)
-    rest = found.failures.outages_in_all - len(told)
-    items = [element("li", sentence(outage, calendar)) for outage in told]
-    more = element("p", f"{plural(rest, 'lesser outage')} not told here.", class_="muted") if rest else None
+    most_severe = sorted(found.failures.outages, key=lambda outage: -outage.down_seconds)[:TOLD]
+    if not most_severe:
+        return section("outages", "What happened", nothing("No link failed in this period."))
+    shown = sorted(most_severe, key=lambda outage: outage.span.start)
+    rest = found.failures.outages_in_all - len(shown)
+    items = [element("li", sentence(outage, calendar)) for outage in shown]
+    more = element("p", f"{plural(rest, 'lesser outage')} omitted.", class_="muted") if rest else None
     return section("outages", "What happened", element("ul", *items, class_="outages"), more)
 
 
@@ -134,7 +134,7 @@ def _who(outage: Outage) -> Markup:
 def _worst(links: Sequence[LinkTime]) -> Markup:
     worse = [link for link in links if (link.spent.availability or 100.0) < 100.0 or link.spent.availability == 0.0]
     if not worse:
-        return section("worst", "Worst links", nothing("No link was less than fully available."))
+        return section("worst", "Worst links", nothing("All links were fully available."))
     heads = ("Link", "Availability", "Down", "Degraded", "Unknown", "Incidents")
     return section(
         "worst", "Worst links", table("Links with the least availability", heads, map(_row, worse), class_="numbers")

@@ -1,4 +1,4 @@
-"""A strip of time for each link; what is worse is taller, so that it is told without colours."""
+"""A timeline for each link; worse states are taller, so that they are visible without colours."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ _MEANS: Final = {
 _TICKS: Final = 5
 
 Drawn = tuple[Bucket, Bucket]
-"""What a slot was mostly, and the gravest that was in it."""
+"""The most frequent state of a slot, and the worst one in it."""
 
 
 def timelines(found: Findings, calendar: Calendar) -> Markup:
     if not found.strips:
-        return section("timelines", "Timelines", nothing("There are no links to draw."))
+        return section("timelines", "Timelines", nothing("No links."))
     spent = {link.which: link.spent for link in found.worst}
     rows = [_row(strip, percent(spent[strip.which].availability), found, calendar) for strip in found.strips]
     slot = words.duration(found.window.seconds / found.slots)
-    note = f"The least available links first. Each mark is {slot}; a half mark at the top was worse for a part of it."
+    note = f"The least available links first. Each mark is {slot}; half a mark at the top: worse for a part of it."
     rest = found.fleet.links - len(rows)
-    more = (
-        element("p", f"{plural(rest, 'link')} more, no worse than these, not drawn.", class_="muted") if rest else None
-    )
+    more = element("p", f"{plural(rest, 'link')} more omitted, no worse than these.", class_="muted") if rest else None
     return section(
         "timelines",
         "Timelines",
@@ -76,7 +74,7 @@ def _row(strip: Strip, available: str, found: Findings, calendar: Calendar) -> M
 
 
 def _runs(strip: Strip) -> Iterator[tuple[int, int, Drawn]]:
-    """Neighbouring slots that look the same are drawn as one."""
+    """Adjacent slots that look the same are drawn as one."""
     by_look = groupby(strip.slots, key=_drawn)
     for drawn, slots in by_look:
         numbers = [slot.number for slot in slots]
@@ -89,13 +87,13 @@ def _drawn(slot: Slot) -> Drawn:
 
 
 def _bars(first: int, end: int, drawn: Drawn, found: Findings, calendar: Calendar) -> Iterator[Markup]:
-    main, gravest = drawn
+    main, worst = drawn
     length = (found.window.end - found.window.start) // found.slots
     span = Span(found.window.start + first * length, found.window.start + end * length)
-    told = main if main == gravest else f"{main}, partly {gravest}"
-    yield _bar(first, end - first, main, f"{calendar.span(span)}: {told}")
-    if gravest in (Bucket.DOWN, Bucket.DEGRADED) and gravest != main:
-        yield element("rect", x=first, y=0, width=end - first, height=_HEIGHT // 2, class_="bar", data_bucket=gravest)
+    label = main if main == worst else f"{main}, partly {worst}"
+    yield _bar(first, end - first, main, f"{calendar.span(span)}: {label}")
+    if worst in (Bucket.DOWN, Bucket.DEGRADED) and worst != main:
+        yield element("rect", x=first, y=0, width=end - first, height=_HEIGHT // 2, class_="bar", data_bucket=worst)
 
 
 def _bar(x: int, width: int, bucket: Bucket, title: str = "") -> Markup:

@@ -1,4 +1,4 @@
-"""Tables that stay tables to a screen reader where a narrow window stacks their cells."""
+"""Tables that remain tables for a screen reader if a narrow window stacks their cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agent.pipeline.page.markup import Child, Markup, element
 
 
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[Child]], *, class_: str = "") -> Markup:
-    """The first cell of a row is what the row is about."""
+    """The first cell of a row is its header."""
     head = element("tr", *(element("th", text, scope="col", role="columnheader") for text in heads), role="row")
     body = [_row(heads, cells) for cells in rows]
     return element(
@@ -28,8 +28,10 @@ def _row(heads: Sequence[str], cells: Sequence[Child]) -> Markup:
 
 
 def section(key: str, title: str, *children: Child, note: Child = None) -> Markup:
-    told = element("p", note, class_="note") if note else None
-    return element("section", element("h2", title, id=f"{key}-title"), told, *children, aria_labelledby=f"{key}-title")
+    paragraph = element("p", note, class_="note") if note else None
+    return element(
+        "section", element("h2", title, id=f"{key}-title"), paragraph, *children, aria_labelledby=f"{key}-title"
+    )
 
 
 def nothing(text: str) -> Markup:

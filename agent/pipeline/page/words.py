@@ -1,4 +1,4 @@
-"""Numbers, times and links in words that are read at a glance."""
+"""Numbers, times and links as short readable text."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _NAME: Final = 60
 
 
 def duration(seconds: float) -> str:
-    """In the two largest units that matter: `2 h 14 min`."""
+    """In the two largest relevant units: `2 h 14 min`."""
     if seconds < 10:
         return f"{seconds:.3g} s"
-    left, told = round(seconds), list[tuple[int, str]]()
+    left, parts = round(seconds), list[tuple[int, str]]()
     for unit, size in _UNITS:
-        if left >= size or (told and unit == _next_unit(told[0][1])):
-            told.append((left // size, unit))
+        if left >= size or (parts and unit == _next_unit(parts[0][1])):
+            parts.append((left // size, unit))
             left %= size
-        if len(told) == 2:
+        if len(parts) == 2:
             break
-    return " ".join(f"{number} {unit}" for number, unit in told if number)
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
 
 
 def _next_unit(unit: str) -> str:
@@ -39,7 +39,7 @@ def _next_unit(unit: str) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Never rounded up to 100: what failed for a second did not hold all the time."""
+    """Never rounded up to 100: a failure of a second must be visible."""
     if value is None:
         return NOTHING
     places = 0 if value in (0.0, 100.0) else 1 if value < 99 else 2 if value < 99.95 else 3
@@ -47,7 +47,7 @@ def percent(value: float | None) -> str:
 
 
 def brief_percent(value: float | None) -> str:
-    """For narrow places, without the sign."""
+    """For narrow columns, without the sign."""
     if value is None:
         return ""
     return f"{_floor(value, 1):.1f}" if 99 <= value < 100 else f"{int(value)}"
@@ -59,7 +59,7 @@ def _floor(value: float, places: int) -> float:
 
 
 def count(number: float) -> str:
-    """`12 345`, and beyond that `1.23 M`; the blank does not break."""
+    """`12 345`, and beyond that `1.23 M`; the space does not break."""
     for unit, size in _LARGE:
         if number >= size and number >= 100_000:
             return f"{number / size:.3g}\N{NO-BREAK SPACE}{unit}"
@@ -72,7 +72,7 @@ def plural(number: int, word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Instants as the clocks of a zone show them."""
+    """Instants in the local time of a zone."""
 
     zone: ZoneInfo
 
@@ -88,7 +88,7 @@ class Calendar:
         return f"{at.day} {at:%b %Y %H:%M %Z}"
 
     def span(self, span: Span) -> str:
-        """`3 Nov 14:02` to `14:31`; the day is told twice only where it is another, seconds where it was short."""
+        """`3 Nov 14:02` to `14:31`; the day is repeated only if it differs, seconds are shown for short spans."""
         start, end = self.at(span.start), self.at(span.end)
         clock = "%H:%M:%S" if span.seconds < 120 else "%H:%M"
         until = f"{end:{clock}}" if start.date() == end.date() else f"{end.day} {end:%b} {end:{clock}}"
@@ -106,7 +106,7 @@ def shorten(text: str, letters: int = _NAME) -> str:
 
 
 def name(text: str | None, letters: int = _NAME) -> Markup:
-    """A name from outside, whatever way it is written in; the whole of it shows when pointed at."""
+    """A name from outside, in any script; a tooltip has the complete name."""
     if not text:
         return element("span", "no name" if text is None else "“”", class_="muted")
     return element("bdi", shorten(text, letters), title=text if len(text) > letters else None)
@@ -117,7 +117,7 @@ def cluster(text: str | None, letters: int = _NAME) -> Markup:
 
 
 def link(which: Which) -> Markup:
-    """`orders from eu-1 to here`, and its vhost where it is not the usual one."""
+    """`orders from eu-1 to here`, and its vhost if it is not the default one."""
     vhost = join(" in ", name(which.vhost)) if which.vhost not in (None, "/") else None
     ends = join(" from ", name(which.upstream_cluster or which.upstream), toward(which.cluster))
     beside = element("span", ends, vhost, class_="beside")
@@ -125,10 +125,10 @@ def link(which: Which) -> Markup:
 
 
 def toward(cluster_name: str | None, letters: int = _NAME) -> Markup | None:
-    """Links of many clusters bear the same name."""
+    """Adds the cluster, because links of several clusters may have the same name."""
     return join(" to ", name(cluster_name, letters)) if cluster_name else None
 
 
 def why(reason: str | None, error: str | None) -> str:
-    """What the agent said of it, or else the reason's own name."""
-    return shorten(error, 160) if error else (reason or "no reason told").replace("_", " ")
+    """The agent's error, or else the name of the reason."""
+    return shorten(error, 160) if error else (reason or "no reason reported").replace("_", " ")

@@ -1,1 +1,1 @@
-"""Exported lines: which files are new, what is read from them, and what is kept between runs."""
+"""Exported lines: finding new files, reading them, and keeping data between runs."""

@@ -1,4 +1,5 @@
-"""The report kept up to date while files come: Structured Streaming tells when, and the store knows what is new."""
+"""Keeps the report up to date as files arrive: Structured Streaming triggers a step, and the store knows what is
+new."""
 
 from __future__ import annotations
 
@@ -17,11 +18,10 @@ CHECKPOINT: Final = "_checkpoint"
 
 
 def follow(spark: SparkSession, options: Options) -> dict[str, Any]:
-    """Ends when all that is there has been read, if `every` is none; else never by itself.
-
-    A step that was cut off is done again, and what of it is in the ledger is not read again.
+    """Ends when all existing files have been read, if `every` is None; otherwise never. An interrupted step is
+    repeated, and files that are in the ledger are not read again.
     """
-    # What was read of other trees is forgotten together with the checkpoint, which lies beside it.
+    # Data from other directories is discarded together with the checkpoint beside it.
     Store(spark, f"{options.output}/{STORE}", options.inputs)
     failed: list[AgentError] = []
 

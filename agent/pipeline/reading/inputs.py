@@ -1,4 +1,4 @@
-"""The files that agents have finished: those still being written end in `.part`."""
+"""The files that agents have finished; unfinished ones end in `.part`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTING: Final = "path string, modificationTime timestamp, length bigint, conte
 
 @dataclass(frozen=True, slots=True, order=True)
 class InputFile:
-    """One that has changed since is another; `modified` is in microseconds."""
+    """A file that has changed counts as another one; `modified` is in microseconds."""
 
     path: str
     length: int
@@ -26,20 +26,20 @@ class InputFile:
 
     @property
     def pattern(self) -> str:
-        """Spark takes paths for patterns."""
+        """Escapes a path, because Spark interprets paths as patterns."""
         return _WILD.sub(r"\\\1", self.path)
 
 
 def listed(spark: SparkSession, directories: Sequence[str]) -> frozenset[InputFile]:
-    """Names only: nothing is read of a file whose content isn't asked for."""
+    """Names only: the contents of files are not read here."""
     found = _found(spark.read).load(list(directories))
     rows = found.select("path", "length", fn.unix_micros("modificationTime")).collect()
     return frozenset(InputFile(*row) for row in rows)
 
 
 def followed(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
-    """A stream with a row for each file that comes."""
-    # However old a file is when it comes, it is new.
+    """A stream with a row for each new file."""
+    # A file that arrives is new, however old it is.
     reader = _found(spark.readStream).schema(_LISTING).option("maxFileAge", "36500d")
     streams: list[DataFrame] = [reader.load(directory).select("path") for directory in directories]
     return reduce(DataFrame.union, streams)

@@ -1,4 +1,4 @@
-"""Which files have been read, and what they became: the one file that says what counts, replaced at once."""
+"""The files that have been read, and their batches: only what this file names counts, and it is replaced atomically."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from agent.pipeline.schema import CELL
 from agent.pipeline.window import Bounds
 
 LAYOUT: Final = 4
-"""Of what is kept between two runs; another one is not read but made anew."""
+"""The version of the data kept between runs; another version is not read but rebuilt."""
 DAY: Final = 24 * 3600 * 1_000_000 // CELL
 """Cells of a day in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """How many lines were read, were no good, are kept of the good ones; these' first and last instant, and the longest
-    time between two samples that an agent told."""
+    """Numbers of lines read, rejected, and kept; the first and last instant of the kept ones, and the longest sample
+    interval of an agent."""
 
     read: int = 0
     bad: int = 0
@@ -54,7 +54,7 @@ class Batch:
     content: Content
 
     def meets(self, other: Batch) -> bool:
-        """Both may hold lines of the same five minutes."""
+        """Whether both may hold lines of the same five minutes."""
         mine, theirs = self.content, other.content
         if mine.first is None or mine.last is None or theirs.first is None or theirs.last is None:
             return False
@@ -63,10 +63,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class TablesMade:
-    """The tables that stand: what they were `made_of` but for lines, and their window.
-
-    From `touched` on they are not what the lines say: others have come, or a run is about to make them. While it does,
-    none of them is `whole`.
+    """The existing tables: what they were `made_of` besides lines, and their window. From `touched` on they are
+    outdated: new lines have arrived, or a run is about to make them. During that run they are not `whole`.
     """
 
     made_of: str
@@ -82,7 +80,7 @@ class TablesMade:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Days before `settled` are known by the few lines that say as much as all of them."""
+    """Days before `settled` are represented by a few lines that are equivalent to all of theirs."""
 
     roots: frozenset[str] = frozenset()
     batches: tuple[Batch, ...] = ()
@@ -99,11 +97,11 @@ class Ledger:
         return 1 + max((batch.number for batch in self.batches), default=0)
 
     def covers(self, roots: Iterable[str]) -> bool:
-        """What was read from a tree that is no more asked for can't be told from the rest."""
+        """Whether all directories that were read are still inputs: lines of a removed one can't be distinguished."""
         return self.roots <= frozenset(roots)
 
     def stale(self, present: frozenset[InputFile]) -> tuple[Batch, ...]:
-        """Those with a file that has been written again, or was not whole when it was read."""
+        """Batches with a file that was rewritten, or incomplete when it was read."""
         paths = {file.path for file in present - self.files}
         return tuple(batch for batch in self.batches if any(file.path in paths for file in batch.files))
 
@@ -116,43 +114,42 @@ class Ledger:
         return replace(changed, settled=min(self.settled, *reached))
 
     def settled_before(self, moment: int) -> int:
-        """The first day all of whose lines are needed, where the tables are made from that moment on."""
+        """The first day of which all lines are needed if the tables are made from that instant on."""
         return max(0, min(self.settled, moment // CELL // DAY))
 
     def batches_from(self, day: int) -> list[Batch]:
-        """Those that hold lines of that day or later ones; of day 0, all."""
+        """Batches with lines of that day or later; for day 0, all."""
         return [one for one in self.batches if not day or (one.content.last or 0) > day * DAY * CELL]
 
     def lines_since(self, moment: int) -> int:
-        """How many it takes, at most, where the tables are made from that moment on."""
+        """The maximum number of lines needed if the tables are made from that instant on."""
         day = self.settled_before(moment)
         return sum(batch.content.kept for batch in self.batches_from(day)) + (self.settled_lines if day else 0)
 
     @property
     def reach(self) -> int:
-        """How long before a line what it says may change things, in microseconds: that the agent belonged to its group
-        already, so that it lived on since a heartbeat before, and was to be believed until then."""
+        """How far before its own time a line can change results, in microseconds: it may show the agent's group, and so
+        that the agent has lived since an earlier heartbeat, and that its lines counted until then."""
         return NAMELESS + 2 * max(CELL, MISSED_HEARTBEATS * (self.content().interval or 0))
 
     def has(self, made_of: str) -> bool:
-        """Tables of this stand, and there is nothing new."""
-        stands = self.standing
-        return stands is not None and stands.made_of == made_of and stands.touched is None and stands.whole
+        """Whether tables made from this exist and nothing is new."""
+        existing = self.standing
+        return existing is not None and existing.made_of == made_of and existing.touched is None and existing.whole
 
     def touched(self, made_of: str, within: Bounds) -> int:
-        """From when on tables of this are to be made: earlier dates stand as they would be made."""
-        stands = self.standing
-        if stands is None or stands.made_of != made_of or stands.start != within.start:
+        """From when on tables have to be made: earlier dates would not change."""
+        existing = self.standing
+        if existing is None or existing.made_of != made_of or existing.start != within.start:
             return within.start
-        moment = stands.end if stands.touched is None else stands.touched
+        moment = existing.end if existing.touched is None else existing.touched
         return max(within.start, min(moment, within.end) - self.reach)
 
     def content(self) -> Content:
         return sum((batch.content for batch in self.batches), Content())
 
     def to_settle(self) -> int:
-        """The first day that lines yet to come may still touch in the usual way of things; none before the first line
-        need be settled."""
+        """The first day that future lines can usually still affect; days before the first line need not be settled."""
         found = self.content()
         if found.first is None or found.last is None:
             return self.settled
@@ -168,28 +165,28 @@ class Ledger:
             }
             for batch in self.batches
         ]
-        told = {
+        data = {
             "layout": LAYOUT,
             "standing": self.standing and asdict(self.standing),
             "settled": [self.settled, self.settled_lines],
             "roots": sorted(self.roots),
             "batches": batches,
         }
-        return json.dumps(told, indent=1)
+        return json.dumps(data, indent=1)
 
 
 def _day(moment: int) -> int:
-    """Of the cell that holds it; none is settled before 1970."""
+    """The day of the cell that contains it; no day before 1970 is settled."""
     return max(0, (moment - 1) // CELL // DAY)
 
 
 def parse_ledger(text: str) -> Ledger:
-    told: dict[str, Any] = json.loads(text)
-    if told["layout"] != LAYOUT:
+    data: dict[str, Any] = json.loads(text)
+    if data["layout"] != LAYOUT:
         return Ledger()
     batches = tuple(
         Batch(one["number"], frozenset(InputFile(*file) for file in one["files"]), Content(**one["content"]))
-        for one in told["batches"]
+        for one in data["batches"]
     )
-    standing = told["standing"] and TablesMade(**told["standing"])
-    return Ledger(frozenset(told["roots"]), batches, standing, *told["settled"])
+    standing = data["standing"] and TablesMade(**data["standing"])
+    return Ledger(frozenset(data["roots"]), batches, standing, *data["settled"])

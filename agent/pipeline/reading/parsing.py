@@ -1,4 +1,4 @@
-"""Lines of the export, each told good or set aside; nothing in a line is an error."""
+"""Lines of the export, each accepted or rejected; no line causes an error."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ UNTIMELY = "impossible time"
 BAD = (MALFORMED, INCOMPLETE, UNTIMELY)
 _RUN = r"([^/]*)-[0-9]+\.jsonl$"
 MOST = 2**53
-"""No counter gets so far, and sums of them stay within 64 bits."""
+"""No counter gets this high, and sums stay within 64 bits."""
 SELDOM = 24 * 3600
-"""Seconds; who heartbeats less often than daily can't be told from who is gone."""
+"""Seconds; an agent with less than daily heartbeats can't be distinguished from a dead one."""
 OLDEST = "2020-01-01"
-"""No agent was there before: a clock that was never set would make a window of half a century."""
+"""No agent existed before; without this limit a clock that was never set would make a window of half a century."""
 
 
 def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """What those files hold."""
+    """The contents of these files."""
     reader = spark.read.schema(INPUT).option("columnNameOfCorruptRecord", BROKEN_LINE)
     return judged(reader.json(list(paths)), file=fn.col("_metadata.file_path"))
 
 
 def judged(lines: DataFrame, *, file: Column) -> DataFrame:
-    """Adds `why`: null for a good line, else why it is set aside; and narrows to what the tables are made of."""
+    """Adds `why`: null for an accepted line, else why it is rejected; and selects the columns that tables need."""
     rejected = fn.col("why").isNotNull()
-    # Computed once and referred to by name: Spark would take what is written out in each column apart in each of them.
+    # Computed once and referenced by name: otherwise Spark would parse the expression again in each column.
     return lines.withColumns({"why": _why(), "file": file}).select(
         "why",
         fn.when(rejected, fn.coalesce(fn.col(BROKEN_LINE), _what_is_known())).alias("line"),
         fn.when(rejected, fn.col("file")).alias("file"),
         fn.when(rejected, fn.col("schema")).alias("schema"),
-        # An agent that has just started may not know its group: what it says later tells it, wherever that lies.
+        # An agent that has just started may not know its group: its later lines show it, in any file.
         fn.coalesce("group", "cluster", fn.when(fn.col("type") != EventType.AGENT, fn.col("agent"))).alias("group"),
         "agent",
         "link",
         "type",
-        # All files of one run of an agent are called alike but for their numbers.
+        # The names of all files of one run of an agent differ only in their numbers.
         fn.when(fn.col("type") == EventType.AGENT, fn.regexp_extract("file", _RUN, 1)).alias("told_in"),
         fn.unix_micros("ts").alias("ts"),
-        # A cell holds its end and not its start, as what a counter has gained was gained before it was read.
+        # A cell includes its end and not its start, because a counter's increase happened before it was read.
         fn.expr(f"(unix_micros(ts) - 1) div {CELL}").alias("cell"),
         "seq",
         "status",

@@ -1,4 +1,4 @@
-"""When each agent was alive, by what it said of itself, and which of its lives a line belongs to."""
+"""When each agent was alive, according to its own lines, and which of its lives a line belongs to."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agent.pipeline.schema import SECOND
 from agent.pipeline.window import Bounds
 
 USUAL_INTERVAL: Final = 10 * SECOND
-"""Of agents that never told theirs."""
+"""The interval of agents that never reported theirs."""
 NAMELESS: Final = 24 * 3600 * SECOND
-"""An agent that doesn't reach its cluster for longer is not known to belong to it until it does."""
+"""An agent that doesn't reach its cluster for longer is not assigned to its group before."""
 
 _AGENT = ("group", "agent")
 
@@ -23,11 +23,11 @@ _AGENT = ("group", "agent")
 def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     """One row from a start to a stop, a restart, or the last heartbeat before three were missed.
 
-    `last` is the last moment of which the agent gives evidence; lines before `until` belong to this life. `run` counts
-    the starts that were seen: 0 is a life whose start was not.
+    `last` is the last instant with a line of the agent; lines before `until` belong to this life. `run` counts the
+    starts: 0 is a life without a start in the data.
     """
     ordered = Window.partitionBy(*_AGENT).orderBy("ts", "seq")
-    told = grouped(lines.where(fn.col("type") == EventType.AGENT), into="group").withColumns(
+    reported = grouped(lines.where(fn.col("type") == EventType.AGENT), into="group").withColumns(
         {"before": fn.lag(fn.struct("ts", "status", "interval")).over(ordered)}
     )
     before = fn.col("before")
@@ -39,10 +39,10 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
         | fn.col("silent")
         # Its start was lost.
         | fn.coalesce(fn.col("interval") != before["interval"], fn.lit(False))
-        # Before any other, heartbeats may have been thinned away.
+        # Before the first line, heartbeats may have been removed by thinning.
         | (fn.col("first") & (fn.col("ts") - before["ts"] > patience))
     )
-    numbered = told.withColumns(
+    numbered = reported.withColumns(
         {
             "life": fn.sum(begins.cast("int")).over(ordered),
             "run": fn.sum((fn.col("status") == AgentStatus.STARTED).cast("int")).over(ordered),
@@ -50,7 +50,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     )
     found = numbered.groupBy(*_AGENT, "life").agg(
         fn.min("ts").alias("begin"),
-        fn.max("ts").alias("heard"),
+        fn.max("ts").alias("last_line"),
         fn.max("run").alias("run"),
         fn.max(fn.col("status") == AgentStatus.STOPPED).alias("stopped"),
         fn.coalesce(fn.max("interval"), fn.lit(USUAL_INTERVAL)).alias("interval"),
@@ -59,7 +59,7 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
 
 
 def grouped(own: DataFrame, *, into: str) -> DataFrame:
-    """An agent knows its cluster, and by that its group, only after its start: it tells it later in that run."""
+    """An agent knows its cluster, and so its group, only after its start: later lines of the same run have it."""
     run = Window.partitionBy("agent", "told_in").orderBy("ts").rangeBetween(Window.currentRow, NAMELESS)
     later = fn.first("group", ignorenulls=True).over(run)
     return own.withColumn(into, fn.coalesce("group", later, "agent"))
@@ -67,24 +67,27 @@ def grouped(own: DataFrame, *, into: str) -> DataFrame:
 
 def _with_ends(found: DataFrame, within: Bounds) -> DataFrame:
     after = fn.lead("begin").over(Window.partitionBy(*_AGENT).orderBy("life"))
-    deadline = fn.when(fn.col("stopped"), fn.col("heard")).otherwise(
-        fn.col("heard") + MISSED_HEARTBEATS * fn.col("interval")
+    deadline = fn.when(fn.col("stopped"), fn.col("last_line")).otherwise(
+        fn.col("last_line") + MISSED_HEARTBEATS * fn.col("interval")
     )
-    # Silence has proved nothing yet while three heartbeats can't have been missed.
+    # The agent counts as alive until three heartbeats can have been missed.
     undecided = ~fn.col("stopped") & fn.col("after").isNull() & (fn.col("deadline") >= within.end)
     return (
         found.withColumns({"after": after, "deadline": deadline})
-        .withColumn("last", fn.when(undecided, fn.greatest("heard", fn.lit(within.end))).otherwise(fn.col("heard")))
+        .withColumn(
+            "last", fn.when(undecided, fn.greatest("last_line", fn.lit(within.end))).otherwise(fn.col("last_line"))
+        )
         .withColumn("until", fn.least("deadline", "after"))
-        .select(*_AGENT, "life", "run", "begin", "last", "heard", "until", "interval")
+        .select(*_AGENT, "life", "run", "begin", "last", "last_line", "until", "interval")
     )
 
 
 def placed(lines: DataFrame, found: DataFrame) -> DataFrame:
-    """Lines on links with the life of the agent that wrote them; without one where it tells nothing of itself."""
+    """Lines on links with the life of the agent that wrote them; without one if the agent has no lines of its own."""
     on_links = lines.where(fn.col("type") != EventType.AGENT).drop("interval", "told_in")
     inside = (fn.col("ts") >= fn.col("begin")) & (
-        (fn.col("ts") < fn.col("until")) | ((fn.col("ts") == fn.col("heard")) & (fn.col("until") == fn.col("heard")))
+        (fn.col("ts") < fn.col("until"))
+        | ((fn.col("ts") == fn.col("last_line")) & (fn.col("until") == fn.col("last_line")))
     )
     lives_of = found.withColumnsRenamed({name: f"its_{name}" for name in _AGENT})
     same = (fn.col("group") == fn.col("its_group")) & (fn.col("agent") == fn.col("its_agent"))

@@ -1,7 +1,7 @@
-"""Of a day that is over, the few lines that later days are told by as well as by all of them.
+"""Reduces a past day to the few lines with which later days have the same results as with all of them.
 
-Its five minutes have been counted. What is left of them is from when to when an agent said the same, how far counters
-came, and where something was missing: a few lines a day of each agent and link.
+Its intervals of five minutes have been counted. What remains is the period in which an agent reported the same, the
+values of counters, and gaps: a few lines a day for each agent and link.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _OF_AGENT: Final = ("interval", "told_in")
 
 
 def settled(lines: DataFrame, within: Bounds) -> DataFrame:
-    """Adds `day`, and sets `unbroken`: between this line and the next were others that said the same, none late."""
+    """Adds `day`, and sets `unbroken`: between this line and the next were others with the same status, none late."""
     own = presence.grouped(lines.where(fn.col("type") == EventType.AGENT), into="speaker")
     of_links = presence.placed(lines, presence.lives(lines, within)).withColumn("speaker", fn.col("group"))
     spoken = [name for name in lines.columns if name not in _OF_AGENT]
     return _few(own.unionByName(of_links.select(*spoken, "speaker", "life"), allowMissingColumns=True), lines.columns)
 
 
-def _few(told: DataFrame, names: list[str]) -> DataFrame:
+def _few(reported: DataFrame, names: list[str]) -> DataFrame:
     rest = [name for name in names if name not in (*COMPARED, *_ALSO, "unbroken")]
-    packed = told.withColumns(
+    packed = reported.withColumns(
         {"traits": fn.xxhash64(*TRAITS), "measured": measured(), "named": fn.col("group")}
     ).select(
         fn.expr(f"cell div {DAY}").alias("day"),
@@ -68,7 +68,7 @@ def _edge(before: str, after: str) -> Column:
 
 
 def _silent(before: str, after: str) -> Column:
-    """As lives are told apart: within a cell by its own lines, at its border by the last line before it."""
+    """As for lives: within a cell by its own lines, at its border by the last line before it."""
     first, second = fn.col(before), fn.col(after)
     patience = MISSED_HEARTBEATS * fn.coalesce(first["interval"], fn.lit(presence.USUAL_INTERVAL))
     missing = second["silent"] | (second["first"] & (second["ts"] - first["ts"] > patience))

@@ -1,9 +1,9 @@
-"""The thinned lines of all files read so far, in batches: what a run reads is what came since the one before.
+"""The thinned lines of all files read so far, in batches: a run reads the files that arrived since the previous one.
 
-Thinning looks at neighbours. So batches stand beside each other only where, of each agent, link and five minutes, the
-times of one don't reach into those of another. Where they would, the files of both are read again together.
+Thinning compares neighbours. So two batches stay separate only if, for each agent, link and five minutes, their times
+don't overlap. If they do, the files of both are read again together.
 
-Of days that are settled, a few lines stand for all of them where nothing is asked of these days themselves.
+A few lines represent a settled day if its own tables aren't made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DAY: Final = StructField("day", LongType())
 
 
 class Store:
-    """Nothing counts but what the ledger names: whatever else a run has left behind when it was killed is removed."""
+    """Only what the ledger names counts: other leftovers of a killed run are removed."""
 
     def __init__(self, spark: SparkSession, directory: str, roots: Sequence[str]) -> None:
         self.spark = spark
@@ -50,7 +50,7 @@ class Store:
             return
         gone = [batch for batch in self.ledger.stale(present) if _is_there(batch, present)]
         batch = self._read(new.union(*(batch.files & present for batch in gone)))
-        # What was read together may reach around a batch that none of its parts reached into.
+        # Files read together may surround a batch that none of them overlapped alone.
         while mixed := [one for one in self._mixed_with(batch, but=gone) if one.files <= present]:
             gone += mixed
             batch = self._read(batch.files.union(*(one.files for one in mixed)))
@@ -58,7 +58,7 @@ class Store:
         self._tidy()
 
     def lines(self, since: int) -> DataFrame:
-        """The good ones: all from that moment on, and of what was before as many as that takes."""
+        """The accepted lines: all from that instant on, and as many of the earlier ones as needed."""
         known = self.ledger.settled_before(since)
         good = self._of(self.ledger.batches_from(known)).where(fn.col("why").isNull()).drop(*_OF_REJECTED, "batch")
         return good if not known else self._few(known, like=good).unionByName(good.where(fn.col("cell") >= known * DAY))
@@ -66,21 +66,21 @@ class Store:
     def rejected(self) -> DataFrame:
         return self._of(self.ledger.batches).where(fn.col("why").isNotNull())
 
-    def stand(self, tables: TablesMade | None) -> None:
+    def record(self, tables: TablesMade | None) -> None:
         self._keep(replace(self.ledger, standing=tables))
 
     def doubt(self, *, since: int) -> None:
-        """Should this run be killed, the next one makes the tables from that moment on."""
-        stands = self.ledger.standing
-        self.stand(stands and replace(stands, touched=since))
+        """If this run is killed, the next one makes the tables from that instant on."""
+        existing = self.ledger.standing
+        self.record(existing and replace(existing, touched=since))
 
     def settle(self) -> None:
-        """For the runs to come."""
+        """Settles past days for future runs."""
         since, until = self.ledger.settled, self.ledger.to_settle()
         if until <= since:
             return
         begin(self.spark, SETTLE)
-        # What a run was writing when it was killed, or what has come to be unsettled.
+        # Left by a killed run, or no longer settled.
         files.remove_others(self.spark, self._settled, keep=lambda name: _is_before(since, name))
         read = self.ledger.content()
         few = settled(self.lines(since * DAY * CELL), bounds(read.first, read.last, start=None, end=None))
@@ -89,7 +89,7 @@ class Store:
         self._keep(replace(self.ledger, settled=until, settled_lines=self._few(until, like=few.drop("day")).count()))
 
     def _few(self, before: int, *, like: DataFrame) -> DataFrame:
-        """Those of settled days."""
+        """The lines of settled days."""
         found = self.spark.read.schema(StructType([*like.schema, _DAY])).parquet(self._settled)
         return found.where(fn.col("day") < before).drop("day")
 
@@ -97,25 +97,25 @@ class Store:
         text = files.read_small(self.spark, self._ledger_path)
         found = parse_ledger(text) if text else Ledger()
         if not found.covers(self._roots):
-            # What it names last of all: should this be cut short, nothing counts.
+            # The ledger comes last: if this is interrupted, nothing counts.
             files.remove(self.spark, self._ledger_path)
             files.remove(self.spark, self.directory)
             found = Ledger()
         return replace(found, roots=frozenset(self._roots))
 
     def _read(self, wanted: Collection[InputFile]) -> Batch:
-        """Under a number that no batch has, so that nothing changes until the ledger says so."""
+        """Writes under an unused number, so that nothing changes until the ledger names it."""
         number = self.ledger.next_number
         while files.exists(self.spark, self._path(number)):
             number += 1
-        told = Observation()
+        observed = Observation()
         with suited_to_reading(self.spark, size=sum(file.length for file in wanted)):
             lines = parsing.read(self.spark, [file.pattern for file in sorted(wanted)])
-            thinning.thin(lines).observe(told, *_content()).write.parquet(self._path(number))
-        return Batch(number, frozenset(wanted), Content(**told.get))
+            thinning.thin(lines).observe(observed, *_content()).write.parquet(self._path(number))
+        return Batch(number, frozenset(wanted), Content(**observed.get))
 
     def _mixed_with(self, batch: Batch, *, but: Sequence[Batch]) -> list[Batch]:
-        """The batches that hold lines of before and after one of this batch, in the same five minutes."""
+        """The batches with lines before and after one of this batch, in the same five minutes."""
         others = [one for one in self.ledger.batches if one not in but and one.meets(batch)]
         if not others:
             return []
@@ -173,7 +173,7 @@ def _is_before(day: int, name: str) -> bool:
 
 
 def _is_there(batch: Batch, present: frozenset[InputFile]) -> bool:
-    """All that a batch was read from can be read again, be it written anew."""
+    """Whether all files of a batch still exist, possibly rewritten."""
     paths = {file.path for file in present}
     return all(file.path in paths for file in batch.files)
 

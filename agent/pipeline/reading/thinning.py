@@ -1,7 +1,7 @@
-"""Of lines that say the same over and over, the first and the last: the tables come out as if all had been kept.
+"""Keeps the first and the last of consecutive lines with the same status: the tables are the same as with all lines.
 
-Only neighbours within five minutes of one agent's lines on one link are looked at. So this, the one step that moves all
-lines, spreads evenly however many of them one link has, and every later step moves a fraction of them.
+Only neighbours within five minutes of one agent's lines on one link are compared. So this step, the only one that moves
+all lines, is spread evenly however many lines one link has, and every later step moves only a fraction.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ COMPARED: Final = ("ts", "seq", "status", "type", "told_in", "backlog", "interva
 
 
 def thin(lines: DataFrame) -> DataFrame:
-    """Adds `cell_backlog`, the highest of an agent, link and cell; `silent`: before it heartbeats are missing; `first`:
-    nothing of the cell was before it; `lines`, with the first: how many there were; and `unbroken`, which is told of
-    days that are settled."""
+    """Adds `cell_backlog`, the highest of an agent, link and cell; `silent`: heartbeats are missing before it; `first`:
+    it is the first of its cell; `lines`, with the first: their number; and `unbroken`, for settled days."""
     rest = [name for name in lines.columns if name not in COMPARED]
-    # One number sorts much faster than five texts, and a struct is copied whole where columns are copied one by one.
+    # One number sorts much faster than five texts, and a struct is copied as a whole, columns one by one.
     packed = lines.select(
         fn.xxhash64("group", "agent", "link", "cell", "line").alias("key"),
         "ts",
@@ -60,12 +59,12 @@ def thin(lines: DataFrame) -> DataFrame:
 
 
 def _edge(before: str, after: str) -> Column:
-    """Between two lines something changed or is missing, or one of them is not there."""
+    """Whether something changed or is missing between two lines, or one of them doesn't exist."""
     return differs(before, after) | fn.coalesce(_silent(before, after), fn.lit(False))
 
 
 def differs(before: str, after: str) -> Column:
-    """What two lines say, or one of them is not there."""
+    """Whether two lines have a different status, or one of them doesn't exist."""
     first, second = fn.col(before), fn.col(after)
     changed = (first["status"] != second["status"]) | (first["type"] != second["type"])
     # Null on a link's lines.
@@ -76,12 +75,13 @@ def differs(before: str, after: str) -> Column:
 
 
 def _silent(before: str, after: str) -> Column:
-    """Three heartbeats of an agent are missing between two of its lines."""
+    """Whether three heartbeats of an agent are missing between two of its lines."""
     return fn.col(after)["ts"] - fn.col(before)["ts"] > MISSED_HEARTBEATS * fn.col(before)["interval"]
 
 
 def matters_by_itself() -> Column:
-    """A peak of the backlog while messages don't flow, and whatever an agent says but heartbeats."""
+    """Lines to keep in any case: a peak of the backlog while messages don't flow, and an agent's own lines except
+    heartbeats."""
     this, none = fn.col("this"), fn.lit(-1)
     backlog = this["backlog"]
     rose = backlog > fn.coalesce(fn.col("before")["backlog"], none)

@@ -1,1 +1,1 @@
-"""How Spark is started and driven; knows nothing of links."""
+"""Starts and controls Spark; knows nothing about links."""

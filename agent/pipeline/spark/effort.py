@@ -1,4 +1,4 @@
-"""How Spark goes about the tables: of few lines, compiling plans takes longer than the work itself."""
+"""How Spark executes plans: for few lines, compiling them takes longer than the work itself."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pyspark.sql import DataFrame, SparkSession
 Keep = Callable[[DataFrame], DataFrame]
 
 PER_TASK: Final = 200_000
-"""Lines, of those that are left: a gigabyte holds what a task sorts of them."""
+"""Remaining lines per task: a task's sort fits into a gigabyte."""
 INTERPRETED: Final = 500_000
-"""Up to so many, plans are interpreted: of 66,000 that takes two thirds of the time, of 330,000 five sixths."""
+"""Up to this many, plans are interpreted: with 66,000 that takes two thirds of the time, with 330,000 five sixths."""
 REPLANNED: Final = 5_000_000
-"""From so many on, a plan is looked at again after each of its stages. Chosen, not measured."""
+"""From this many on, adaptive execution replans after each stage. Chosen, not measured."""
 
 READ_PER_TASK: Final = 256 * 2**20
-"""Bytes of JSON whose lines one task sorts: in memory, as a task of two in 2 GiB has it."""
+"""Bytes of JSON whose lines one task sorts, in memory: for two tasks in 2 GiB."""
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PLANNED_ONCE: Final = {"spark.sql.adaptive.enabled": "false"}
 _FILES_ASKED_FOR_AT_ONCE: Final = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "128"}
-"""Of fewer, asking takes less time than making tasks of it."""
+"""With fewer, a direct request takes less time than making tasks of it."""
 _WITHOUT_COMPILER: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @contextmanager
 def suited_to(spark: SparkSession, *, rows: int) -> Iterator[Keep]:
-    """Lasts as long as the work on so many rows, and tells how to keep what several things are made of."""
+    """A context for work on this many rows; returns how to keep data that is used several times."""
     needed = max(spark.sparkContext.defaultParallelism, rows // PER_TASK)
     wanted = {_PARTITIONS: str(min(_partitions(spark) or needed, needed))}
     wanted |= _PLANNED_ONCE if rows < REPLANNED else {}
@@ -41,8 +41,8 @@ def suited_to(spark: SparkSession, *, rows: int) -> Iterator[Keep]:
 
 @contextmanager
 def _kept(*, short_of_plans: bool) -> Iterator[Keep]:
-    """Where planning is most of the work, what was kept isn't planned again; it can't be made again either, so that is
-    for Spark in one process, which loses nothing but everything."""
+    """If planning is most of the work, kept data isn't planned again. It can't be recomputed either, so this is only
+    for Spark in one process, which can't lose a part of its data."""
     if short_of_plans:
         yield lambda table: table.localCheckpoint(eager=False)
         return
@@ -57,7 +57,7 @@ def _kept(*, short_of_plans: bool) -> Iterator[Keep]:
 
 @contextmanager
 def suited_to_reading(spark: SparkSession, *, size: int) -> Iterator[None]:
-    """Lasts as long as so many bytes of lines are sorted, however many more there are than cores."""
+    """A context for sorting this many bytes of lines, with more tasks than cores if necessary."""
     wanted = {_PARTITIONS: str(max(_partitions(spark), size // READ_PER_TASK)), **_FILES_ASKED_FOR_AT_ONCE}
     with _set(spark, wanted):
         yield

@@ -1,4 +1,4 @@
-"""Files on whatever file system Spark is told to use."""
+"""Files on any file system that Spark is configured for."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def read_text(spark: SparkSession, path: str) -> str:
 
 
 def check_inputs(spark: SparkSession, inputs: Sequence[str]) -> None:
-    """That there is something to read, as far as the first finished file tells."""
+    """Checks that there is something to read, up to the first finished file."""
     found = [_has_lines(spark, path) for path in inputs]
     if not any(found):
         raise CannotStartError(
-            f"--input {' '.join(inputs)}: no finished file (*.jsonl) is there; give what agents export into, and wait "
-            "until they have finished one (status-export.rotate)"
+            f"--input {' '.join(inputs)}: there is no finished file (*.jsonl); give a directory that agents export to, "
+            "and wait until they have finished a file (status-export.rotate)"
         )
 
 
@@ -42,10 +42,10 @@ def _has_lines(spark: SparkSession, path: str) -> bool:
         system = _system(spark, path)
         places = system.globStatus(_path(spark, path)) or []
         if not places:
-            raise CannotStartError(f"--input {path}: is not there; give a directory that agents export into")
+            raise CannotStartError(f"--input {path}: does not exist; give a directory that agents export to")
         return any(_ends_in_lines(system.listFiles(place.getPath(), True)) for place in places)
     except Py4JJavaError as error:
-        raise CannotStartError(f"--input {path}: can't be read: {_told(error)}") from error
+        raise CannotStartError(f"--input {path}: can't be read: {_reason(error)}") from error
 
 
 def _ends_in_lines(names: Any) -> bool:
@@ -56,24 +56,24 @@ def _ends_in_lines(names: Any) -> bool:
 
 
 def check_output(spark: SparkSession, output: str) -> None:
-    """Before hours of work that couldn't be kept."""
+    """Checks that the output can be written, before hours of work are lost."""
     probe = f"{output}/_writable"
     try:
         write_text(spark, probe, "")
         _system(spark, probe).delete(_path(spark, probe), False)
     except Py4JJavaError as error:
         raise CannotStartError(
-            f"--output {output}: can't be written: {_told(error)}; give a directory that can"
+            f"--output {output}: can't be written: {_reason(error)}; give a writable directory"
         ) from error
 
 
-def _told(error: Py4JJavaError) -> str:
+def _reason(error: Py4JJavaError) -> str:
     exception = error.java_exception
     return f"{exception.getClass().getSimpleName()}: {exception.getMessage()}".splitlines()[0]
 
 
 def write_text(spark: SparkSession, path: str, text: str) -> None:
-    """At once: a reader sees the old file or the new one."""
+    """Atomically: a reader sees the old file or the new one."""
     part, whole = _path(spark, f"{path}.part"), _path(spark, path)
     system = _system(spark, path)
     stream = system.create(part, True)
@@ -89,7 +89,7 @@ def write_text(spark: SparkSession, path: str, text: str) -> None:
 
 
 def read_small(spark: SparkSession, path: str) -> str | None:
-    """None where there is no such file."""
+    """None if there is no such file."""
     system, whole = _system(spark, path), _path(spark, path)
     if not system.exists(whole):
         return None
@@ -109,7 +109,7 @@ def remove(spark: SparkSession, path: str) -> None:
 
 
 def remove_others(spark: SparkSession, directory: str, *, keep: Callable[[str], bool]) -> None:
-    """Of what stands in a directory, if it is there."""
+    """Removes other entries of a directory, if it exists."""
     system = _system(spark, directory)
     if not system.exists(_path(spark, directory)):
         return

@@ -1,4 +1,4 @@
-"""How Spark's Java is started, and why it did not start: asked only once it hasn't."""
+"""How Spark's Java is started, and why it did not start, examined only after a failure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LAZY: Final = (
     "-XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 -XX:Tier4CompileThreshold=225000 "
     "-XX:Tier4BackEdgeThreshold=600000 -XX:FreqInlineSize=100 -XX:InlineSmallCode=800"
 )
-"""Of a job's minute, half the CPU would be spent on optimizing code that makes plans and runs no more; only code that
-lines go through is worth it, and not so much of it at once."""
+"""In a job of a minute, half the CPU would be spent on optimizing planning code that doesn't run again; only code that
+processes lines is worth it, and less of it at a time."""
 _REMEDY: Final = f"Spark needs Java {OLDEST} or later: install it, on Debian openjdk-17-jre-headless, or set JAVA_HOME"
 
 
 def options() -> str:
-    """What comes before an operator's own options; Java does not start with two garbage collectors."""
+    """The options before an operator's own; Java does not start with two garbage collectors."""
     return _LAZY if _a_collector_is_chosen() else f"-XX:+UseParallelGC {_LAZY}"
 
 
@@ -38,20 +38,20 @@ def _a_collector_is_chosen() -> bool:
 
 
 def what_is_wrong() -> str:
-    """In a sentence with what to do."""
+    """The error in a sentence, with what to do."""
     java = _path()
     if java is None:
-        return f"there is no Java; {_REMEDY}"
+        return f"Java is not installed; {_REMEDY}"
     version = _version(java)
     if version is None:
         return f"{java} does not run; {_REMEDY}"
     if version < OLDEST:
         return f"{java} is Java {version}, which is too old; {_REMEDY}"
-    return f"Spark can't start with {java}, which is Java {version}: see what it says above"
+    return f"Spark can't start with {java}, which is Java {version}: see its output above"
 
 
 def _path() -> str | None:
-    """As Spark looks for it."""
+    """Searched for in the same way as Spark does."""
     home = os.environ.get("JAVA_HOME")
     return os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118 - it is a name to show
 

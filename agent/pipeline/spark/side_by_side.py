@@ -1,4 +1,4 @@
-"""Several things asked of Spark at a time: planning one of them leaves time for the work of another."""
+"""Runs several Spark actions at a time: while one is planned, another can work."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 
 def side_by_side(spark: SparkSession, *works: Callable[[], Any]) -> list[Any]:
-    """What each of them answers; the first error once all have ended."""
+    """The results of all; raises the first error after all have ended."""
     with ThreadPoolExecutor(len(works), thread_name_prefix="report") as threads:
-        # Each inherits a copy of its own: what Spark notes of the step of one is not to be seen by the others.
+        # Each inherits its own copy: Spark's properties for the step of one must not be visible to the others.
         begun = [threads.submit(inheritable_thread_target(spark)(work)) for work in works]
     return [one.result() for one in begun]

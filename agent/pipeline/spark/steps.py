@@ -1,4 +1,4 @@
-"""What the job is doing, in words: Spark's own pages and whoever follows it show them."""
+"""The current step of the job, in words: shown by Spark's own pages and by the progress display."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ STEPS: Final = {
 
 
 def begin(spark: SparkSession, step: str) -> None:
-    """Everything that Spark does from here on belongs to that step."""
+    """Assigns everything that Spark does from now on to that step."""
     spark.sparkContext.setJobGroup(step, STEPS[step])

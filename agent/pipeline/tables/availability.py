@@ -1,4 +1,4 @@
-"""How long each link was in which bucket, by hour and by day of a time zone, and how it failed."""
+"""Time of each link in each bucket, by hour and by day of a time zone, and its failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def availability(found: DataFrame, failures: DataFrame, hours: DataFrame, within
     changed = (fn.col("start") >= fn.col("hour_start")) & (fn.col("start") > within.start)
     by_hour = parts.groupBy(*LINK, "hour_start", "hour_end", "day").agg(
         *(fn.sum(_in(bucket, fn.col("part"))).alias(bucket.value) for bucket in Bucket),
-        # An interval that crosses midnight UTC within an hour has two parts there.
+        # An interval that crosses midnight UTC within an hour has two parts.
         fn.size(fn.collect_set(fn.when(changed, fn.col("start")))).cast("bigint").alias("transitions"),
     )
     both = _of_period(by_hour, "hour", ["hour_start", "hour_end"]).unionByName(_of_period(by_hour, "day", []))
@@ -38,7 +38,7 @@ def _of_period(by_hour: DataFrame, period: str, key: list[str]) -> DataFrame:
 
 
 def _failed(failures: DataFrame, hours: DataFrame) -> DataFrame:
-    """Incidents counted where they begin; an open one has lasted until now and says nothing of repair."""
+    """Incidents, counted where they begin; an open one has lasted until now and has no repair time."""
     begun = failures.join(
         fn.broadcast(hours), (failures.start >= hours.hour_start) & (failures.start < hours.hour_end)
     ).withColumn("lasted", fn.col("end") - failures.start)
@@ -93,5 +93,5 @@ def _in(bucket: Bucket, value: Column) -> Column:
 
 
 def percent(part: Column, whole: Column) -> Column:
-    """Null where there is nothing to have a part of."""
+    """Null if the total is zero."""
     return fn.when(whole > 0, part / whole * 100.0)

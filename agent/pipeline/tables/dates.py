@@ -1,4 +1,4 @@
-"""The dates that a run makes tables for; those of rows without one are made by every run."""
+"""The dates that a run makes tables for; rows without a date are made by every run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyspark.sql import functions as fn
 
 @dataclass(frozen=True, slots=True)
 class Dates:
-    """From `first` to `last`, where there are ends, and some besides."""
+    """From `first` to `last`, if bounded, and additional ones."""
 
     first: date | None = None
     last: date | None = None
-    besides: frozenset[date] = frozenset()
+    also: frozenset[date] = frozenset()
 
-    def since(self, day: date, *, besides: Collection[date] = ()) -> Dates:
-        return replace(self, first=day, besides=frozenset(besides))
+    def since(self, day: date, *, also: Collection[date] = ()) -> Dates:
+        return replace(self, first=day, also=frozenset(also))
 
     def hold(self, day: Column) -> Column:
         inside = fn.lit(True)
@@ -27,4 +27,4 @@ class Dates:
             inside &= day >= fn.lit(self.first)
         if self.last is not None:
             inside &= day <= fn.lit(self.last)
-        return fn.coalesce(inside | day.isin(*self.besides), fn.lit(True))
+        return fn.coalesce(inside | day.isin(*self.also), fn.lit(True))

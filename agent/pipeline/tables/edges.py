@@ -1,4 +1,4 @@
-"""Which cluster feeds which, by day."""
+"""The traffic from cluster to cluster, by day."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from agent.pipeline.tables.availability import percent
 
 
 def edges(available: DataFrame, passed: DataFrame) -> DataFrame:
-    """From the finished tables `availability` and `traffic`; a link in doubt is no link's worst."""
+    """From the finished tables `availability` and `traffic`; a link without known availability is never the worst."""
     ends = ("upstream_cluster", "cluster", "date")
     moved = passed.groupBy(*LINK, "date").agg(fn.sum("messages").alias("messages"), fn.sum("bytes").alias("bytes"))
     days = available.where(fn.col("period") == "day").join(moved, [*LINK, "date"], "left")
     own = fn.col("availability_percent")
-    # A sum of decimals is the same in any order, one of doubles is not.
+    # A sum of decimals is the same in any order; a sum of doubles is not.
     flowing = fn.sum(fn.col("up_seconds") + fn.col("degraded_seconds") + fn.col("down_seconds"))
     return days.groupBy(*ends).agg(
         fn.count("link").alias("links"),

@@ -1,4 +1,4 @@
-"""Every table from thinned lines, each written when it is made: those that others are made of come first."""
+"""Makes every table from thinned lines and writes it at once: tables that others depend on come first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent.pipeline.tables import periods
 from agent.pipeline.tables.availability import availability
 from agent.pipeline.tables.dates import Dates
 from agent.pipeline.tables.edges import edges
-from agent.pipeline.tables.extent import Extent, news
+from agent.pipeline.tables.extent import Extent, link_changes
 from agent.pipeline.tables.incidents import grouped, incidents, outages
 from agent.pipeline.tables.intervals import intervals, traits
 from agent.pipeline.tables.objectives import Objective
@@ -31,7 +31,7 @@ from agent.pipeline.window import Bounds
 
 
 def write_tables(store: Store, options: Options, promised: Sequence[Objective], of: Extent, keep: Keep) -> None:
-    """All lines are told of, also those that are set aside."""
+    """Writes tables for all lines, including rejected ones."""
     side_by_side(
         store.spark,
         lambda: _write_good(store, options, promised, of, keep),
@@ -43,18 +43,18 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
     spark, within, lines = store.spark, of.within, store.lines(of.since)
     hours = keep(periods.table(spark, within, options.zone))
     links = keep(traits(lines.where(fn.col("link").isNotNull())))
-    # What is known of a link by itself is kept once, and not with each of its lines.
+    # A link's own attributes are kept once, not with each of its lines.
     placed = keep(presence.placed(lines.drop(*TRAITS), presence.lives(lines, within)))
     found = keep(intervals(statements(placed, within), links, within))
     gap = round(options.merge_gap.total_seconds() * SECOND)
     down = keep(outages(found, merge_gap=gap))
     failed = incidents(down, within)
-    changed = None if of.is_all else news(links, of, output=options.output)
+    changed = None if of.is_all else link_changes(links, of, output=options.output)
 
     def write(name: str, table: DataFrame, dates: Dates = of.asked) -> None:
         replace(table, name, output=options.output, dates=dates)
 
-    def stands_as(name: str) -> DataFrame:
+    def existing_table(name: str) -> DataFrame:
         return files.read_table(spark, name, output=options.output)
 
     def of_links(table: DataFrame) -> DataFrame:
@@ -65,9 +65,9 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
         write(
             "incidents", _finished(grouped(failed, links).withColumn("down_seconds", seconds(fn.col("down"))), options)
         )
-        # A day tells of the incidents that began on it, also where they went on for longer, or are none any more.
+        # A day has the incidents that began on it, even if they lasted longer, or no longer count as incidents.
         begun = down.where(fn.col("end") >= of.since - gap).select(fn.col("start").alias("at"))
-        dates = of.asked if changed is None or changed.any else of.dates(besides=begun)
+        dates = of.asked if changed is None or changed.any else of.dates(also=begun)
         in_these = hours.where(dates.hold(fn.col("day")))
         write("availability", of_links(availability(found, failed, in_these, within)), dates)
         return dates
@@ -77,15 +77,15 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
         passed = traffic(cells(placed, made), links, hours, made)
         if changed is not None and changed.renamed:
             store.doubt(since=within.start)
-            stands = of.earlier(stands_as("traffic")).drop(*TRAITS)
-            passed, dates = passed.unionByName(of_links(stands)), of.asked
+            existing = of.earlier(existing_table("traffic")).drop(*TRAITS)
+            passed, dates = passed.unionByName(of_links(existing)), of.asked
         write("traffic", passed, dates)
         last_day = day_of(fn.lit(max(within.start, within.end - 1)), options.zone)
-        judged = slo(found, stands_as("traffic"), promised, within)
+        judged = slo(found, existing_table("traffic"), promised, within)
         write("slo", of_links(judged).withColumn("date", last_day))
 
     dates, _ = side_by_side(spark, of_time, of_messages)
-    available, moved = (stands_as(name).where(dates.hold(fn.col("date"))) for name in ("availability", "traffic"))
+    available, moved = (existing_table(name).where(dates.hold(fn.col("date"))) for name in ("availability", "traffic"))
     write("edges", edges(available, moved), dates)
 
 
@@ -102,6 +102,6 @@ def _finished(spans: DataFrame, options: Options) -> DataFrame:
 
 
 def _rejected(lines: DataFrame) -> DataFrame:
-    """With the day of its directory; lines outside of any have none."""
+    """With the day of its directory; lines outside such directories have none."""
     day = fn.try_to_date(fn.regexp_extract("file", r"date=(\d{4}-\d{2}-\d{2})/", 1))
     return lines.select("why", "schema", "file", "line", day.alias("date"))

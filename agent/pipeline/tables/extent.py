@@ -1,4 +1,4 @@
-"""How much of the tables a run has to make: what lines that came since can't have changed is left as it stands."""
+"""Which part of the tables a run has to make: what new lines can't have changed is kept."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from agent.pipeline.window import Bounds
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Of the window, everything from `since` on, which is where a date of the zone begins.
-
-    `before` are the tables of the dates before that, if all of them stand.
+    """The window from `since` on, which is the start of a date of the time zone. `before` are the tables of earlier
+    dates, if all of them exist.
     """
 
     within: Bounds
@@ -38,21 +37,21 @@ class Extent:
     def _first(self) -> date:
         return periods.days(Bounds(self.since, self.since + 1), self.zone)[0]
 
-    def dates(self, *, besides: DataFrame | None = None) -> Dates:
-        """`besides` are instants, `at`, whose dates are made too."""
+    def dates(self, *, also: DataFrame | None = None) -> Dates:
+        """`also` are instants, `at`, whose dates are made too."""
         if self.is_all:
             return self.asked
-        days = [] if besides is None else besides.select(periods.day_of(fn.col("at"), self.zone)).distinct().collect()
-        return self.asked.since(self._first, besides={row[0] for row in days})
+        days = [] if also is None else also.select(periods.day_of(fn.col("at"), self.zone)).distinct().collect()
+        return self.asked.since(self._first, also={row[0] for row in days})
 
     def earlier(self, table: DataFrame) -> DataFrame:
-        """The rows that stand of dates before."""
+        """The existing rows of earlier dates."""
         return table.where(self.asked.hold(fn.col("date")) & (fn.col("date") < fn.lit(self._first)))
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """Whether links have come or gone, and whether what is told of the others is something else now."""
+class LinkChanges:
+    """Whether links were added or removed, and whether attributes of the others have changed."""
 
     other: bool
     renamed: bool
@@ -69,16 +68,16 @@ def extent(ledger: Ledger, made_of: str, within: Bounds, *, zone: ZoneInfo, aske
     return Extent(within, zone, asked, since, before)
 
 
-def news(links: DataFrame, of: Extent, *, output: str) -> News:
+def link_changes(links: DataFrame, of: Extent, *, output: str) -> LinkChanges:
     """Every link has a row on the last day."""
     if of.before is None:
-        return News(other=True, renamed=True)
+        return LinkChanges(other=True, renamed=True)
     last = periods.days(Bounds(of.before.start, of.before.end), of.zone)[1]
     table = files.read_table(links.sparkSession, "availability", output=output)
     known = table.where((fn.col("date") == fn.lit(last)) & (fn.col("period") == "day"))
-    told = known.select(*LINK, fn.struct(*TRAITS).alias("then"))
-    now = links.select(*LINK, fn.struct(*TRAITS).alias("now")).join(told, [*LINK], "left")
+    described = known.select(*LINK, fn.struct(*TRAITS).alias("then"))
+    now = links.select(*LINK, fn.struct(*TRAITS).alias("now")).join(described, [*LINK], "left")
     appeared, renamed = fn.col("then").isNull(), fn.col("then") != fn.col("now")
     row = now.agg(fn.count_if(appeared), fn.count_if(renamed)).collect()[0]
-    gone = told.join(links, [*LINK], "left_anti").limit(1).count()
-    return News(bool(row[0] or gone), bool(row[1]))
+    gone = described.join(links, [*LINK], "left_anti").limit(1).count()
+    return LinkChanges(bool(row[0] or gone), bool(row[1]))

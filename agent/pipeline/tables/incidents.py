@@ -1,4 +1,4 @@
-"""Outages of links, and which of them are one outage of something they share."""
+"""Outages of links, and which of them form one outage of something they share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agent.pipeline.window import Bounds
 TOGETHER = 60 * SECOND
 """Links that fail within this of each other may have failed together."""
 MANY = 3
-"""So many links are no coincidence."""
+"""This many links are no coincidence."""
 
 _FAILED = ("backoff", "invalid")
 
 
 def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
-    """Times down with at most `merge_gap` between them are one; `failed` are those that are incidents."""
+    """Times down with at most `merge_gap` between them are one outage; `failed` marks those that are incidents."""
     by_time = Window.partitionBy(*LINK).orderBy("start")
     down, flowed = fn.col("bucket") == Bucket.DOWN, fn.col("bucket").isin(Bucket.UP.value, Bucket.DEGRADED.value)
     failed = fn.col("status").isin(*_FAILED)
@@ -37,9 +37,9 @@ def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
             fn.min("start").alias("start"),
             fn.max("end").alias("end"),
             fn.sum(fn.col("end") - fn.col("start")).alias("down"),
-            # Attempts follow each other with nothing between them; a flap is a link that was up for a moment.
+            # Attempts follow each other without a gap; a flap is a link that was up in between.
             fn.count_if((fn.col("flowed") > fn.col("ended")) & (fn.col("gap") <= merge_gap)).alias("flaps"),
-            fn.min_by(fn.struct("status", "reason", "error", "agent"), fn.struct(~failed, "start")).alias("told"),
+            fn.min_by(fn.struct("status", "reason", "error", "agent"), fn.struct(~failed, "start")).alias("details"),
             fn.max("backlog").alias("peak_backlog"),
             fn.max(failed).alias("failed"),
         )
@@ -47,14 +47,14 @@ def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
 
 
 def incidents(down: DataFrame, within: Bounds) -> DataFrame:
-    """A start that works at once is none."""
+    """A start that succeeds at once is not an incident."""
     return down.where("failed").select(
-        *LINK, "start", "end", (fn.col("end") >= within.end).alias("open"), "down", "flaps", "told.*", "peak_backlog"
+        *LINK, "start", "end", (fn.col("end") >= within.end).alias("open"), "down", "flaps", "details.*", "peak_backlog"
     )
 
 
 def grouped(found: DataFrame, links: DataFrame) -> DataFrame:
-    """Adds the traits of each link, and the outage it was part of where many links failed together."""
+    """Adds the attributes of each link, and the outage it was part of if many links failed together."""
     named = found.join(links, [*LINK], "left").withColumns(
         {"of_upstream": fn.coalesce("upstream_cluster", "uri"), "of_agent": fn.concat_ws("/", "group", "agent")}
     )
@@ -76,7 +76,7 @@ def _either(first: Column, then: Column, second: Column, otherwise: Column) -> C
 
 
 def _together(found: DataFrame, by: str) -> DataFrame:
-    """Adds how many links that share `by` failed at about the same time, and an id for it."""
+    """Adds the number of links that share `by` and failed at about the same time, and an id."""
     by_time = Window.partitionBy(by).orderBy("start", *LINK)
     apart = fn.coalesce(fn.col("start") - fn.lag("start").over(by_time) > TOGETHER, fn.lit(True))
     numbered = found.withColumn("apart", apart.cast("int")).withColumn("wave", fn.sum("apart").over(by_time))

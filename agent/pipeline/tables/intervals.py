@@ -1,4 +1,4 @@
-"""What the agents say of a link together: at each moment one status, and all moments of the window covered."""
+"""The combined reports of agents on a link: exactly one status at each instant of the window."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pyspark.sql import functions as fn
 from agent.pipeline.schema import BUCKETS, LINK, TRAITS, Bucket
 from agent.pipeline.window import Bounds
 
-_TOLD = ("agent", "reason", "error", "backlog")
+_REPORTED = ("agent", "reason", "error", "backlog")
 
 
 def traits(lines: DataFrame) -> DataFrame:
-    """What else is known of each link: the last that was told."""
+    """The other attributes of each link: the last reported ones."""
     latest = [
         fn.max_by(trait, fn.when(fn.col(trait).isNotNull(), fn.struct("ts", "seq", trait))).alias(trait)
         for trait in TRAITS
@@ -23,24 +23,24 @@ def traits(lines: DataFrame) -> DataFrame:
 
 
 def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
-    """The best of what is said holds; where nobody says anything the link is `unknown`, as it is before it appears."""
+    """The best reported status counts; without a report the link is `unknown`, also before it appears."""
     points = _points(said, links, within)
     by_time = Window.partitionBy(*LINK).orderBy("at")
     standing = points.withColumns(
         {f"{status}_count": fn.sum(f"{status}_change").over(by_time) for status in BUCKETS}
-        | {f"{status}_told": fn.last(f"{status}_told", ignorenulls=True).over(by_time) for status in BUCKETS}
+        | {f"{status}_reported": fn.last(f"{status}_reported", ignorenulls=True).over(by_time) for status in BUCKETS}
         | {"end": fn.lead("at").over(by_time)}
     )
     status = _first([(fn.col(f"{name}_count") > 0, fn.lit(name)) for name in BUCKETS], fn.lit("unknown"))
-    told = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_told")) for name in BUCKETS], fn.lit(None))
+    reported = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_reported")) for name in BUCKETS], fn.lit(None))
     pieces = standing.where(fn.col("end").isNotNull()).select(
-        *LINK, fn.col("at").alias("start"), "end", status.alias("status"), told.alias("told")
+        *LINK, fn.col("at").alias("start"), "end", status.alias("status"), reported.alias("reported")
     )
     return _merged(pieces)
 
 
 def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
-    """A row for each moment at which something begins or ends to be said of a link."""
+    """A row for each instant at which a report on a link begins or ends."""
     cut = said.withColumns(
         {"start": fn.greatest("start", fn.lit(within.start)), "end": fn.least("end", fn.lit(within.end))}
     ).where(fn.col("start") < fn.col("end"))
@@ -48,14 +48,14 @@ def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
         fn.struct(fn.col("start").alias("at"), fn.lit(1).alias("change")),
         fn.struct(fn.col("end").alias("at"), fn.lit(-1).alias("change")),
     )
-    changes = cut.select(*LINK, fn.inline(both), "status", fn.struct(*_TOLD).alias("told"))
+    changes = cut.select(*LINK, fn.inline(both), "status", fn.struct(*_REPORTED).alias("reported"))
     edges = links.select(*LINK, fn.explode(fn.array(fn.lit(within.start), fn.lit(within.end))).alias("at"))
     return (
         changes.unionByName(edges, allowMissingColumns=True)
         .groupBy(*LINK, "at")
         .agg(
             *(_change(status).alias(f"{status}_change") for status in BUCKETS),
-            *(fn.max(_begun(status)).alias(f"{status}_told") for status in BUCKETS),
+            *(fn.max(_begun(status)).alias(f"{status}_reported") for status in BUCKETS),
         )
     )
 
@@ -65,7 +65,7 @@ def _change(status: str) -> Column:
 
 
 def _begun(status: str) -> Column:
-    return fn.when((fn.col("status") == status) & (fn.col("change") > 0), fn.col("told"))
+    return fn.when((fn.col("status") == status) & (fn.col("change") > 0), fn.col("reported"))
 
 
 def _first(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
@@ -85,8 +85,8 @@ def _merged(pieces: DataFrame) -> DataFrame:
         .agg(
             fn.min("start").alias("start"),
             fn.max("end").alias("end"),
-            fn.min_by("told", "start").alias("told"),
-            fn.max("told.backlog").alias("backlog"),
+            fn.min_by("reported", "start").alias("reported"),
+            fn.max("reported.backlog").alias("backlog"),
         )
         .select(
             *LINK,
@@ -94,9 +94,9 @@ def _merged(pieces: DataFrame) -> DataFrame:
             "end",
             bucket.alias("bucket"),
             "status",
-            "told.agent",
-            "told.reason",
-            "told.error",
+            "reported.agent",
+            "reported.reason",
+            "reported.error",
             "backlog",
         )
     )

@@ -1,4 +1,4 @@
-"""What operators promise of their links: a YAML file of objectives, every mistake told at once."""
+"""Objectives for links from a YAML file; all errors are reported at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ObjectiveKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """`target` percent of the time up, or of messages confirmed `within` seconds, over so many days."""
+    """`target` percent of the time up, or of messages confirmed `within` seconds, over `days`."""
 
     name: str
     target: float
@@ -42,7 +42,7 @@ def parse_objectives(text: str, *, source: str) -> tuple[Objective, ...]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source)
-        raise ConfigurationError([Problem(place, "not YAML: mend the syntax here")]) from error
+        raise ConfigurationError([Problem(place, "not YAML: fix the syntax here")]) from error
     entries = document.get("objectives") if isinstance(document, dict) and set(document) == {"objectives"} else None
     if not isinstance(entries, dict) or not entries:
         said = "give objectives by name, such as `objectives: {availability: {target: 99.9}}`, and no other key"
@@ -61,13 +61,14 @@ def _wrong(name: Any, entry: Any) -> Iterator[str]:
         yield f"objective {name!r}: give its keys: {', '.join(sorted(_KEYS))}"
         return
     yield from (
-        f"objective {name!r}: unknown key {key!r}; there are {', '.join(sorted(_KEYS))}" for key in entry.keys() - _KEYS
+        f"objective {name!r}: unknown key {key!r}; known keys are {', '.join(sorted(_KEYS))}"
+        for key in entry.keys() - _KEYS
     )
     if not _is_number(entry.get("target")) or not 0 < entry["target"] < 100:
         yield f"objective {name!r}: target: give a percentage above 0 and below 100"
     days = entry.get("days", 30)
     if not isinstance(days, int) or isinstance(days, bool) or days < 1:
-        yield f"objective {name!r}: days: give a whole number from 1"
+        yield f"objective {name!r}: days: give a whole number, at least 1"
     if "within" in entry and (not _is_number(entry["within"]) or entry["within"] <= 0):
         yield f"objective {name!r}: within: give seconds above 0"
 

@@ -1,4 +1,4 @@
-"""The hours and days of a window in a time zone; days of 23 and 25 hours come out right."""
+"""The hours and days of a window in a time zone; days of 23 and 25 hours are handled correctly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEP = timedelta(minutes=15)  # every zone's offset is a multiple of it
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """An hour of the zone's clock, cut by the window, and the day it belongs to."""
+    """An hour of the zone's local time, cut by the window, and its day."""
 
     start: int
     end: int
@@ -42,13 +42,13 @@ def hours(within: Bounds, zone: ZoneInfo) -> Iterator[Period]:
 
 
 def days(within: Bounds, zone: ZoneInfo) -> tuple[date, date]:
-    """The first and the last that a window touches."""
+    """The first and the last day of a window."""
     start, last = (EPOCH + timedelta(microseconds=at) for at in (within.start, max(within.start, within.end - 1)))
     return start.astimezone(zone).date(), last.astimezone(zone).date()
 
 
 def start_of_day(moment: int, zone: ZoneInfo) -> int:
-    """The first instant of the zone's date that holds this one; a clock that is put forward at midnight skips it."""
+    """The first instant of the date that contains this one; a clock change at midnight may skip midnight itself."""
     day = (EPOCH + timedelta(microseconds=moment)).astimezone(zone).date()
     midnight = datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
     while midnight.astimezone(zone).date() < day:
@@ -57,7 +57,7 @@ def start_of_day(moment: int, zone: ZoneInfo) -> int:
 
 
 def _next_hour(moment: datetime, zone: ZoneInfo) -> datetime:
-    """By steps, because a clock that is put forward or back may do so by half an hour."""
+    """In steps, because a clock change may be half an hour."""
     step = moment.replace(minute=moment.minute // 15 * 15, second=0, microsecond=0) + _STEP
     while step.astimezone(zone).minute:
         step += _STEP
@@ -70,7 +70,7 @@ def table(spark: SparkSession, within: Bounds, zone: ZoneInfo) -> DataFrame:
 
 
 def cut(spans: DataFrame, hours_of: DataFrame) -> DataFrame:
-    """Rows with `start` and `end` → one for each hour they touch, with the part that lies in it as `part`."""
+    """Rows with `start` and `end` → one for each hour that they overlap, with the overlap as `part`."""
     near = fn.col("near")
     by_day = hours_of.withColumn("near", _days("hour_start", "hour_end"))
     touched = spans.withColumn("near", _days("start", "end"))
@@ -79,7 +79,7 @@ def cut(spans: DataFrame, hours_of: DataFrame) -> DataFrame:
 
 
 def _days(start: str, end: str) -> Column:
-    """The days in UTC that a span touches, to join by."""
+    """The UTC days that a span overlaps, for joins."""
     return fn.explode(fn.expr(f"sequence({start} div {_DAY}, ({end} - 1) div {_DAY})"))
 
 

@@ -1,4 +1,4 @@
-"""Tables by date: a date is written where its rows are others than those that stand, and removed where it has none."""
+"""Tables by date: a date is written if its rows differ from the existing ones, and removed if it has none."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agent.pipeline.tables.dates import Dates
 
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 _HALF_WRITTEN = ".spark-staging-"
-"""What Spark writes into before dates are replaced, and leaves behind where it is killed."""
+"""Spark's temporary directory before dates are replaced, left behind if it is killed."""
 
 
 def replace(table: DataFrame, name: str, *, output: str, dates: Dates) -> None:
-    """`dates` are those that this run speaks for."""
+    """`dates` are those that this run has made."""
     spark = table.sparkSession
     begin(spark, name)
     fields = files.columns(name)
@@ -30,8 +30,8 @@ def replace(table: DataFrame, name: str, *, output: str, dates: Dates) -> None:
         return
     files.remove_others(spark, f"{output}/{name}", keep=lambda entry: not entry.startswith(_HALF_WRITTEN))
     rows = rows.persist()
-    stands = files.read_table(spark, name, output=output).where(dates.hold(fn.col("date")))
-    before, now = _digests(stands), _digests(rows)
+    existing = files.read_table(spark, name, output=output).where(dates.hold(fn.col("date")))
+    before, now = _digests(existing), _digests(rows)
     differing = [day for day, digest in now.items() if before.get(day) != digest]
     if differing:
         _write(rows.where(_is_in(differing)), f"{output}/{name}")
@@ -46,7 +46,7 @@ def _write(rows: DataFrame, path: str) -> None:
 
 
 def _digests(rows: DataFrame) -> dict[date | None, tuple[int, int, int]]:
-    """The same for the same rows in any order; nulls count, for a hash passes them over."""
+    """The same for the same rows in any order; nulls are included explicitly, because a hash skips them."""
     values = [fn.col(f"`{name}`") for name in rows.columns]
     digest = fn.xxhash64(*values, *(value.isNull() for value in values))
     low = digest.bitwiseAND(fn.lit(0xFFFFFFFF))

@@ -1,4 +1,4 @@
-"""How much of what an objective allows has been used, and how fast it is being used now."""
+"""How much of an objective's budget has been used, and how fast it is being used now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OBJECTIVE = "objective string, measured_by string, target double, days bigint, 
 
 
 def slo(found: DataFrame, passed: DataFrame, promised: Sequence[Objective], within: Bounds) -> DataFrame:
-    """From the finished table `traffic`. Looks back from the end of the window; nothing of before its start counts."""
+    """From the finished table `traffic`. Looks back from the end of the window; nothing before its start counts."""
     rows = [
         {
             "objective": one.name,
@@ -49,14 +49,14 @@ def _time(found: DataFrame) -> DataFrame:
 
 
 def _inside(passed: DataFrame, within: Bounds) -> DataFrame:
-    """Also five minutes that the window cuts."""
+    """Including intervals of five minutes that the window cuts."""
     start = fn.unix_micros("start")
     measured = passed.where(fn.col("transfer_counts").isNotNull())
     return measured.where((start > within.start - CELL) & (start < within.end)).withColumn("start", start)
 
 
 def _messages(passed: DataFrame) -> DataFrame:
-    """Of the bounds that were measured, the nearest not above `within` decides."""
+    """Uses the highest measured bound that is not above `within`."""
     every = fn.element_at("transfer_counts", -1)
     near = fn.expr("nullif(size(filter(transfer_le, bound -> bound <= within)), 0)")
     fast = fn.coalesce(fn.element_at("transfer_counts", near), fn.lit(0))
@@ -74,7 +74,7 @@ def _messages(passed: DataFrame) -> DataFrame:
 
 
 def _judged(measured: DataFrame, within: Bounds) -> DataFrame:
-    """Of time, the part that lies in a look back counts; of messages, five minutes count whole."""
+    """For time, the part within the period counts; for messages, intervals of five minutes count as a whole."""
     of_time = fn.col("measured_by") == ObjectiveKind.TIME
 
     def back(by: Column, value: str) -> Column:

@@ -1,4 +1,4 @@
-"""What one agent said of one link, and for how long that is believed."""
+"""The reports of one agent on one link, and for how long each is valid."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _SPEAKER = ("group", "link", "agent")
 
 
 def statements(lines: DataFrame, within: Bounds) -> DataFrame:
-    """One row for each stretch of time in which an agent says the same of a link."""
+    """One row for each period in which an agent reports the same status of a link."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
     sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
     followed = lines.withColumns(
         {"next_ts": fn.lead("ts").over(ordered), "next_life": fn.lead("life").over(ordered), "sampled": sampled}
     ).withColumn("believed", _believed_until(within))
-    # A link that was sampled and is no more has gone, though its agent lives.
+    # A link whose samples stop has ended, even if its agent is alive.
     silent = fn.col("sampled") & ~fn.col("unbroken") & (fn.col("believed") - fn.col("ts") > _patience())
-    told = followed.withColumn("believed", fn.when(silent, fn.col("ts")).otherwise(fn.col("believed")))
-    return _joined(told)
+    reported = followed.withColumn("believed", fn.when(silent, fn.col("ts")).otherwise(fn.col("believed")))
+    return _joined(reported)
 
 
 def _believed_until(within: Bounds) -> Column:
@@ -41,20 +41,20 @@ def _patience() -> Column:
     return fn.greatest(MISSED_HEARTBEATS * interval, fn.lit(CELL))
 
 
-def _joined(told: DataFrame) -> DataFrame:
-    """Lines that say the same without a gap between them, as one."""
+def _joined(reported: DataFrame) -> DataFrame:
+    """Combines lines with the same status and no gap between them."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
     before = fn.lag(fn.struct("believed", "status")).over(ordered)
     goes_on = (fn.col("before")["believed"] >= fn.col("ts")) & (fn.col("before")["status"] == fn.col("status"))
     return (
-        told.withColumn("before", before)
+        reported.withColumn("before", before)
         .withColumn("stretch", fn.sum((~fn.coalesce(goes_on, fn.lit(False))).cast("int")).over(ordered))
         .groupBy(*_SPEAKER, "stretch", "status")
         .agg(
             fn.min("ts").alias("start"),
             fn.max("believed").alias("end"),
-            fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("told"),
+            fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("reported"),
             fn.max("backlog").alias("backlog"),
         )
-        .select(*_SPEAKER, "status", "start", "end", "told.reason", "told.error", "backlog")
+        .select(*_SPEAKER, "status", "start", "end", "reported.reason", "reported.error", "backlog")
     )

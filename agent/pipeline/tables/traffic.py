@@ -1,4 +1,4 @@
-"""What passed a link in five minutes, by what its counters gained."""
+"""The traffic of a link in intervals of five minutes, from the increase of its counters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPEAKER = ("group", "link", "agent")
 
 
 def cells(lines: DataFrame, within: Bounds) -> DataFrame:
-    """One row a link and five minutes: gains of counters, how long transfers took, peak backlog."""
+    """One row per link and five minutes: increases of counters, transfer times, peak backlog."""
     epochs = _epochs(lines)
     counted = (
         _gains(epochs, within)
@@ -25,11 +25,11 @@ def cells(lines: DataFrame, within: Bounds) -> DataFrame:
 
 
 def _epochs(lines: DataFrame) -> DataFrame:
-    """Numbers the times a link's counters began anew at an agent; `whole`: the epoch's beginning is known to be 0."""
+    """Numbers the resets of a link's counters at an agent; `whole`: the epoch is known to start at 0."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
     before = fn.col("before")
     fell = fn.greatest(*(before[counter] - fn.col(counter) for counter in COUNTERS)) > 0
-    # A clock put back mixes lines of one life up; then `seq` falls too, and nothing began anew.
+    # If a clock is set back, lines of one life are out of order; then `seq` falls too, and it is not a reset.
     goes_on = fn.coalesce(fn.col("life") == before["life"], fn.lit(False))
     anew = (fn.col("run") != before["run"]) | (fell & ~(goes_on & (fn.col("seq") <= before["seq"])))
     return (
@@ -58,7 +58,7 @@ def _inside(within: Bounds) -> Column:
 
 
 def _transfers(epochs: DataFrame, within: Bounds) -> DataFrame:
-    """How many transfers took no longer than each bound, by cell; the last number is how many in all."""
+    """The number of transfers up to each bound, by cell; the last number is the total."""
     by_time = Window.partitionBy(*_SPEAKER, "epoch").orderBy("cell")
     ends = (
         epochs.where(measured())
@@ -84,7 +84,7 @@ def _transfers(epochs: DataFrame, within: Bounds) -> DataFrame:
     summed = fn.reduce(
         fn.slice("all", 2, fn.size("all")), fn.col("all")[0], lambda one, other: fn.zip_with(one, other, operator.add)
     )
-    # Where agents of one link measure by different bounds, those of the finer ones stand for all.
+    # If agents of one link use different bounds, the finer ones are used for all.
     finest = fn.struct(fn.size("le"), "le")
     return (
         together.withColumn("counts", summed)
@@ -94,7 +94,7 @@ def _transfers(epochs: DataFrame, within: Bounds) -> DataFrame:
 
 
 def measured() -> Column:
-    """A line tells how long transfers took."""
+    """Whether a line has transfer times."""
     return fn.coalesce(fn.size("transfer.count") == fn.size("transfer.le") + 1, fn.lit(False))
 
 
@@ -124,7 +124,7 @@ def traffic(found: DataFrame, links: DataFrame, hours: DataFrame, within: Bounds
 
 
 def quantile(part: float) -> Column:
-    """Between two bounds as if transfers were spread evenly; beyond the last bound that bound."""
+    """Interpolated linearly between two bounds; the last bound for values beyond it."""
     return fn.expr(f"""
         case when element_at(counts, -1) > 0 then (
             transform(

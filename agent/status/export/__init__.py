@@ -1,1 +1,1 @@
-"""Status events as files: one JSON object a line, whole files only, and never at the expense of messages."""
+"""Status events as files: one JSON object per line, complete files only, and never at the expense of messages."""

@@ -1,4 +1,4 @@
-"""What happens, as lines: one JSON object each, with every field."""
+"""Events as lines: one JSON object each, with every field."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 @dataclass
 class Events:
-    """Those of one run, numbered."""
+    """The numbered events of one run."""
 
     board: Board
     _seq: int = 0
@@ -41,7 +41,7 @@ class Events:
 
     def _of_link(self, entry: Entry) -> dict[str, Any]:
         view = self.board.view(entry)
-        if entry.state.status is Status.REMOVING:  # the seconds that are left would make each sample another
+        if entry.state.status is Status.REMOVING:  # the seconds left would make each sample different
             view["error"] = entry.state.error
         return {
             **{name: view[name] for name in _OF_VIEW},

@@ -1,4 +1,4 @@
-"""Writes down what the board tells: every change of a link's status at once, and how all links are now and then."""
+"""Exports the board: every change of a link's status at once, and regular samples of all links."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent.status.export.pump import Pump
 from agent.status.slices import in_slices
 from agent.tasks import GuardedTasks
 
-TICK: Final = 0.5  # links are sampled a few at a time: messages wait for none of it
+TICK: Final = 0.5  # links are sampled a few at a time, so that messages don't wait
 STOP_PATIENCE: Final = 5.0
 END_PATIENCE: Final = 2.0  # for a task that only has to notice its end
 TASK: Final = "status export"
@@ -29,7 +29,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Exporter:
-    """`clock` tells seconds that only pass; the time of day is the board's."""
+    """`clock` is monotonic; the time of day comes from the board."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Exporter:
         self._tasks = GuardedTasks(board.errors, sleep=sleep)
 
     async def start(self) -> None:
-        """To be called before any link is there."""
+        """Must be called before there is any link."""
         try:
             await asyncio.to_thread(self._files.prepare, day_at(self._board.clock()))
         except OSError as error:
@@ -75,7 +75,7 @@ class Exporter:
         self._board.export_dropped = self._pump.dropped
 
     async def _run(self) -> None:
-        """Samples each link once in an interval, and beats, until cancelled."""
+        """Samples each link once per interval, and writes heartbeats, until cancelled."""
         slots = max(1, round(self._settings.sample_interval / TICK))
         rest = self._settings.sample_interval / slots
         due = self._clock()
@@ -100,10 +100,12 @@ class Exporter:
         self._tell(self._events.of_agent(status, self._settings.sample_interval))
 
     def _tell(self, line: Line) -> None:
-        if not self._told:  # those of one turn go together: when all links fall, messages wait for no thread
+        if (
+            not self._pending
+        ):  # events of one turn are written together: when all links fail, messages wait for no thread
             asyncio.get_running_loop().call_soon(self._hand_over)
-        self._told.append(line)
+        self._pending.append(line)
 
     def _hand_over(self) -> None:
-        told, self._told = self._told, []
+        told, self._pending = self._pending, []
         self._pump.put(told)

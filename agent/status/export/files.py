@@ -1,4 +1,4 @@
-"""The files of one run, one after another: each holds the lines of one day and of a while."""
+"""The files of one run, one after another: each holds lines of one day and a limited time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One event with the newline at its end, and the day that it tells of; one that recurs is less of a loss."""
+    """One event with its newline, and its day; a sample is less of a loss, because it is repeated."""
 
     day: str
     text: bytes
@@ -34,10 +34,10 @@ class Line:
 
 
 class ExportFiles:
-    """Used by one thread at a time. `lost` counts the lines that were given to it and are nowhere."""
+    """Used by one thread at a time. `lost` counts lines that were passed in and not written."""
 
     def __init__(self, settings: StatusExportSettings, names: FileNames, *, clock: Callable[[], float]) -> None:
-        """`clock` tells seconds that only pass, whatever the time of day is set to."""
+        """`clock` is monotonic, independent of the time of day."""
         self.lost = 0
         self.directory = Path(settings.directory)
         self._settings = settings
@@ -50,14 +50,14 @@ class ExportFiles:
         self._troubles: list[OSError] = []
 
     def prepare(self, day: str) -> None:
-        """Finishes what earlier runs have left, and opens the first file; OSError where that can't be."""
+        """Finishes files of earlier runs, and opens the first file; raises OSError if that fails."""
         self._left = [path for path in self.directory.glob(f"date=*/*{WRITTEN}") if self._names.owns(path.name)]
         self._file = self._open(day)
         for path in self._left:
             log.warning("a file of an earlier run can't be finished yet", path=str(path))
 
     def write(self, lines: Sequence[Line]) -> None:
-        """Appends them and finishes what is due; OSError tells why some are lost or a file is not finished."""
+        """Appends lines and finishes files that are due; OSError says why lines are lost or a file is not finished."""
         self._troubles.clear()
         with self._noting():
             self._leave_removed()
@@ -69,7 +69,7 @@ class ExportFiles:
             raise self._troubles[-1]
 
     def close(self) -> None:
-        """Finishes what is open, and what could not be finished before."""
+        """Finishes the open file, and those that could not be finished before."""
         self._finish_left()
         self._leave_removed()
         self._finish()
@@ -124,7 +124,7 @@ class ExportFiles:
                 raise
 
     def _finish_left(self) -> None:
-        """What a crash or a bad disk has left; what still can't be finished is tried again with the next file."""
+        """Finishes files left by a crash or a failing disk; failures are tried again with the next file."""
         left, self._left = self._left, []
         for path in left:
             try:
@@ -138,7 +138,7 @@ class ExportFiles:
         file.leave()
 
     def _leave_removed(self) -> None:
-        """Somebody deleted the file: it would take lines for ever, and keep none."""
+        """Closes a file that was deleted: its lines would be lost."""
         file = self._file
         if file is not None and file.is_removed:
             self._file = None
@@ -147,9 +147,8 @@ class ExportFiles:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
 
     def _expire(self, today: date) -> None:
-        """Deletes this agent's files of days that need not be kept, and nobody else's.
-
-        A clock put forward by mistake would make every day an old one; then nothing is there of the day before.
+        """Deletes this agent's files of expired days, and no others. With a clock set ahead by mistake every day would
+        be expired; this is recognized because there are no files of the day before.
         """
         yesterday = self.directory / day_directory((today - timedelta(days=1)).isoformat())
         if self._settings.keep_days is None or not yesterday.is_dir():
@@ -163,7 +162,7 @@ class ExportFiles:
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """What can't be done is told in the end; the rest is done nevertheless."""
+        """Collects an error for the end; the rest is still done."""
         try:
             yield
         except OSError as error:
@@ -172,7 +171,7 @@ class ExportFiles:
 
 def _delete(directory: Path, names: FileNames) -> None:
     for path in directory.iterdir():
-        if names.owns(path.name) and not path.name.endswith(WRITTEN):  # that one's agent may be alive
+        if names.owns(path.name) and not path.name.endswith(WRITTEN):  # its agent may be alive
             path.unlink(missing_ok=True)
-    with suppress(OSError):  # others keep theirs there
+    with suppress(OSError):  # others keep their files there
         directory.rmdir()

@@ -1,4 +1,4 @@
-"""What the export's directories and files are called."""
+"""The names of the export's directories and files."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final
 from urllib.parse import quote
 
 WRITTEN: Final = ".jsonl.part"
-LONGEST_AGENT: Final = 190  # file systems take 255 bytes, and more is to follow
-_HIDDEN: Final = {".": "%2E", "_": "%5F"}  # readers of such trees leave out what begins so
+LONGEST_AGENT: Final = 190  # file systems allow 255 bytes, and a suffix follows
+_HIDDEN: Final = {".": "%2E", "_": "%5F"}  # readers of such directories skip names with this prefix
 _DAY: Final = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 _REST: Final = re.compile(r"-\d{8}T\d{6}\.\d{6}Z-\d{6,}\.jsonl(?:\.part)?")
 
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """Of one run of one agent; `agent` and `started` are safe in file names."""
+    """The names of one run of one agent; `agent` and `started` are safe in file names."""
 
     agent: str
     started: str
@@ -32,12 +32,12 @@ class FileNames:
         return f"{self.agent}-{self.started}-{number:06}{WRITTEN}"
 
     def owns(self, name: str) -> bool:
-        """Whether a file of that name is of this agent, of whichever run."""
+        """Whether a file of that name belongs to any run of this agent."""
         return name.startswith(self.agent) and _REST.fullmatch(name, len(self.agent)) is not None
 
 
 def safe(agent: str) -> str:
-    """Another for each agent, with nothing in it that means something to file systems or to those that read trees."""
+    """A unique name for each agent, without characters that are special in file names."""
     text = quote(agent, safe="")
     text = _HIDDEN.get(text[0], text[0]) + text[1:]
     if len(text) <= LONGEST_AGENT:

@@ -1,4 +1,4 @@
-"""One file while it is written, and how it is finished: by who writes it, or after a crash by who comes next."""
+"""One file while it is written, and how it is finished: by its writer, or after a crash by the next run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MODE: Final = 0o644
 
 
 class PartFile:
-    """Ends with a whole line whenever no method runs, unless it is `torn`. It is locked as long as it is open."""
+    """Between method calls it ends with a complete line, unless it is `torn`. It is locked while it is open."""
 
     def __init__(self, path: Path, descriptor: int, *, day: str, fsync: Fsync, opened_at: float) -> None:
         self.path = path
@@ -30,7 +30,7 @@ class PartFile:
 
     @classmethod
     def create(cls, path: Path, *, day: str, fsync: Fsync, opened_at: float) -> PartFile | None:
-        """None where the name is taken."""
+        """None if the name is taken."""
         if _finished(path).exists():
             return None
         try:
@@ -38,7 +38,7 @@ class PartFile:
         except FileExistsError:
             return None
         try:
-            owned = _lock(descriptor) and _is_at(path, descriptor)  # who finishes what others left may be quicker
+            owned = _lock(descriptor) and _is_at(path, descriptor)  # another agent may finish the file first
         except OSError:
             os.close(descriptor)
             path.unlink()
@@ -50,7 +50,7 @@ class PartFile:
 
     @property
     def is_removed(self) -> bool:
-        """Whether what is written now would be nowhere."""
+        """Whether the file was deleted, so that new lines would be lost."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def append(self, lines: Sequence[bytes]) -> None:
@@ -81,19 +81,19 @@ class PartFile:
             raise
 
     def finish(self) -> None:
-        """Under its final name, on the disk; without a line it goes."""
+        """Gives it its final name, on the disk; a file without lines is deleted."""
         try:
             _settle(self.path, self._descriptor, self.size, fsync=self._fsync)
         finally:
             self.leave()
 
     def leave(self) -> None:
-        """Closes it as it is."""
+        """Closes it unchanged."""
         os.close(self._descriptor)
 
 
 def finish_left(path: Path, *, fsync: Fsync) -> None:
-    """Finishes what somebody left, without its torn end; not while that somebody is alive."""
+    """Finishes a leftover file, without its incomplete line; not while its writer is alive."""
     with suppress(FileNotFoundError), path.open("r+b") as file:
         if _lock(file.fileno()) and _is_at(path, file.fileno()):
             size = _end_of_lines(file)
@@ -147,7 +147,7 @@ def _sync_directory(path: Path, fsync: Fsync) -> None:
 
 
 def _end_of_lines(file: BinaryIO) -> int:
-    """Behind the last line that has its end."""
+    """The position after the last complete line."""
     at = file.seek(0, os.SEEK_END)
     while at:
         begin = max(0, at - _BLOCK)

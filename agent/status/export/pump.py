@@ -1,4 +1,4 @@
-"""Hands lines to a thread that writes them: a disk that is slow or hangs costs events, and never messages."""
+"""Passes lines to a thread that writes them: a slow or hanging disk costs events, never messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import structlog
 from agent.status.export.files import ExportFiles, Line
 
 MOST_WAITING: Final = 8 * 1024 * 1024
-MOST_SAMPLES_WAITING: Final = 6 * 1024 * 1024  # the rest is for what is told only once
+MOST_SAMPLES_WAITING: Final = 6 * 1024 * 1024  # the rest is for events that aren't repeated
 QUIET: Final = 60.0
 
 log = structlog.get_logger()
@@ -26,14 +26,14 @@ class Pump:
         self._files = files
         self._clock = clock
         self._waiting: list[Line] = []
-        self._size = 0  # of what waits or is being written
+        self._size = 0  # of lines that wait or are being written
         self._refused = 0
         self._wanted = False
         self._closing = False
         self._woken = threading.Condition()
         self._complained = False
         self._quiet_until = clock()
-        # A daemon, because a process has to end even where a disk doesn't answer.
+        # A daemon, because the process has to end even if a disk doesn't answer.
         self._thread = threading.Thread(target=self._run, name="status export", daemon=True)
 
     @property
@@ -45,7 +45,7 @@ class Pump:
         self._thread.start()
 
     def put(self, lines: Sequence[Line]) -> None:
-        """Waits for nothing: what doesn't fit in is dropped. Without lines, too, files that are due are finished."""
+        """Never waits: lines that don't fit are dropped. Files that are due are finished even without lines."""
         with self._woken:
             refused = sum(not self._takes(line) for line in lines)
             self._wake()
@@ -54,7 +54,7 @@ class Pump:
             self._complain(f"{self._files.directory}: the disk does not keep up")
 
     async def close(self, patience: float) -> None:
-        """Writes what waits and finishes the file, as far as the disk lets it."""
+        """Writes waiting lines and finishes the file, as far as the disk permits."""
         with self._woken:
             self._closing = True
             self._wake()
@@ -100,7 +100,7 @@ class Pump:
                 self._praise()
 
     def _complain(self, error: str) -> None:
-        """Once; a disk that fails and works by turns is told of now and then."""
+        """Logs the first failure; for a disk that fails intermittently, only every few minutes."""
         if not self._complained and self._clock() >= self._quiet_until:
             self._complained, self._quiet_until = True, self._clock() + QUIET
             log.error("status export: events are dropped", error=error, dropped=self.dropped)

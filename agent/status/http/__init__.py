@@ -1,1 +1,1 @@
-"""The agent's HTTP server: who may ask, how much, and what is answered."""
+"""The agent's HTTP server: access, limits and routes."""

@@ -1,4 +1,4 @@
-"""Answers in JSON, errors too."""
+"""JSON responses, errors too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosnif
 
 
 def compact(value: Any) -> str:
-    """ASCII on one line, whatever the names of links hold."""
+    """ASCII on one line, whatever the names of links contain."""
     return json.dumps(value, separators=(",", ":"))
 
 

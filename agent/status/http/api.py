@@ -1,4 +1,4 @@
-"""What can be asked over HTTP, and what may be done to links."""
+"""The HTTP API's routes: reading, and actions on links."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Api:
-    """Reads one board; `act` carries out what a caller asks of a link."""
+    """Reads one board; `act` carries out actions on a link."""
 
     def __init__(self, board: Board, act: Act, connections: Connections) -> None:
         self._board = board
@@ -52,7 +52,7 @@ class Api:
         ]
 
     def _native_routes(self, end: str = "") -> list[web.RouteDef]:
-        """The management extension takes a slash at the end of each as well."""
+        """The management extension also accepts a slash at the end of each."""
         links, shovels = "/api/federation-links", "/api/shovels"
         return [
             web.get(f"{links}{end}", self._native(native.links)),
@@ -136,7 +136,9 @@ class Api:
             vhost = request.match_info.get("vhost")
             known = self._board.vhosts
             if vhost is not None and known is not None and vhost not in known:
-                return refuse(404, f"the downstream has no vhost {vhost[:64]!r}, or doesn't show it to the agent")
+                return refuse(
+                    404, f"the downstream has no vhost {vhost[:64]!r}, or the agent's user has no access to it"
+                )
             async with self._turns.one():
                 return await answer_list(views(self._board, self._of_vhost(vhost)))
 
@@ -147,7 +149,7 @@ class Api:
         if link_id not in self._board or self._board[link_id].link.vhost != request.match_info["vhost"]:
             return _no_link(link_id)
         if self._board[link_id].state.status is Status.REMOVING:
-            return refuse(404, REMOVING)  # the plugin would have no such link any more
+            return refuse(404, REMOVING)  # the plugin would no longer have such a link
         self._act(link_id, "restart")
         return web.Response(status=204)
 

@@ -1,4 +1,4 @@
-"""One HTTP client's connection: what it waits for, what it holds, and when it is overdue."""
+"""One HTTP client's connection: its state, its memory, and when it is overdue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent.status.http.limits import (
     PATIENCE,
 )
 
-STALLED_AFTER: Final = 1.0  # every large answer is unsent for a moment
+STALLED_AFTER: Final = 1.0  # every large response is unsent for a moment
 FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 log = structlog.get_logger()
@@ -32,14 +32,14 @@ class Register(Protocol):
     clock: Callable[[], float]
 
     def admit(self, newcomer: Connection) -> bool:
-        """Whether there is room for it."""
+        """Adds a connection; returns whether there is room for it."""
 
     def forget(self, connection: Connection) -> None:
-        """It is closed."""
+        """Removes a closed connection."""
 
 
 class Connection(web.RequestHandler):
-    """What is overdue is read off by whoever looks at all connections once a second, so none has a timer."""
+    """All connections are checked together once a second, so none has its own timer."""
 
     def __init__(self, server: Server, register: Register, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -48,21 +48,21 @@ class Connection(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type]  # so that nothing is logged
             lingering_time=LINGER,
             max_headers=MOST_HEADERS,
-            auto_decompress=False,  # nobody reads bodies
+            auto_decompress=False,  # no handler reads bodies
         )
         self._register = register
         self._wire: asyncio.Transport | None = None
         self._since = 0.0  # when it connected or its last answer was written
         self._began = 0.0  # when the first of the unread bytes came
         self._unread = 0
-        self._answered = False  # nothing is done for it; the rest of a body may be on its way
+        self._answered = False  # no request is being handled; the rest of a body may still arrive
         self._closing: float | None = None
         self._stalled: float | None = None
-        self._unsent = 0  # bytes, when the stall was last looked at
+        self._unsent = 0  # bytes, when the stall was last checked
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._wire = wire = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._wire = wire = cast("asyncio.Transport", transport)  # uvloop's transport doesn't inherit from it
         self._since = self._register.clock()
         self.address = str((wire.get_extra_info("peername") or ("",))[0])
         if self._register.admit(self):
@@ -89,10 +89,9 @@ class Connection(web.RequestHandler):
             self.abort()
 
     def log_access(self, request: Any, response: Any, time: float | None) -> None:  # noqa: ARG002
-        """Called behind every answer: from now on the next request is waited for.
-
-        A client that has sent it already is disconnected: hundreds of requests at once would keep others waiting, and
-        no usual client asks on before it has its answer.
+        """Called after every response: from now on the connection waits for the next request. A client that has sent it
+        already is disconnected: hundreds of pipelined requests would keep others waiting, and ordinary clients don't
+        pipeline.
         """
         self._since, self._answered = self._register.clock(), True
         if self._messages:
@@ -113,16 +112,16 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002
     ) -> web.StreamResponse:
-        """aiohttp logs and answers what isn't HTTP with the words that were sent; a token may be among them."""
+        """Replaces aiohttp's handling, which logs and returns the text that was sent; it may contain a token."""
         if request.writer.output_size > 0:
-            raise ConnectionError("half an answer is sent already")
-        log.debug("request not understood", error=type(exc).__name__)
-        response = refuse(status, "the request can't be understood: this is an HTTP/1.1 server")
+            raise ConnectionError("part of the response is already sent")
+        log.debug("invalid request", error=type(exc).__name__)
+        response = refuse(status, "the request is invalid: this is an HTTP/1.1 server")
         response.force_close()
         return response
 
     def abort(self) -> None:
-        """Closes without sending what is unsent."""
+        """Closes without sending the rest."""
         if self._wire is not None:
             self._wire.abort()
 
@@ -133,11 +132,11 @@ class Connection(web.RequestHandler):
 
     @property
     def _waits(self) -> bool:
-        """Whether it has to send a request; nothing is done for it meanwhile."""
+        """Whether the client has to send a request; none is being handled."""
         return self._waiter is not None and not self._waiter.done()
 
     def dispensable_since(self, now: float) -> float | None:
-        """Since when it could be closed for another; None while it is served."""
+        """Since when it could be closed in favour of another; None while it is being served."""
         if self._closing is not None:
             return self._closing
         if self._stalled is not None:
@@ -145,7 +144,7 @@ class Connection(web.RequestHandler):
         return self._since if self._waits or self._answered else None
 
     def is_overdue(self, now: float) -> bool:
-        """Looked at about once a second; remembers what it saw."""
+        """Called about once a second; keeps its last observation."""
         if self._wire is None or self._wire.is_closing():
             self._closing = now if self._closing is None else self._closing
             return now - self._closing >= CLOSED_WITHIN

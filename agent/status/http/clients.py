@@ -1,4 +1,4 @@
-"""All HTTP connections together: how many there may be, what they may hold, and which has to go for another."""
+"""All HTTP connections together: their number, their memory, and which is closed in favour of another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERVAL: Final = 1.0
 
 
 class Connections:
-    """Where there is no room, the client with the most connections loses the one that has been of no use longest."""
+    """If there is no room, the client with the most connections loses the one that has been idle longest."""
 
     def __init__(self, clock: Callable[[], float], most: int) -> None:
         self.clock = clock
@@ -40,7 +40,7 @@ class Connections:
         self._open.discard(connection)
 
     def has_memory(self) -> bool:
-        """Whether one more answer may be made; those that read theirs too slowly are disconnected for it."""
+        """Whether one more response may be made; clients that read theirs too slowly are disconnected for it."""
         now = self.clock()
         stalled = sorted(
             (since, id(each), each)
@@ -67,7 +67,7 @@ class Connections:
             self.sweep()
 
     def end(self) -> None:
-        """The agent stops: nobody waits for those that don't read."""
+        """The agent stops: it doesn't wait for clients that don't read."""
         for each in [each for each in self._open if each.held]:
             self._drop(each)
 
@@ -81,6 +81,6 @@ class Connections:
         return True
 
     def _drop(self, connection: Connection) -> None:
-        """Counts no more from now on; that the transport is closed comes a turn of the loop later."""
+        """Doesn't count from now on; the transport is closed one turn of the loop later."""
         self._open.discard(connection)
         connection.abort()

@@ -1,4 +1,4 @@
-"""Who may ask what: the token, and pages of other sites that a browser on this machine has open."""
+"""Access control: the token, and protection against pages of other sites in a browser on this machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PROBES: Final = frozenset({"/livez", "/readyz"})
 EVENTS: Final = "/api/events"
 LOOKING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 BY_A_PROGRAM: Final = "X-Federation-Agent"
-"""What our own commands send with a change: no page of another site can, and with it any name serves."""
+"""Sent by our commands with a change. No page of another site can send it, so with it any host name is accepted."""
 BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
-"""What browsers send with every change, and no page can leave out."""
+"""The headers that browsers send with every change, and that no page can omit."""
 
 
 class Guard:
@@ -30,7 +30,7 @@ class Guard:
         self._names = {settings.host.lower()} | (set() if self._is_local else _machine_names())
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Why the request isn't carried out, if it isn't."""
+        """Why the request is refused, or None."""
         if not _is_for_all(request.path) and not self._has_token(request):
             is_meant = self._is_meant(request)
             if self._needs_token(request, is_meant=is_meant):
@@ -38,11 +38,11 @@ class Guard:
             if not is_meant:
                 return refuse(403, self._how(request.host[:64]))
         if request.method not in LOOKING and _is_from_elsewhere(request):
-            return refuse(403, "pages of other sites may change nothing here")
+            return refuse(403, "pages of other sites may not change anything here")
         return None
 
     def _needs_token(self, request: web.Request, *, is_meant: bool) -> bool:
-        """What changes something always does where one is set; looking only where others could look too."""
+        """Changes always need it if one is set; reading needs it only if the agent listens beyond loopback."""
         if self._settings.token is None:
             return False
         is_open = self._settings.allow_anonymous or self._is_local
@@ -58,10 +58,9 @@ class Guard:
         return hmac.compare_digest(given.encode(errors="replace"), token.reveal().encode())
 
     def _is_meant(self, request: web.Request) -> bool:
-        """Whether no page can have led a name of its own here, to read or to change what needs no token.
-
-        Beyond loopback everyone may look by any name. A change needs a name that nobody else can lead here, or
-        the header of a program and none that a browser sends.
+        """Whether a request without a token can't come from a foreign page by DNS rebinding. Beyond loopback everyone
+        may read under any name. A change needs a name that no one else can point to the agent, or the header of a
+        program and none that a browser sends.
         """
         if not self._is_local and (request.method in LOOKING or _is_by_a_program(request)):
             return True
@@ -69,17 +68,17 @@ class Guard:
         return _is_own_name(name) or name in self._names
 
     def _how(self, host: str) -> str:
-        """What to do where the name is refused."""
+        """The advice if the name is refused."""
         if self._is_local:
             return f"this agent isn't called {host!r}; use its address or localhost"
         return (
-            f"without agent.http.token nothing is changed for the name {host!r}: use the agent's IP address or set a "
-            f"token; a program that is no browser may send {BY_A_PROGRAM}: 1"
+            f"without agent.http.token changes under the name {host!r} are refused: use the agent's IP address or set "
+            f"a token; a program that is not a browser may send {BY_A_PROGRAM}: 1"
         )
 
 
 def _is_for_all(path: str) -> bool:
-    """Probes and the page's own files tell nothing that a token or a name would have to keep."""
+    """Probes and the page's own files contain nothing that needs protection."""
     return path in PROBES or is_page(path)
 
 
@@ -93,7 +92,7 @@ def _bearer(header: str) -> str:
 
 
 def _is_from_elsewhere(request: web.Request) -> bool:
-    """Browsers tell, old ones by `Origin` alone, which a proxy before us makes differ; what is none tells nothing."""
+    """Browsers send these headers, old ones only `Origin`, which differs behind a proxy; other programs send none."""
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None:
         return site not in {"same-origin", "none"}
@@ -112,7 +111,7 @@ def _is_sound(address: str) -> bool:
 
 
 def _is_own_name(name: str) -> bool:
-    """Names that no one else's name server answers for."""
+    """Names that no foreign name server resolves."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:

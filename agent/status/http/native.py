@@ -1,4 +1,4 @@
-"""Links as the native management extension tells them."""
+"""Links in the format of the native management extension."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def links(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[st
 
 
 async def links_down(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[str, Any]]:
-    """Without those that are no longer defined: the plugin would have forgotten them already."""
+    """Without links that are no longer defined: the plugin would no longer list them."""
     async for view in links(board, (each for each in entries if each.state.status is not Status.REMOVING)):
         if view["status"] not in NOT_DOWN:
             yield view

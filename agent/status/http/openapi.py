@@ -1,4 +1,4 @@
-"""The API's description for machines, OpenAPI 3.1; what is served is tested against it."""
+"""The API's description, OpenAPI 3.1; responses are tested against it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def document(version: str) -> Json:
         "info": {
             "title": "federation-agent",
             "version": version,
-            "description": "Links of one agent: what they are, what they do, and what may be done to them.",
+            "description": "The links of one agent: their definitions, their state, and actions on them.",
         },
         "security": [{}, {"token": []}],
         "paths": PATHS,
@@ -60,7 +60,7 @@ def _json(description: str, schema: Json) -> Json:
 
 
 def _operation(name: str, summary: str, answers: Json, *parameters: str, more: Json | None = None) -> Json:
-    """Every operation may be refused by the guard besides."""
+    """The guard may refuse every operation."""
     refusals = {
         "400": _ref("responses", "Refused"),
         "401": _ref("responses", "Refused"),
@@ -85,7 +85,7 @@ _COUNTERS: Final[Json] = {
     "in_flight": COUNT,
     "backlog": {
         **COUNT_OR_NONE,
-        "description": "Messages upstream and in the agent; null where it can't be known now.",
+        "description": "Messages upstream and in the agent; null while unknown.",
     },
     "oldest_unconfirmed_seconds": SECONDS,
     "prefetch": COUNT,
@@ -192,7 +192,7 @@ SCHEMAS: Final[Json] = {
     ),
 }
 RESPONSES: Final[Json] = {
-    "Refused": _json("Refused, and why.", _ref("schemas", "Error")),
+    "Refused": _json("Refused; the error says why.", _ref("schemas", "Error")),
     "NoLink": _json("There is no such link.", _ref("schemas", "Error")),
     "NoVhost": _json("There is no such vhost.", _ref("schemas", "Error")),
 }
@@ -207,17 +207,15 @@ _ENCODED: Final = "percent-encoded: %2F is the vhost /"
 PARAMETERS: Final[Json] = {
     "Id": _parameter("id", "path", LINK_ID, "A link's id."),
     "Vhost": _parameter("vhost", "path", {**TEXT, "minLength": 1}, f"A vhost, {_ENCODED}."),
-    "Node": _parameter(
-        "node", "path", {**TEXT, "minLength": 1}, "Taken as the native route has it; it may be anything."
-    ),
+    "Node": _parameter("node", "path", {**TEXT, "minLength": 1}, "Part of the native route; any value is accepted."),
     "OfVhost": _parameter("vhost", "query", TEXT, "Only links of this vhost."),
     "AccessToken": _parameter(
-        "access_token", "query", TEXT, "The token, for browsers: an EventSource sends no headers."
+        "access_token", "query", TEXT, "The token, for browsers: an EventSource can't send headers."
     ),
 }
 _LINKS: Final = _json("Links.", _list(_ref("schemas", "Link")))
-_NATIVE_LINKS: Final = _json("Links as the plugin tells them.", _list(_ref("schemas", "NativeLink")))
-_SHOVELS: Final = _json("Shovels as the plugin tells them.", _list(_ref("schemas", "NativeShovel")))
+_NATIVE_LINKS: Final = _json("Links in the plugin's format.", _list(_ref("schemas", "NativeLink")))
+_SHOVELS: Final = _json("Shovels in the plugin's format.", _list(_ref("schemas", "NativeShovel")))
 _OK: Final = _json("Yes.", _ref("schemas", "Ok"))
 _NO_LINK: Final = _ref("responses", "NoLink")
 _NO_VHOST: Final[Json] = {"404": _ref("responses", "NoVhost")}
@@ -229,15 +227,15 @@ def _plain(content_type: str, description: str) -> Json:
 
 def _act(action: str, summary: str) -> Json:
     answers = {
-        "200": _json("The link, as it is by now.", _ref("schemas", "Link")),
+        "200": _json("The link after the action.", _ref("schemas", "Link")),
         "404": _NO_LINK,
-        "409": _json("The link is no longer defined, and is being removed.", _ref("schemas", "Error")),
+        "409": _json("The link is no longer defined and is being removed.", _ref("schemas", "Error")),
     }
     return {"post": _operation(f"{action}Link", summary, answers, "Id")}
 
 
 PATHS: Final[Json] = {
-    "/livez": {"get": _operation("live", "Whether the process lives.", {"200": _OK})},
+    "/livez": {"get": _operation("live", "Whether the process is alive.", {"200": _OK})},
     "/readyz": {
         "get": _operation(
             "ready",
@@ -246,7 +244,7 @@ PATHS: Final[Json] = {
         )
     },
     "/metrics": {
-        "get": _operation("metrics", "What Prometheus reads.", {"200": _plain("text/plain", "Text exposition.")})
+        "get": _operation("metrics", "Metrics for Prometheus.", {"200": _plain("text/plain", "Text exposition.")})
     },
     "/api/openapi.json": {
         "get": _operation("describe", "This document.", {"200": _json("OpenAPI 3.1.", {"type": "object"})})
@@ -258,7 +256,7 @@ PATHS: Final[Json] = {
     "/api/links/{id}": {
         "get": _operation(
             "showLink",
-            "One link, and what it went through lately.",
+            "One link with its recent history.",
             {"200": _json("The link.", _ref("schemas", "LinkWithHistory")), "404": _NO_LINK},
             "Id",
         )
@@ -282,7 +280,7 @@ PATHS: Final[Json] = {
             "events",
             "Server-sent events: `links` with all of them first, then `link`, `gone` and `samples`.",
             {
-                "200": _plain("text/event-stream", "Events without end."),
+                "200": _plain("text/event-stream", "A stream of events."),
                 "503": _json("Too many readers.", _ref("schemas", "Error")),
             },
             "AccessToken",
@@ -290,7 +288,7 @@ PATHS: Final[Json] = {
     },
     "/api/federation-links": {"get": _operation("nativeLinks", "All links.", {"200": _NATIVE_LINKS})},
     "/api/federation-links/state/down": {
-        "get": _operation("nativeLinksDown", "Links that neither run nor start.", {"200": _NATIVE_LINKS})
+        "get": _operation("nativeLinksDown", "Links that are neither running nor starting.", {"200": _NATIVE_LINKS})
     },
     "/api/federation-links/{vhost}": {
         "get": _operation("nativeLinksOfVhost", "The links of a vhost.", {"200": _NATIVE_LINKS, **_NO_VHOST}, "Vhost")
@@ -298,7 +296,7 @@ PATHS: Final[Json] = {
     "/api/federation-links/{vhost}/state/down": {
         "get": _operation(
             "nativeLinksOfVhostDown",
-            "Links of a vhost that neither run nor start.",
+            "Links of a vhost that are neither running nor starting.",
             {"200": _NATIVE_LINKS, **_NO_VHOST},
             "Vhost",
         )

@@ -1,4 +1,4 @@
-"""The agent's HTTP server: who may ask is the guard's, what is answered the API's."""
+"""The agent's HTTP server: the guard decides on access, the API handles routes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BACKLOG: Final = 100  # connections that the system takes before the agent does
 
 
 class HttpServer:
-    """Serves one board; `act` carries out what a caller asks of a link."""
+    """Serves one board; `act` carries out actions on a link."""
 
     def __init__(
         self, settings: HttpSettings, board: Board, act: Act, *, clock: Callable[[], float] = time.monotonic
@@ -50,13 +50,13 @@ class HttpServer:
     async def start(self) -> None:
         application = web.Application(middlewares=[self._answer])
         application.add_routes([*self._api.routes(), *serve.routes()])
-        # A handler whose client has left is cancelled: a reader of events leaves its place at once.
+        # A handler is cancelled when its client disconnects: a reader of events frees its place at once.
         runner = self._runner = web.AppRunner(application, shutdown_timeout=STOP_PATIENCE, handler_cancellation=True)
         await runner.setup()
         loop = asyncio.get_running_loop()
         host, port = self._settings.host, self._settings.port
         try:
-            # As many wait at most as may be open: those that are refused take descriptors for a moment too.
+            # The backlog is at most the number of open connections: refused ones take descriptors for a moment too.
             backlog = min(BACKLOG, self.connections.most)
             self._server = await loop.create_server(lambda: self._connect(runner, loop), host, port, backlog=backlog)
         except OSError as error:
@@ -82,7 +82,7 @@ class HttpServer:
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A handler's edge: whatever happens, the answer is JSON and tells nothing that it shouldn't."""
+        """The edge of every handler: whatever happens, the response is JSON and reveals no internals."""
         refusal = self._guard.refusal(request) or _refuse_body(request)
         if refusal is not None:
             return refusal
@@ -111,6 +111,6 @@ def _not_allowed(request: web.Request, error: web.HTTPMethodNotAllowed) -> web.R
 def _refuse_body(request: web.Request) -> web.Response | None:
     if (request.content_length or 0) <= MOST_BODY:
         return None
-    response = refuse(413, "nothing here takes a body")
+    response = refuse(413, "no path accepts a body")
     response.force_close()
     return response

@@ -1,4 +1,4 @@
-"""`/api/events`: the board as server-sent events, at the pace of whoever reads them."""
+"""`/api/events`: the board as server-sent events, at the pace of their reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent.status.http.turns import Turns
 from agent.status.slices import in_slices
 
 HEARTBEAT: Final = 15.0
-GATHER: Final = 0.1  # what changes within this time is told together
+GATHER: Final = 0.1  # changes within this time are sent together
 MOST_READERS: Final = 64
 TRY_AGAIN: Final = b"retry: 2000\n\n"
 STILL_HERE: Final = b": still here\n\n"
@@ -23,7 +23,7 @@ HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-stor
 
 
 async def tell_events(request: web.Request, board: Board, turns: Turns) -> web.StreamResponse:
-    """Until the agent stops, or the connection ends, as it does where the reader leaves or reads too little."""
+    """Runs until the agent stops or the connection ends, also because the reader disconnects or reads too slowly."""
     most = min(MOST_READERS, turns.most_connections // 2)
     if board.readers >= most:
         raise web.HTTPServiceUnavailable(text=f"{most} readers have events already; close some first")
@@ -38,7 +38,7 @@ async def tell_events(request: web.Request, board: Board, turns: Turns) -> web.S
             async for text in _events(board, feed, links):
                 await response.write(text)
         except ConnectionError:
-            pass  # the reader has left
+            pass  # the reader has disconnected
     return response
 
 
@@ -53,19 +53,19 @@ async def _events(board: Board, feed: Feed, links: bytes) -> AsyncIterator[bytes
             yield STILL_HERE
             continue
         await asyncio.sleep(GATHER)
-        news = feed.take()
-        for link_id in news.gone:
+        changes = feed.take()
+        for link_id in changes.gone:
             yield _event("gone", compact({"id": link_id}))
-        async for link_id in in_slices(news.changed):
+        async for link_id in in_slices(changes.changed):
             if link_id in board:
                 yield _event("link", compact(board.view(board[link_id])))
-        moved = [board[link_id] for link_id in news.moved if link_id in board]
+        moved = [board[link_id] for link_id in changes.moved if link_id in board]
         if moved:
             yield _event("samples", await _list(board, moved, sample))
 
 
 async def _list(board: Board, entries: Iterable[Entry], view: Callable[[Entry], dict[str, Any]]) -> str:
-    """Of those that are still there when their turn comes."""
+    """Only of links that still exist when their turn comes."""
     return f"[{','.join([compact(view(entry)) async for entry in in_slices(entries) if entry.link.id in board])}]"
 
 

@@ -1,4 +1,4 @@
-"""Large answers one after another: many at once would take memory that none of their readers has asked for alone."""
+"""Limits how many large responses are made at the same time: together they would take too much memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Turns:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """One large answer is made meanwhile; where too many wait or too much is unsent it is refused."""
+        """Allows one large response; refuses it if too many wait or too much is unsent."""
         if self._waiting >= self.most_connections // 4:
             raise web.HTTPServiceUnavailable(text=BUSY)
         self._waiting += 1

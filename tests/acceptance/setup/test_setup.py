@@ -65,14 +65,14 @@ def test_second_run_does_nothing_in_under_three_seconds() -> None:
     assert time.monotonic() - started < 3
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[-1] == "setup: everything is there"
+    assert lines[-1] == "setup: nothing is missing"
     assert all(line.startswith("  have  ") for line in lines[:-1])
     assert len(lines) == 7
 
 
 def test_set_up_is_the_same_from_another_folder(tmp_path: Path) -> None:
     done = subprocess.run([ROOT / "scripts/setup"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.endswith("setup: everything is there\n")
+    assert done.stdout.endswith("setup: nothing is missing\n")
 
 
 def test_all_that_is_missing_is_listed_at_once_with_the_command_to_install_it(bare_path: Path) -> None:

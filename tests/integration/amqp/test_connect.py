@@ -181,7 +181,7 @@ async def test_an_unknown_host() -> None:
 async def test_another_server(answer: bytes) -> None:
     async with stranger(answer) as port:
         message = permanent(await failure(f"amqp://u:{SENTINEL}@127.0.0.1:{port}"))
-    assert f"not AMQP: what answers there begins with {answer[:16]!r}: check the port" in message
+    assert f"not AMQP: the response begins with {answer[:16]!r}: check the port" in message
 
 
 async def test_another_amqp() -> None:
@@ -297,7 +297,7 @@ async def test_tls_that_can_not_be_trusted(tls_broker: TlsBroker, expired_tls_br
 
 async def test_tls_where_there_is_none_and_none_where_there_is(broker: Node, tls_broker: TlsBroker) -> None:
     message = permanent(await failure(broker.uri().replace("amqp:", "amqps:")))
-    assert "no TLS is spoken there: check that this is the TLS port" in message
+    assert "the server doesn't speak TLS: check that this is the TLS port" in message
     message = permanent(await failure(f"amqp://localhost:{tls_broker.amqps_port}"))
     assert "this is a TLS port: write amqps://" in message
 
@@ -305,7 +305,7 @@ async def test_tls_where_there_is_none_and_none_where_there_is(broker: Node, tls
 async def test_tls_with_no_certificate_where_one_is_wanted(strict_tls_broker: TlsBroker) -> None:
     message = str(await failure(strict_tls_broker.amqps(strict_tls_broker.trust)))
     assert "client certificate" in message
-    assert "give certfile and keyfile" in message
+    assert "set certfile and keyfile" in message
 
 
 async def test_tls_with_a_certificate_of_a_stranger(strict_tls_broker: TlsBroker, tls_broker: TlsBroker) -> None:

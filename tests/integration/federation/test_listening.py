@@ -9,8 +9,8 @@ from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
 
 ProxyTo = Callable[[Node], Proxy]
-SILENT = "no broker events, so changes are polled for"
-HEARD = "broker events are heard again"
+SILENT = "no broker events, polling for changes"
+HEARD = "broker events received again"
 EVENTS = ("exchanges", "/", "amq.rabbitmq.event", "bindings", "source")
 
 

@@ -81,7 +81,7 @@ async def test_an_unknown_host() -> None:
 
 async def test_the_amqp_port(broker: Node) -> None:
     error = await failure(f"http://u:{SENTINEL}@127.0.0.1:{broker.amqp_port}")
-    assert "no HTTP is spoken there: this is not RabbitMQ's HTTP API" in str(error)
+    assert "the server doesn't speak HTTP: this is not RabbitMQ's HTTP API" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ async def test_the_amqp_port(broker: Node) -> None:
         (b"HTTP/1.1 302 Found\r\nLocation: https://x\r\n\r\n", PermanentError, "redirects elsewhere (302)"),
         (b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", TransientError, "the HTTP API fails (503): see the broker's"),
         (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", PermanentError, "refused for user 'u' (403)"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n[", TransientError, "the answer broke off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n[", TransientError, "the response was cut short"),
         (b"", TransientError, "connection failed"),
-        (b"\x00\xff garbage\r\n\r\n", TransientError, "no HTTP is spoken there"),
+        (b"\x00\xff garbage\r\n\r\n", TransientError, "the server doesn't speak HTTP"),
     ],
 )
 async def test_another_server(answer: bytes, kind: type[BrokerError], says: str) -> None:
@@ -153,12 +153,12 @@ async def test_tls_with_a_certificate_of_our_own(strict_tls_broker: TlsBroker) -
         assert (await client.overview())["cluster_name"]
     message = str(await failure(strict_tls_broker.https(strict_tls_broker.trust)))
     assert "client certificate" in message
-    assert "give certfile and keyfile" in message
+    assert "set certfile and keyfile" in message
 
 
 async def test_tls_where_there_is_none(broker: Node) -> None:
     error = await failure(broker.management_uri(password=SENTINEL).replace("http:", "https:"))
-    assert "no TLS is spoken there: check that this is the TLS port" in str(error)
+    assert "the server doesn't speak TLS: check that this is the TLS port" in str(error)
 
 
 async def test_tls_files_that_can_not_be_used(tls_broker: TlsBroker) -> None:

@@ -47,7 +47,7 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     agent.write(defined, agent=settings).start()
     agent.wait_running(2)
     [note] = get(agent, "/api/overview")["notes"]
-    assert note.startswith(f"links of kind shovel are defined in vhost {other.vhost!r}, and this agent runs")
+    assert note.startswith(f"links of kind shovel are defined in vhost {other.vhost!r}, but this agent runs")
     first = next(
         link for link in json.loads(command(agent, "links", "--format", "json").out) if link["vhost"] == here.vhost
     )
@@ -96,7 +96,7 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     ("arguments", "status", "said"),
     [
         (("links", "--url", "http://127.0.0.1:1"), 4, "connection refused: check the address and that the agent runs"),
-        (("links", "--url", "http://guest:s3ntinel@h"), 4, "a token goes to --token-file"),
+        (("links", "--url", "http://guest:s3ntinel@h"), 4, "put a token into --token-file"),
         (("links", "--url", "http://[s3ntinel"), 4, "write http://HOST:PORT"),
         (("links", "--url", "ftp://h"), 4, "write http://HOST:PORT"),
         (("pause",), 2, "give either ids, --vhost or --all"),
@@ -116,7 +116,7 @@ def test_a_variable_that_holds_no_token_is_said() -> None:
     done = federation_agent("links", FEDERATION_AGENT_TOKEN="s3ntinel\nx")
     assert (done.status, done.errors) == (
         3,
-        ["FEDERATION_AGENT_TOKEN holds no token: one line of printable ASCII is wanted"],
+        ["FEDERATION_AGENT_TOKEN holds no token: it must be one line of printable ASCII"],
     )
 
 
@@ -124,4 +124,4 @@ def test_what_answers_is_no_agent(broker: Node) -> None:
     for port in (broker.management_port, broker.amqp_port):
         done = federation_agent("links", "--url", f"http://127.0.0.1:{port}")
         assert (done.status, len(done.errors)) == (4, 1)
-        assert "no agent answers there" in done.err
+        assert "not an agent's" in done.err

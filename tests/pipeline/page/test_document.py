@@ -83,8 +83,8 @@ def test_windows_of_any_length(length: int) -> None:
 
 def test_ten_thousand_links_make_no_larger_page() -> None:
     found = findings(links=10_000)
-    incident = replace(found.failures.gravest[0], error="x" * 400)
-    found = replace(found, failures=replace(found.failures, gravest=(incident,) * INCIDENTS, incidents=10**6))
+    incident = replace(found.failures.most_severe[0], error="x" * 400)
+    found = replace(found, failures=replace(found.failures, most_severe=(incident,) * INCIDENTS, incidents=10**6))
     text = page(found)
     assert len(text) < 1_000_000
     assert f"{10_000 - WORST:,} links more".replace(",", "\N{NARROW NO-BREAK SPACE}") in text
@@ -93,7 +93,7 @@ def test_ten_thousand_links_make_no_larger_page() -> None:
 def test_nothing_to_show() -> None:
     found = findings(links=0)
     told = outline(replace(found, fleet=Fleet(0, Spent(), None, 0)))
-    assert "No line in this window tells of a link" in told.text
+    assert "No data on links in this window" in told.text
     assert "svg" not in told.tags
 
 
@@ -102,8 +102,8 @@ def test_one_link_that_never_failed() -> None:
     spent = Spent({next(iter(found.worst[0].spent.seconds)): 0.0})
     link = replace(found.worst[0], spent=spent)
     text = outline(replace(found, worst=(link,), failures=type(found.failures)(), fleet=Fleet(1, spent, None, 0))).text
-    assert "No link failed in this time" in text
-    assert "No data of the 31 d before" in text
+    assert "No link failed in this period" in text
+    assert "No data for the 31 d before" in text
 
 
 def test_a_cluster_not_reached_yet_is_told_as_such() -> None:

@@ -60,5 +60,5 @@ def test_long_names_are_cut_and_still_told() -> None:
     made = words.name("x" * 400)
     assert f">{'x' * 59}…<" in made
     assert f'title="{"x" * 400}"' in made
-    assert words.why(None, None) == "no reason told"
+    assert words.why(None, None) == "no reason reported"
     assert words.why("upstream_lost", None) == "upstream lost"

@@ -53,7 +53,7 @@ def test_watching_goes_on_where_the_agent_was_away() -> None:
             finally:
                 process.kill()
             assert process.stderr.read().decode().splitlines() == [
-                f"agent {agent}: no agent answers there: check the address"
+                f"agent {agent}: the response is not an agent's: check the address"
             ]
         server.shutdown()
 

@@ -39,10 +39,10 @@ def told(directory: Path, section: str) -> list[str]:
         ("uri: []", "uri: the list is empty; name at least one"),
         ("uri: 5", "uri: expected text or a list of texts, got a number"),
         ("uri: ", "uri: expected text or a list of texts, got nothing"),
-        ("uri: amqp://h, host: h", "'host' stands beside 'uri'; give either the URI or its parts"),
+        ("uri: amqp://h, host: h", "'host' is given together with 'uri'; give either the URI or its parts"),
         ("port: 5672", "an upstream needs the key 'uri' (or 'host')"),
         ("host: ''", "host: must not be empty"),
-        ("host: 'h:5672/x'", "the host can't be understood; give a host name or an IP address, the port in 'port'"),
+        ("host: 'h:5672/x'", "the host is invalid; give a host name or an IP address, and the port in 'port'"),
         ("host: h, port: 0", "port: must be at least 1"),
         ("host: h, port: 65536", "port: must be at most 65535"),
         ("host: h, protocol: http", "protocol: must be 'amqp' or 'amqps'"),
@@ -58,10 +58,10 @@ def told(directory: Path, section: str) -> list[str]:
         ),
         (
             'host: h, protocol: amqps, ssl-options: {cacertfile: "a\\0"}',
-            "ssl-options.cacertfile: cacertfile holds a NUL character, which can't be meant",
+            "ssl-options.cacertfile: cacertfile contains a NUL character, which is not allowed",
         ),
-        ('host: h, password: "a\\0"', "password: password holds a NUL character, which can't be meant"),
-        ('host: "h\\0"', "the host can't be understood; give a host name or an IP address, the port in 'port'"),
+        ('host: h, password: "a\\0"', "password: password contains a NUL character, which is not allowed"),
+        ('host: "h\\0"', "the host is invalid; give a host name or an IP address, and the port in 'port'"),
         ("host: h, ssl-options: {}", "warning: ssl-options do nothing without protocol: amqps"),
         (
             "host: h, protocol: amqps, ssl-options: {verfy: verify_none}",
@@ -80,21 +80,21 @@ def told(directory: Path, section: str) -> list[str]:
         ("uri: amqp://h, expires: 0", "expires: must be at least 1"),
         ("uri: amqp://h, message-ttl: 4294967296", "message-ttl: must be at most 4294967295"),
         ("uri: amqp://h, exchange: ", "exchange: expected text, got nothing"),
-        (f"uri: amqp://h, exchange: {'x' * 256}", "exchange: longer than 255 bytes, which is all that AMQP takes"),
+        (f"uri: amqp://h, exchange: {'x' * 256}", "exchange: longer than 255 bytes, the limit of AMQP"),
         ("uri: amqp://h, queue-type: stream", "queue-type: must be 'classic' or 'quorum'"),
         (
             "uri: amqp://h, ha-policy: all",
-            "warning: ha-policy: no current broker honours mirrored queues; use queue-type: quorum",
+            "warning: ha-policy: no current broker supports mirrored queues; use queue-type: quorum",
         ),
         (
             "uri: amqp://h, ha-policy: {nodes: [a]}",
-            "warning: ha-policy: no current broker honours mirrored queues; use queue-type: quorum",
+            "warning: ha-policy: no current broker supports mirrored queues; use queue-type: quorum",
         ),
         ("uri: amqp://h, ha-policy: 3", "ha-policy: expected text, a list or a mapping, got a number"),
         ("uri: amqp://h/?heartbeat=x", "uri: heartbeat must be a whole number from 0 to 65535"),
         (
             "uri: 'amqps://h?verify=verify_none'",
-            "warning: uri: verify=verify_none: whoever answers is believed; give cacertfile instead",
+            "warning: uri: verify=verify_none: the server's identity is not checked; set cacertfile instead",
         ),
     ],
 )
@@ -162,7 +162,7 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
     ("section", "complaint"),
     [
         ("upstream-sets: {all: [{upstream: a}]}", "the set 'all' always means every upstream; choose another name"),
-        ("upstream-sets: {s: []}", "warning: the set is empty, so it yields no link"),
+        ("upstream-sets: {s: []}", "warning: the set is empty, so it defines no link"),
         ("upstream-sets: {s: {upstream: a}}", "expected a list of members such as {upstream: NAME}, got a mapping"),
         ("upstream-sets: {s: [a]}", "expected a mapping, got text"),
         ("upstream-sets: {s: [{upstream: a, uri: amqp://h}]}", "unknown key 'uri' in a member of an upstream set"),
@@ -185,8 +185,8 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
         (
             "policies: {p: {pattern: x, definition: {federation-upstream: a, max-length: 1}}}",
             (
-                "unknown key 'max-length' in a policy's definition; the agent's policies only federate: set it by a "
-                "policy on the broker, which goes along"
+                "unknown key 'max-length' in a policy's definition; the agent's policies only federate: set it with a "
+                "policy on the broker as well"
             ),
         ),
         (
@@ -206,7 +206,7 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
         ),
         (
             "policies: {p: {pattern: x, apply-to: streams, definition: {federation-upstream: a}}}",
-            "apply-to: streams are never federated; write queues or all, or leave the policy out",
+            "apply-to: streams are never federated; write queues or all, or remove the policy",
         ),
         (
             "exchanges: {e: {type: topic, arguments: {upstream-set: nope}}}",
@@ -221,7 +221,7 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
                 "upstream-sets: {s: [{upstream: a}]}\n"
                 "exchanges: {e: {type: topic, upstream-set: all, arguments: {x-upstream-set: s}}}"
             ),
-            "arguments.x-upstream-set: another set than upstream-set names; keep one of them",
+            "arguments.x-upstream-set: not the same set as upstream-set names; keep one of them",
         ),
         (
             "exchanges: {e: {type: topic, arguments: {upstream-set: 5}}}",
@@ -234,7 +234,7 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
         ("exchanges: {e: {}}", "an exchange needs the key 'type'"),
         (
             "exchanges: {e: {type: x-federation}}",
-            "type: write the backing type (topic, say); the agent federates exchanges of any type",
+            "type: write the backing type (for example topic); the agent federates exchanges of any type",
         ),
         (
             "exchanges: {e: {type: topic, internal: true, upstream-set: all}}",
@@ -254,7 +254,7 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
         ("bindings: {e: [{kye: a}]}", "unknown key 'kye' in a binding; did you mean 'key'?"),
         (
             f"bindings: {{e: [{{key: {'x' * 256}}}]}}",
-            "key: longer than 255 bytes, which is all that AMQP takes",
+            "key: longer than 255 bytes, the limit of AMQP",
         ),
     ],
 )
@@ -303,7 +303,8 @@ def test_forward_unrouted_is_refused_where_no_binding_asks_for_everything(
     assert found == [
         (
             f"5:{exchange.rindex(': ') + 9}: upstream '{upstream}' has forward-unrouted, which exchange 'e' of type "
-            f"'{type_}' can't: no binding asks for everything there; drop the key or use one of topic, fanout, headers"
+            f"'{type_}' doesn't support: it has no binding that matches all messages; drop the key or use one of "
+            "topic, fanout, headers"
         )
     ]
 
@@ -359,11 +360,11 @@ ARGUMENTS = (("a", fields.text("b")),)
         ),
         (
             f"{ENDS}, src-queue: q, src-delete-after: 10, ack-mode: no-ack",
-            "a number of messages can't be counted off with ack-mode: no-ack",
+            "a number of messages can't be counted with ack-mode: no-ack",
         ),
         (
             f"{ENDS}, src-queue: q, delete-after: 10, ack-mode: no-ack",
-            "a number of messages can't be counted off with ack-mode: no-ack",
+            "a number of messages can't be counted with ack-mode: no-ack",
         ),
         (
             f"{ENDS}, src-queue: q, src-delete-after: always",
@@ -371,7 +372,7 @@ ARGUMENTS = (("a", fields.text("b")),)
         ),
         (
             f"{ENDS}, src-queue: q, src-protocol: amqp10",
-            "src-protocol: only amqp091 is shovelled here; leave other protocols to the broker's own plugin",
+            "src-protocol: only amqp091 is supported; use the broker's own plugin for other protocols",
         ),
         (
             f"{ENDS}, src-queue: q, dest-publish-properties: {{delivery-mode: 2}}",

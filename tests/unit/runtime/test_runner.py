@@ -69,7 +69,7 @@ def test_a_link_whose_upstream_is_away_is_tried_when_its_time_is_over_and_left()
         runner = unwanted(brokers)
         await asyncio.sleep(50)
         assert shown(runner) is Status.REMOVING
-        assert "in 50 s (the upstream can't be asked" in runner.gauges().removal
+        assert "in 50 s (the upstream can't be reached" in runner.gauges().removal
         assert 100 <= await ended_after(runner) + 50 <= 135
         assert runner.note == "what exists upstream could not be removed: upstream origin: connection refused"
 

@@ -1,4 +1,4 @@
-"""When certificates and tokens end, as `/metrics` tells it."""
+"""When certificates and tokens expire, for `/metrics`."""
 
 from prometheus_client.parser import text_string_to_metric_families
 

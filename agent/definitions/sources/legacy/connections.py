@@ -1,4 +1,4 @@
-"""Connections of 2.x as upstreams of today."""
+"""2.x connections as upstreams."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]+")
 
 @dataclass(slots=True)
 class Secrets:
-    """Makes up the environment variables that secrets are read from, each name once."""
+    """Generates unique names of the environment variables that secrets are read from."""
 
     taken: set[str] = field(default_factory=set)
 
@@ -66,7 +66,7 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDefaults:
-    """What `{rabbit, […]}` of the same file says and the 2.x plugin fell back to."""
+    """The defaults in `{rabbit, […]}` of the same file, which the 2.x plugin used."""
 
     vhost: str = "/"
     user: str | None = None
@@ -75,7 +75,7 @@ class BrokerDefaults:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One connection, and which of today's defaults it meets because it is silent."""
+    """One connection, and which of the current defaults apply because it sets no value."""
 
     block: Block
     sizes_prefetch: bool
@@ -97,12 +97,12 @@ def _verify(term: Term) -> Value:
 
 def _server_name(term: Term) -> Value:
     if text_of(term) == "disable":
-        fail(term.at, "disable has no counterpart; take it out, or write the name that the certificate holds")
+        fail(term.at, "disable has no counterpart; remove it, or write the name in the certificate")
     return _held_to(check_server_name, written_text)(term)
 
 
 def _held_to(check: Callable[[str], None], read: Converter) -> Converter:
-    """What an upstream's key takes today, so that what was imported is valid."""
+    """Checks a value by the current rules of an upstream's key, so that the import is valid."""
 
     def checked(term: Term) -> Value:
         try:
@@ -140,7 +140,7 @@ _LINK = {
     "expires": Rule("expires", or_none(whole(1, _MAX_MILLISECONDS))),
     "message_ttl": Rule("message-ttl", or_none(whole(0, _MAX_MILLISECONDS))),
     "max_hops": Rule("max-hops", whole(1, MAX_HOPS)),
-    "ha_policy": Rule("ha-policy", or_none(_ha_policy), "no broker of today honours it: set a policy upstream"),
+    "ha_policy": Rule("ha-policy", or_none(_ha_policy), "no current broker supports it: set a policy upstream"),
 }
 _TLS = {
     **{key: Rule(key, _held_to(partial(check_file, key=key), written_text)) for key in sorted(FILE_KEYS)},
@@ -208,7 +208,7 @@ def _tls_options(owner: str, given: Properties, *, secrets: Secrets, problems: P
     notes = options.notes
     if "keyfile" in options.found and "certfile" not in options.found:
         entries = tuple(entry for entry in entries if entry.key != "keyfile")
-        notes = (*notes, "keyfile: does nothing without certfile, left out")
+        notes = (*notes, "keyfile: does nothing without certfile, omitted")
     unknown = options.without_counterpart((*_TLS, *_SECRETS))
     return Block(entries, (*notes, *(f"ssl_options {note}" for note in unknown)))
 
@@ -216,12 +216,12 @@ def _tls_options(owner: str, given: Properties, *, secrets: Secrets, problems: P
 def _left_out(given: Properties, *, speaks_tls: bool) -> Iterator[str]:
     if "ssl_options" in given.found and not speaks_tls:
         line = given.found["ssl_options"].at.line
-        yield f"ssl_options (line {line}): 2.x used them with protocol amqps only; left out"
+        yield f"ssl_options (line {line}): 2.x used them with protocol amqps only; omitted"
     policy = given.found.get("ha_policy")
     if policy is not None and isinstance(policy.value, Tuple):
         nodes = [found for item in policy.value.items[1:] for found in _texts(item)]
         named = f" ({', '.join(nodes)})" if nodes else ""
-        yield f"ha_policy (line {policy.at.line}): its list of nodes{named} has no counterpart, left out"
+        yield f"ha_policy (line {policy.at.line}): its list of nodes{named} has no counterpart, omitted"
 
 
 def _texts(term: Term) -> Iterator[str]:

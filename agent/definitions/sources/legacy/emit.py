@@ -1,4 +1,4 @@
-"""YAML with comments, such that YAML 1.1 and 1.2 readers see the same values."""
+"""YAML with comments; YAML 1.1 and 1.2 readers get the same values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One key; the comment stands beside it."""
+    """One key, with the comment beside it."""
 
     key: str
     value: Value
@@ -28,7 +28,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A mapping; the notes stand above its entries."""
+    """A mapping, with the notes above its entries."""
 
     entries: tuple[Entry, ...] = ()
     notes: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ def _row(item: Value) -> Iterator[str]:
 
 
 def _inline(value: Value) -> str | None:
-    """What fits beside a key; None for what needs lines of its own."""
+    """A value that fits beside its key; None if it needs separate lines."""
     match value:
         case Block():
             return None if value.entries else "{}"
@@ -100,7 +100,7 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _comments(texts: Iterable[str]) -> Iterator[str]:
-    """Comment lines, folded; a text that begins with a dash hangs behind it."""
+    """Comment lines, folded; a text that begins with a dash gets a hanging indent."""
     for text in texts:
         hanging = "#   " if text.startswith("- ") else "# "
         yield from textwrap.wrap(
@@ -133,7 +133,7 @@ def _is_plain(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """The text on one line, what can't be seen escaped."""
+    """The text on one line, with invisible characters escaped."""
     return "".join(char if char.isprintable() else _numbered(char) for char in text)
 
 

@@ -6,4 +6,4 @@ from agent.errors import ConfigurationError
 
 
 class LegacyError(ConfigurationError):
-    """A 2.x configuration that can't be imported; no problem quotes what may be a secret."""
+    """A 2.x configuration that can't be imported; problems never quote possible secrets."""

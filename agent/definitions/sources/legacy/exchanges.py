@@ -31,7 +31,7 @@ _BUILT_IN = ("direct", "fanout", "topic", "headers")
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """`upstream_set` and `set_at` tell the set it names and where."""
+    """`upstream_set` and `set_at` are the name of its set and the location."""
 
     name: str
     vhost: str
@@ -159,6 +159,6 @@ def read_exchange(term: Term, default_vhost: str, problems: Problems) -> Exchang
         return None
     notes = (*given.notes, *given.without_counterpart(PROPERTIES))
     if "internal" in given.found and all(entry.key != "internal" for entry in entries):
-        notes = (*notes, "internal: no internal exchange is federated today, so clients may publish to this one")
+        notes = (*notes, "internal: internal exchanges can't be federated, so clients may publish to this one")
     vhost = names.get("virtual_host") or default_vhost
     return Exchange(exchange, vhost, upstream_set, given.found["upstream_set"].value.at, Block(entries, notes))

@@ -32,7 +32,7 @@ _SETTINGS = ("exchanges", "upstream_sets", "connections", "local_username", "loc
 
 @dataclass(slots=True)
 class Federation:
-    """What `{rabbitmq_federation, […]}` says; exchanges by vhost and name."""
+    """The contents of `{rabbitmq_federation, […]}`; exchanges by vhost and name."""
 
     connections: dict[str, Connection] = field(default_factory=dict)
     upstream_sets: dict[str, UpstreamSet] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Federation:
 
 
 def read_federation(document: Document, file: str) -> Federation:
-    """Everything, or a LegacyError with every problem."""
+    """Returns everything, or raises LegacyError with all problems."""
     problems = Problems()
     reader = _Reader(_settings(document, file, problems), _broker_defaults(document), problems)
     federation = reader.read()
@@ -78,7 +78,7 @@ def _applications(document: Document, wanted: str) -> Iterator[tuple[Tuple, Term
 
 
 def _broker_defaults(document: Document) -> BrokerDefaults:
-    """What the plugin took from the broker's own settings; their mistakes aren't ours to tell."""
+    """The broker's own settings that the plugin used; errors in other settings aren't reported."""
     for _, settings in _applications(document, "rabbit"):
         given = properties(settings, "rabbit", Problems()).found
         texts = {key: text_of(given[key].value) for key in ("default_vhost", "default_user") if key in given}
@@ -147,7 +147,7 @@ class _Reader:
                 self.result.exchanges[key] = exchange
 
     def _again(self, what: str, at: Place) -> None:
-        self.result.notes.append(f"{what} (line {at.line}): given before, and 2.x took the first; left out")
+        self.result.notes.append(f"{what} (line {at.line}): given before, and 2.x used the first; omitted")
 
     def _name(self, key: str) -> str | None:
         if key not in self.given.found:
@@ -173,9 +173,7 @@ def _check_references(federation: Federation, problems: Problems) -> None:
     every = federation.upstream_sets.get(EVERY_UPSTREAM)
     if every is not None and not every.is_every(federation.connections):
         advice = "give it another name, here and wherever exchanges and clients name it"
-        problems.add(
-            every.at, f"the set 'all' can't be imported: today 'all' means every upstream of a vhost; {advice}"
-        )
+        problems.add(every.at, f"the set 'all' can't be imported: 'all' now means every upstream of a vhost; {advice}")
 
 
 def _missing(wanted: str, where: str, at: Place, *, known: Iterable[str], problems: Problems) -> None:

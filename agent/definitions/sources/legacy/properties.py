@@ -31,7 +31,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one 2.x property is written today; a value of None leaves it out."""
+    """How one 2.x property is written now; None omits it."""
 
     key: str
     read: Converter
@@ -40,7 +40,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Problems:
-    """Every problem of a file, gathered so that all are told at once."""
+    """Collects all problems of a file, to report them together."""
 
     found: list[Problem] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class Problems:
         self.found.append(Problem(at, message))
 
     def attempt(self, what: str, read: Callable[[Term], _T], term: Term) -> _T | None:
-        """What the term says, or None and a problem."""
+        """The value of the term, or None and a problem."""
         try:
             return read(term)
         except LegacyError as error:
@@ -62,14 +62,14 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """A property list; of a key that is there twice the first counts, as it did in 2.x."""
+    """A property list; if a key occurs twice the first counts, as in 2.x."""
 
     at: Place
     found: Mapping[str, Property] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def entries(self, rules: Mapping[str, Rule], problems: Problems) -> Iterator[Entry]:
-        """Today's keys in the order of the rules."""
+        """The current keys in the order of the rules."""
         for name, rule in rules.items():
             if name in self.found:
                 value = problems.attempt(name, rule.read, self.found[name].value)
@@ -77,9 +77,9 @@ class Properties:
                     yield Entry(rule.key, value, rule.comment)
 
     def without_counterpart(self, known: Iterable[str]) -> tuple[str, ...]:
-        """A note for each property that nothing today answers to."""
+        """A note for each property without a counterpart."""
         unknown = (self.found[name] for name in self.found if name not in set(known))
-        return tuple(f"{shown(each)} (line {each.at.line}): no counterpart, left out" for each in unknown)
+        return tuple(f"{shown(each)} (line {each.at.line}): no counterpart, omitted" for each in unknown)
 
 
 def shown(each: Property) -> str:
@@ -99,7 +99,7 @@ def properties(term: Term, what: str, problems: Problems) -> Properties:
         if each is None:
             problems.add(item.at, f"{what}: write this entry as {{key, value}}")
         elif each.key in found:
-            notes.append(f"{shown(each)} (line {each.at.line}): given before, and 2.x took the first; left out")
+            notes.append(f"{shown(each)} (line {each.at.line}): given before, and 2.x used the first; omitted")
         else:
             found[each.key] = each
     return Properties(term.at, found, tuple(notes))
@@ -126,13 +126,13 @@ def items_of(term: Term) -> tuple[Term, ...] | None:
 
 
 def proplists(term: Term) -> tuple[Term, ...] | None:
-    """The property lists of a list; one that stands there without its own brackets counts too."""
+    """The property lists of a list; one without its own brackets counts too."""
     items = items_of(term)
     return (term,) if items and all(isinstance(item, Tuple) for item in items) else items
 
 
 def text_of(term: Term) -> str | None:
-    """What a string, a binary, an atom or a list of characters says; None for another term."""
+    """The text of a string, a binary, an atom or a list of characters; None for another term."""
     match term:
         case String(text) | Atom(text):
             return text
@@ -154,7 +154,7 @@ def _decoded(data: bytes) -> str:
 
 
 def literal(text: str) -> str:
-    """A text that the agent's `${…}` leaves alone."""
+    """A text in which the agent's `${…}` is escaped."""
     return text.replace("${", "$${")
 
 
@@ -170,7 +170,7 @@ def written_text(term: Term) -> str:
 
 
 def name(term: Term) -> str:
-    """A name as AMQP knows them."""
+    """A name that AMQP accepts."""
     found = text(term)
     if not found or len(found.encode("utf-8")) > MAX_NAME_BYTES:
         fail(term.at, f"write a name of 1 to {MAX_NAME_BYTES} bytes")
@@ -181,7 +181,7 @@ def key_name(term: Term) -> str:
     """A name that becomes a key of the document, where a `${…}` can't be escaped."""
     found = name(term)
     if "${env:" in found or "${file:" in found:
-        fail(term.at, "${env: and ${file: can't stand in a name that becomes a key; rename it on the broker and here")
+        fail(term.at, "${env: and ${file: can't be used in a name that becomes a key; rename it on the broker and here")
     return found
 
 
@@ -190,7 +190,7 @@ def written_name(term: Term) -> str:
 
 
 def written_short(term: Term) -> str:
-    """A text as AMQP takes it for a name, which may be empty."""
+    """A text that AMQP accepts as a name; it may be empty."""
     return written_name(term) if text(term) else ""
 
 

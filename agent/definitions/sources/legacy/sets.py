@@ -1,4 +1,4 @@
-"""Upstream sets of 2.x, which are written almost so today."""
+"""Upstream sets of 2.x; the current form is almost the same."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class UpstreamSet:
         return Rows(tuple(member.block for member in self.members))
 
     def is_every(self, connections: Iterable[str]) -> bool:
-        """Whether it says no more and no less than the name `all` does by itself."""
+        """Whether it is equivalent to the predefined set `all`."""
         names = [member.connection for member in self.members]
         return sorted(names) == sorted(connections) and all(len(member.block.entries) == 1 for member in self.members)
 

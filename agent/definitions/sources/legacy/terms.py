@@ -1,4 +1,4 @@
-"""Erlang terms as `file:consult` reads them: bytes of a 2.x configuration in, terms with their places out."""
+"""Parses Erlang terms like `file:consult`: bytes of a 2.x configuration → terms with their locations."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Its pairs as tuples of two, so that it reads as a property list does."""
+    """Its pairs as tuples of two, so that it can be read like a property list."""
 
     items: tuple[Tuple, ...]
     at: Place = field(default=_NOWHERE, compare=False)
@@ -88,16 +88,18 @@ class Document:
 
 
 def parse(data: bytes, *, file: str) -> Document:
-    """The terms, or a LegacyError that tells the first mistake."""
+    """Returns the terms, or raises LegacyError with the first error."""
     if len(data) > MAX_BYTES:
-        fail(Place(file, 1, 1), f"the file is larger than {MAX_BYTES // 1024**2} MiB: it is no broker's configuration")
+        fail(
+            Place(file, 1, 1), f"the file is larger than {MAX_BYTES // 1024**2} MiB: it is not a broker's configuration"
+        )
     try:
         text, is_latin1 = data.removeprefix(codecs.BOM_UTF8).decode("utf-8"), False
     except UnicodeDecodeError:
         text, is_latin1 = data.decode("latin-1"), True
     source = Source(text, file)
     if "\0" in text:
-        source.fail(text.index("\0"), "a NUL byte: this is no text, or it is UTF-16; save it as UTF-8")
+        source.fail(text.index("\0"), "a NUL byte: this is not text, or it is UTF-16; save it as UTF-8")
     return Document(_Parser(source).terms(), is_latin1)
 
 
@@ -136,7 +138,7 @@ class _Parser:
         return self._no_term(token)
 
     def _items(self, closing: str, opening: Token, item: Callable[[], _T]) -> tuple[_T, ...]:
-        """What stands up to the closing mark, comma by comma."""
+        """The items up to the closing mark, separated by commas."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             fail(opening.at, f"nested deeper than {MAX_DEPTH} levels; no setting needs that")
@@ -149,14 +151,14 @@ class _Parser:
         return tuple(items)
 
     def _separate(self, closing: str, opening: Token, *, is_first: bool) -> None:
-        """Takes the comma between two items, or tells what is wrong where it should be."""
+        """Consumes the comma between two items, or reports what is wrong in its place."""
         found = self._next
         if found.kind in {"end", "."}:
             fail(opening.at, f"this {opening.kind} is never closed; write {closing} where it ends")
         if is_first:
             return
         if found.kind == "|":
-            fail(found.at, "a list with a tail ([… | Tail]) can't stand here; write its elements one by one")
+            fail(found.at, "a list with a tail ([… | Tail]) isn't supported; write its elements one by one")
         where = f"{opening.kind} of line {opening.at.line}"
         if found.kind in _CLOSING:
             fail(found.at, f"{found.kind} doesn't close the {where}; write {closing} first")
@@ -200,25 +202,25 @@ class _Parser:
         if not is_utf8:
             return bytes([text & 0xFF])
         if not 0 <= text <= 0x10FFFF or 0xD800 <= text < 0xE000:
-            fail(token.at, "there is no character of this number")
+            fail(token.at, "there is no character with this number")
         return chr(text).encode("utf-8")
 
     def _is_utf8(self) -> bool:
         if self._next.kind == ":":
-            fail(self._next.at, "sizes in binaries can't be read here; write the bytes one by one")
+            fail(self._next.at, "sizes in binaries aren't supported; write the bytes one by one")
         if self._next.kind != "/":
             return False
         self._advance()
         kind = self._take("atom", 'a type belongs after the /, as in <<"text"/utf8>>')
         if kind.value not in {"utf8", "binary", "integer"}:
-            fail(kind.at, "only the type utf8 can be read here; write the bytes one by one")
+            fail(kind.at, "only the type utf8 is supported; write the bytes one by one")
         return kind.value == "utf8"
 
     def _no_term(self, token: Token) -> NoReturn:
         if token.kind == "...":
-            fail(token.at, "'...' stands for something left out; write it, or take the dots out")
+            fail(token.at, "'...' marks an omission; write the rest, or remove the dots")
         if token.kind == ",":
-            fail(token.at, "nothing stands before this comma; take it out or write what is missing")
+            fail(token.at, "nothing comes before this comma; remove it or write what is missing")
         fail(token.at, f"a term belongs here, not {_kind(token)}; {_HINT}")
 
     def _advance(self) -> Token:

@@ -1,4 +1,4 @@
-"""The words of Erlang terms, each with its place. No message quotes a word: it may be a secret."""
+"""The tokens of Erlang terms, each with its location. No message quotes a token: it may be a secret."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Token:
 
 
 class Source:
-    """A file's text, which knows where its lines begin."""
+    """A file's text, with the positions of its lines."""
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text
@@ -90,7 +90,7 @@ def _token(source: Source, group: str, text: str, offset: int) -> Token:
 
 
 def _unescape(source: Source, text: str, offset: int) -> str:
-    """The characters that a quoted text stands for; offset is where it begins in the file."""
+    """The characters of a quoted text; offset is its position in the file."""
     if "\\" not in text:
         return text
     return _ESCAPE.sub(lambda found: _escaped(source, found, offset + found.start()), text)
@@ -100,7 +100,7 @@ def _escaped(source: Source, found: re.Match[str], offset: int) -> str:
     control, long_hexadecimal, hexadecimal, octal, plain = found.groups()
     if control is not None:
         if not "?" <= control <= "\x7f":
-            source.fail(offset, "no control character is written so; write \\^A to \\^Z, or \\\\ for a backslash")
+            source.fail(offset, "this is not a control character; write \\^A to \\^Z, or \\\\ for a backslash")
         return "\x7f" if control == "?" else chr(ord(control) & 0x1F)
     if plain == "x":
         source.fail(offset, "\\x needs two hexadecimal digits, or some within braces; write \\\\ for a backslash")
@@ -109,7 +109,7 @@ def _escaped(source: Source, found: re.Match[str], offset: int) -> str:
     digits = long_hexadecimal or hexadecimal
     code = int(digits, 16) if digits else int(octal, 8)
     if code > 0x10FFFF or code in _SURROGATES:
-        source.fail(offset, "there is no character of this number; write one below 110000 that is no surrogate")
+        source.fail(offset, "there is no character with this number; write one below 110000 that is not a surrogate")
     return chr(code)
 
 
@@ -148,7 +148,7 @@ def _why_no_token(text: str, offset: int) -> str:
     if char in _TYPOGRAPHIC:
         return "a typographic quote; write \" around strings and ' around atoms"
     if char == "_" or char.isupper():
-        return "a variable can't stand in a configuration; quote the word: \"…\" for a string, '…' for an atom"
+        return "variables aren't allowed in a configuration; quote the word: \"…\" for a string, '…' for an atom"
     if char == "$":
-        return "$ stands for the character after it, and there is none"
-    return "this character can't stand here; put text into double quotes"
+        return "$ needs a character after it"
+    return "this character isn't allowed here; put text into double quotes"

@@ -1,4 +1,4 @@
-"""A 2.x federation as today's document, with comments where something has no counterpart."""
+"""A 2.x federation as a current document, with comments on settings without a counterpart."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from agent.definitions.sources.legacy.sets import EVERY_UPSTREAM
 _AMQP = "127.0.0.1:5672"
 _MANAGEMENT = "127.0.0.1:15672"
 _SECRETS = "Passwords are not copied: set the variables that ${env:…} names, or read files with ${file:PATH}."
-_PREFETCH = "prefetch-count, where there is none: 2.x took 1000 messages; the agent sizes it to the path."
+_PREFETCH = "prefetch-count, where not set: 2.x used 1000 messages; the agent adapts it to the path."
 _HEARTBEAT = (
-    "heartbeat, where there is none: 2.x sent none, so a dead peer went unnoticed; the agent's default is 10 s "
+    "heartbeat, where not set: 2.x sent none, so a dead peer went unnoticed; the agent's default is 10 s "
     "(heartbeat: 0 turns it off)."
 )
 _VERIFY = (
-    "amqps without verify: 2.x believed whoever answered; the agent checks the peer's certificate, so name the "
-    "authority with cacertfile (verify: verify_none does as 2.x did)."
+    "amqps without verify: 2.x checked no certificate; the agent checks the peer's certificate, so name the "
+    "authority with cacertfile (verify: verify_none does the same as 2.x)."
 )
 _SETS = (
-    "2.x's sets and connections served every vhost; here each vhost has its own. Clients that declare federated "
+    "2.x's sets and connections applied to every vhost; now each vhost has its own. Clients that declare federated "
     "exchanges in another vhost need them repeated below `vhosts:`. They declare the exchange with its own type "
     "instead of x-federation, and keep the argument upstream-set."
 )
 _NODENAME = (
-    "local_nodename named the upstream queues; now the name of the downstream's cluster does. Queues and their backlog "
-    "are kept when it is the same:"
+    "local_nodename named the upstream queues; now the name of the downstream's cluster does. Queues and their "
+    "backlog are kept if it is the same:"
 )
 _NO_NODENAME = (
-    "local_nodename isn't set: 2.x named its upstream queues after rabbit@HOST, with the full host name. Where the "
+    "local_nodename isn't set: 2.x named its upstream queues after rabbit@HOST, with the full host name. If the "
     "downstream's cluster has that name (`rabbitmqctl set_cluster_name`), the queues and their backlog are kept."
 )
 _BINDINGS = "The agent reads bindings through `management`: enable rabbitmq_management and give the user a tag for it."
@@ -48,7 +48,7 @@ def translate(federation: Federation, file: str, *, is_latin1: bool) -> Block:
         *_vhosts(federation),
     )
     notes = [f"- {note}" for note in _notes(federation, is_latin1=is_latin1)]
-    title = f"Imported from {file}: the 2.x federation plugin's settings, as federation-agent takes them."
+    title = f"Imported from {file}: the 2.x federation plugin's settings as a configuration of federation-agent."
     return Block(entries, (title, *notes))
 
 
@@ -76,7 +76,7 @@ def _agent(federation: Federation) -> Iterator[Entry]:
 
 def _downstream(federation: Federation) -> Block:
     if federation.username is None:
-        login, note = "guest:guest", "local_username isn't set: 2.x worked as guest."
+        login, note = "guest:guest", "local_username isn't set: 2.x used guest."
     else:
         login = f"{encode(federation.username)}:${{env:{DOWNSTREAM_VARIABLE}}}"
         note = (
@@ -96,7 +96,8 @@ def _vhosts(federation: Federation) -> Iterator[Entry]:
 
 
 def _definitions(federation: Federation, vhost: str) -> Iterator[Entry]:
-    """All there is for the default vhost, where clients may declare more; for others what their exchanges need."""
+    """All definitions for the default vhost, where clients may declare more; for other vhosts those that their
+    exchanges need."""
     exchanges = [exchange for (where, _), exchange in federation.exchanges.items() if where == vhost]
     sets, upstreams = federation.upstream_sets, federation.connections
     if vhost != DEFAULT_VHOST:

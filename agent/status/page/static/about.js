@@ -1,8 +1,8 @@
-/** Which agent this is, and what is wrong or odd with its configuration. */
+/** The agent's name and version, and problems and notes of its configuration. */
 
 import { byId, h, text } from "./dom.js";
 
-const EVERY = 15_000; // ms; nothing tells that the configuration was refused
+const EVERY = 15_000; // ms; no event reports that the configuration was refused
 
 export class About {
   #api;
@@ -21,7 +21,7 @@ export class About {
     try {
       this.#store.describe(await this.#api.get("/api/overview"));
     } catch {
-      // Whether it answers is told by the connection; what it said of itself last still stands.
+      // The connection shows whether it answers; its last answer stays valid.
     }
   }
 
@@ -35,7 +35,7 @@ export class About {
   }
 }
 
-/** A list that is there while it has lines, and is drawn again only when they change. */
+/** A list that is hidden while empty, and drawn again only when its lines change. */
 class Told {
   #banner;
   #list;

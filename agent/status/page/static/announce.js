@@ -1,4 +1,4 @@
-/** Tells those who don't see the page what became of links: seldom, together, and only what matters. */
+/** Announces changes of links to screen readers: rarely, together, and only important ones. */
 
 import { text } from "./dom.js";
 import { plural } from "./format.js";
@@ -16,7 +16,7 @@ export class Announcer {
     this.#region = region;
   }
 
-  /** A link that was well again before anybody heard of it is no news. */
+  /** A link that recovered before its failure was announced is not announced. */
   moved({ row, previous }) {
     const known = this.#moved.get(row.id);
     this.#moved.set(row.id, { row, before: known ? known.before : stateOf(previous).group });

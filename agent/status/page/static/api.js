@@ -1,4 +1,4 @@
-/** Asks the agent. A token that it wants is asked for once, and kept as long as this tab lives. */
+/** Sends requests to the agent. The user is asked for a token once; it is kept until this tab is closed. */
 
 const TOKEN = "federation-agent token";
 
@@ -9,7 +9,7 @@ export class AnswerError extends Error {
   }
 }
 
-/** Nobody gave the token that was asked for. */
+/** The user gave no token. */
 export class NoTokenError extends Error {}
 
 export class Api {
@@ -17,7 +17,7 @@ export class Api {
   #asking = null;
   #skew = 0;
 
-  /** `askToken(wasRefused)` answers a token, or null where nobody gives one. */
+  /** `askToken(wasRefused)` returns a token, or null if the user gives none. */
   constructor(askToken) {
     this.#askToken = askToken;
   }
@@ -30,7 +30,7 @@ export class Api {
     sessionStorage.removeItem(TOKEN);
   }
 
-  /** The agent's time: ages are told by the clock that wrote them. */
+  /** The agent's time: ages are calculated with the clock that wrote the timestamps. */
   now() {
     return Date.now() + this.#skew;
   }
@@ -59,11 +59,11 @@ export class Api {
     }
   }
 
-  /** Several requests may miss the token at once; it is asked for once. */
+  /** Several requests may need the token at the same time; the user is asked once. */
   async #renewToken(wasRefused) {
     this.#asking ??= this.#askToken(wasRefused).finally(() => (this.#asking = null));
     const token = await this.#asking;
-    if (token === null) throw new NoTokenError("the agent wants a token");
+    if (token === null) throw new NoTokenError("the agent needs a token");
     sessionStorage.setItem(TOKEN, token);
   }
 

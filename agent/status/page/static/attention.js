@@ -1,4 +1,4 @@
-/** What somebody has to look at: links that are down or degraded, by cause, with the reason in full and what to do. */
+/** Links that need attention: down or degraded, grouped by cause, with the full reason and advice. */
 
 import { byId, h, text } from "./dom.js";
 import { duration, moment, plural } from "./format.js";
@@ -52,7 +52,7 @@ export class Attention {
       "li",
       { class: "cause", "data-group": stateOf(status).group },
       h("div", { class: "cause-head" }, badge(status), age, namesOf(rows, status, reason)),
-      h("p", { class: "cause-reason" }, reason || "No reason was told."),
+      h("p", { class: "cause-reason" }, reason || "No reason is known."),
       h("p", { class: "advice" }, stateOf(status).advice),
     );
   }
@@ -63,15 +63,15 @@ function causesOf(rows) {
   for (const row of rows) {
     if (!needsSomebody(row.view.status)) continue;
     const { status, error: reason } = row.view;
-    const { gravity } = row;
+    const { severity } = row;
     const key = [status, reason].join("\n"); // a downstream that is away is one cause, however many upstreams there are
-    if (!causes.has(key)) causes.set(key, { key, status, reason, gravity, rows: [] });
+    if (!causes.has(key)) causes.set(key, { key, status, reason, severity, rows: [] });
     causes.get(key).rows.push(row);
   }
-  return [...causes.values()].sort((one, other) => one.gravity - other.gravity || other.rows.length - one.rows.length);
+  return [...causes.values()].sort((one, other) => one.severity - other.severity || other.rows.length - one.rows.length);
 }
 
-/** A few are named; of many, the first ones and a way to the rest. */
+/** A few links by name; if there are many, the first ones and a link to all. */
 function namesOf(rows, status, reason) {
   const named = rows.slice(0, rows.length > NAMED ? NAMED - 1 : NAMED);
   const names = named.map((row) => h("li", {}, h("a", { href: format({ view: "link", id: row.id }) }, row.name)));

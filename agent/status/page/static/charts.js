@@ -1,4 +1,4 @@
-/** A line over time with its axes, and states over time, drawn into as many pixels as there are. */
+/** A line over time with its axes, and states over time, drawn at the available width. */
 
 import { s } from "./dom.js";
 import { duration } from "./format.js";
@@ -27,7 +27,7 @@ export function chart(points, { span, width, show, label }) {
   );
 }
 
-/** The states of the time that charts show; the list below tells the same in words. */
+/** The states in the period that charts show; the list below has the same in words. */
 export function strip(transitions, { span, width }) {
   const x = (time) => ((Math.max(time, span[0]) - span[0]) / (span[1] - span[0])) * width;
   const rects = transitions.map(({ at, status }, index) => {
@@ -58,7 +58,7 @@ function times(span, x) {
 const pathOf = (run, x, y) =>
   `M${run.map(([time, value]) => `${x(time).toFixed(1)} ${y(value).toFixed(1)}`).join("L")}`;
 
-/** What lies between gaps. */
+/** The runs of points between gaps. */
 function runsOf(points) {
   const runs = [[]];
   for (const point of points) {
@@ -68,7 +68,7 @@ function runsOf(points) {
   return runs.filter((run) => run.length > 1);
 }
 
-/** The next of 2, 4, 10, 20, 40 … that is not below: half of it is a whole number too. */
+/** The smallest of 2, 4, 10, 20, 40 … that is not below the value: half of it is a whole number too. */
 function ceiling(value) {
   if (value <= 2) return 2;
   const power = 10 ** Math.floor(Math.log10(value));

@@ -1,4 +1,4 @@
-/** Says whether what is shown is live, and since when it is not. */
+/** Shows whether the page is live, and since when it is not. */
 
 import { byId, set, text } from "./dom.js";
 import { duration } from "./format.js";
@@ -20,12 +20,12 @@ export class Connection {
     this.#since ??= Date.now();
     this.#show("away", "Not connected");
     const since = `The agent has not answered since ${clockTime.format(this.#since)}: ${reason}.`;
-    const values = this.#heard ? " What is shown below is how it was then." : "";
-    text(byId("unreachable-text"), `${since}${values} Trying again by itself.`);
+    const values = this.#heard ? " The page shows the state of that time." : "";
+    text(byId("unreachable-text"), `${since}${values} Reconnecting automatically.`);
     byId("unreachable").hidden = false;
   }
 
-  /** How long it has been away; told apart from the text that is read aloud. */
+  /** How long it has been away; separate from the text that is read aloud. */
   tick() {
     if (this.#since !== null) text(byId("unreachable-age"), duration((Date.now() - this.#since) / 1_000));
   }

@@ -1,4 +1,4 @@
-/** One link: what it is, how it is, why, what to do, and what it did lately. */
+/** One link: its definition, state, reason, advice and recent history. */
 
 import { byId, h, set, text } from "./dom.js";
 import { chart, strip } from "./charts.js";
@@ -40,7 +40,7 @@ const ACTIONS = ["restart", "pause", "resume"];
 const OFFERED = { paused: ["resume"], standby: ["pause"], stopping: [], removing: [] };
 
 const CHARTS = {
-  rate: { of: (history) => history.rates(), show: rate, label: "Messages a second" },
+  rate: { of: (history) => history.rates(), show: rate, label: "Messages per second" },
   lag: { of: (history) => history.lags(), show: count, label: "Messages waiting" },
   age: { of: (history) => history.ages(), show: duration, label: "Age of the oldest unconfirmed message" },
 };
@@ -53,7 +53,7 @@ export class Detail {
   #row = null;
   #load;
 
-  /** `load(id)` answers what the agent remembers of a link, `act(action, row)` asks what to do with it. */
+  /** `load(id)` returns the agent's history of a link, `act(action, row)` opens the confirmation of an action. */
   constructor({ load, act }) {
     this.#load = load;
     byId("detail-state").append(this.#state);
@@ -69,7 +69,7 @@ export class Detail {
     }
   }
 
-  /** Another link is looked at. */
+  /** Shows another link. */
   open(id) {
     this.#id = id;
     this.#history = new History();
@@ -78,7 +78,7 @@ export class Detail {
     this.refresh();
   }
 
-  /** Asks again for what the agent remembers; what it can't tell leaves the rest as it is. */
+  /** Loads the agent's history again; a failure leaves the rest unchanged. */
   async refresh() {
     const id = this.#id;
     try {
@@ -91,7 +91,7 @@ export class Detail {
     }
   }
 
-  /** A second has passed. */
+  /** Called every second. */
   tick(row, clock) {
     if (row) this.#history.put(row.view, clock);
   }
@@ -120,7 +120,7 @@ export class Detail {
     this.#offer(view.status);
   }
 
-  /** What would do nothing isn't offered; who has just used what is no more goes on from what is there now. */
+  /** Hides actions without effect; moves the focus if its button is hidden. */
   #offer(status) {
     const offered = OFFERED[status] ?? ["restart", "pause"];
     const focused = document.activeElement;
@@ -133,7 +133,7 @@ export class Detail {
     for (const [name, { of, show, label }] of Object.entries(CHARTS)) {
       const frame = byId(`${name}-chart`);
       const points = of(this.#history);
-      const told = `${label}, lately ${show(points.at(-1)?.[1] ?? null)}`;
+      const told = `${label}, now ${show(points.at(-1)?.[1] ?? null)}`;
       frame.replaceChildren(chart(points, { span, width: frame.clientWidth, show, label: told }));
     }
     const frame = byId("strip");

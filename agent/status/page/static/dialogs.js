@@ -1,22 +1,22 @@
-/** Asks before anything is done to a link, and for the token where the agent wants one. */
+/** Confirms actions on a link, and asks for the token if the agent needs one. */
 
 import { byId, text } from "./dom.js";
 
-const SENDABLE = /^[!-~]+$/; // a browser sends nothing else in a header, and says that the agent is away
+const SENDABLE = /^[!-~]+$/; // a browser can send nothing else in a header, and would report that the agent is away
 
 const ACTIONS = {
   restart: {
     label: "Restart",
-    effect: "It settles what is in flight, connects anew and goes on. Its upstream queue and what waits in it stay.",
+    effect: "It settles the messages in flight, reconnects and continues. Its upstream queue and the messages in it stay.",
   },
   pause: {
     label: "Pause",
-    effect: "It takes no more messages until somebody resumes it. They wait upstream, up to the limits of the queue.",
+    effect: "The link consumes no messages until you resume it. They wait upstream, up to the limits of the queue.",
   },
-  resume: { label: "Resume", effect: "It connects and takes what has waited upstream." },
+  resume: { label: "Resume", effect: "The link connects and consumes the messages that waited upstream." },
 };
 
-/** `perform()` is awaited with the dialog open; what goes wrong is said in it. */
+/** `perform()` is awaited with the dialog open; the dialog shows its error. */
 export function confirmAction(action, name, perform) {
   const dialog = byId("confirm");
   const go = byId("confirm-go");
@@ -38,12 +38,12 @@ export function confirmAction(action, name, perform) {
   };
   byId("confirm-cancel").onclick = () => dialog.close();
   dialog.onclose = () => {
-    if (document.activeElement === document.body) byId("detail-title").focus(); // what opened it is no longer there
+    if (document.activeElement === document.body) byId("detail-title").focus(); // the element that opened it is gone
   };
   dialog.showModal();
 }
 
-/** Answers what was typed, or null where the dialog was left. */
+/** Returns the entered token, or null if the dialog was cancelled. */
 export function askToken(wasRefused) {
   const dialog = byId("token");
   const input = byId("token-input");
@@ -54,7 +54,7 @@ export function askToken(wasRefused) {
       event.preventDefault();
       const token = input.value.trim();
       if (!SENDABLE.test(token)) {
-        text(byId("token-error"), "No token has such letters. Copy it again.");
+        text(byId("token-error"), "A token can't contain these characters. Copy it again.");
         return;
       }
       dialog.onclose = null;

@@ -1,7 +1,7 @@
-/** Makes elements and changes their text: names come from users, so all of it is text and none of it markup. */
+/** Creates elements and changes their text: names come from users, so everything is text and never markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
-// What turns the direction of letters, or can't be seen: a name could look like another one.
+// Bidi overrides and invisible characters: with them a name could look like another one.
 const HIDDEN = /[\p{Cc}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]/gu;
 
 const READ = new Set(["title", "aria-label"]);
@@ -26,7 +26,7 @@ function furnish(node, attributes, children) {
   return node;
 }
 
-/** Sets an attribute where it differs; false and null remove it. */
+/** Sets an attribute if it differs; false and null remove it. */
 export function set(node, name, value) {
   if (value === false || value === null || value === undefined) node.removeAttribute(name);
   else {
@@ -35,7 +35,7 @@ export function set(node, name, value) {
   }
 }
 
-/** Sets the text where it differs: what did not change is not laid out again. */
+/** Sets the text if it differs, so that unchanged elements need no new layout. */
 export function text(node, value) {
   const shown = visible(String(value));
   if (node.childNodes.length === 1 && node.firstChild.nodeType === Node.TEXT_NODE) {

@@ -1,11 +1,11 @@
-/** Follows the agent's events for as long as the page is open, and says when it can't. */
+/** Follows the agent's events while the page is open, and reports when it can't. */
 
 import { NoTokenError } from "./api.js";
 
-const PATIENCE = 25_000; // ms; the agent says something every 15 s, if only that it is still there
+const PATIENCE = 25_000; // ms; the agent sends an event or a comment at least every 15 s
 const PAUSES = [500, 1_000, 2_000, 3_000, 5_000];
 
-/** Takes events out of a text that comes in pieces; fetch is used because EventSource tells no reasons. */
+/** Parses events from text that arrives in pieces; fetch is used because EventSource gives no reasons. */
 export class EventText {
   #rest = "";
 
@@ -44,7 +44,7 @@ export class Feed extends EventTarget {
     for (const name of ["online", "pageshow"]) addEventListener(name, () => this.retry());
   }
 
-  /** Tries at once what would wait. */
+  /** Reconnects at once instead of waiting. */
   retry() {
     this.#wake();
   }
@@ -72,7 +72,7 @@ export class Feed extends EventTarget {
       onUp();
       for (;;) {
         const { done, value } = await reader.read();
-        if (done) throw new Error("it ended the connection");
+        if (done) throw new Error("it closed the connection");
         clearTimeout(timer);
         timer = setTimeout(() => silence.abort(), PATIENCE);
         for (const event of events.take(value)) this.#tell("event", event);
@@ -98,7 +98,7 @@ export class Feed extends EventTarget {
 }
 
 function reasonOf(error) {
-  if (error.name === "AbortError") return "nothing was heard of it for a while";
-  if (error instanceof TypeError) return "it can't be reached"; // what fetch says differs between browsers
+  if (error.name === "AbortError") return "it sent nothing for too long";
+  if (error instanceof TypeError) return "it can't be reached"; // the messages of fetch differ between browsers
   return error.message;
 }

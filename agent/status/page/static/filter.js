@@ -4,7 +4,7 @@ import { statesOf, sortOf } from "./router.js";
 
 const collator = new Intl.Collator("en", { numeric: true });
 
-/** Every word has to be found somewhere in what a link is called and says. */
+/** Every word has to occur somewhere in a link's names, addresses or reason. */
 export function matching(rows, route) {
   const words = route.q.toLowerCase().split(/\s+/).filter(Boolean);
   const states = statesOf(route);
@@ -33,7 +33,7 @@ const WORDS = {
 /** Whether an order changes with every sample. */
 export const isLively = (key) => key in NUMBERS;
 
-/** Equal links keep the order of their names; `ranks` holds it, because comparing names is dear. */
+/** Equal links keep the order of their names; `ranks` caches it, because comparing names is expensive. */
 export function ordered(rows, route, ranks, now) {
   const { key, descending } = sortOf(route);
   const sign = descending ? -1 : 1;
@@ -41,7 +41,7 @@ export function ordered(rows, route, ranks, now) {
   if (key === "state") {
     return rows.sort(
       (one, other) =>
-        sign * (one.gravity - other.gravity) || (one.gravity < 4 ? other.since - one.since : 0) || byName(one, other),
+        sign * (one.severity - other.severity) || (one.severity < 4 ? other.since - one.since : 0) || byName(one, other),
     );
   }
   if (key in NUMBERS) {

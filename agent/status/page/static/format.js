@@ -1,4 +1,4 @@
-/** Numbers and times as people read them at a glance. */
+/** Numbers and times in a readable form. */
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -42,7 +42,7 @@ export function duration(seconds) {
 const pair = (large, largeUnit, small, smallUnit) =>
   small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
 
-/** An age under a second is told as such, because it is what a healthy link has; without an age nothing waits. */
+/** An age under a second is shown as `< 1 s`, because a healthy link has it; without an age nothing waits. */
 export function age(seconds) {
   if (!seconds) return NONE;
   return seconds < 1 ? "< 1 s" : duration(seconds);

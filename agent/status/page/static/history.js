@@ -1,14 +1,14 @@
-/** What one link did lately: as the agent remembers it, and then as it happens. */
+/** The recent history of one link: first the agent's record, then live events. */
 
-const KEEP = 15 * 60_000; // ms, as long as the agent remembers
+const KEEP = 15 * 60_000; // ms, the period that the agent keeps
 const BUCKET = 5_000;
-const SAMPLED = 15_000; // what the agent remembers lies so far apart, but nothing of the time when nothing moved
+const SAMPLED = 15_000; // interval of the agent's samples; idle periods have none
 
 export class History {
   #points = [];
   transitions = [];
 
-  /** `told` is the agent's memory; what was seen here after its last sample stays. */
+  /** `told` is the agent's record; samples received here after its last one stay. */
   take(told) {
     const points = steady(told.samples.map(({ at, ...numbers }) => ({ time: Date.parse(at), ...numbers })));
     const last = points.at(-1)?.time ?? 0;
@@ -26,7 +26,7 @@ export class History {
     return [time - KEEP, time];
   }
 
-  /** Messages a second, one point a bucket; a total that shrank began anew. */
+  /** Messages per second, one point per bucket; a total that shrank was reset. */
   rates() {
     const found = [];
     let previous = null;
@@ -49,7 +49,7 @@ export class History {
     return this.#buckets().map(({ time, oldest_unconfirmed_seconds }) => [time, oldest_unconfirmed_seconds]);
   }
 
-  /** The last of each bucket that is over: a part of one tells no rate. */
+  /** The last sample of each complete bucket: an incomplete one has no rate. */
   #buckets() {
     const last = new Map();
     for (const point of this.#points) last.set(Math.floor(point.time / BUCKET), point);
@@ -57,8 +57,10 @@ export class History {
   }
 }
 
-/** What was the same from a sample to shortly before the next is told so: else a stop looks like minutes of slowing
-    down, and one message like a trickle. */
+/**
+ * Repeats an unchanged value shortly before the next sample: otherwise a stop looks like minutes of slowing down, and
+ * one message like a trickle.
+ */
 function steady(points) {
   return points.flatMap((point, at) => {
     const before = points[at - 1];

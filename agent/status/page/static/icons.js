@@ -1,4 +1,4 @@
-/** Icons of states: a shape each, so that none is told by its colour alone. */
+/** Icons of states: each has its own shape, so that none depends on colour alone. */
 
 import { h, s, set, text } from "./dom.js";
 import { stateOf } from "./states.js";

@@ -1,8 +1,8 @@
-/** Where nodes and arrows of the topology stand. Numbers only; nothing is drawn here. */
+/** The positions of nodes and arrows of the topology. Numbers only; nothing is drawn here. */
 
 import { GROUPS, stateOf } from "./states.js";
 
-export const MOST_SINGLE = 4; // links between two clusters that have an arrow each; more are bundled by state
+export const MOST_SINGLE = 4; // links between two clusters with their own arrows; more are bundled by state
 const LANE = 26;
 const PADDING = 14;
 const GAP = 18;
@@ -11,7 +11,7 @@ const TALLEST_TARGET = 420;
 const NARROW = 640;
 const collator = new Intl.Collator("en", { numeric: true });
 
-/** Sources with their arrows, the gravest first. An arrow is one link, or all in one group of states. */
+/** Sources with their arrows, the most severe first. An arrow is one link, or all in one group of states. */
 export function sourcesOf(rows) {
   const sources = new Map();
   for (const row of rows) {
@@ -21,18 +21,18 @@ export function sourcesOf(rows) {
     source.isKnown ||= row.cluster !== null;
   }
   return [...sources.values()]
-    .map((source) => ({ ...source, gravity: gravest(source.rows), arrows: arrowsOf(source.rows) }))
-    .sort((one, other) => one.gravity - other.gravity || collator.compare(one.name, other.name));
+    .map((source) => ({ ...source, severity: mostSevere(source.rows), arrows: arrowsOf(source.rows) }))
+    .sort((one, other) => one.severity - other.severity || collator.compare(one.name, other.name));
 }
 
-const gravest = (rows) => rows.reduce((least, row) => Math.min(least, row.gravity), Infinity);
+const mostSevere = (rows) => rows.reduce((least, row) => Math.min(least, row.severity), Infinity);
 
 function arrowsOf(rows) {
   const groups = Object.keys(GROUPS);
   const groupOf = (row) => stateOf(row.view.status).group;
   if (rows.length <= MOST_SINGLE) {
     return [...rows]
-      .sort((one, other) => one.gravity - other.gravity)
+      .sort((one, other) => one.severity - other.severity)
       .map((row) => ({ group: groupOf(row), rows: [row] }));
   }
   return groups

@@ -1,4 +1,4 @@
-/** Puts the page together: the feed writes the store, the address says what is looked at, views show it. */
+/** Assembles the page: the feed writes the store, the address selects the view, views show the store. */
 
 import { About } from "./about.js";
 import { Announcer } from "./announce.js";
@@ -115,12 +115,12 @@ class Page {
 
   #tick() {
     this.#connection.tick();
-    if (document.body.dataset.connection !== "live") return; // what is known is how it was then
+    if (document.body.dataset.connection !== "live") return; // the known state is that of the last contact
     if (this.#route.view === "link") this.#detail.tick(this.#store.get(this.#route.id), this.#api.now());
     this.#draw();
   }
 
-  /** The address is another one. */
+  /** The address has changed. */
   #turn() {
     const before = this.#route;
     this.#route = parse(location.hash);
@@ -138,7 +138,7 @@ class Page {
     this.#draw({ reorder: true });
   }
 
-  /** The focus goes along with the view; the table is where one left it. */
+  /** The focus moves with the view; the table keeps its scroll position. */
   #arrive() {
     this.#hasTurned = false;
     scrollTo(0, this.#route.view === "links" ? this.#scrolled : 0);
@@ -150,11 +150,11 @@ class Page {
     this.#route = parse(location.hash);
     this.#remember();
     this.#draw({ reorder: true });
-    clearTimeout(this.#telling); // what is typed letter by letter is told once
+    clearTimeout(this.#telling); // typing is announced once, not for each letter
     this.#telling = setTimeout(() => text(byId("announcement"), byId("found").textContent), SETTLED);
   }
 
-  /** The way back leads to the list as one left it. */
+  /** The link back leads to the list with its filter and order. */
   #remember() {
     set(byId("back"), "href", format(this.#route));
   }
@@ -173,7 +173,7 @@ class Page {
     location.reload();
   }
 
-  /** What tells of the page while another tab is looked at, which is when no frame is drawn. */
+  /** Updates the title while the tab is in the background, when no frame is drawn. */
   #entitle() {
     if (this.#isEntitling) return; // thousands may change at once
     this.#isEntitling = true;
@@ -186,7 +186,7 @@ class Page {
     });
   }
 
-  /** However much changes, it is drawn once a frame. */
+  /** Draws at most once per frame, however much changes. */
   #draw({ reorder = false } = {}) {
     this.#reorder ||= reorder;
     this.#drawing ||= requestAnimationFrame(() => {
@@ -238,7 +238,7 @@ class Page {
     this.#table.show(this.#order, this.#route, moments);
   }
 
-  /** Which links are shown is always current; their order waits while somebody points at one. */
+  /** The set of shown links is always current; their order is kept while the pointer is on one. */
   #arrange(now) {
     const found = matching(this.#store.rows.values(), this.#route);
     this.#ranks ??= rank(this.#store.rows.values());

@@ -1,4 +1,4 @@
-/** Where one is, in the address after `#`: it can be sent to others, and an alert can point at a link. */
+/** The current view, in the address after `#`: users can share it, and an alert can point to a link. */
 
 export const SORTS = ["state", "name", "path", "rate", "lag", "forwarded", "in_flight", "reconnects", "owner"];
 const FILTERS = ["q", "state", "from", "sort"];
@@ -27,7 +27,7 @@ export function sortOf(route) {
 
 export const statesOf = (route) => new Set(route.state.split(",").filter(Boolean));
 
-/** A hand-written address need not be well formed. */
+/** A hand-written address may be malformed. */
 function decode(part) {
   try {
     return decodeURIComponent(part);

@@ -1,4 +1,4 @@
-/** What a link had forwarded, by slots of time: rates and sparklines are differences of it. */
+/** A link's total of forwarded messages, by slots of time: rates and sparklines are its differences. */
 
 export const SLOT = 2_000; // ms; samples come each second, so a slot holds two and jitter shows little
 const SLOTS = 61;
@@ -9,7 +9,7 @@ export class Series {
   #slot = -1;
   #filled = 0;
 
-  /** Takes a total; one that shrank is a new process's, which counts from zero. */
+  /** Adds a total; one that shrank is from a new process, which counts from zero. */
   put(total, now) {
     const slot = Math.floor(now / SLOT);
     if (this.#slot >= 0 && total < this.#at(this.#slot)) this.#filled = 0;
@@ -22,7 +22,7 @@ export class Series {
     this.#values[slot % SLOTS] = total;
   }
 
-  /** Messages a second over the last slots that are over; null until there are two to compare. */
+  /** Messages per second over the last complete slots; null until there are two to compare. */
   rate(now) {
     if (this.#filled === 0) return null;
     const slot = this.#advance(Math.floor(now / SLOT));
@@ -31,7 +31,7 @@ export class Series {
     return ((this.#at(slot - 1) - this.#at(slot - 1 - slots)) * 1_000) / (slots * SLOT);
   }
 
-  /** Messages a second in each slot that is over, oldest first. */
+  /** Messages per second in each complete slot, oldest first. */
   rates(now) {
     if (this.#filled === 0) return [];
     const slot = this.#advance(Math.floor(now / SLOT));
@@ -46,7 +46,7 @@ export class Series {
     return this.#values[slot % SLOTS];
   }
 
-  /** Nothing came in between, so nothing was forwarded; answers the latest slot. */
+  /** Without samples nothing was forwarded; returns the latest slot. */
   #advance(slot) {
     const last = this.#at(this.#slot);
     for (let at = Math.max(this.#slot + 1, slot - SLOTS + 1); at <= slot; at += 1) this.#values[at % SLOTS] = last;

@@ -1,81 +1,81 @@
-/** The states of a link: how grave each is, how it looks without colour, and what an operator does about it. */
+/** The states of a link: severity, shape for display without colour, and advice to the operator. */
 
 export const STATES = {
   invalid: {
     label: "Invalid",
     group: "down",
-    gravity: 0,
+    severity: 0,
     shape: "M5.2 1h5.6L15 5.2v5.6L10.8 15H5.2L1 10.8V5.2ZM5.5 5.5l5 5m0-5-5 5",
     advice:
-      "Only a change helps: of the configuration, the credentials or the permissions, as the reason says. The agent " +
-      "notices changes of its configuration by itself; Restart tries at once.",
+      "Fix the configuration, the credentials or the permission named in the reason. The agent " +
+      "notices changes of its configuration automatically; Restart tries at once.",
   },
   backoff: {
     label: "Backoff",
     group: "down",
-    gravity: 1,
+    severity: 1,
     shape: "M8 1.5 15 14H1ZM8 6v4m0 1.6v.8",
     advice:
-      "The agent tries again by itself. If it lasts, see whether the broker that the reason names runs and can be " +
-      "reached from here; Restart tries at once.",
+      "The agent tries again automatically. If this lasts, check that the broker named in the reason runs and can be " +
+      "reached from the agent; Restart tries at once.",
   },
   stalled: {
     label: "Stalled",
     group: "degraded",
-    gravity: 2,
+    severity: 2,
     shape: "M3 1.5h10M3 14.5h10M4 1.5c0 4 4 5 4 6.5s-4 2.5-4 6.5m8-13c0 4-4 5-4 6.5s4 2.5 4 6.5",
     advice:
       "Messages wait and the downstream confirms none: look there for load, full queues and queues without a quorum. " +
-      "Restart connects anew.",
+      "Restart reconnects the link.",
   },
   blocked: {
     label: "Blocked",
     group: "degraded",
-    gravity: 3,
+    severity: 3,
     shape: "M1.5 1.5h13v13h-13zM4.5 8h7",
-    advice: "A broker holds publishers back: look at its memory and disk alarms. The link goes on when they clear.",
+    advice: "A broker blocks publishers: check its memory and disk alarms. The link continues when they clear.",
   },
   starting: {
     label: "Starting",
     group: "busy",
-    gravity: 4,
+    severity: 4,
     shape: "M8 1.5A6.5 6.5 0 1 1 1.5 8M8 4.5V8l2.5 2",
-    advice: "The link is being built. If it stays so, the reason shows as soon as an attempt has failed.",
+    advice: "The link is connecting. The reason appears here if an attempt fails.",
   },
   removing: {
     label: "Removing",
     group: "off",
-    gravity: 5,
+    severity: 5,
     shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13ZM5 8h6",
     advice:
-      "No definition asks for this link any more. Its queue upstream goes on collecting until it is removed, at the time " +
-      "that the reason names. To keep it, define the link again: it goes on where it was, and loses no message.",
+      "This link is no longer defined. Its queue upstream collects messages until it is removed, at the time " +
+      "named in the reason. To keep it, define the link again: it continues where it was and loses no messages.",
   },
   stopping: {
     label: "Stopping",
     group: "off",
-    gravity: 6,
+    severity: 6,
     shape: "M3 3h10v10H3z",
-    advice: "Nobody wants this link any more; it settles what is in flight and goes.",
+    advice: "This link is no longer needed; it settles the messages in flight and ends.",
   },
   paused: {
     label: "Paused",
     group: "off",
-    gravity: 7,
+    severity: 7,
     shape: "M5 2v12M11 2v12",
-    advice: "Somebody paused it. Messages wait upstream, up to the queue's limits; Resume lets them come.",
+    advice: "An operator paused this link. Messages wait upstream, up to the queue's limits; Resume continues.",
   },
   standby: {
     label: "Standby",
     group: "off",
-    gravity: 8,
+    severity: 8,
     shape: "M10.5 1.7A6.5 6.5 0 1 0 14.3 10 5.5 5.5 0 0 1 10.5 1.7Z",
-    advice: "Somebody else runs this link, as the reason says. There is nothing to do.",
+    advice: "Another agent or the native plugin serves this link; see the reason. There is nothing to do.",
   },
   running: {
     label: "Running",
     group: "up",
-    gravity: 9,
+    severity: 9,
     shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13ZM5 8.2l2.2 2.2L11 6",
     advice: "",
   },
@@ -84,12 +84,12 @@ export const STATES = {
 const UNKNOWN = {
   label: "Unknown",
   group: "busy",
-  gravity: 4,
+  severity: 4,
   shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13Z",
   advice: "",
 };
 
-/** From grave to well; a topology draws one arrow for each. */
+/** From most to least severe; a topology draws one arrow for each. */
 export const GROUPS = {
   down: { label: "down", dash: "7 5" },
   degraded: { label: "degraded", dash: "12 4 2 4" },

@@ -1,9 +1,9 @@
-/** What the agent told: its links with what they did lately, and itself. Views read it; only the feed writes it. */
+/** The agent's data: its links with their recent history, and itself. Views read it; only the feed writes it. */
 
 import { Series } from "./series.js";
 import { needsSomebody, stateOf } from "./states.js";
 
-/** One link: `view` is what the agent tells of it, the rest is what the page makes of that. */
+/** One link: `view` is the agent's data, the rest is derived from it. */
 class Row {
   constructor(view, cluster) {
     this.series = new Series();
@@ -18,7 +18,7 @@ class Row {
     this.name = named(view.exchange ?? view.queue ?? view.name);
     this.remote = named(view.upstream_exchange ?? view.upstream_queue ?? "");
     this.since = Date.parse(view.since);
-    this.gravity = stateOf(view.status).gravity;
+    this.severity = stateOf(view.status).severity;
     const words = [view.id, view.kind, view.vhost, this.name, this.remote, view.upstream, this.source, view.policy];
     this.search = [...words, view.uri, view.status, view.error, view.owner].join("\n").toLowerCase();
   }
@@ -31,7 +31,7 @@ class Row {
 /** Events: `members` (which links there are), `links` (what one is), `samples` (numbers), `moved` (states), `about`. */
 export class Store extends EventTarget {
   #rows = new Map();
-  #clusters = new Map(); // a link that is down can't tell its upstream's name, but told it before
+  #clusters = new Map(); // a link that is down doesn't report its upstream's name, but did before
   about = {};
 
   get rows() {
@@ -42,7 +42,7 @@ export class Store extends EventTarget {
     return this.#rows.get(id);
   }
 
-  /** All links there are; who connects anew is told them again, and what is known of them already stays. */
+  /** All links; after a reconnect they are sent again, and their known history stays. */
   replace(views, now) {
     const before = this.#rows;
     this.#rows = new Map();
@@ -104,15 +104,15 @@ export class Store extends EventTarget {
   }
 }
 
-/** A name of blanks alone could be neither seen nor followed. */
+/** A name of blanks alone would be invisible and impossible to click. */
 const named = (name) => (name !== "" && name.trim() === "" ? JSON.stringify(name) : name);
 
 const keyOf = (view) => `${view.vhost}\n${view.upstream}`;
 
-/** How many links somebody has to look at. */
+/** The number of links that need attention. */
 export const wanting = (rows) => rows.reduce((sum, row) => sum + (needsSomebody(row.view.status) ? 1 : 0), 0);
 
-/** What all links are together: how many in each status, messages a second, what is known to wait. */
+/** Totals of all links: the number in each status, messages per second, messages known to wait. */
 export function totals(rows, now) {
   const found = { links: 0, byStatus: new Map(), rate: 0, backlog: null, oldest: 0 };
   for (const row of rows) {

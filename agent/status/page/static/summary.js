@@ -1,4 +1,4 @@
-/** The line above the table: how many links are in which state, what flows and what waits. */
+/** The line above the table: how many links are in which state, the rate and the messages that wait. */
 
 import { byId, h, set, text } from "./dom.js";
 import { age, count, exact, rate } from "./format.js";
@@ -26,7 +26,7 @@ export class Summary {
     }
   }
 
-  /** States that no link is in take no room, unless one filters by them. */
+  /** States without links are hidden, unless they are filtered by. */
   show(total, route) {
     text(this.#figures.links, exact(total.links));
     text(this.#figures.rate, rate(total.rate));

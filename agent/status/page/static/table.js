@@ -1,11 +1,11 @@
-/** The table of links. Only rows in sight exist; two thousand links cost what two dozen do. */
+/** The table of links. Only visible rows exist; two thousand links cost as much as two dozen. */
 
 import { byId, h, set } from "./dom.js";
 import { format, sortOf } from "./router.js";
 import { COLUMNS, RowView } from "./row.js";
 
 const SPARE = 6; // rows beyond each edge, so that keys and fast fingers find one
-const HOLD = 10_000; // ms; a pointer that merely lies there holds nothing
+const HOLD = 10_000; // ms; a pointer that doesn't move keeps no order
 
 export class Table {
   #body = byId("rows");
@@ -17,7 +17,7 @@ export class Table {
   #touched = -Infinity;
   #onRelease;
 
-  /** `onRelease` is called when nobody points at a row or stands in it any more. */
+  /** `onRelease` is called when neither the pointer nor the focus is on a row any more. */
   constructor({ onRelease }) {
     this.#onRelease = onRelease;
     byId("heads").append(...COLUMNS.map((column) => this.#head(column)));
@@ -55,7 +55,7 @@ export class Table {
     return head;
   }
 
-  /** A second click turns the order round; numbers begin with the largest. */
+  /** A second click reverses the order; numbers begin with the largest. */
   #showSort(route) {
     const { key, descending } = sortOf(route);
     for (const [name, { head, link, numeric }] of this.#heads) {
@@ -74,7 +74,7 @@ export class Table {
     this.#draw();
   }
 
-  /** What was in sight already is as it was when one merely scrolls. */
+  /** Scrolling doesn't redraw rows that were already visible. */
   #draw({ onlyNew = false } = {}) {
     if (this.#order.length === 0) this.#drop(new Set());
     if (this.#height === 0 || this.#body.offsetParent === null) return;
@@ -102,7 +102,7 @@ export class Table {
     }
   }
 
-  /** All of a row leads where its name does; keys and screen readers have the name. */
+  /** The whole row is clickable like its name; the keyboard and screen readers use the name. */
   #follow(event) {
     if (event.target.closest("a") || getSelection().toString() !== "") return;
     event.target.closest("tr")?.querySelector("a").click();

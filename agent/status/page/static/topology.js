@@ -23,7 +23,7 @@ export class Topology {
     new ResizeObserver(onResize).observe(byId("map-frame"));
   }
 
-  /** Draws anew where links or states are others; between that only what flows changes. */
+  /** Redraws when links or states change; otherwise only updates the rates. */
   show(rows, about, now) {
     const width = Math.floor(byId("map-frame").clientWidth);
     if (width === 0) return;
@@ -128,7 +128,7 @@ function sourceBox(source, at) {
   return s("a", { href, "aria-label": label }, box(at, kind, lines.filter(Boolean)));
 }
 
-/** A box with its lines of text; long names end in dots, and are told in full when pointed at. */
+/** A box with its lines of text; long names are shortened, with the full name as a tooltip. */
 function box({ x, y, width, height }, kind, lines) {
   const middle = y + height / 2 - (lines.length - 1) * 9 + 4;
   const letters = (width - 20) / (letterSize() * LETTER);

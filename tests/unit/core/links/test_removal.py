@@ -22,7 +22,7 @@ def test_what_an_operator_is_shown() -> None:
     )
     assert "in 10 s (it is empty)" in announce(9.7, 0, held=False)
     assert "(1 message waits)" in announce(5, 1, held=False)
-    assert "can't be asked" in announce(5, None, held=True)
+    assert "can't be reached" in announce(5, None, held=True)
     assert "once definitions can be read again" in announce(-1, 0, held=True)
     assert "in 0 s" in announce(-1, 0, held=False)
 

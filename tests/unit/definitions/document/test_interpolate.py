@@ -70,7 +70,7 @@ def test_reports_what_has_no_value_here(tmp_path: Path, text: str, complaint: st
 def test_refuses_what_cant_be_meant_without_quoting_it(tmp_path: Path, text: str) -> None:
     subject, said = interpolator(tmp_path)
     subject.resolve(text, ("key",))
-    assert said == ["a ${…} that can't be understood; write ${env:NAME} or ${file:PATH}, or $${ for a literal ${"]
+    assert said == ["an invalid ${…}; write ${env:NAME} or ${file:PATH}, or $${ for a literal ${"]
 
 
 def test_what_is_repeated_without_end_is_refused(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_leniently_nothing_else_is_said_about_a_value_that_isnt_known(tmp_path: 
     ("section", "complaint"),
     [
         ("upstreams: {a: {host: h, pasword: '${env:X}'}}", "2:26: unknown key 'pasword' in an upstream; did you mean"),
-        ("upstreams: {a: {uri: '${env:X}', host: '${env:X}'}}", "2:34: 'host' stands beside 'uri'"),
+        ("upstreams: {a: {uri: '${env:X}', host: '${env:X}'}}", "2:34: 'host' is given together with 'uri'"),
         ("uptreams: '${env:X}'", "2:1: unknown key 'uptreams'"),
         ("vhosts: {v: {uptreams: '${env:X}'}}", "2:14: unknown key 'uptreams' in a vhost"),
     ],
@@ -143,7 +143,7 @@ def test_leniently_the_downstream_itself_may_be_unknown(tmp_path: Path) -> None:
 
 def test_references_stand_in_values_and_not_in_keys(tmp_path: Path) -> None:
     assert complaints(tmp_path, DOWNSTREAM + "upstreams:\n  '${env:HOST}': {uri: amqp://h}\n") == [
-        "3:3: ${...} stands in values, not in keys"
+        "3:3: ${...} is allowed in values only, not in keys"
     ]
 
 

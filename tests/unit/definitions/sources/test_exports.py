@@ -126,7 +126,7 @@ def test_places_in_json() -> None:
     assert complaints(text) == [
         "f:4:35: unknown key 'max-hop' in an upstream; did you mean 'max-hops'?",
         "f:7:8: uri: the scheme must be amqp or amqps",
-        "f:9:41: warning: pattern: not a regular expression: missing ) at position 1; the policy yields no link",
+        "f:9:41: warning: pattern: not a regular expression: missing ) at position 1; the policy defines no link",
     ]
 
 
@@ -140,7 +140,7 @@ def test_policies_for_streams_and_with_patterns_of_the_brokers_own_yield_nothing
     export = read_export(json.dumps({"policies": policies}).encode(), "f")
     assert set(export.definitions.of("/").policies) == {"q"}
     (warning,) = export.warnings
-    assert "the policy yields no link" in warning.message
+    assert "the policy defines no link" in warning.message
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,11 @@ def test_policies_for_streams_and_with_patterns_of_the_brokers_own_yield_nothing
         (b'{"parameters": [1]}', "f:1:17: parameters: expected a mapping, got a number"),
         (
             b'{"upstreams": {}}',
-            "f:1:1: warning: this doesn't look like a definitions export; it holds none of its lists",
+            "f:1:1: warning: this doesn't look like a definitions export; it has none of its lists",
         ),
         (b"\xff\xfe{}", "f:1:1: the file is not UTF-8 (UTF-16, or not text); save it as UTF-8"),
         (b'{"a": "\xff"}', "f:1:8: byte 0xff is not UTF-8; save the file as UTF-8"),
-        (b"parameters: !x []", "f:1:13: tags ('!') aren't used here; quote the text"),
+        (b"parameters: !x []", "f:1:13: tags ('!') aren't supported; quote the text"),
         (b"#" * 2_000_000, "f:1:1: larger than 1024 KiB, which only a JSON export may be"),
     ],
 )

@@ -83,8 +83,8 @@ def test_the_documented_configuration_loads(tmp_path: Path) -> None:
     assert (drain.source, drain.destination) == (QueueSource("a"), QueueDestination("b"))
     assert configuration.definitions.of("tenant").upstreams["origin"].uris[0].host == "tenant.local"
     assert [warning.message for warning in configuration.warnings] == [
-        "this doesn't look like a definitions export; it holds none of its lists",
-        "upstream 'other' isn't defined in this file; another source has to",
+        "this doesn't look like a definitions export; it has none of its lists",
+        "upstream 'other' isn't defined in this file; another source has to define it",
     ]
 
 
@@ -146,7 +146,7 @@ uptreams: {}
         "5:69: ack-mode: must be 'on-confirm', 'on-publish' or 'no-ack'; did you mean 'on-confirm'?",
         "6:3: the key 'origin' is already written in line 5",
         (
-            "7:16: uri: the URI holds a blank, a control character or a letter beyond ASCII; percent-encode special "
+            "7:16: uri: the URI contains a blank, a control character or a non-ASCII character; percent-encode special "
             "characters in user, password and path (@ as %40, : as %3A, / as %2F, # as %23)"
         ),
         "7:46: prefetch-count: expected a whole number, got a number with a fraction",
@@ -199,7 +199,7 @@ uptreams: {}
         (DOWNSTREAM + "definitions: {files: [missing.json]}", "2:23: definitions.files: there is no such file"),
         (
             DOWNSTREAM + "agent: {http: {listen: 0.0.0.0:9419}}",
-            "2:24: http.listen: others can reach this address; give a token, or say allow-anonymous: true",
+            "2:24: http.listen: others can reach this address; set a token, or allow-anonymous: true",
         ),
         (DOWNSTREAM + "agent: {http: {token: ''}}", "2:23: http.token: the token is empty"),
         (
@@ -289,7 +289,7 @@ def test_an_export_that_isnt_there_is_an_error_when_strict_and_else_leaves_names
     text = DOWNSTREAM + "definitions: {files: export.json}\n" + SET
     assert complaints(tmp_path, text) == [
         "2:22: definitions.files: there is no such file",
-        "3:32: warning: upstream 'a' isn't defined in this file; another source has to",
+        "3:32: warning: upstream 'a' isn't defined in this file; another source has to define it",
     ]
     assert all("warning" in line for line in complaints(tmp_path, text, strict=False))
 
@@ -315,7 +315,7 @@ def test_files_that_arent_files(tmp_path: Path) -> None:
         "pipe": "pipe:1:1: this is a pipe or device, not a file",
         "/dev/zero": "/dev/zero:1:1: this is a pipe or device, not a file",
         "agent.yaml/x": "agent.yaml/x:1:1: the file can't be read: Not a directory",
-        "a\0b": "a b:1:1: the path holds a character that no path can hold",
+        "a\0b": "a b:1:1: the path contains a character that no path can contain",
         "new\nline": "new line:1:1: there is no such file",
     }
 
@@ -324,7 +324,7 @@ def test_too_many_problems_end_the_judging(tmp_path: Path) -> None:
     text = DOWNSTREAM + "upstreams:\n" + "".join(f"  u{number}: {{}}\n" for number in range(1000))
     found = complaints(tmp_path, text)
     assert len(found) == 101
-    assert found[-1].endswith("100 problems so far; mend these, and look again")
+    assert found[-1].endswith("100 problems so far; fix these and check again")
 
 
 def test_upstreams_in_parts(tmp_path: Path) -> None:
@@ -350,5 +350,5 @@ upstreams:
     assert upstreams["b"].uris[0].safe == "amqp://[::1]"
     assert (upstreams["c"].uris[0].mechanisms, upstreams["c"].uris[0].heartbeat) == ((), 5)
     assert [warning.message for warning in configuration.warnings] == [
-        "verify_none: whoever answers is believed; give cacertfile instead"
+        "verify_none: the server's identity is not checked; set cacertfile instead"
     ]

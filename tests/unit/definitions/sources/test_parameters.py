@@ -147,7 +147,7 @@ def test_a_pattern_that_only_the_broker_can_read_costs_its_policy_and_nothing_el
         f"{API} policy 'p' in vhost '/', 'definition', 'federation-upstream-pattern': "
         "warning: federation-upstream-pattern: "
     )
-    assert complaint.endswith("; the policy yields no link")
+    assert complaint.endswith("; the policy defines no link")
 
 
 def test_the_global_parameter_has_the_shape_of_the_file() -> None:
@@ -192,9 +192,8 @@ def test_shovels_of_other_protocols_are_left_to_the_plugin() -> None:
     value = {"src-protocol": "amqp10", "src-address": "/q", "src-uri": "amqp://", "dest-uri": "amqp://"}
     assert complaints(parameters=[parameter("shovel", "s", value)]) == [
         (
-            f"{API} shovel 's' in vhost '/', 'src-protocol': warning: only AMQP 0-9-1 is shovelled here, "
-            "so this shovel is "
-            "left to the broker's own plugin (src-protocol)"
+            f"{API} shovel 's' in vhost '/', 'src-protocol': warning: the agent's shovels support only AMQP 0-9-1, so "
+            "this one is left to the broker's own plugin (src-protocol)"
         )
     ]
 

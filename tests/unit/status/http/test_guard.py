@@ -160,7 +160,7 @@ async def test_what_is_no_http_gets_json_and_is_not_repeated(
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
-    assert "can't be understood" in json.loads(body)["error"]
+    assert "the request is invalid" in json.loads(body)["error"]
     assert b"s3ntinel" not in answer
     assert "s3ntinel" not in caplog.text
 
@@ -169,5 +169,5 @@ async def test_what_nobody_foresaw_is_json_too(serve: Serve, capsys: pytest.Capt
     served = await serve()
     served.board.reloaded_at = float("inf")
     status, said = await served.ask("/api/overview")
-    assert (status, said) == (500, {"error": "the agent has failed to answer this; its log tells why"})
+    assert (status, said) == (500, {"error": "the agent failed to answer; its log shows why"})
     assert "OverflowError" in capsys.readouterr().out
