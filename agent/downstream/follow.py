@@ -51,7 +51,7 @@ class BindingFollower:
 
     async def run(self) -> None:
         """Until cancelled. It may be called again after an error: what was not put in force then is read again."""
-        await together(self._read_when_changed(), self._change_when_told(), self._listen())
+        await together(self._read_when_changed(), self._apply_changes(), self._listen())
 
     async def _listen(self) -> None:
         while True:

@@ -46,7 +46,7 @@ class Exporter:
         self._events = Events(board)
         self._files = ExportFiles(settings, FileNames.of(board.owner, board.clock()), clock=clock)
         self._pump = Pump(self._files, clock=clock)
-        self._told: list[Line] = []
+        self._pending: list[Line] = []
         self._tasks = GuardedTasks(board.errors, sleep=sleep)
 
     async def start(self) -> None:
