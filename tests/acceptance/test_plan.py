@@ -45,7 +45,7 @@ def test_text_for_people(folder: Path, broker: Node, second_broker: Node, vhost:
     assert done.status == 0
     assert "\033" not in done.out
     assert len(done.errors) == 1
-    assert ": warning: ha-policy: no current broker honours" in done.err
+    assert ": warning: ha-policy: no current broker supports" in done.err
     head, agent, declared, *_ = done.out.splitlines()
     assert agent == "agent http://127.0.0.1:1: none answers; this is what an agent does that starts"
     assert head.startswith(f"downstream {broker.management_url}: cluster {broker.cluster_name!r}, RabbitMQ ")

@@ -98,7 +98,7 @@ class HttpServer:
             raise  # the asker has left
         except Exception as error:  # noqa: BLE001 - a handler's edge
             self._board.errors.report("answer an HTTP request", error, path=request.path)
-            return refuse(500, "the agent has failed to answer this; its log tells why")
+            return refuse(500, "the agent failed to answer; its log shows why")
 
 
 def _not_allowed(request: web.Request, error: web.HTTPMethodNotAllowed) -> web.Response:
