@@ -28,6 +28,7 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[^\n`]*)\n(?P<content>.*?)^(?P=i
 KINDS = {"yaml", "console", "text", ""}
 MANDATORY = "downstream: {uri: amqp://localhost}\n"
 AGENT = ".venv/bin/federation-agent "
+STARTED = 40.0  # seconds, on a machine that is busy
 ASKING = {"links", "pause", "resume", "restart"}
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
@@ -123,8 +124,10 @@ def test_a_command_does_what_it_is_shown_to_do(
         ) as process,
     ):
         if command.startswith(f"{AGENT}run "):  # the one that goes on until it is told to stop
-            eventually(lambda: has_queue(second_broker, vhost), what="a link is set up")
-            process.send_signal(signal.SIGTERM)
+            try:
+                eventually(lambda: has_queue(second_broker, vhost), STARTED, what="a link is set up")
+            finally:
+                process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, err
     written = (folder / "agent.yaml").read_text() if "> agent.yaml" in command else out
@@ -136,7 +139,7 @@ def running_agent(folder: Path, upstream: Node, vhost: str) -> Iterator[str]:
     """Its address; what commands ask of an agent is asked of this one."""
     with subprocess.Popen([COMMAND, "run", "-c", "agent.yaml"], cwd=folder, stdout=subprocess.DEVNULL) as agent:
         try:
-            eventually(lambda: has_queue(upstream, vhost), what="a link is set up")
+            eventually(lambda: has_queue(upstream, vhost), STARTED, what="a link is set up")
             yield f"http://{yaml.safe_load((folder / 'agent.yaml').read_text())['agent']['http']['listen']}"
         finally:
             agent.terminate()
