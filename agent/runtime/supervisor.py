@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -113,7 +112,7 @@ class Supervisor:
         self._problems.left_out = texts((*reading.problems, *found.unjudged))
         unrun = unserved(found.links, reading.native_links)
         self._problems.note((*notes, *texts(reading.warnings), *texts(found.problems), *unrun))
-        wanted = {link.id: self._in_sight(link, reading) for link in found.links if link.kind in KINDS}
+        wanted = {link.id: self._judged(link, reading) for link in found.links if link.kind in KINDS}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
         queues = SharedQueues(wanted.values())
@@ -129,14 +128,8 @@ class Supervisor:
         self._board.vhosts = reading.visible
         self._board.ready = True
 
-    def _in_sight(self, link: Link, reading: Reading) -> Link:
-        """A link of a vhost that can't be seen, and so of bindings that nobody knows, can't run before it is seen."""
-        is_hidden = reading.visible is not None and link.vhost not in reading.visible
-        has_bindings = link.name in reading.definitions.of(link.vhost).bindings
-        if not is_hidden or has_bindings or self._bindings.of((link.vhost, link.name)) is not None:
-            return link
-        problem = f"vhost {link.vhost!r} does not exist on the downstream, or the agent's user may not see it"
-        return replace(link, problem=link.problem or problem)
+    def _judged(self, link: Link, reading: Reading) -> Link:
+        return reading.judged(link, has_known_bindings=self._bindings.of((link.vhost, link.name)) is not None)
 
     def _kinds_for(self, reading: Reading) -> Kinds:
         uris = self.configuration.settings.downstream.uris

@@ -84,6 +84,8 @@ class PlannedLink:
 class Plan:
     downstream: tuple[Action, ...] = ()
     links: tuple[PlannedLink, ...] = ()
+    ended: tuple[str, ...] = ()
+    """Links that the running agent has and nothing defines."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,9 +104,9 @@ class Api:
         if link_id not in self._board:
             return _no_link(link_id)
         entry = self._board[link_id]
-        known = entry.gauges().known
+        known, uris = entry.gauges().known, [str(uri) for uri in entry.link.uris]
         if known is None:
-            return answer({"status": entry.state.status, "known": None})
+            return answer({"status": entry.state.status, "uris": uris, "known": None})
         async with self._turns.one():
             groups = [[group.routing_key, to_tagged(group.arguments)] async for group in in_slices(known.bound)]
         found = {
@@ -115,9 +115,10 @@ class Api:
             "queue": known.queue,
             "letter": known.letter,
             "arguments": to_tagged(known.arguments),
+            "has_canary": known.has_canary,
             "bindings": groups,
         }
-        return answer({"status": entry.state.status, "known": found})
+        return answer({"status": entry.state.status, "uris": uris, "known": found})
 
     def _acting(self, action: str) -> Callable[[web.Request], Any]:
         async def do(request: web.Request) -> web.Response:
