@@ -246,7 +246,7 @@ class LinkRunner:
         match effect:
             case lifecycle.Linger(since):
                 removing = self._removing = self._runnable.removing(cluster=self._built_under, since=since)
-                self._linger_task = self._begin(self._linger(removing), "wait for the removal")
+                self._linger_task = self._keep(lambda: self._linger(removing), "wait for the removal")
             case lifecycle.CancelLinger():
                 if self._linger_task is not None:
                     self._linger_task.cancel()
@@ -272,12 +272,17 @@ class LinkRunner:
             link=self.link.id,
         )
 
+    def _keep(self, work: Callable[[], Coroutine[Any, Any, None]], doing: str) -> asyncio.Task[None]:
+        """What no answer to the lifecycle can stand for: after an unforeseen error it is tried again."""
+        return self._tasks.keep(f"link: {doing}", work, link=self.link.id)
+
     async def _open(self) -> None:
         try:
             await self._build()
         except ServedElsewhereError as error:
             self.served_by(Other.CONSUMER, str(error))
-            self._begin(self._await_turn(error.queue), "await turn")
+            queue = error.queue
+            self._keep(lambda: self._await_turn(queue), "await turn")
         except BrokerError as error:
             self._broken(error)
         except AgentError as error:
@@ -355,13 +360,21 @@ class LinkRunner:
         await self._end_tasks()
         held = self._connections.detach()
         flow, self._session = self._flow, None
-        if flow is not None:
+        try:
+            if flow is not None:
+                await self._end(flow, settle=settle)
+        finally:
+            await self._connections.leave(held)
+        self.send(lifecycle.Closed())
+
+    async def _end(self, flow: Flow, *, settle: bool) -> None:
+        """Whatever happens meanwhile: a consumer that is left would keep the link from its own queue."""
+        try:
             if settle:
                 with suppress(BrokerError, TimeoutError):
                     await flow.close()
+        finally:
             await flow.leave()
-        await self._connections.leave(held)
-        self.send(lifecycle.Closed())
 
     async def _end_tasks(self) -> None:
         """None of a session's own works on while it is closed."""
