@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -91,10 +91,10 @@ class GuardedTasks:
         self._sleep = sleep
         self._running: set[asyncio.Task[None]] = set()
 
-    def keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    def keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]], **about: object) -> asyncio.Task[None]:
         """Runs until it returns or is cancelled. After an unforeseen error `work` is called again, after a pause that
         grows while it keeps failing."""
-        return self._start(name, self._keep(name, work))
+        return self._start(name, self._keep(name, work, about))
 
     def once(
         self,
@@ -135,11 +135,13 @@ class GuardedTasks:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _keep(
+        self, name: str, work: Callable[[], Coroutine[Any, Any, None]], about: Mapping[str, object]
+    ) -> None:
         pause = FIRST_PAUSE
         while True:
             begun, has_returned = self.errors.clock(), False
-            with self.errors.catching(name):
+            with self.errors.catching(name, **about):
                 await work()
                 has_returned = True
             if has_returned:

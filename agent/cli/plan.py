@@ -30,6 +30,10 @@ _MARKS = {
 _OF_BINDINGS = frozenset({Verb.BIND, Verb.UNBIND})
 _COLOURS = {Outlook.RUN: "green", Outlook.STANDBY: "yellow", Outlook.BACKOFF: "red", Outlook.INVALID: "red"}
 BINDINGS_SHOWN = 10
+ENDED = (
+    "no longer defined; what it built upstream is removed after agent.cleanup-after, unless another link uses it or "
+    "resource-cleanup-mode is never"
+)
 
 
 def show_plan(path: Path, *, as_json: bool) -> None:
@@ -50,6 +54,8 @@ def _agent_line(url: str, agent: RunningAgent | None, found: Survey) -> str:
         return f"agent {url}: none answers; this is what an agent does that starts"
     if agent.cluster != found.reading.cluster:
         return f"agent {url}: runs beside another cluster, {agent.cluster!r}; this is what an agent does that starts"
+    if not agent.has_answered:
+        return f"agent {url}: doesn't answer what its links have bound; this is what an agent does that starts"
     return f"agent {url}: runs; this is what it does next"
 
 
@@ -59,7 +65,12 @@ def _lines(found: Survey, agent: str) -> list[str]:
     lines += [_line(action) for action in found.plan.downstream]
     for planned in found.plan.links:
         lines += ["", *_link_lines(planned)]
+    lines += [line for link_id in found.plan.ended for line in ("", _ended_line(link_id))]
     return [*lines, "", _summary(found.plan)]
+
+
+def _ended_line(link_id: str) -> str:
+    return output.line(f"link {link_id}: ", output.paint("ends", "red"), f": {ENDED}")
 
 
 def _link_lines(planned: PlannedLink) -> list[str]:
@@ -99,6 +110,7 @@ def _summary(plan: Plan) -> str:
     outlooks = Counter(planned.outlook for planned in plan.links)
     links = ", ".join(f"{outlooks[outlook]} {outlook}" for outlook in Outlook if outlooks[outlook]) or "none"
     changes = [f"{actions[verb]} to {verb}" for verb in Verb if actions[verb] and verb is not Verb.KEEP]
+    changes += [f"{len(plan.ended)} link(s) to end"] if plan.ended else []
     kept = [f"{actions[Verb.KEEP]} to keep"] if actions[Verb.KEEP] else []
     return f"links: {links}; {', '.join(changes + kept) if changes else 'no changes'}"
 
@@ -107,9 +119,10 @@ def _as_json(found: Survey, agent: RunningAgent | None) -> dict[str, Any]:
     reading = found.reading
     return {
         "downstream": {"broker": reading.broker, "cluster": reading.cluster, "version": reading.version},
-        "agent": None if agent is None else {"url": agent.url, "cluster": agent.cluster},
+        "agent": None if agent is None or not agent.has_answered else {"url": agent.url, "cluster": agent.cluster},
         "actions": [_action_as_json(action) for action in found.plan.downstream],
         "links": [_link_as_json(planned) for planned in found.plan.links],
+        "ended": list(found.plan.ended),
         "problems": [
             {"place": str(problem.place), "severity": problem.severity, "message": problem.message}
             for problem in found.problems

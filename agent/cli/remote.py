@@ -5,6 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit
@@ -16,6 +20,7 @@ from agent.network import explain
 
 TIMEOUT: Final = 30.0
 _MAX_TEXT: Final = 500  # of an error response
+_MAX_ANSWER: Final = 256 * 1024 * 1024  # 20,000 bindings take 8 MiB
 NO_AGENT: Final = "the response is not an agent's: check the address"
 BY_A_PROGRAM: Final = "X-Federation-Agent"  # without a token, the agent accepts only programs under other names
 TOKEN_VARIABLE: Final = "FEDERATION_AGENT_TOKEN"  # noqa: S105 - a name
@@ -28,8 +33,13 @@ class RemoteError(AgentError):
 class Remote:
     """One request at a time; failures are a RemoteError."""
 
-    def __init__(self, url: str, token_file: Path | None, *, token: Secret | None = None) -> None:
-        """`token` is one that is known already."""
+    def __init__(
+        self, url: str, token_file: Path | None, *, token: Secret | None = None, within: float | None = None
+    ) -> None:
+        """`token` is one that is known already. `within` bounds the whole of one question, where nobody waits for an
+        agent in particular: something else may listen there, and answer slowly and without end."""
+        self._within = within
+        self._timeout = TIMEOUT if within is None else within
         self._address = _address(url)
         self._token = _token(token_file) if token is None else token.reveal()
         self.where = f"agent {self._address.scheme}://{self._address.netloc}"
@@ -65,22 +75,39 @@ class Remote:
 
     def _ask(self, method: str, path: str) -> tuple[int, Any]:
         kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection
-        connection = kind(self._address.hostname or "", self._address.port, timeout=TIMEOUT)
+        connection = kind(self._address.hostname or "", self._address.port, timeout=self._timeout)
         headers = {BY_A_PROGRAM: "1"} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
         try:
-            connection.request(method, self._address.path.rstrip("/") + path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
+            connection.connect()
+            with self._cut_off(connection.sock):
+                connection.request(method, self._address.path.rstrip("/") + path, headers=headers)
+                answer = connection.getresponse()
+                body = answer.read(_MAX_ANSWER)
+            return answer.status, json.loads(body)
         except ConnectionRefusedError as error:
             raise RemoteError(f"{self.where}: connection refused: check the address and that the agent runs") from error
         except ConnectionResetError as error:
             raise RemoteError(f"{self.where}: {NO_AGENT}") from error
         except OSError as error:
-            raise RemoteError(str(explain(error, where=self.where, seconds=TIMEOUT))) from error
-        except (http.client.HTTPException, ValueError) as error:
+            raise RemoteError(str(explain(error, where=self.where, seconds=self._timeout))) from error
+        except (http.client.HTTPException, ValueError, RecursionError) as error:
             raise RemoteError(f"{self.where}: {NO_AGENT}") from error
         finally:
             connection.close()
+
+    @contextmanager
+    def _cut_off(self, sock: socket.socket) -> Iterator[None]:
+        """Ends the connection where the answer takes longer than it may."""
+        if self._within is None:
+            yield
+            return
+        timer = threading.Timer(self._within, _shut_down, [sock])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _refused(self, status: int, found: Any) -> RemoteError:
         said = found.get("error") if isinstance(found, dict) else None
@@ -90,6 +117,11 @@ class Remote:
         if said is None or status == http.client.NOT_FOUND:
             return RemoteError(f"{self.where}: {NO_AGENT}")
         return RemoteError(f"{self.where}: refused ({status}): {redacted(str(said)[:_MAX_TEXT], Secret(self._token))}")
+
+
+def _shut_down(sock: socket.socket) -> None:
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _address(url: str) -> SplitResult:

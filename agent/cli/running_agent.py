@@ -3,48 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final
 
 from agent.cli.remote import Remote, RemoteError
 from agent.core.links.lifecycle import Status
 from agent.core.links.reconcile import Known
+from agent.core.model import LinkKind
 from agent.core.rules.bindings import Group
 from agent.core.rules.hops import Site
 from agent.core.settings import HttpSettings
 from agent.core.tagged import from_tagged
 from agent.runtime.survey import RunningLink
 
+PATIENCE: Final = 10.0  # seconds for an answer: what listens there may be no agent
 _CONSUMING: Final = frozenset({Status.RUNNING, Status.STARTING, Status.BLOCKED, Status.STALLED})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunningAgent:
-    """`cluster` is the downstream that it runs beside."""
+    """`cluster` is the downstream that it runs beside. `has_answered` shows whether its links are known."""
 
     url: str
     cluster: str | None
     remote: Remote
+    has_answered: bool = field(init=False, default=True)
 
-    async def link(self, link_id: str) -> RunningLink | None:
-        """None where it has no such link, or can't be asked any more."""
+    async def links(self) -> Sequence[RunningLink]:
+        """All of them; none where it can't be asked any more, so that nothing is planned by half of the answers."""
         try:
-            found = await asyncio.to_thread(self.remote.bindings, link_id)
-            return None if found is None else _running_link(found)
-        except (RemoteError, ValueError, KeyError, TypeError):
-            return None  # the link is then planned as for an agent that starts
+            return await asyncio.to_thread(self._links)
+        except (RemoteError, ValueError, KeyError, TypeError, AttributeError):
+            self.has_answered = False
+            return ()
+
+    def _links(self) -> Sequence[RunningLink]:
+        found = []
+        for link in self.remote.links():
+            if link["kind"] == LinkKind.EXCHANGE and link["status"] != Status.REMOVING:
+                known = self.remote.bindings(_text(link["id"]))
+                if known is not None:
+                    found.append(_running_link(link["id"], known))
+        return found
 
 
 def find_running(settings: HttpSettings) -> RunningAgent | None:
     """None where none answers at the configured address."""
     url = url_of(settings)
     try:
-        remote = Remote(url, None, token=settings.token)
-        return RunningAgent(url, remote.overview().get("cluster"), remote)
+        remote = Remote(url, None, token=settings.token, within=PATIENCE)
+        cluster = remote.overview().get("cluster")
     except RemoteError:
         return None
+    return RunningAgent(url, cluster, remote) if cluster is None or isinstance(cluster, str) else None
 
 
 def url_of(settings: HttpSettings) -> str:
@@ -63,10 +76,12 @@ def _reachable(host: str) -> str:
     return "127.0.0.1" if address.version == 4 else "::1"
 
 
-def _running_link(found: Mapping[str, Any]) -> RunningLink:
+def _running_link(link_id: str, found: Mapping[str, Any]) -> RunningLink:
     known = found["known"]
     return RunningLink(
+        id=link_id,
         is_consuming=found["status"] in _CONSUMING,
+        uris=frozenset(map(_text, found["uris"])),
         known=None if known is None else _known(known),
     )
 
@@ -74,8 +89,15 @@ def _running_link(found: Mapping[str, Any]) -> RunningLink:
 def _known(found: Mapping[str, Any]) -> Known:
     return Known(
         Site(found["cluster"], found["vhost"]),
-        found["queue"],
-        found["letter"],
+        _text(found["queue"]),
+        _text(found["letter"]),
         from_tagged(found["arguments"]),
-        frozenset(Group(key, from_tagged(arguments)) for key, arguments in found["bindings"]),
+        frozenset(Group(_text(key), from_tagged(arguments)) for key, arguments in found["bindings"]),
+        found["has_canary"] is True,
     )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value

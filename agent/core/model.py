@@ -1,4 +1,4 @@
-"""The words of the domain: what operators define, what stands on the downstream, and the links that follow."""
+"""The words of the domain: what operators define, what exists on the downstream, and the links that follow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DeleteAfter(StrEnum):
 
 
 class Unset(Enum):
-    """What stands for a key that was not written where None is a value."""
+    """The value of a key that was not written, where None has a meaning."""
 
     UNSET = "unset"
 
@@ -286,7 +286,7 @@ class Definitions:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """An exchange that stands on the downstream; `policy` is the broker's own verdict on which federates it."""
+    """An exchange that exists on the downstream; `policy` is the broker's own verdict on which federates it."""
 
     name: str
     type: str
@@ -300,7 +300,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue that stands on the downstream; `federation` is the broker's effective definition."""
+    """A queue that exists on the downstream; `federation` is the broker's effective definition."""
 
     name: str
     type: QueueType | None = QueueType.CLASSIC
@@ -314,7 +314,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class VhostState:
-    """What stands in one vhost of the downstream, as far as it can be read."""
+    """What exists in one vhost of the downstream, as far as it can be read."""
 
     exchanges: Mapping[str, Exchange] = field(default_factory=dict)
     queues: Mapping[str, Queue] = field(default_factory=dict)

@@ -86,6 +86,14 @@ class Reading:
         """Whether objects missing from the vhost are known to be deleted, and not only invisible."""
         return vhost not in self.unseen and (self.visible is None or vhost in self.visible)
 
+    def judged(self, link: Link, *, has_known_bindings: bool) -> Link:
+        """A link of a vhost that can't be seen, and so of bindings that nobody knows, can't run before it is seen."""
+        is_hidden = self.visible is not None and link.vhost not in self.visible
+        if not is_hidden or has_known_bindings or link.name in self.definitions.of(link.vhost).bindings:
+            return link
+        problem = f"vhost {link.vhost!r} does not exist on the downstream, or the agent's user may not see it"
+        return replace(link, problem=link.problem or problem)
+
 
 async def read_downstream(configuration: Configuration, keeper: Keeper) -> Reading:
     """Passes the broker's definitions to `keeper`; raises BrokerError if the downstream can't be read."""

@@ -74,7 +74,7 @@ class Consumer:
             self._cancel()
 
     async def resize(self, wanted: int) -> None:
-        """A new consumer on the same channel. A refusal of it ends the channel; nobody waits for it here, since the
+        """A new consumer on the same channel. A refusal of it ends the channel; it isn't waited for here, since the
         answer is read with the messages, and while the downstream takes none nothing is read."""
         if not self.is_consuming:
             return

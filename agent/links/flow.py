@@ -76,7 +76,7 @@ class Flow:
 
     @property
     def unsettled(self) -> int:
-        """Messages that upstream has delivered and has heard nothing of."""
+        """Messages that upstream has delivered and that are not settled."""
         return self._window.unsettled
 
     @property
@@ -157,7 +157,7 @@ class Flow:
         return wanted if self._consumer is not None and self._consumer.is_consuming else None
 
     async def resize(self, wanted: int) -> None:
-        """Another prefetch, by a new consumer on the same channel; nobody waits for the broker's answer."""
+        """Another prefetch, by a new consumer on the same channel; the broker's answer isn't waited for."""
         if self._consumer is not None:
             await self._consumer.resize(wanted)
 

@@ -102,7 +102,7 @@ class RunnableLink(Protocol):
         """`bindings` answers those of the downstream object; `apart`: on connections that no other link uses."""
 
     async def is_free(self, queue: str) -> bool:
-        """Whether nobody consumes from the queue any more."""
+        """Whether the queue has no consumer any more."""
 
     def removing(self, *, cluster: str, since: float) -> Removing:
         """`cluster` is the downstream's name when the link became unwanted, at `since`."""

@@ -49,7 +49,7 @@ class Window:
 
     @property
     def unsettled(self) -> int:
-        """Messages that upstream has delivered and has heard nothing of."""
+        """Messages that upstream has delivered and that are not settled."""
         return self.target.confirms.in_flight + self.target.confirms.held if self.target else 0
 
     @property

@@ -41,7 +41,7 @@ class Sharer(Protocol):
         """For how long its oldest message has waited for its confirm."""
 
     def set_apart(self, now: float) -> None:
-        """From now on it shares with nobody."""
+        """From now on it shares its connection with no other link."""
 
 
 class Fairness:

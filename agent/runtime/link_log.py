@@ -1,4 +1,4 @@
-"""What the log tells of links: every change, and now and then that nothing got better."""
+"""What is logged of links: every change, and from time to time that a link still fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LinkLog:
         self._told_at: dict[str, float] = {}
 
     def changed(self, link: Link, before: LinkState, state: LinkState) -> None:
-        """Trying again and failing for the same reason is told once in a while."""
+        """Repeated failures for the same reason are logged only from time to time."""
         now = self._clock()
         if (state.status, state.error) != (before.status, before.error):
             _tell("link changed", link, state, previous=before.status)

@@ -1,4 +1,4 @@
-"""Runs one link: executes what its lifecycle decides, and tells it what became of that."""
+"""Runs one link: executes what its lifecycle decides, and reports the result to it."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ class LinkRunner:
         match effect:
             case lifecycle.Linger(since):
                 removing = self._removing = self._runnable.removing(cluster=self._built_under, since=since)
-                self._linger_task = self._begin(self._linger(removing), "wait for the removal")
+                self._linger_task = self._keep(lambda: self._linger(removing), "wait for the removal")
             case lifecycle.CancelLinger():
                 if self._linger_task is not None:
                     self._linger_task.cancel()
@@ -267,17 +267,22 @@ class LinkRunner:
         return self._tasks.once(
             f"link: {doing}",
             work,
-            # What nobody foresaw must not leave a link that neither runs nor shows why.
+            # An unexpected error must not leave a link that neither runs nor shows why.
             on_error=lambda error: self.send(owes or lifecycle.Failed(f"unexpected error: {type(error).__name__}")),
             link=self.link.id,
         )
+
+    def _keep(self, work: Callable[[], Coroutine[Any, Any, None]], doing: str) -> asyncio.Task[None]:
+        """What no answer to the lifecycle can stand for: after an unforeseen error it is tried again."""
+        return self._tasks.keep(f"link: {doing}", work, link=self.link.id)
 
     async def _open(self) -> None:
         try:
             await self._build()
         except ServedElsewhereError as error:
             self.served_by(Other.CONSUMER, str(error))
-            self._begin(self._await_turn(error.queue), "await turn")
+            queue = error.queue
+            self._keep(lambda: self._await_turn(queue), "await turn")
         except BrokerError as error:
             self._broken(error)
         except AgentError as error:
@@ -319,7 +324,7 @@ class LinkRunner:
                 self.served_by(Other.CONSUMER, None)
 
     async def _watch(self, session: Session) -> None:
-        """Waits for the first end of what the link stands on."""
+        """Waits for the first end of what the link depends on."""
         done, _ = await asyncio.wait(session.ends, return_when=asyncio.FIRST_COMPLETED)
         self._broken(session.explain(done.pop()))
 
@@ -333,7 +338,7 @@ class LinkRunner:
         try:
             await session.keep_up()
         except ServedElsewhereError as error:
-            self.send(lifecycle.Failed(str(error)))  # opening it again tells the same, and then waits
+            self.send(lifecycle.Failed(str(error)))  # opening it again fails the same way, and then waits
         except BrokerError as error:
             self._broken(error)
 
@@ -355,13 +360,21 @@ class LinkRunner:
         await self._end_tasks()
         held = self._connections.detach()
         flow, self._session = self._flow, None
-        if flow is not None:
+        try:
+            if flow is not None:
+                await self._end(flow, settle=settle)
+        finally:
+            await self._connections.leave(held)
+        self.send(lifecycle.Closed())
+
+    async def _end(self, flow: Flow, *, settle: bool) -> None:
+        """Whatever happens meanwhile: a consumer that is left would keep the link from its own queue."""
+        try:
             if settle:
                 with suppress(BrokerError, TimeoutError):
                     await flow.close()
+        finally:
             await flow.leave()
-        await self._connections.leave(held)
-        self.send(lifecycle.Closed())
 
     async def _end_tasks(self) -> None:
         """None of a session's own works on while it is closed."""

@@ -18,7 +18,7 @@ from agent.status.board import Board
 from agent.tasks import GuardedTasks
 
 STOP_PATIENCE: Final = 15.0
-NO_BINDINGS: Final = "waits until the bindings of its exchange can be read: the agent's problems tell what is wrong"
+NO_BINDINGS: Final = "waits until the bindings of its exchange can be read: see the agent's problems"
 
 _ASKED: Final[Mapping[str, lifecycle.Event]] = {
     "restart": lifecycle.Restart(),
@@ -88,7 +88,7 @@ class Runners:
 
     def start_ready(self) -> None:
         """Starts new links; none over a queue that is being removed, nor one whose predecessor hasn't ended yet, nor
-        one whose bindings could not be read so far: it would take those that stand upstream for superfluous."""
+        one whose bindings could not be read so far: it would take those that exist upstream for superfluous."""
         if self._is_stopping:
             return
         leaving = {runner.link.id for runner in self._leaving}

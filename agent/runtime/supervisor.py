@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -113,7 +112,7 @@ class Supervisor:
         self._problems.left_out = texts((*reading.problems, *found.unjudged))
         unrun = unserved(found.links, reading.native_links)
         self._problems.note((*notes, *texts(reading.warnings), *texts(found.problems), *unrun))
-        wanted = {link.id: self._in_sight(link, reading) for link in found.links if link.kind in KINDS}
+        wanted = {link.id: self._judged(link, reading) for link in found.links if link.kind in KINDS}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
         queues = SharedQueues(wanted.values())
@@ -129,14 +128,8 @@ class Supervisor:
         self._board.vhosts = reading.visible
         self._board.ready = True
 
-    def _in_sight(self, link: Link, reading: Reading) -> Link:
-        """A link of a vhost that can't be seen, and so of bindings that nobody knows, can't run before it is seen."""
-        is_hidden = reading.visible is not None and link.vhost not in reading.visible
-        has_bindings = link.name in reading.definitions.of(link.vhost).bindings
-        if not is_hidden or has_bindings or self._bindings.of((link.vhost, link.name)) is not None:
-            return link
-        problem = f"vhost {link.vhost!r} does not exist on the downstream, or the agent's user may not see it"
-        return replace(link, problem=link.problem or problem)
+    def _judged(self, link: Link, reading: Reading) -> Link:
+        return reading.judged(link, has_known_bindings=self._bindings.of((link.vhost, link.name)) is not None)
 
     def _kinds_for(self, reading: Reading) -> Kinds:
         uris = self.configuration.settings.downstream.uris
@@ -182,13 +175,13 @@ class Supervisor:
         runner.served_by(Other.PLUGIN, PLUGIN_SERVES if native else None)
 
     def _is_unsure(self) -> bool:
-        """A link that nobody seems to want may be defined by what couldn't be read, or wasn't read yet."""
+        """A link that seems unwanted may be defined by what couldn't be read, or wasn't read yet."""
         is_reading = self._reconciling.locked()
         return self.has_unread() or is_reading or self._problems.has_failed or bool(self._keeper.refusals)
 
     def _remove(self, runner: LinkRunner, reading: Reading, wanted: SharedQueues) -> None:
-        """Asked at each reconcile while nobody wants the link. What it built upstream is removed later; but not where
-        its vhost is out of sight, since it may be wanted again, nor what somebody else serves, or another link over
+        """Called at each reconcile while the link is unwanted. What it built upstream is removed later; but not where
+        its vhost is out of sight, since it may be wanted again, nor what another program serves, or another link over
         the same queue, such as that of a renamed upstream."""
         link = runner.link
         is_native = (link.vhost, link.name, link.upstream) in reading.native_links
@@ -245,11 +238,11 @@ class Supervisor:
         return self._bindings.asked | self._runners.followed
 
     async def _look_for_plugin(self) -> None:
-        """No event tells that the plugin is disabled, and the links that waited for that shouldn't wait long."""
+        """No event reports that the plugin is disabled, and the links that waited for that shouldn't wait long."""
         while True:
             await asyncio.sleep(LOOK_FOR_PLUGIN)
             if any(runner.waits_for(Other.PLUGIN) for runner in self._runners):
-                with suppress(AgentError):  # the watcher comes to the same, and has it said
+                with suppress(AgentError):  # the watcher meets the same error, and reports it
                     async with self._reconciling:
                         await self._reconcile()
 
@@ -261,7 +254,7 @@ class Supervisor:
         (await self._read_bindings(links))()
 
     async def stop(self) -> None:
-        """Settles what is in flight and leaves everything standing."""
+        """Settles what is in flight; everything upstream stays."""
         self._runners.hold()
         await self._tasks.end(END_PATIENCE)
         await self._runners.stop()

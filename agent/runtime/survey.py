@@ -22,6 +22,7 @@ from agent.core.links.plan import (
     plan_link,
 )
 from agent.core.links.reconcile import Known, QueueSeen, Seen, upstream_queue_name
+from agent.core.links.restarts import leads_elsewhere
 from agent.core.model import ExchangeLink, Link, QueueLink, QueueSource, ShovelLink
 from agent.core.rules import names
 from agent.core.rules.hops import Site
@@ -31,6 +32,7 @@ from agent.definitions.sources.load import Configuration
 from agent.downstream.reading import (
     CONNECTION_NAME,
     DEFAULT_VHOST,
+    BindingsRead,
     Reading,
     Source,
     in_vhost,
@@ -53,9 +55,14 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class RunningLink:
-    """A link of an agent that runs, which keeps what it knows when its definition changes."""
+    """An exchange link of an agent that runs, which keeps what it knows when its definition changes.
 
+    `uris` are its addresses as they may be shown.
+    """
+
+    id: str
     is_consuming: bool
+    uris: frozenset[str]
     known: Known | None
 
 
@@ -66,7 +73,7 @@ class Agent(Protocol):
     def cluster(self) -> str | None:
         """The downstream that it runs beside."""
 
-    async def link(self, link_id: str) -> RunningLink | None: ...
+    async def links(self) -> Sequence[RunningLink]: ...
 
 
 async def survey(configuration: Configuration, agent: Agent | None = None) -> Survey:
@@ -81,27 +88,63 @@ async def survey(configuration: Configuration, agent: Agent | None = None) -> Su
         raise ConfigurationError(keeper.refusals)
     resolution = await in_slices(resolving(reading.definitions, reading.states, clock=time.thread_time))
     read = await read_bindings(configuration, reading, resolution.links)
+    links = tuple(reading.judged(link, has_known_bindings=False) for link in resolution.links)
     downstream = Downstream(reading.broker, reading.cluster, read.bindings, reading.native_links)
-    sights = await _look(configuration.settings.downstream.uris, resolution.links, reading.cluster)
+    sights = await _look(configuration.settings.downstream.uris, links, reading.cluster)
+    ended: tuple[str, ...] = ()
     if agent is not None and agent.cluster == reading.cluster:
-        sights = {link_id: await _with_known(sight, agent, link_id) for link_id, sight in sights.items()}
+        of_agent = {link.id: link for link in await agent.links()}
+        running = _Running(of_agent, frozenset(link.id for link in links), reading.cluster)
+        sights = {link.id: running.add_known(link, sights[link.id]) for link in links}
+        ended = tuple(link.id for link in running.ended)
     plan = Plan(
         downstream=_declarations(downstream, reading),
-        links=tuple(plan_link(link, sights[link.id], downstream) for link in resolution.links),
+        links=tuple(plan_link(link, _with_bindings(link, sights[link.id], read), downstream) for link in links),
+        ended=ended,
     )
     found = (*keeper.problems, *reading.problems, *read.problems, *resolution.unjudged)
     return Survey(reading, plan, (*found, *reading.warnings, *_unexplained(resolution)))
 
 
-async def _with_known(sight: Sight, agent: Agent, link_id: str) -> Sight:
-    running = None if sight.site is None else await agent.link(link_id)
-    if running is None:
+def _with_bindings(link: Link, sight: Sight, read: BindingsRead) -> Sight:
+    """Without bindings a link doesn't start, and one that runs keeps those that it has."""
+    if not isinstance(link, ExchangeLink) or sight.error is not None or (link.vhost, link.name) in read.bindings:
         return sight
-    return replace(sight, seen=replace(sight.seen, known=running.known), is_served_by_agent=running.is_consuming)
+    return replace(sight, error="the bindings of its exchange can't be read: see the problems")
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The links of a running agent, held against those that should exist."""
+
+    links: Mapping[str, RunningLink]
+    wanted: frozenset[str]
+    cluster: str
+
+    @property
+    def ended(self) -> list[RunningLink]:
+        return [link for link in self.links.values() if link.id not in self.wanted]
+
+    def add_known(self, link: Link, sight: Sight) -> Sight:
+        running = self.links.get(link.id)
+        if running is None:
+            return replace(sight, is_served_by_agent=self._takes_over(link, sight))
+        known = None if leads_elsewhere(running.uris, map(str, link.uris)) else running.known
+        return replace(sight, seen=replace(sight.seen, known=known), is_served_by_agent=running.is_consuming)
+
+    def _takes_over(self, link: Link, sight: Sight) -> bool:
+        """Whether a link that is no longer wanted consumes from the queue, as that of a renamed upstream does."""
+        if not isinstance(link, ExchangeLink) or sight.site is None:
+            return False
+        queue = sight.site, upstream_queue_name(link, sight.site.vhost, self.cluster)
+        return any(
+            former.is_consuming and former.known is not None and (former.known.site, former.known.queue) == queue
+            for former in self.ended
+        )
 
 
 def _unexplained(resolution: Resolution) -> tuple[Problem, ...]:
-    """What a link's own reason doesn't tell already."""
+    """What no link's own reason says already."""
     told = {link.problem for link in resolution.links}
     return tuple(problem for problem in resolution.problems if problem.message not in told)
 

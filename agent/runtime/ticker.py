@@ -20,7 +20,7 @@ class Beating(Sharer, Protocol):
 
 
 async def beat(links: Callable[[], Iterable[tuple[str, Beating]]], board: Board) -> None:
-    """Until cancelled; the board is told of each link whose counts are others than a beat ago."""
+    """Until cancelled; the board learns of each link whose counts changed since the last second."""
     fairness = Fairness(lambda: (link for _, link in links()))
     while True:
         await asyncio.sleep(EVERY)

@@ -22,7 +22,7 @@ UNREADABLE_HEADERS: Final = tuple(
     Message(b"bad", table(entries)) for entries in (b"\1kZ!", b"\1kU\0\0", b"\1kF\0\0\0\x20ab", b"\1kA\0\0\0\2Z!")
 )
 NOT_ACCEPTED: Final = (Message(b"bad", table(b"\2CCS\0\0\0\1a")), Message(b"bad", b"\1\0\3abc"))
-NOBODY_READS: Final = "with properties that nobody can read"
+NOBODY_READS: Final = "with properties that can't be read"
 CLOSES: Final = "over which it closes the connection or channel"
 
 

@@ -8,7 +8,7 @@ A message is published when all of it is here, so that a connection that dies mi
 what is larger than `WHOLE` goes on as it comes; see `Channel.is_midway` for what happens to that.
 
 What can't be published at all (too large for the downstream, headers that don't fit into one of its frames or that
-nobody can read) is not sent, since it would break the link each time it comes: see `Target.unfit`. That the lengths of
+can't be read) is not sent, since it would break the link each time it comes: see `Target.unfit`. That the lengths of
 the properties add up is checked of every message; what is in its headers table, where a `Scrutiny` is given.
 """
 

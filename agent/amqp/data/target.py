@@ -86,7 +86,7 @@ class Target:
         later: Later | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`largest` is what the broker is known to take of a body; it tells so only when it refuses one.
+        """`largest` is what the broker is known to take of a body; it shows that only when it refuses one.
 
         `held` is given what is written, until it is confirmed; only with `on-confirm`.
 
@@ -211,7 +211,7 @@ class Target:
                     confirmed += self.confirms.confirmed(tag, multiple=bool(flags & 1))
                 else:
                     self._refuse(tag, multiple=bool(flags & 1))
-            elif ids == _RETURN:  # its header and body follow, and are nobody's
+            elif ids == _RETURN:  # its header and body follow, and belong to no one else
                 self._counts.returned += 1
             elif kind == frames.METHOD:
                 self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
@@ -245,7 +245,7 @@ class Target:
 
     @property
     def last_told(self) -> int:
-        """The delivery up to which upstream has heard that all is settled."""
+        """The delivery up to which everything is settled upstream."""
         return self.confirms.acknowledged
 
     def acknowledge(self) -> None:

@@ -17,7 +17,7 @@ COMES_BACK_WITHIN: Final = 5.0  # what was given back is counted as waiting for 
 _NOUNS: Final = {
     TOO_LARGE: "larger than it takes",
     TOO_MANY_HEADERS: "with headers larger than a frame there",
-    UNREADABLE: "with properties that nobody can read",
+    UNREADABLE: "with properties that can't be read",
     CLOSES: "over which it closes the connection or channel",
 }
 

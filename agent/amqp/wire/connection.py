@@ -195,7 +195,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._takers.pop(number, None)
 
     def abandon(self, number: int) -> None:
-        """The channel was left as it was: nobody may use its number again, and nobody new this connection."""
+        """The channel was left as it was: its number must not be used again, nor this connection by anything new."""
         self.forget(number)
         self._abandoned.add(number)
 
@@ -293,12 +293,12 @@ class WireConnection(asyncio.BufferedProtocol):
         )
 
     async def close(self, error: BrokerError, *, patience: float = CLOSE_PATIENCE) -> None:
-        """Says goodbye; `error` is what those who still wait are told."""
+        """Closes in order; `error` is what those who still wait get."""
         if self.closed.done():
             return
         for channel in tuple(self._channels.values()):
             channel.end(error)
-        for holder in tuple(self._holders):  # nobody is there to be spared, and the answer has to be read
+        for holder in tuple(self._holders):  # nothing is held back any more, and the answer has to be read
             self.release_reading(holder)
         self._is_asking = True
         try:
@@ -342,7 +342,7 @@ class WireConnection(asyncio.BufferedProtocol):
         """Speaks when it has been quiet for half the interval, and listens for twice of it."""
         now = self._loop.time()
         if now - self._heard > 2 * self.heartbeat and not self._holders:
-            self._end(HeartbeatMissedError(f"nothing was heard for over {2 * self.heartbeat} s"))
+            self._end(HeartbeatMissedError(f"nothing was received for over {2 * self.heartbeat} s"))
             return
         if now - self._said >= self.heartbeat / 2 and not self.closed.done():
             self.write(frames.HEARTBEAT_FRAME)
@@ -472,7 +472,7 @@ class WireConnection(asyncio.BufferedProtocol):
             raise CodecError("a frame of a channel before the connection is open")
         if number:
             channel = self._channels.get(number)
-            if channel is not None:  # what was on its way to a channel that is closed is nobody's
+            if channel is not None:  # what was on its way to a closed channel is dropped
                 channel.received(kind, payload)
             return
         if kind != frames.METHOD:
@@ -502,7 +502,7 @@ class WireConnection(asyncio.BufferedProtocol):
                 self._inbox.put_nowait(call)
 
     def _end(self, error: BrokerError, *, gently: bool = False) -> None:
-        """`gently` lets out what was said before; a peer that doesn't take it is left all the same."""
+        """`gently` writes what is still to be sent; a peer that doesn't take it is left all the same."""
         if self.closed.done():
             return
         error = self.explain(error)

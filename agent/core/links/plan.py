@@ -84,11 +84,13 @@ class PlannedLink:
 class Plan:
     downstream: tuple[Action, ...] = ()
     links: tuple[PlannedLink, ...] = ()
+    ended: tuple[str, ...] = ()
+    """Links that the running agent has and nothing defines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Downstream:
-    """What the plan knows of the cluster the agent stands beside."""
+    """What the plan knows of the cluster beside the agent."""
 
     broker: str
     cluster: str
@@ -100,7 +102,7 @@ class Downstream:
 def plan_declarations(
     downstream: Downstream, vhost: str, declared: Iterable[DeclaredExchange], standing: Mapping[str, Exchange]
 ) -> tuple[Action, ...]:
-    """The exchanges of the configuration, held against what stands."""
+    """The exchanges of the configuration, compared with what exists."""
     return tuple(_plan_declaration(downstream.broker, vhost, wanted, standing.get(wanted.name)) for wanted in declared)
 
 

@@ -86,6 +86,7 @@ class Known:
     letter: str
     arguments: Table
     bound: frozenset[Group] = frozenset()
+    has_canary: bool = False
 
     def serves(self, wanted: Wanted) -> bool:
         then, now = (self.site, self.queue, self.arguments), (wanted.route.upstream, wanted.queue)
@@ -96,8 +97,8 @@ class Known:
 class Seen:
     """What exists upstream.
 
-    `known` holds only for the exchange that exists now. `unfit` are letters whose internal
-    exchange has other arguments, or a type that the broker no longer knows: trying to declare it showed that.
+    `unfit` are letters whose internal exchange has other arguments, or a type that the broker no longer knows: trying
+    to declare it showed that.
     """
 
     exchange_exists: bool = False
@@ -135,7 +136,7 @@ class EnsureInternal:
 class Connect:
     """Binds the queue to the internal exchange of this letter, and that to the upstream exchange.
 
-    `bound` is known to be bound there already; `more_may_be` says that nobody knows what else is.
+    `bound` is known to be bound there already; `more_may_be` says that other bindings may exist.
     """
 
     letter: str
@@ -181,14 +182,16 @@ def _verb(*, exists: bool) -> Verb:
 def _serve(wanted: Wanted, seen: Seen) -> Iterator[Step]:
     """One internal exchange with exactly the wanted bindings, and no other.
 
-    Where both exist, a rebuild was interrupted, and nobody knows which of them is complete: both go on serving until
+    Where both exist, a rebuild was interrupted, and it isn't known which of them is complete: both go on serving until
     one of them is, and then that one is replaced in its turn, since superfluous bindings can't be seen.
     """
     known, fit = seen.known, [letter for letter in seen.letters if letter not in seen.unfit]
-    if known is not None and known.letter in fit and known.serves(wanted):
+    if known is not None and known.letter in fit and known.serves(wanted) and not _may_be_another(seen, known):
         bound = known.bound if seen.exchange_exists else frozenset()
         yield EnsureInternal(Verb.KEEP, known.letter, bound)
         yield Connect(known.letter, bound)
+        if len(seen.letters) > 1:
+            yield DeleteInternal(names.other_letter(known.letter), INTERRUPTED)
     elif len(seen.letters) > 1 and fit:
         yield EnsureInternal(Verb.KEEP, fit[0])
         yield Connect(fit[0], more_may_be=True)
@@ -203,6 +206,11 @@ def _serve(wanted: Wanted, seen: Seen) -> Iterator[Step]:
     else:
         yield EnsureInternal(Verb.CREATE, names.LETTERS[0])
         yield Connect(names.LETTERS[0])
+
+
+def _may_be_another(seen: Seen, known: Known) -> bool:
+    """Whether the upstream exchange may have been deleted and created again, so that nobody knows what is bound."""
+    return seen.exchange_exists and known.has_canary and not seen.canary_exists
 
 
 def _replace(serving: str) -> Iterator[Step]:

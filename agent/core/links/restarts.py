@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -24,3 +25,11 @@ def _essence(link: Link) -> Link:
             return replace(link, queue=replace(link.queue, policy=None), policy="")
         case ShovelLink():
             return replace(link, shovel=replace(link.shovel, place=_ANYWHERE))
+
+
+def leads_elsewhere(former: Iterable[str], now: Iterable[str]) -> bool:
+    """Whether none of a link's addresses is one that it had, so that what it knows may be of another broker.
+
+    Names can't tell: brokers that definitions are copied between have the same cluster name.
+    """
+    return not set(former) & set(now)

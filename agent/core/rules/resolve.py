@@ -1,4 +1,4 @@
-"""Definitions and what stands on the downstream → the links that should exist."""
+"""Definitions and what exists on the downstream → the links that should exist."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MOST_HINTS = 20  # of a vhost, since comparing names takes its time
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """`unjudged` are the patterns that took too long: what stands because of them was left as it was."""
+    """`unjudged` are the patterns that took too long: the links that exist because of them were left as they were."""
 
     links: tuple[Link, ...]
     problems: tuple[Problem, ...]
@@ -50,7 +50,7 @@ class Resolution:
 
 
 def resolve(definitions: Definitions, states: Mapping[str, VhostState]) -> Resolution:
-    """Every link that should exist, and what stands in the way of those that can't."""
+    """Every link that should exist, and why some can't."""
     return finish(resolving(definitions, states))
 
 
@@ -62,7 +62,7 @@ def resolving(
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Generator[None, None, Resolution]:
     """`resolve` in short steps. `standing` are the links of the last resolution: where a pattern takes too long to be
-    judged, what it said then still holds. `clock` answers seconds, at best of CPU time."""
+    judged, the former result still holds. `clock` answers seconds, at best of CPU time."""
     links: list[Link] = []
     problems: list[Problem] = []
     unjudged: list[Problem] = []
@@ -101,7 +101,7 @@ def _by_vhost(links: Iterable[Link]) -> Mapping[str, _Standing]:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """An upstream as one member of a set uses it; one that is `unjudged` counts where its link stands already."""
+    """An upstream as one member of a set uses it; one that is `unjudged` counts where its link exists already."""
 
     upstream: Upstream
     settings: LinkSettings
@@ -190,7 +190,7 @@ class _VhostResolver:
 
     @cached_property
     def exchanges(self) -> dict[str, Exchange]:
-        """What stands, and what the agent will declare; a standing exchange keeps its own attributes."""
+        """What exists, and what the agent will declare; an existing exchange keeps its own attributes."""
         declared = {
             exchange.name: Exchange(
                 name=exchange.name,

@@ -50,7 +50,7 @@ class Binder:
         await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
 
     async def bind_again(self, groups: Collection[Group]) -> None:
-        """What stands already, most likely; nobody waits for it."""
+        """What exists already, most likely; nothing waits for it."""
         async with self._channels.borrow() as channel:
             await self._ask_all([channel], methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
 
@@ -87,7 +87,7 @@ class Binder:
         too_large: list[TooLarge] = []
         for lane, group in zip(cycle(lanes), groups, strict=False):
             if not lane.is_usable:
-                await self._settle(asked, method)  # one of these tells why
+                await self._settle(asked, method)  # one of these holds the reason
             elif len(asked) >= IN_FLIGHT:
                 await self._settle(asked[: IN_FLIGHT // 2], method)
                 del asked[: IN_FLIGHT // 2]

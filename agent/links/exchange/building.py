@@ -40,7 +40,7 @@ AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
 
 @dataclass
 class Built:
-    """What a link knows to stand upstream; without a letter it doesn't know what is bound.
+    """What a link knows to exist upstream; without a letter it doesn't know what is bound.
 
     It holds for one cluster: endpoints that may be used for one another may be several.
     """
@@ -60,7 +60,7 @@ class Built:
     def known(self) -> Known | None:
         if self.letter is None or self.site is None:
             return None
-        return Known(self.site, self.queue, self.letter, self.arguments, self.bound)
+        return Known(self.site, self.queue, self.letter, self.arguments, self.bound, self.has_canary)
 
     @property
     def notes(self) -> str:
@@ -106,7 +106,7 @@ class Building:
 
     @property
     def bound(self) -> int:
-        """How many groups stand."""
+        """How many groups are bound."""
         return len(self._built.bound)
 
     @property
@@ -129,9 +129,9 @@ class Building:
     async def _ensure_and_look(self) -> Seen:
         """Exchange and queue are the same in every case, so they are declared while it is looked what exists."""
         built, where = self._built, self._wanted.route.upstream
-        letters, (is_new, (consumers, built.note)) = await both(
+        letters, ((is_new, has_canary), (consumers, built.note)) = await both(
             self._existing_letters(),
-            both(self._exchange_is_new(), self._ensure_queue()),
+            both(self._look_at_exchange(), self._ensure_queue()),
         )
         if consumers:
             raise ServedElsewhereError(
@@ -139,22 +139,22 @@ class Building:
             )
         if (built.site, built.queue) != (where, self._queue):
             built.letter = None
+        known = built.known
         if is_new:  # it has forgotten what was bound to the one before it
             built.bound = frozenset()
-        if is_new or built.letter is None:
-            built.has_canary = False
+        built.has_canary = has_canary and known is not None
         built.site = where
-        return Seen(exchange_exists=True, queue=QueueSeen(0, consumers), letters=letters, known=built.known)
+        return Seen(not is_new, QueueSeen(0, consumers), letters, has_canary, known)
 
-    async def _exchange_is_new(self) -> bool:
-        """Whether the upstream exchange may have been created since this link bound to it.
+    async def _look_at_exchange(self) -> tuple[bool, bool]:
+        """Whether it had to be created, and whether the canary shows that it was not deleted since.
 
         One question after the other: links that begin side by side have no more channels than `pool` counts on.
         """
-        if await self._ensure_exchange():
-            return True
-        built = self._built
-        return built.letter is not None and built.has_canary and not await self._canary.survived()
+        is_new, built = await self._ensure_exchange(), self._built
+        if is_new or built.letter is None or not built.has_canary:
+            return is_new, False
+        return False, await self._canary.survived()
 
     async def _begin(self, seen: Seen) -> Seen | None:
         """Does the steps up to the first bindings; answers what was seen better on the way, if anything was."""
@@ -183,6 +183,8 @@ class Building:
             if isinstance(step, Connect):
                 name = self._wanted.internal(step.letter)
                 await both(upstream_objects.bind_queue(self._up, self._queue, name), self.follow(bindings))
+                if step.more_may_be:  # so nobody knows, should the next steps be interrupted
+                    self._built.letter = None
             else:
                 await self._do(step)
 
@@ -198,10 +200,13 @@ class Building:
 
     def _serve(self, letter: str, bound: frozenset[Group]) -> None:
         built, wanted = self._built, self._wanted
-        if built.letter != letter:
+        now = letter, wanted.queue, wanted.internal_arguments
+        if (built.letter, built.queue, built.arguments) != now:
             built.letter = None  # until everything is bound
-        self._letter, built.bound = letter, bound
-        built.queue, built.arguments = wanted.queue, wanted.internal_arguments
+        self._letter, built.queue, built.arguments = now
+        built.bound = bound
+        if built.bound_before_canary:  # how far a former session came doesn't tell which were asserted
+            built.bound_before_canary = len(bound)
         self._binder = self._new_binder()
 
     def _new_binder(self) -> Binder:
@@ -214,13 +219,13 @@ class Building:
             return
         wanted = self._wanted.groups(bindings, self._letter)
         change = difference(bound=built.bound, wanted=wanted)
-        built.letter = None  # until it is through, nobody knows what is bound
+        built.letter = None  # until it is complete, what is bound isn't known
         built.left_out = tuple(await binder.bind(change.bind))
         await binder.unbind(change.unbind)
         built.letter, built.bound = self._letter, wanted - {each.group for each in built.left_out}
 
     def watching(self, link: Watched) -> AbstractContextManager[None]:
-        """In the meantime `link` is told what goes missing."""
+        """In the meantime `link` learns what goes missing."""
         return self._lookout.watching(link)
 
     @property
@@ -242,7 +247,7 @@ class Building:
 
     @property
     def lacks_canary(self) -> bool:
-        """Whether one may be placed, and nobody has tried."""
+        """Whether one may be placed and none was tried."""
         return not (self._built.has_canary or self._has_tried_canary or self._canary.is_needless)
 
     async def ensure_canary(self) -> None:
@@ -261,7 +266,7 @@ class Building:
         if binder is None:
             return
         bound = built.bound
-        built.letter = None  # until it is through, nobody knows what is bound
+        built.letter = None  # until it is complete, what is bound isn't known
         await self._ensure_exchange()
         built.has_canary = await self._canary.place()
         built.canary_note, built.bound_before_canary = self._canary.note, 0
@@ -269,7 +274,7 @@ class Building:
         built.letter = self._letter
 
     async def assert_some(self, count: int, between: Callable[[], Awaitable[None]]) -> None:
-        """Binds again the next of what should be bound, in turn: somebody may have removed a binding.
+        """Binds again the next of what should be bound, in turn: a binding may have been removed.
 
         What can't wait for the end of it is done `between`, and may change what should be bound.
         """
@@ -299,8 +304,8 @@ class Building:
             await self.restore()
 
     async def is_type_known(self) -> bool:
-        """Where the plugin was disabled over there, its type is known no more, and nobody can publish to the exchange
-        that ours is bound to: the link has to be built again, with another type."""
+        """Where the plugin was disabled over there, its type is no longer known, and publishing to the exchange
+        that ours is bound to fails: the link has to be built again, with another type."""
         name = self._internal
         return not self.is_native or await self._exchanges.is_type_known(name, self._wanted.internal_arguments)
 

@@ -1,4 +1,4 @@
-"""An exchange that goes with the upstream exchange: AMQP doesn't tell a re-created exchange from the former one."""
+"""An exchange that goes with the upstream exchange: over AMQP a re-created exchange looks like the former one."""
 
 from __future__ import annotations
 

@@ -86,6 +86,6 @@ class InternalExchanges:
         return speaks
 
     async def spare(self) -> Connection:
-        """A connection that may be lost, opened when those that the link needs stand."""
+        """A connection that may be lost, opened after those that the link needs."""
         await asyncio.wait([self._first])
         return await self._brokers.trial(self._brokers.federation_ends(self._link).source, self._control.connection.uri)

@@ -9,6 +9,7 @@ from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.reconcile import Known
+from agent.core.links.restarts import leads_elsewhere
 from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, ExchangeLink
 from agent.errors import BrokerError
@@ -42,7 +43,7 @@ class ExchangeLinks:
 
 class RunnableExchangeLink:
     def __init__(self, link: ExchangeLink, shared: ExchangeLinks, counts: Counts, on_noted: Callable[[], None]) -> None:
-        self._link = link
+        self.link = link
         self._shared = shared
         self._counts = counts
         self._on_noted = on_noted
@@ -70,7 +71,9 @@ class RunnableExchangeLink:
 
     def inherit(self, former: object) -> None:
         """What was built stays known; what of it no longer fits is replaced."""
-        if isinstance(former, RunnableExchangeLink):
+        if not isinstance(former, RunnableExchangeLink):
+            return
+        if not leads_elsewhere(map(str, former.link.uris), map(str, self.link.uris)):
             self.memory.built = former.memory.built
 
     def is_suspected(self, now: float) -> bool:
@@ -80,7 +83,7 @@ class RunnableExchangeLink:
         self, connections: Connections, bindings: Callable[[], frozenset[Binding]], *, apart: bool
     ) -> ExchangeSession:
         return ExchangeSession(
-            self._link,
+            self.link,
             connections=connections,
             bindings=bindings,
             apart=apart,
@@ -94,15 +97,15 @@ class RunnableExchangeLink:
 
     async def is_free(self, queue: str) -> bool:
         brokers = self._shared.brokers
-        async with await brokers.control(brokers.federation_ends(self._link).source) as control:
+        async with await brokers.control(brokers.federation_ends(self.link).source) as control:
             return not await count_consumers(control.connection, queue)
 
     def removing(self, *, cluster: str, since: float) -> Lingering:
-        return Lingering(self._link, self._shared.brokers, cluster=cluster, since=since)
+        return Lingering(self.link, self._shared.brokers, cluster=cluster, since=since)
 
     async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:
         removal = Removal(
-            self._link,
+            self.link,
             self._shared.brokers,
             cluster=cluster,
             messages=messages,

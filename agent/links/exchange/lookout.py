@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 class Watched(Protocol):
-    """A link that runs. What it is told to do it does later, after what it does now."""
+    """A link that runs. What it is asked to do it does later, after its current work."""
 
     @property
     def canary(self) -> str | None:
@@ -35,7 +35,7 @@ class Watched(Protocol):
 
     @property
     def lacks_canary(self) -> bool:
-        """Whether nobody has tried to place one."""
+        """Whether none was tried to be placed."""
 
     def place_canary(self) -> None:
         """Try it."""

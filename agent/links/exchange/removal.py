@@ -49,7 +49,7 @@ class Removal:
     async def run(self, still: Callable[[], bool]) -> BrokerError | None:
         """Tries for a while, as long as it is `still` to be done; answers why something is left to the operator.
 
-        KeptError tells that nothing is removed now: messages have come, or it isn't sure any more that it should be.
+        KeptError: nothing is removed now, since messages have come, or the link may be defined again.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
@@ -98,6 +98,6 @@ class Removal:
             looks -= 1
             await asyncio.sleep(BETWEEN_LOOKS)
         if not looks or not still():
-            raise KeptError(f"{up.where}: queue {queue!r} is left: it isn't sure any more that nobody wants it")
-        # Somebody who consumes from it keeps it: it is somebody else's now.
+            raise KeptError(f"{up.where}: queue {queue!r} is kept: the link may be defined again")
+        # A queue with another consumer is kept: it is used by something else now.
         await upstream_objects.delete_queue(up, queue, if_empty=not self._messages, is_quorum=self._is_quorum)

@@ -80,7 +80,7 @@ class Upkeep:
             self._wake.set()
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """For how many seconds something has waited and nothing was confirmed; nobody can help it while blocked."""
+        """For how many seconds something has waited and nothing was confirmed; a blocked link can't do otherwise."""
         flow, lag = self._flow, self._lag
         self._moved = self._movement
         waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)

@@ -86,7 +86,7 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, 
     if not isinstance(found, ChannelClosedError):
         return True
     if found.code == PRECONDITION_FAILED and await exists(connection, name, spare=spare):
-        return False  # somebody was quicker, with other attributes: those count
+        return False  # it was declared by another meanwhile, with other attributes: those count
     raise refusal(connection, f"declaring the missing exchange {name!r}", found)
 
 
@@ -103,7 +103,7 @@ async def _declare_of_type(connection: Connection, declared: dict[str, Any]) -> 
 
 
 async def ensure_queue(connection: Connection, name: str, settings: LinkSettings, *, spare: Opener) -> tuple[int, str]:
-    """How many consumers the queue has, and what is to be said of one that stands with other arguments."""
+    """How many consumers the queue has, and a note about one that exists with other arguments."""
     declared = {"queue": name, "durable": True, "arguments": queue_arguments(settings)}
     if names.can_be_declared(name, connection.vhost):
         found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
@@ -125,7 +125,7 @@ async def ensure_queue(connection: Connection, name: str, settings: LinkSettings
     )
     differing = _DIFFERING.search(str(found))
     what = f"another {differing[1]}" if differing else "other arguments"
-    return standing["consumers"], f"the upstream queue stands with {what} than defined; it is used as it stands"
+    return standing["consumers"], f"the upstream queue exists with {what} than defined; it is used as it is"
 
 
 async def declare_internal(connection: Connection, name: str, *, native: Table | None) -> bool:
@@ -165,10 +165,10 @@ async def delete_exchange(connection: Connection, name: str) -> None:
 
 
 async def delete_queue(connection: Connection, name: str, *, if_empty: bool = False, is_quorum: bool = False) -> None:
-    """Only where nobody consumes from it; TransientError tells that somebody does, as one that just left may still.
+    """Only where it has no consumer. TransientError: it has one; a consumer that just left may still be counted.
 
     Of quorum queues a broker takes no conditions, and closes the connection over them: the queue is looked at first.
-    That may cost the connection, too, so it has to be one that nobody else uses.
+    That may cost the connection, too, so it has to be one that is not shared.
     """
     conditions = {} if is_quorum else {"if_unused": True, "if_empty": if_empty}
     if is_quorum:
@@ -188,9 +188,9 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
 def _kept(connection: Connection, name: str, *, consumers: int, messages: int) -> BrokerError | None:
     """Why the queue isn't deleted."""
     if consumers:
-        return TransientError(f"{connection.where}: queue {name!r} is left: somebody else consumes from it")
+        return TransientError(f"{connection.where}: queue {name!r} is kept: it has another consumer")
     if messages:
-        return NotEmptyError(f"{connection.where}: queue {name!r} is left: messages wait in it")
+        return NotEmptyError(f"{connection.where}: queue {name!r} is kept: messages wait in it")
     return None
 
 

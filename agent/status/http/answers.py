@@ -17,12 +17,22 @@ def compact(value: Any) -> str:
 
 
 def answer(value: Any, status: int = 200) -> web.Response:
-    return web.Response(text=compact(value), status=status, content_type="application/json", headers=HEADERS)
+    return answer_text(compact(value), status)
+
+
+def answer_text(text: str, status: int = 200) -> web.Response:
+    return web.Response(text=text, status=status, content_type="application/json", headers=HEADERS)
 
 
 async def answer_list(values: AsyncIterable[Any]) -> web.Response:
     text = f"[{','.join([compact(value) async for value in values])}]"
     return web.Response(text=text, content_type="application/json", headers=HEADERS)
+
+
+async def with_list(value: dict[str, Any], name: str, items: AsyncIterable[Any]) -> str:
+    """An object in JSON with one more member, a list that may be long: it is written bit by bit."""
+    written = [compact(item) async for item in items]
+    return f"{compact(value)[:-1]},{compact(name)}:[{','.join(written)}]}}"
 
 
 def refuse(status: int, reason: str, **headers: str) -> web.Response:

@@ -12,7 +12,7 @@ from agent.core.tagged import to_tagged
 from agent.status import metrics
 from agent.status.board import Board, Entry
 from agent.status.http import native
-from agent.status.http.answers import answer, answer_list, refuse
+from agent.status.http.answers import answer, answer_list, answer_text, compact, refuse, with_list
 from agent.status.http.clients import Connections
 from agent.status.http.openapi import document
 from agent.status.http.stream import tell_events
@@ -104,20 +104,22 @@ class Api:
         if link_id not in self._board:
             return _no_link(link_id)
         entry = self._board[link_id]
-        known = entry.gauges().known
+        known, uris = entry.gauges().known, [str(uri) for uri in entry.link.uris]
         if known is None:
-            return answer({"status": entry.state.status, "known": None})
-        async with self._turns.one():
-            groups = [[group.routing_key, to_tagged(group.arguments)] async for group in in_slices(known.bound)]
+            return answer({"status": entry.state.status, "uris": uris, "known": None})
         found = {
             "cluster": known.site.cluster,
             "vhost": known.site.vhost,
             "queue": known.queue,
             "letter": known.letter,
             "arguments": to_tagged(known.arguments),
-            "bindings": groups,
+            "has_canary": known.has_canary,
         }
-        return answer({"status": entry.state.status, "known": found})
+        async with self._turns.one():
+            groups = ([group.routing_key, to_tagged(group.arguments)] async for group in in_slices(known.bound))
+            text = await with_list(found, "bindings", groups)
+        head = compact({"status": entry.state.status, "uris": uris})
+        return answer_text(f'{head[:-1]},"known":{text}}}')
 
     def _acting(self, action: str) -> Callable[[web.Request], Any]:
         async def do(request: web.Request) -> web.Response:

@@ -147,6 +147,7 @@ SCHEMAS: Final[Json] = {
     "LinkBindings": _object(
         {
             "status": STATUS,
+            "uris": _list(TEXT),
             "known": {
                 "oneOf": [
                     {"type": "null"},
@@ -157,6 +158,7 @@ SCHEMAS: Final[Json] = {
                             "queue": TEXT,
                             "letter": {"type": "string", "enum": list(LETTERS)},
                             "arguments": {"type": "array"},
+                            "has_canary": {"type": "boolean"},
                             "bindings": _list({"type": "array", "prefixItems": [TEXT, {"type": "array"}]}),
                         }
                     ),

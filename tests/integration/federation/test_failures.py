@@ -206,7 +206,7 @@ def test_a_queue_that_stands_otherwise_is_used_and_noted(agent_of: AgentOf, here
     there.publish(["m"])
     assert here.take(1) == ["m"]
     [noted] = agent.told("link noted")
-    assert "stands with another x-" in noted["note"]
+    assert "exists with another x-" in noted["note"]
 
 
 def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab, there: Site, site_on: SiteOn) -> None:

@@ -76,11 +76,16 @@ def listener(there: Site, name: Callable[[str], str]) -> Iterator[Listener]:
         yield found
 
 
-def planned(agent: Agent, path: Path) -> Happened:
-    """What `plan` says would be created and deleted upstream."""
+def plan(agent: Agent, path: Path) -> dict[str, Any]:
     done = federation_agent("plan", "-c", str(path), "--format", "json", cwd=agent.directory)
     assert done.status == 0, done.err
-    [found] = json.loads(done.out)["links"]
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def planned(agent: Agent, path: Path) -> Happened:
+    """What `plan` says would be created and deleted upstream."""
+    [found] = plan(agent, path)["links"]
     assert found["outlook"] == "run", found["reason"]
     return Counter(
         (f"{each['kind']}.{EVENTS[each['verb']]}", each["name"])
@@ -147,3 +152,59 @@ def test_of_a_link_of_an_agent_that_was_restarted(
     agent.start().wait_for("running", link(here))
     wait_for(listener, found)
     assert planned(agent, agent.path) == Counter()
+
+
+def test_of_a_link_whose_exchange_was_created_again_while_it_was_paused(
+    agent_of: AgentOf, here: Site, there: Site, listener: Listener
+) -> None:
+    here.exchange().queue("k", "l")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    there.wait_canary()
+    url = f"http://127.0.0.1:{agent.port}"
+    assert federation_agent("pause", "--all", "--url", url).status == 0
+    agent.wait_for("paused", link(here))
+    there.delete_exchange()
+    there.exchange()
+    here.unbind("k")
+    found = planned(agent, agent.path)
+    assert found["binding.created", "l"] == 1
+    listener.forget()
+    assert federation_agent("resume", "--all", "--url", url).status == 0
+    wait_for(listener, found)
+    there.wait_bound("l")
+    assert planned(agent, agent.path) == Counter()
+
+
+def test_of_a_renamed_upstream_and_of_one_that_is_gone(
+    agent_of: AgentOf, here: Site, there: Site, listener: Listener
+) -> None:
+    here.exchange().queue("k")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    there.wait_canary()
+    former = [each["id"] for each in plan(agent, agent.path)["links"]]
+    definition = agent.path.read_text()
+    gone, renamed = agent.directory / "gone.yaml", agent.directory / "renamed.yaml"
+    gone.write_text(agent.write().path.read_text())
+    renamed.write_text(definition.replace("origin:", "renamed:"))
+    agent.write_text(definition)
+
+    assert plan(agent, agent.path)["ended"] == []
+    assert plan(agent, gone)["ended"] == former
+    assert "no changes" not in federation_agent("plan", "-c", str(gone)).out
+    assert plan(agent, renamed)["ended"] == former
+    found = planned(agent, renamed)
+    listener.forget()
+    agent.write_text(renamed.read_text()).wait_for("running", link(here, "renamed"))
+    wait_for(listener, found)
+
+
+def test_a_link_of_a_vhost_that_does_not_exist_is_invalid_as_it_is_when_it_runs(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    vhosts = {f"{here.vhost} elsewhere": {**federated(there), "exchanges": {X: {"type": "topic"}}}}
+    agent = agent_of(here.node).write(vhosts)
+    [found] = plan(agent, agent.path)["links"]
+    assert (found["outlook"], found["actions"]) == ("invalid", [])
+    assert "does not exist on the downstream" in found["reason"]

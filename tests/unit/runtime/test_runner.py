@@ -11,6 +11,7 @@ from agent.core.links.removal import CleanupAfter
 from agent.errors import TransientError
 from agent.links.brokers import Brokers
 from agent.links.ends import End
+from agent.links.errors import ServedElsewhereError
 from agent.links.registry import Kinds
 from agent.runtime.runner import LinkRunner
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
@@ -34,6 +35,51 @@ def test_a_link_ends_whatever_becomes_of_its_removal() -> None:
         runner.unwant()
         async with asyncio.timeout(700):
             await runner.finished.wait()
+
+    in_virtual_time(live())
+
+
+class Served(Brokers):
+    """Whose queue has a consumer, and where something unforeseen happens when that is looked at again."""
+
+    asked = 0
+
+    async def control(self, end: End) -> Shared:
+        self.asked += 1
+        if self.asked == 1:
+            raise ServedElsewhereError("consumed by another", "queue")
+        if self.asked == 2:
+            raise ValueError(end.where)
+        raise TransientError(f"{end.where}: connection refused")
+
+
+def test_a_link_that_waits_for_its_turn_goes_on_waiting_after_an_unexpected_error() -> None:
+    async def live() -> None:
+        brokers = Served((), "here", stall_after=30)
+        runner = LinkRunner(LINK, Kinds(brokers), on_change=lambda *_: None)
+        runner.start()
+        await asyncio.sleep(0.01)
+        assert shown(runner) is Status.STANDBY
+        await asyncio.sleep(60)
+        assert brokers.errors.counts["link: await turn"] == 1
+        assert shown(runner) is Status.BACKOFF  # it has tried to open again
+
+    in_virtual_time(live())
+
+
+def test_a_link_that_waits_for_its_removal_goes_on_waiting_after_an_unexpected_error() -> None:
+    async def live() -> None:
+        errors: list[Exception] = [ValueError("unexpected")]
+
+        def holds_removals() -> bool:
+            if errors:
+                raise errors.pop()
+            return False
+
+        brokers = Away((), "here", stall_after=30, cleanup_after=CleanupAfter(5, 5), holds_removals=holds_removals)
+        runner = unwanted(brokers)
+        assert await ended_after(runner) <= 60
+        assert brokers.errors.counts["link: wait for the removal"] == 1
 
     in_virtual_time(live())
 

@@ -323,7 +323,7 @@ async def test_what_can_not_be_published_is_reported_with_its_size_until_it_fits
     await link.answer(methods.BASIC_NACK, delivery_tag=1)
     report = (
         "3 messages can't be published downstream: 2 larger than it takes (up to 5000 bytes, where 1000 fit), "
-        "1 with properties that nobody can read"
+        "1 with properties that can't be read"
     )
     refused = "; 1 refused by the downstream (basic.nack: is a queue there full?) and tried again"
     assert link.target.trouble == report + refused

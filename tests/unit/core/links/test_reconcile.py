@@ -70,12 +70,12 @@ class Broker:
                 self.bound.setdefault(letter, set())
                 if self.known is None or (self.known.letter, self.known.bound) != (letter, bound):
                     self.known = None
-            case Connect(letter):
+            case Connect(letter, _, more_may_be):
                 change = step.change(WANTED, bindings)
                 self.bound[letter] |= set(change.bind)
                 self.bound[letter] -= set(change.unbind)
                 self.queue_bound_to.add(letter)
-                self.known = known(letter, WANTED.groups(bindings, letter))
+                self.known = None if more_may_be else known(letter, WANTED.groups(bindings, letter))
             case DeleteInternal(letter):
                 del self.bound[letter]
                 self.queue_bound_to.discard(letter)
@@ -124,10 +124,13 @@ def test_whatever_exists_ends_with_exactly_what_is_wanted(broker: Broker, keys: 
     assert (broker.exchange, broker.queue, broker.canary) == (True, True, True)
 
 
-@given(brokers(), KEYS, st.integers(0, 12))
-def test_a_session_that_is_interrupted_is_completed_by_the_next(broker: Broker, keys: frozenset[str], at: int) -> None:
+@given(brokers(), KEYS, st.integers(0, 12), st.booleans())
+def test_a_session_that_is_interrupted_is_completed_by_the_next(
+    broker: Broker, keys: frozenset[str], at: int, knows: bool
+) -> None:
     broker.run(bindings_of(keys), most=at)
-    broker.known = None  # another process, say
+    if not knows:  # another process, say
+        broker.known = None
     broker.run(bindings_of(keys))
     [(letter, bound)] = broker.bound.items()
     assert bound == WANTED.groups(bindings_of(keys), letter)
@@ -170,3 +173,11 @@ def test_a_new_exchange_has_none_of_the_known_bindings() -> None:
     seen = Seen(False, QueueSeen(0, 0), ("A",), known=known("A", frozenset({Group("a")})))
     steps = reconcile(WANTED, seen)
     assert Connect("A", frozenset()) in steps
+
+
+def test_an_exchange_whose_canary_is_gone_may_be_another_so_what_is_known_is_of_no_use() -> None:
+    bound = replace(known("A", frozenset({Group("a")})), has_canary=True)
+    seen = Seen(True, QueueSeen(0, 0), ("A",), known=bound)
+    assert EnsureInternal(Verb.CREATE, "B") in reconcile(WANTED, seen)
+    assert EnsureInternal(Verb.KEEP, "A", bound.bound) in reconcile(WANTED, replace(seen, canary_exists=True))
+    assert Connect("A", frozenset()) in reconcile(WANTED, replace(seen, exchange_exists=False))

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
 from urllib.parse import quote
 
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.amqp.data.splice import Counts
 from agent.core.links.lifecycle import NO_LONGER_DEFINED, LinkState, Unwanted, step
+from agent.core.links.reconcile import Known
+from agent.core.rules import hops
+from agent.core.rules.bindings import Group
+from agent.core.rules.hops import Site
+from agent.core.tagged import from_tagged
 from agent.errors import CannotStartError
+from agent.status.board import Gauges
 from tests.unit.status.serving import TOKEN, Serve, Served
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING
 
@@ -33,6 +43,36 @@ async def test_links_one_and_all(serve: Serve) -> None:
     assert (await served.ask("/api/links?vhost=other"))[1] == []
     status, answer = await served.ask("/api/links/ffffffff")
     assert (status, "ffffffff" in answer["error"]) == (404, True)
+
+
+async def test_what_a_link_has_bound_is_written_bit_by_bit(serve: Serve) -> None:
+    served = await serve()
+    assert (await served.ask(f"/api/links/{LINK.id}/bindings"))[1] == {
+        "status": "starting",
+        "uris": [str(uri) for uri in LINK.uris],
+        "known": None,
+    }
+    arguments = hops.with_entry((), hops.BOUND_FROM, hops.bound_entry(Site("dc2", "/"), "/:orders A", 1))
+    groups = frozenset(Group(f"key.{number}", arguments) for number in range(20_000))
+    known = Known(Site("dc1", "/"), "federation: orders -> dc2", "A", (), groups, has_canary=True)
+    served.board.put(LINK, RUNNING, Counts(), lambda: Gauges(known=known))
+    async with aiohttp.ClientSession() as session:
+
+        async def read() -> bytes:
+            async with session.get(f"{served.url}/api/links/{LINK.id}/bindings") as answer:
+                return await answer.read()
+
+        reading = asyncio.create_task(read())
+        longest, begun = 0.0, time.process_time()
+        before = begun
+        while not reading.done():
+            await asyncio.sleep(0)
+            now = time.process_time()
+            longest, before = max(longest, now - before), now
+    found = json.loads(await reading)
+    assert found["known"]["has_canary"] is True
+    assert frozenset(Group(key, from_tagged(told)) for key, told in found["known"]["bindings"]) == groups
+    assert longest < (before - begun) / 6, "messages have their turn meanwhile"
 
 
 @pytest.mark.parametrize("action", ["restart", "pause", "resume"])
