@@ -14,6 +14,7 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call, Method
 from agent.core.rules import names
+from agent.errors import BrokerError
 
 INTERNAL_ERROR = 541
 Opener = Callable[[], Awaitable[Connection]]
@@ -111,8 +112,8 @@ async def _ask(
     async with await spare() as spared:
         try:
             return await _declare(spared, method, answer, {kind: name})
-        except ConnectionClosedError as error:
-            if error.code != INTERNAL_ERROR:
+        except BrokerError as error:
+            if not isinstance(error.__cause__, ConnectionClosedError) or error.__cause__.code != INTERNAL_ERROR:
                 raise
             return ChannelClosedError(NOT_FOUND, "missing, and with a name as long as this the broker can't say so")
 
