@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from agent.amqp.connect import connect_any
@@ -129,8 +130,10 @@ class _Running:
         running = self.links.get(link.id)
         if running is None:
             return replace(sight, is_served_by_agent=self._takes_over(link, sight))
-        known = None if leads_elsewhere(running.uris, map(str, link.uris)) else running.known
-        return replace(sight, seen=replace(sight.seen, known=known), is_served_by_agent=running.is_consuming)
+        if leads_elsewhere(running.uris, map(str, link.uris)):
+            return sight
+        seen = replace(sight.seen, known=running.known)
+        return replace(sight, seen=seen, is_served_by_agent=running.is_consuming)
 
     def _takes_over(self, link: Link, sight: Sight) -> bool:
         """Whether a link that is no longer wanted consumes from the queue, as that of a renamed upstream does."""
@@ -187,18 +190,20 @@ async def _look_at(
     default_vhost = vhost if upstream else DEFAULT_VHOST
     reachable = [each for uri in uris for each in _reachable(uri, downstream, default_vhost)]
     broker = str(reachable[0])
+    connect = partial(
+        connect_any,
+        where=f"upstream {upstream}" if upstream else "shovel",
+        name=CONNECTION_NAME,
+        default_vhost=default_vhost,
+        within=PATIENCE,
+    )
     try:
-        async with await connect_any(
-            random.sample(reachable, len(reachable)),
-            where=f"upstream {upstream}" if upstream else "shovel",
-            name=CONNECTION_NAME,
-            default_vhost=default_vhost,
-            within=PATIENCE,
-        ) as connection:
+        async with await connect(random.sample(reachable, len(reachable))) as connection:
             broker = str(connection.uri)
             site = Site(connection.server.cluster_name, connection.vhost)
             queues, exchanges = _names_to_ask(links, site, cluster)
-            standing = await probe(connection, queues=queues, exchanges=exchanges)
+            again = partial(connect, [connection.uri])
+            standing = await probe(connection, queues=queues, exchanges=exchanges, spare=again)
     except BrokerError as error:
         unseen = Sight(broker, error=str(error), error_is_permanent=isinstance(error, PermanentError))
         return {link.id: unseen for link in links}

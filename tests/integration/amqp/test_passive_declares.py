@@ -95,6 +95,18 @@ async def test_a_name_too_long_to_be_told_missing(any_broker: Node, connecting: 
     assert {found.queues[each].presence for each in (plain, "none")} == {Presence.MISSING}
 
 
+async def test_a_name_too_long_is_asked_for_on_a_connection_that_may_be_lost(
+    any_broker: Node, connecting: Connecting
+) -> None:
+    long, standing = "ü" * 115, "ö" * 115
+    any_broker.admin.queue("/", standing)
+    connection = await connecting(any_broker.uri())
+    found = await probe(connection, queues=[long, standing], spare=lambda: connecting(any_broker.uri()))
+    any_broker.admin.delete("queues", "/", standing)
+    assert [found.queues[each].presence for each in (long, standing)] == [Presence.MISSING, Presence.EXISTS]
+    assert not connection.is_closed
+
+
 async def test_nothing_to_ask(broker: Node, connecting: Connecting) -> None:
     found = await probe(await connecting(broker.uri()))
     assert (found.queues, found.exchanges) == ({}, {})

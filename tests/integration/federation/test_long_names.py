@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.test_planned import plan
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
@@ -50,6 +51,9 @@ def test_a_link_of_a_long_name_runs_and_disturbs_no_other(
     definition["policies"]["federate"]["definition"] = {"federation-upstream": "origin"}
     agent.write({here.vhost: definition})
     agent.wait_for("running", (here.vhost, X, "long"), deadline=30)
+    [told] = [link for link in plan(agent, agent.path)["links"] if link["upstream"] == "long"]
+    assert told["outlook"] == "run", told["reason"]
+    assert {action["verb"] for action in told["actions"] if action["kind"] in {"queue", "binding"}} == {"keep"}
     there.wait_bound("k", exchange=name)
     publish(there, name)
     assert here.take(1) == ["m"]

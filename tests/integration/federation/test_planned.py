@@ -176,6 +176,26 @@ def test_of_a_link_whose_exchange_was_created_again_while_it_was_paused(
     assert planned(agent, agent.path) == Counter()
 
 
+def test_of_a_link_whose_canary_was_deleted_while_it_was_paused(
+    agent_of: AgentOf, here: Site, there: Site, listener: Listener
+) -> None:
+    here.exchange().queue("k", "l")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    canary = there.wait_canary()
+    url = f"http://127.0.0.1:{agent.port}"
+    assert federation_agent("pause", "--all", "--url", url).status == 0
+    agent.wait_for("paused", link(here))
+    there.node.admin.delete("exchanges", there.vhost, canary)
+    here.unbind("k")
+    found = planned(agent, agent.path)
+    listener.forget()
+    assert federation_agent("resume", "--all", "--url", url).status == 0
+    agent.wait_for("running", link(here))
+    there.wait_bound("l")
+    wait_for(listener, found)
+
+
 def test_of_a_renamed_upstream_and_of_one_that_is_gone(
     agent_of: AgentOf, here: Site, there: Site, listener: Listener
 ) -> None:
