@@ -159,7 +159,7 @@ SCHEMAS: Final[Json] = {
                             "letter": {"type": "string", "enum": list(LETTERS)},
                             "arguments": {"type": "array"},
                             "has_canary": {"type": "boolean"},
-                            "bindings": _list({"type": "array", "prefixItems": [TEXT, {"type": "array"}]}),
+                            "bindings": _list({"type": "array"}),
                         }
                     ),
                 ]

@@ -26,7 +26,7 @@ def test_a_binding_that_fits_into_no_frame_is_left_out_and_named(agent_of: Agent
         return next(str(each["error"] or "") for each in get(agent, "/api/links") if each["exchange"] == name)
 
     assert "the binding with key 'large' can't be made upstream" in note("fed.x")
-    assert "exchange.bind takes 200" in note("fed.x") and "frames of 131072 at most" in note("fed.x")
+    assert "exchange.bind takes 200" in note("fed.x") and "frames of at most 131072" in note("fed.x")
     there.wait_bound("small", exchange="fed.x")
     # While it runs, too: one more of them, one that fits, and then none that is too large.
     here.bind("larger", name="x", exchange="fed.x", arguments={**LARGE, "z": 1})
