@@ -154,16 +154,22 @@ def test_of_a_link_of_an_agent_that_was_restarted(
     assert planned(agent, agent.path) == Counter()
 
 
-def test_of_a_link_whose_exchange_was_created_again_while_it_was_paused(
-    agent_of: AgentOf, here: Site, there: Site, listener: Listener
-) -> None:
+def paused(agent: Agent, here: Site, there: Site) -> str:
+    """One link that ran and is paused now; the agent's address."""
     here.exchange().queue("k", "l")
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_for("running", link(here))
+    agent.write({here.vhost: federated(there)}).start().wait_for("running", link(here))
     there.wait_canary()
     url = f"http://127.0.0.1:{agent.port}"
     assert federation_agent("pause", "--all", "--url", url).status == 0
     agent.wait_for("paused", link(here))
+    return url
+
+
+def test_of_a_link_whose_exchange_was_created_again_while_it_was_paused(
+    agent_of: AgentOf, here: Site, there: Site, listener: Listener
+) -> None:
+    agent = agent_of(here.node)
+    url = paused(agent, here, there)
     there.delete_exchange()
     there.exchange()
     here.unbind("k")
@@ -179,14 +185,9 @@ def test_of_a_link_whose_exchange_was_created_again_while_it_was_paused(
 def test_of_a_link_whose_canary_was_deleted_while_it_was_paused(
     agent_of: AgentOf, here: Site, there: Site, listener: Listener
 ) -> None:
-    here.exchange().queue("k", "l")
-    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent.wait_for("running", link(here))
-    canary = there.wait_canary()
-    url = f"http://127.0.0.1:{agent.port}"
-    assert federation_agent("pause", "--all", "--url", url).status == 0
-    agent.wait_for("paused", link(here))
-    there.node.admin.delete("exchanges", there.vhost, canary)
+    agent = agent_of(here.node)
+    url = paused(agent, here, there)
+    there.node.admin.delete("exchanges", there.vhost, there.wait_canary())
     here.unbind("k")
     found = planned(agent, agent.path)
     listener.forget()
