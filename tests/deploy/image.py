@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.integration.federation.conftest import SiteOn
-from tests.integration.federation.sites import POLICY, Site
+from tests.integration.federation.sites import Site, policies
 from tests.lab import processes
 from tests.lab.lab import Lab, accepts
 from tests.lab.node import Node
@@ -109,7 +109,7 @@ def configuration_for(directory: Path, port: int, here: Site, there: Site) -> Pa
         "agent": {"http": {"listen": f"127.0.0.1:{port}"}},
         "downstream": {"uri": here.node.uri(), "management": here.node.management_uri()},
         "definitions": {"management": False},
-        "vhosts": {here.vhost: {"upstreams": {"origin": {"uri": there.uri}}, "policies": dict(POLICY)}},
+        "vhosts": {here.vhost: {"upstreams": {"origin": {"uri": there.uri}}, "policies": policies()}},
     }
     made = directory / "configuration"
     made.mkdir(mode=0o755)

@@ -13,7 +13,7 @@ import pytest
 from tests.deploy.prometheus import ROOT, Prometheus
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
-from tests.integration.federation.sites import POLICY, Site
+from tests.integration.federation.sites import Site, policies
 from tests.lab.certificates import Authority
 from tests.lab.lab import Lab
 from tests.lab.node import Node
@@ -72,7 +72,7 @@ def away(lab: Lab, tmp_path: Path) -> str:
 def agent(agent_of: AgentOf, broker: Node, here: Site, there: Site, away: str) -> Agent:
     """One link that runs, one that can't."""
     upstreams = {"origin": {"uri": there.uri}, "away": {"uri": away, "reconnect-delay": 1}}
-    return agent_of(broker).write({here.vhost: {"upstreams": upstreams, "policies": dict(POLICY)}})
+    return agent_of(broker).write({here.vhost: {"upstreams": upstreams, "policies": policies()}})
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from agent.core.text.redaction import REDACTED
 from tests.acceptance.command import federation_agent
 from tests.hostile.peer import HostileBroker, Peer
 from tests.hostile.scene import Scene
-from tests.integration.federation.sites import POLICY
+from tests.integration.federation.sites import policies
 from tests.integration.status.asking import get, url
 from tests.lab.waiting import eventually
 
@@ -109,7 +109,7 @@ def test_a_password_that_is_echoed_is_shown_nowhere(scene: Scene) -> None:
         http = {"listen": f"127.0.0.1:{agent.port}"}
         export = {"directory": str(agent.directory / "export"), "sample-interval": 1}
         sections: dict[str, Any] = {"agent": {"http": http, "status-export": export, "log": {"format": "console"}}}
-        agent.write({vhost: {"upstreams": upstreams, "policies": dict(POLICY)}}, **sections).start()
+        agent.write({vhost: {"upstreams": upstreams, "policies": policies()}}, **sections).start()
 
         def shown() -> bool:
             links = get(agent, "/api/links")

@@ -14,7 +14,7 @@ import pytest
 from tests.bench.process import memory_mib
 from tests.hostile.clients import CLIENTS, HostileClients, Speak
 from tests.hostile.scene import ANSWERED_WITHIN, GOOD, MEMORY, Scene
-from tests.integration.federation.sites import POLICY
+from tests.integration.federation.sites import policies
 from tests.lab.lab import Lab
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
@@ -33,7 +33,7 @@ def test_hostile_clients_take_nothing_from_links(scene: Scene, lab: Lab, speak: 
     with Proxy(scene.there.node.amqp_port, mark=lab.mark) as proxy:
         uri = scene.there.uri.replace(f":{scene.there.node.amqp_port}", f":{proxy.port}")
         upstreams = {"origin": {"uri": uri, "reconnect-delay": 1}}
-        agent.write({scene.here.vhost: {"upstreams": upstreams, "policies": dict(POLICY)}}).start()
+        agent.write({scene.here.vhost: {"upstreams": upstreams, "policies": policies()}}).start()
         resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
         agent.wait_for("running", link)
         before = memory_mib(agent.pid)

@@ -10,7 +10,7 @@ import pytest
 from tests.hostile.backlog import Backlog, Message, table
 from tests.hostile.peer import HostileBroker
 from tests.hostile.scene import GOOD, Scene
-from tests.integration.federation.sites import POLICY, X, federated
+from tests.integration.federation.sites import X, federated, policies
 from tests.integration.status.asking import get
 from tests.lab.waiting import eventually
 
@@ -67,7 +67,7 @@ def begin_sharing(scene: Scene, hostile_uri: str) -> None:
             here.vhost: {
                 "upstreams": upstreams,
                 "policies": {
-                    "federate": dict(POLICY["federate"]) | {"definition": {"federation-upstream": "origin"}},
+                    "federate": policies()["federate"] | {"definition": {"federation-upstream": "origin"}},
                     "bad": only | {"definition": {"federation-upstream": "hostile"}},
                 },
             }

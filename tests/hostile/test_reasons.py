@@ -11,7 +11,7 @@ import pytest
 from tests.hostile import misbehaviours
 from tests.hostile.peer import HostileBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.sites import POLICY
+from tests.integration.federation.sites import policies
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
@@ -43,7 +43,7 @@ def test_a_link_says_why_it_is_down_and_waits_before_it_tries_again(
         for name, peer in hostile.items():
             uri = f"{peer.uri}/up?connection_timeout={PATIENCE * 1000}"
             upstreams[name] = {"uri": uri, "reconnect-delay": 0 if name == "closes_behind_open" else 5}
-        agent = agent_of(broker).write({here.vhost: {"upstreams": upstreams, "policies": dict(POLICY)}}).start()
+        agent = agent_of(broker).write({here.vhost: {"upstreams": upstreams, "policies": policies()}}).start()
         began, links = time.monotonic(), {name: (here.vhost, "fed.x", name) for name in hostile}
 
         def down() -> bool:

@@ -17,9 +17,6 @@ SYNC_DEADLINE: Final = 20.0
 CANARY_DEADLINE: Final = 40.0
 X: Final = "fed.x"
 Q: Final = "q"
-POLICY: Final[Mapping[str, Any]] = {
-    "federate": {"pattern": r"^fed\.", "apply-to": "exchanges", "definition": {"federation-upstream-set": "all"}}
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +115,12 @@ def upstreams(*sites: Site, **settings: Any) -> dict[str, Any]:
     return {name: {"uri": site.uri} | settings for name, site in zip(names, sites, strict=True)}
 
 
+def policies() -> dict[str, Any]:
+    """A new mapping each time: what a test changes in it is no other test's."""
+    definition = {"federation-upstream-set": "all"}
+    return {"federate": {"pattern": r"^fed\.", "apply-to": "exchanges", "definition": definition}}
+
+
 def federated(*sites: Site, **settings: Any) -> dict[str, Any]:
     """What a vhost needs to have its exchanges `fed.…` federated with these sites."""
-    return {"upstreams": upstreams(*sites, **settings), "policies": dict(POLICY)}
+    return {"upstreams": upstreams(*sites, **settings), "policies": policies()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.sites import POLICY, Site, X, federated, upstreams
+from tests.integration.federation.sites import Site, X, federated, policies, upstreams
 from tests.integration.federation.test_failures import link
 from tests.lab.admin import AdminError
 from tests.lab.user_program import numbered
@@ -143,7 +143,7 @@ def test_static_bindings_where_there_is_no_http_api(agent_of: AgentOf, here: Sit
 def test_policies_and_patterns_of_the_agent_are_its_own(agent_of: AgentOf, here: Site, there: Site) -> None:
     """`amq.` exchanges may be federated; internal ones and the default one never are."""
     here.queue("k", exchange="amq.topic").exchange("inside", internal=True)
-    everything = {"all": dict(POLICY["federate"]) | {"pattern": ".*"}}
+    everything = {"all": policies()["federate"] | {"pattern": ".*"}}
     definition = {"upstreams": upstreams(there), "policies": everything}
     agent = agent_of(here.node).write({here.vhost: definition}).start()
     agent.wait_for("running", (here.vhost, "amq.topic", "origin"))

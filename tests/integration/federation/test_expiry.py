@@ -8,7 +8,7 @@ import urllib.request
 from agent.core.addresses.certificate import not_after
 from tests.integration.conftest import TlsBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.sites import POLICY
+from tests.integration.federation.sites import policies
 from tests.lab.waiting import eventually
 
 SAMPLE = re.compile(r"^federation_agent_certificate_expiry_timestamp_seconds\{(.*)\} (\S+)$", re.MULTILINE)
@@ -24,7 +24,7 @@ def test_metrics_tell_of_both_ends_certificates(agent_of: AgentOf, tls_broker: T
     origin = tls_broker.amqps(f"{tls_broker.trust}&{tls_broker.show('agent')}&auth_mechanism=external", login="")
     agent = agent_of(node, uri=tls_broker.amqps(tls_broker.trust))
     agent.write(
-        {here.vhost: {"upstreams": {"origin": {"uri": origin.replace("%2F", there.vhost)}}, "policies": POLICY}}
+        {here.vhost: {"upstreams": {"origin": {"uri": origin.replace("%2F", there.vhost)}}, "policies": policies()}}
     )
     agent.start().wait_for("running", (here.vhost, "fed.x", "origin"))
 

@@ -3,7 +3,7 @@
 import time
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.sites import POLICY, Q, Site, X, federated, upstreams
+from tests.integration.federation.sites import Q, Site, X, federated, policies, upstreams
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
@@ -76,10 +76,10 @@ def test_exchanges_come_and_go(agent_of: AgentOf, here: Site, there: Site) -> No
 def test_definitions_change_and_only_what_they_concern(agent_of: AgentOf, here: Site, there: Site) -> None:
     here.exchange().exchange("fed.y").queue("k")
     first = {"one": {"uri": there.uri}, "two": {"uri": there.uri, "exchange": "fed.elsewhere"}}
-    agent = agent_of(here.node).write({here.vhost: {"upstreams": first, "policies": dict(POLICY)}}).start()
+    agent = agent_of(here.node).write({here.vhost: {"upstreams": first, "policies": policies()}}).start()
     agent.wait_running(4)
     second = {"one": first["one"], "two": first["two"] | {"max-hops": 3}, "three": {"uri": there.uri, "exchange": "n"}}
-    agent.write({here.vhost: {"upstreams": second, "policies": dict(POLICY)}})
+    agent.write({here.vhost: {"upstreams": second, "policies": policies()}})
     agent.wait_for("running", link(here, X, "three"), link(here, "fed.y", "three"))
     eventually(lambda: agent.history(*link(here, X, "two"))[-3:] == ["running", "starting", "running"], what="restart")
     assert agent.history(*link(here, X, "one")) == ["running"]
@@ -88,7 +88,7 @@ def test_definitions_change_and_only_what_they_concern(agent_of: AgentOf, here: 
     there.publish(["m"], exchange="fed.elsewhere")
     assert here.take(1) == ["m"]
 
-    priority = {"federate": dict(POLICY["federate"]), "rather": dict(POLICY["federate"]) | {"priority": 1}}
+    priority = {"federate": policies()["federate"], "rather": policies()["federate"] | {"priority": 1}}
     priority["rather"]["definition"] = {"federation-upstream-pattern": "^t"}
     agent.write({here.vhost: {"upstreams": second, "policies": priority}})
     eventually(lambda: link(here, X, "one") not in agent.links(), what="link one is gone")
@@ -101,7 +101,7 @@ def test_definitions_change_and_only_what_they_concern(agent_of: AgentOf, here: 
 
 def test_sets_change_and_go(agent_of: AgentOf, here: Site, there: Site) -> None:
     here.exchange().queue("k")
-    policy = {"federate": dict(POLICY["federate"]) | {"definition": {"federation-upstream-set": "both"}}}
+    policy = {"federate": policies()["federate"] | {"definition": {"federation-upstream-set": "both"}}}
     beside = {"upstreams": {"one": {"uri": there.uri}, "two": {"uri": there.uri, "exchange": "fed.two"}}}
     first = beside | {"policies": policy, "upstream-sets": {"both": [{"upstream": "one"}, {"upstream": "two"}]}}
     agent = agent_of(here.node).write({here.vhost: first}).start()
@@ -183,7 +183,7 @@ def test_a_bad_file_changes_nothing_and_stops_no_other_source(agent_of: AgentOf,
         agent.wait_for("running", link(here, upstream="more"))
         here.bind("l")
         there.wait_bound("k", "l")
-        taken = {here.vhost: {"upstreams": federated(there)["upstreams"] | more["upstreams"], "policies": dict(POLICY)}}
+        taken = {here.vhost: {"upstreams": federated(there)["upstreams"] | more["upstreams"], "policies": policies()}}
         agent.write(taken, definitions={"management": True})
         refused = agent.wait_told(REFUSED, 2)[-1]
         assert "upstream 'more' in vhost" in refused["error"]
@@ -204,9 +204,9 @@ def test_several_vhosts_of_one_broker(agent_of: AgentOf, here: Site, site_on: Si
     for site in (first, second):
         site.exchange().queue("#")
     uris = {site.vhost: {"upstreams": {"origin": {"uri": f"amqp:///{site.vhost}"}}} for site in (first, second)}
-    policies = {"policies": dict(POLICY)}
+    shared = {"policies": policies()}
     agent = agent_of(here.node).write(
-        {first.vhost: uris[second.vhost] | policies, second.vhost: uris[first.vhost] | policies}
+        {first.vhost: uris[second.vhost] | shared, second.vhost: uris[first.vhost] | shared}
     )
     agent.start().wait_running(2)
     first.publish(numbered(10))

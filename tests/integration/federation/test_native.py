@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
-from tests.integration.federation.sites import POLICY, Site, federated
+from tests.integration.federation.sites import Site, federated, policies
 from tests.integration.federation.test_failures import link
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
@@ -20,7 +20,7 @@ PLUGINS = ("rabbitmq_federation", "rabbitmq_federation_management")
 def federate_natively(site: Site, upstream: Site, **settings: object) -> None:
     admin = site.node.admin
     admin.parameter("federation-upstream", site.vhost, "origin", {"uri": upstream.uri} | settings)
-    policy = POLICY["federate"]
+    policy = policies()["federate"]
     admin.policy(site.vhost, "federate", policy["pattern"], definition=policy["definition"], apply_to="exchanges")
 
 

@@ -18,7 +18,7 @@ from agent.status.http.openapi import PATHS
 from tests.acceptance.command import federation_agent
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
-from tests.integration.federation.sites import POLICY, Site
+from tests.integration.federation.sites import Site, policies
 from tests.integration.status.asking import events, get, url
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
@@ -67,7 +67,7 @@ def configuration(agent: Agent, here: Site, there: Site) -> dict[str, Any]:
                     "no-vhost": {"uri": far.uri("nowhere", USER, SECRET)},
                     "parts": {"host": "127.0.0.1", "port": 1, "username": "guest", "password": SECRET},
                 },
-                "policies": dict(POLICY),
+                "policies": policies(),
             }
         },
     }
