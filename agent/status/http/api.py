@@ -8,6 +8,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from agent.core.links.lifecycle import Status
+from agent.core.links.reconcile import Known
+from agent.core.rules.bindings import Group
 from agent.core.tagged import to_tagged
 from agent.status import metrics
 from agent.status.board import Board, Entry
@@ -114,9 +116,10 @@ class Api:
             "letter": known.letter,
             "arguments": to_tagged(known.arguments),
             "has_canary": known.has_canary,
+            "canary_is_refused": known.canary_is_refused,
         }
         async with self._turns.one():
-            groups = ([group.routing_key, to_tagged(group.arguments)] async for group in in_slices(known.bound))
+            groups = (_group(each, known) async for each in in_slices((*known.bound, *known.left_out)))
             text = await with_list(found, "bindings", groups)
         head = compact({"status": entry.state.status, "uris": uris})
         return answer_text(f'{head[:-1]},"known":{text}}}')
@@ -161,3 +164,8 @@ class Api:
 
 def _no_link(link_id: str) -> web.Response:
     return refuse(404, f"no link has the id {link_id[:64]!r}; GET /api/links lists them")
+
+
+def _group(group: Group, known: Known) -> list[Any]:
+    """Routing key, arguments, and whether it is bound; some a broker can't bind."""
+    return [group.routing_key, to_tagged(group.arguments), group in known.bound]

@@ -159,7 +159,10 @@ SCHEMAS: Final[Json] = {
                             "letter": {"type": "string", "enum": list(LETTERS)},
                             "arguments": {"type": "array"},
                             "has_canary": {"type": "boolean"},
-                            "bindings": _list({"type": "array", "prefixItems": [TEXT, {"type": "array"}]}),
+                            "canary_is_refused": {"type": "boolean"},
+                            "bindings": _list(
+                                {"type": "array", "prefixItems": [TEXT, {"type": "array"}, {"type": "boolean"}]}
+                            ),
                         }
                     ),
                 ]

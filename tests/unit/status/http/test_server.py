@@ -54,7 +54,8 @@ async def test_what_a_link_has_bound_is_written_bit_by_bit(serve: Serve) -> None
     }
     arguments = hops.with_entry((), hops.BOUND_FROM, hops.bound_entry(Site("dc2", "/"), "/:orders A", 1))
     groups = frozenset(Group(f"key.{number}", arguments) for number in range(20_000))
-    known = Known(Site("dc1", "/"), "federation: orders -> dc2", "A", (), groups, has_canary=True)
+    large = frozenset({Group("large", arguments)})
+    known = Known(Site("dc1", "/"), "federation: orders -> dc2", "A", (), groups, has_canary=True, left_out=large)
     served.board.put(LINK, RUNNING, Counts(), lambda: Gauges(known=known))
     async with aiohttp.ClientSession() as session:
 
@@ -71,7 +72,9 @@ async def test_what_a_link_has_bound_is_written_bit_by_bit(serve: Serve) -> None
             longest, before = max(longest, now - before), now
     found = json.loads(await reading)
     assert found["known"]["has_canary"] is True
-    assert frozenset(Group(key, from_tagged(told)) for key, told in found["known"]["bindings"]) == groups
+    listed = [(Group(key, from_tagged(table)), is_bound) for key, table, is_bound in found["known"]["bindings"]]
+    assert frozenset(group for group, is_bound in listed if is_bound) == groups
+    assert frozenset(group for group, is_bound in listed if not is_bound) == large
     assert longest < (before - begun) / 6, "messages have their turn meanwhile"
 
 
