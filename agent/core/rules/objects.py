@@ -6,10 +6,11 @@ from typing import Final
 
 from agent.core import fields
 from agent.core.fields import Table
-from agent.core.model import LinkSettings
+from agent.core.model import LinkSettings, Queue, QueueType
 from agent.core.rules.hops import Site
 
 PURPOSE: Final = ("x-internal-purpose", fields.text("federation"))
+TYPE: Final = "x-queue-type"
 NATIVE_TYPE: Final = "x-federation-upstream"
 FALLBACK_TYPE: Final = "fanout"
 
@@ -28,3 +29,13 @@ def internal_arguments(max_hops: int, downstream: Site) -> Table:
         ("x-downstream-vhost", fields.text(downstream.vhost)),
         PURPOSE,
     )
+
+
+def like_queue(queue: Queue) -> Table:
+    """The arguments of a missing queue upstream that is declared like the downstream's.
+
+    A quorum queue may have its type from the vhost's default alone, which may be another one upstream.
+    """
+    if queue.type is QueueType.QUORUM and fields.get(queue.arguments, TYPE) is None:
+        return (*queue.arguments, (TYPE, fields.text(QueueType.QUORUM)))
+    return queue.arguments
