@@ -1,8 +1,8 @@
 """When a queue link takes messages: while consumers of its own queue have nothing to do.
 
-From outside a consumer that has as many messages as its prefetch allows looks like any other. So a few messages may wait
-in the link's own queue: as many as its consumers took within a second lately, and ten at least. That also keeps a consumer
-that takes one message at a time from making the link begin and end all the time.
+A consumer that has as many messages as its prefetch allows looks like any other from outside. So a few messages may
+wait in the link's own queue: as many as its consumers took within a second lately, and ten at least. That also keeps a
+consumer that takes one message at a time from making the link begin and end all the time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 FEW: Final = 10  # messages that may wait, however slow the consumers are
 AHEAD: Final = 1.0  # seconds that the consumers may have messages for before the link stops
 NEARLY_DONE: Final = 0.2  # and those before it goes on, as that takes a moment
-GRACE: Final = 1.0  # seconds for a consumer to come back, as long as no messages wait
+GRACE: Final = 0.25  # seconds without consumers before the link stops, as long as no messages wait
 FIRST_REST: Final = 0.5
 LONGEST_REST: Final = 8.0
 ROUNDS: Final = 2  # visits of one message between two looks
@@ -82,7 +82,7 @@ class Demand:
         idle = LOOK_AGAIN if is_heard else LOOK_ALONE
         if self.takes:
             if self._gone_since is not None:
-                return SOON
+                return GRACE
             if self._moved >= FAST_FLOW:
                 return FAST
             return SOON if self._is_moving else idle

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.request import urlopen
 
 import aio_pika
 from aio_pika.abc import AbstractIncomingMessage
 
+from agent.amqp.connect import connect_any
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import Message
+from agent.core.addresses.uri import parse
 from tests.integration.federation.running import Agent, Named
 from tests.integration.federation.sites import Site, upstreams
 from tests.lab.user_program import DEADLINE
 from tests.lab.waiting import eventually
 
 Q: Final = "work"
+TAKEN_UPSTREAM: Final = "idle: consumers upstream take everything"
 NO_CONSUMERS: Final = "idle: no consumers downstream"
 
 
@@ -41,9 +48,6 @@ def declare(*sites: Site, name: str = Q, **flags: Any) -> None:
 
 def link_of(agent: Agent, name: str = Q) -> dict[str, Any]:
     """The link as the agent's HTTP API shows it."""
-    import json
-    from urllib.request import urlopen
-
     with urlopen(f"http://127.0.0.1:{agent.port}/api/links", timeout=5) as answer:
         [found] = [each for each in json.load(answer) if each.get("queue") == name]
     return dict(found)
@@ -66,6 +70,24 @@ def upstream_consumers(site: Site, name: str = Q) -> int:
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, ask()).result()
+
+
+def consumer_tags(site: Site, name: str = Q) -> list[str]:
+    """Of the links' consumers, as the HTTP API lists them, some seconds late."""
+    listed = site.node.admin.get("consumers", site.vhost)
+    found = (each for each in listed if each["queue"]["name"] == name and each["arguments"])
+    return [str(each["consumer_tag"]) for each in found]
+
+
+async def taken_from(site: Site, name: str, count: int) -> list[str]:
+    """The bodies of so many messages, by the agent's own client: aio-pika takes no names of any letters."""
+    arrived: asyncio.Queue[Message] = asyncio.Queue()
+    async with await connect_any([parse(site.uri)], where="test", name="test") as connection:
+        channel = await connection.channel()
+        channel.on_message = arrived.put_nowait
+        await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=name, no_ack=True)
+        async with asyncio.timeout(DEADLINE):
+            return [(await arrived.get()).body.decode() for _ in range(count)]
 
 
 class User:
