@@ -94,6 +94,14 @@ class Consumers:
             for table in (self._known, self._by_queue, self._touched):
                 table.pop(vhost, None)
 
+    def hears(self, is_heard: bool) -> None:
+        """Whether events report what changes from now on. Nobody reported what changed meanwhile."""
+        if is_heard is not self.is_heard:
+            self.is_heard = is_heard
+            for watchers in tuple(self._watchers.values()):
+                for wake in watchers:
+                    wake()
+
     def heard(self, event: BrokerEvent, now: float) -> None:
         vhost, queue, tag = (event.fields.get(key) for key in ("vhost", "queue", "consumer_tag"))
         if not isinstance(vhost, str) or not isinstance(queue, str) or vhost not in self._vhosts:
@@ -195,14 +203,14 @@ class ConsumerFollower:
             except SaidAlreadyError:
                 await asyncio.sleep(LISTEN_AGAIN)
             finally:
-                self._consumers.is_heard = False
+                self._consumers.hears(False)
 
     async def _hear(self) -> None:
         """Ends by itself where the broker reports nothing."""
         async with self._listener.events(CONSUMER_EVENTS) as events:
             if events is None:
                 return
-            self._consumers.is_heard = True
+            self._consumers.hears(True)
             self._consumers.has_new_vhost.set()  # for what changed while nobody listened
             async for event in events:
                 self._consumers.heard(event, self._loop.time())

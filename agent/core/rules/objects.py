@@ -39,3 +39,11 @@ def like_queue(queue: Queue) -> Table:
     if queue.type is QueueType.QUORUM and fields.get(queue.arguments, TYPE) is None:
         return (*queue.arguments, (TYPE, fields.text(QueueType.QUORUM)))
     return queue.arguments
+
+
+def undeclarable(name: str, like: Queue) -> str:
+    """Why a missing queue upstream can't be declared like a queue whose arguments can't be represented."""
+    return (
+        f"queue {name!r} is missing, and can't be declared like {like.name!r} downstream, as that {like.unusable}: "
+        "declare it upstream"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
@@ -17,6 +17,8 @@ from agent.links.connections import Connections
 from agent.links.ends import Ends
 from agent.links.queue.session import Memory, QueueSession
 from agent.links.queue.timing import Timing
+
+TRIED_EVERY: Final = 6  # looks
 
 
 @dataclass
@@ -46,6 +48,7 @@ class RunnableQueueLink:
         self._shared = shared
         self._counts = counts
         self.memory = Memory()
+        self._asked = 0
 
     @property
     def uri(self) -> AmqpUri | None:
@@ -82,9 +85,12 @@ class RunnableQueueLink:
         )
 
     async def is_free(self, queue: str) -> bool:
+        """Whether no other consumes exclusively, which is alone then; that can be seen only by trying, now and then."""
         brokers = self._shared.brokers
         async with await brokers.control(brokers.federation_ends(self._link).source) as control:
-            return not await count_consumers(control.connection, queue)
+            consumers = await count_consumers(control.connection, queue)
+        self._asked += 1
+        return consumers != 1 or self._asked % TRIED_EVERY == 0
 
     def removing(self, *, cluster: str, since: float) -> NoReturn:
         """Nothing upstream is ever removed, so there is nothing to wait for: see `QueueLink.cleans_up`."""

@@ -8,7 +8,7 @@ from agent.amqp.questions import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.model import Queue
-from agent.core.rules.objects import like_queue
+from agent.core.rules.objects import like_queue, undeclarable
 from agent.errors import PermanentError
 
 
@@ -21,10 +21,7 @@ async def ensure(connection: Connection, name: str, like: Queue) -> None:
     if found.code != NOT_FOUND:
         raise refusal(connection, f"looking for queue {name!r}", found)
     if like.unusable is not None:
-        raise PermanentError(
-            f"{connection.where}: queue {name!r} is missing, and can't be declared like {like.name!r} downstream, as "
-            f"that {like.unusable}: declare it upstream"
-        )
+        raise PermanentError(f"{connection.where}: {undeclarable(name, like)}")
     declared = {"queue": name, "durable": like.durable, "arguments": like_queue(like)}
     found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
     if not isinstance(found, ChannelClosedError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self
@@ -28,9 +28,7 @@ TAKEN_UPSTREAM: Final = "idle: consumers upstream take everything"
 NO_CONSUMERS: Final = "idle: no consumers downstream"
 
 
-def federated(
-    *sites: Site, pattern: str = "^work", apply_to: str = "queues", **settings: Any
-) -> Mapping[str, Mapping[str, Any]]:
+def federated(*sites: Site, pattern: str = "^work", apply_to: str = "queues", **settings: Any) -> dict[str, Any]:
     """What a vhost needs to have its queues `work…` federated with these sites."""
     policy = {"pattern": pattern, "apply-to": apply_to, "definition": {"federation-upstream-set": "all"}}
     return {"upstreams": upstreams(*sites, **settings), "policies": {"federate": policy}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aio_pika.abc import AbstractIncomingMessage
@@ -37,6 +37,10 @@ def entry(uri: str, name: str = Q, *, visits: int = 1) -> dict[str, Any]:
     return {"uri": uri, "queue": name, "redelivered": False, "visit-count": visits}
 
 
+def received(message: AbstractIncomingMessage) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", message.headers.get("x-received-from", []))
+
+
 def test_headers_of_the_first_hop_and_of_a_return(agent_of: AgentOf, here: Site, there: Site) -> None:
     """Both ways between two queues of other names; what a message came with stays."""
     declare(here)
@@ -66,13 +70,13 @@ def test_headers_of_the_first_hop_and_of_a_return(agent_of: AgentOf, here: Site,
     here.publish(["back"], Q, exchange="", headers=headers)
     with User(there, "work there", on_message=found.append) as user:
         user.wait(1)
-    back = found[-1].headers["x-received-from"]
-    assert [each["queue"] for each in back] == ["work there", Q]  # type: ignore[union-attr, index, call-overload]
+    back = received(found[-1])
+    assert [each["queue"] for each in back] == ["work there", Q]
     eventually(lambda: upstream_consumers(here) == 0, 3, what="the link back has cancelled")
     there.publish(["again"], "work there", exchange="", headers=dict(found[-1].headers))
     with User(here, on_message=found.append) as user:
         user.wait(1)
-    assert [(each["queue"], each["visit-count"]) for each in found[-1].headers["x-received-from"]] == [  # type: ignore[union-attr, index, call-overload]
+    assert [(each["queue"], each["visit-count"]) for each in received(found[-1])] == [
         (Q, 2),
         ("work there", 1),
     ]
@@ -149,12 +153,8 @@ def test_busy_consumers_on_both_sides_do_not_send_messages_to_and_fro(
         here.publish(numbered(8), Q, exchange="")
         eventually(lambda: len(one.taken) + len(other.taken) == 8, 20, what="all are taken")
     assert sorted(one.taken + other.taken) == numbered(8)
-    visits = [
-        each["visit-count"]  # type: ignore[index, call-overload]
-        for message in found
-        for each in message.headers.get("x-received-from", [])  # type: ignore[union-attr]
-    ]
-    assert max(visits, default=0) < 200, visits
+    visits = [each["visit-count"] for message in found for each in received(message)]
+    assert max(visits, default=0) < 200
 
 
 def test_names_of_any_letters_and_a_queue_that_is_declared_as_downstream(
@@ -181,7 +181,11 @@ def test_a_connection_that_is_reset_loses_nothing(
     declare(here, there)
     proxy = proxy_to(there.node)
     uri = there.node.uri(there.vhost, port=proxy.port)
-    agent = agent_of(here.node).write({here.vhost: federated(there, uri=uri, **{"reconnect-delay": 1})}).start()
+    agent = (
+        agent_of(here.node)
+        .write({here.vhost: federated(there) | {"upstreams": {"origin": {"uri": uri, "reconnect-delay": 1}}}})
+        .start()
+    )
     agent.wait_for("running", queue(here))
     there.publish(bodies := numbered(5_000), Q, exchange="")
     with User(here, prefetch=200) as user:

@@ -74,6 +74,15 @@ def test_arguments_of_any_shape() -> None:
     with consumers.watching(V, Q, lambda: None):
         consumers.read(V, listed("a", priority="-1") + listed("b", priority=None) + listed("c", priority=-2.0), 0)
         assert consumers.below_zero(V, Q) == 1
-        for arguments in (None, "x", {"x-priority": []}, [1, None, '{<<"x-priority">>,long,'], ["x" * 10_000]):
+        shapes: tuple[Any, ...] = (None, "x", {"x-priority": []}, [1, None, '{<<"x-priority">>,long,'], ["x" * 10_000])
+        for arguments in shapes:
             consumers.heard(event("d", arguments=arguments), 1)
         assert consumers.below_zero(V, Q) == 1
+
+
+def test_all_look_when_events_begin_and_end() -> None:
+    consumers, woken = Consumers(), []
+    with consumers.watching(V, Q, lambda: woken.append(Q)), consumers.watching(V, "r", lambda: woken.append("r")):
+        for is_heard in (True, True, False):
+            consumers.hears(is_heard)
+    assert woken == [Q, "r", Q, "r"]
