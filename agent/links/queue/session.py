@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts, Destination
 from agent.amqp.failures import one_line
@@ -16,7 +17,7 @@ from agent.core.rules import names
 from agent.errors import BrokerError, Side, happening_on
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.ends import written_uri
+from agent.links.ends import End, written_uri
 from agent.links.flow import Flow
 from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
@@ -87,13 +88,13 @@ class QueueSession:
         ends = self._brokers.federation_ends(link)
         upstream = await self._connections.ask(ends.source)
         with happening_on(Side.DOWNSTREAM):
-            local = await self._connections.ask(ends.destination)
+            local = await self._connections.ask(self._asked(ends.destination))
         self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
         self._remember(upstream)
         connecting = self._connections.flow(
             ends.source, upstream.connection.uri, ends.destination, apart=link.id if self._apart else None
         )
-        _, (up, down) = await both(upstream_queue.ensure(upstream.connection, link.remote_name, link.queue), connecting)
+        _, (up, down) = await both(self._ensure(ends.source, upstream.connection), connecting)
         headers = VisitHeaders(str(self._memory.uri), link.name, trust_user_id=link.settings.trust_user_id)
         flow = self.flow = Flow(
             self._options(), up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
@@ -110,6 +111,17 @@ class QueueSession:
         )
         await flow.start(headers, paused=not await upkeep.is_wanted())
         self._upkeep = upkeep
+
+    async def _ensure(self, end: End, connection: Connection) -> None:
+        link = self._link
+        await upstream_queue.ensure(
+            connection, link.remote_name, link.queue, spare=lambda: self._brokers.trial(end, connection.uri)
+        )
+
+    def _asked(self, end: End) -> End:
+        """Some brokers close the connection instead of answering that a queue with a long name is missing."""
+        link = self._link
+        return replace(end, may_be_lost=not names.can_be_asked_for(link.name, link.vhost, kind="queue"))
 
     def follow(self, bindings: frozenset[Binding]) -> None:
         """A queue has no bindings of its own to copy."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.queue_links.scene import NO_CONSUMERS, Q, User, declare, federated, queue, wait_error
+from tests.integration.queue_links.scene import NO_CONSUMERS, Q, User, declare, federated, queue, taken_from, wait_error
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.user_program import numbered, times
@@ -71,3 +72,18 @@ def test_another_release(agent_of: AgentOf, site_on: SiteOn, here: Site, broker_
     there.publish(late := numbered(100, start=400), Q, exchange="")
     with User(here, prefetch=10) as user:
         assert sorted(user.wait(100)) == late
+
+
+@pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
+def test_a_long_name_that_a_broker_can_send_no_error_about(
+    agent_of: AgentOf, site_on: SiteOn, here: Site, broker_on: BrokerOn, release: str | None
+) -> None:
+    """Brokers from 4.0 on close the connection instead of answering that the queue is missing."""
+    there, name = site_on(broker_on(release)), "work" + "ž" * 120
+    declare(here, name=name)
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", queue(here, name))
+    assert agent.history(*queue(here, name))[-1] == "running"
+    there.exchange("x", "fanout").bind(name=name, exchange="x")
+    there.publish(numbered(5), exchange="x")
+    assert asyncio.run(taken_from(here, name, 5)) == numbered(5)
