@@ -23,6 +23,7 @@ from agent.core.model import (
     LinkKind,
     Policy,
     Queue,
+    ShovelLink,
     VhostDefinitions,
     VhostState,
 )
@@ -88,6 +89,8 @@ class Reading:
 
     def judged(self, link: Link, *, has_known_bindings: bool) -> Link:
         """A link of a vhost that can't be seen, and so of bindings that nobody knows, can't run before it is seen."""
+        if isinstance(link, ShovelLink):  # its URIs are all that it needs
+            return link
         is_hidden = self.visible is not None and link.vhost not in self.visible
         if not is_hidden or has_known_bindings or link.name in self.definitions.of(link.vhost).bindings:
             return link

@@ -88,3 +88,11 @@ class FederationLinkAnswer(TypedDict):
     node: NotRequired[str]
     id: NotRequired[str]
     error: NotRequired[str]
+
+
+class ConsumerAnswer(TypedDict):
+    """A consumer of a queue; `queue` has its name."""
+
+    queue: dict[str, Any]
+    consumer_tag: str
+    arguments: NotRequired[Any]

@@ -12,6 +12,7 @@ from agent.errors import PermanentError
 from agent.management import shapes
 from agent.management.answers import (
     BindingAnswer,
+    ConsumerAnswer,
     ExchangeAnswer,
     FederationLinkAnswer,
     Overview,
@@ -31,6 +32,7 @@ _MONITORING = "the tag monitoring or administrator"
 _EXCHANGE_COLUMNS = "name,type,durable,auto_delete,internal,arguments,policy"
 _QUEUE_COLUMNS = "name,type,state,durable,auto_delete,exclusive,arguments,policy,messages"
 _BINDING_COLUMNS = "source,destination,destination_type,routing_key,arguments"
+_CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments"
 # With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
 _NO_STATISTICS = "disable_stats=true&enable_queue_totals=true"
 
@@ -119,6 +121,11 @@ class ManagementClient:
         """The bindings whose source is the exchange; also empty if it doesn't exist."""
         path = f"exchanges/{encode(vhost)}/{encode(exchange)}/bindings/source?columns={_BINDING_COLUMNS}"
         return cast("list[BindingAnswer]", await self._of_vhost(vhost, path, shapes.BINDING))
+
+    async def consumers(self, vhost: str) -> list[ConsumerAnswer]:
+        """All consumers of the vhost's queues; brokers list them some seconds late."""
+        path = f"consumers/{encode(vhost)}?columns={_CONSUMER_COLUMNS}"
+        return cast("list[ConsumerAnswer]", await self._of_vhost(vhost, path, shapes.CONSUMER))
 
     async def federation_links(self) -> list[FederationLinkAnswer] | None:
         """The links of the native plugin; None if rabbitmq_federation_management isn't enabled."""

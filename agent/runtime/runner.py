@@ -84,7 +84,7 @@ class LinkRunner:
             prefetch=self._flow.prefetch if self._flow else 0,
             upstream_cluster=self._runnable.upstream_cluster,
             uri=self._runnable.uri,
-            note="; ".join(filter(None, (self.note, self._trouble))),
+            note="; ".join(filter(None, (self.note, self._trouble, self._idle))),
             removal=self._removing.text if self._removing else "",
         )
 
@@ -106,6 +106,10 @@ class LinkRunner:
     @property
     def _trouble(self) -> str:
         return self._flow.trouble if self._flow else ""
+
+    @property
+    def _idle(self) -> str:
+        return self._flow.idle if self._flow else ""
 
     @property
     def in_flight(self) -> int:
@@ -132,7 +136,8 @@ class LinkRunner:
             self._share_again(now)
             dropped, trouble = sum(counts.dropped.values()), self._trouble
             bound, backlog = self._runnable.bound, session.backlog
-            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, self.note, trouble)
+            notes = self.note, trouble, self._idle
+            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, *notes)
         if self._removing is not None:
             seen = (self._removing.looks, self._removing.messages)
         moved = seen != self._seen or self.in_flight > 0

@@ -12,11 +12,12 @@ import structlog
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.restarts import needs_restart
-from agent.core.model import Link
+from agent.core.model import Link, LinkKind
 from agent.core.rules.resolve import resolving
 from agent.core.rules.unserved import unserved
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
+from agent.downstream.consumers import ConsumerFollower, Consumers
 from agent.downstream.declaring import declare_missing
 from agent.downstream.follow import BindingFollower
 from agent.downstream.known_bindings import Federated, KnownBindings
@@ -27,6 +28,8 @@ from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers
 from agent.links.registry import KINDS, Kinds, SharedQueues, sweep
+from agent.management.answers import ConsumerAnswer
+from agent.management.client import ManagementClient
 from agent.runtime.problems import Problems, texts
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.runners import Runners
@@ -54,6 +57,7 @@ class Supervisor:
         self._is_ticking = self._is_following = False
         self._reconciling = asyncio.Lock()
         self._bindings = KnownBindings()
+        self._consumers = Consumers()
         self._runners = Runners(board, self._bindings)
         self.has_unread: Callable[[], bool] = lambda: False
         self._resolved: tuple[Link, ...] = ()
@@ -135,7 +139,7 @@ class Supervisor:
         uris = self.configuration.settings.downstream.uris
         if self._kinds is None:
             stall_after = self.configuration.settings.agent.stall_after
-            brokers = Brokers(uris, reading.cluster, stall_after, errors=self._board.errors)
+            brokers = Brokers(uris, reading.cluster, stall_after, errors=self._board.errors, consumers=self._consumers)
             brokers.holds_removals = self._is_unsure
             self._kinds = Kinds(brokers)
         brokers = self._kinds.brokers
@@ -193,7 +197,7 @@ class Supervisor:
 
     async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
         """Answers what puts them in force."""
-        reading, links = self._reading, tuple(links)
+        reading, links = self._reading, tuple(link for link in links if link.kind is LinkKind.EXCHANGE)
         number = self._bindings.ask((link.vhost, link.name) for link in links)
         try:
             read = None if reading is None else await read_bindings(self.configuration, reading, links)
@@ -231,7 +235,15 @@ class Supervisor:
             read=self._read_bindings_of,
         )
         self._tasks.keep("follow bindings", follower.run)
+        self._tasks.keep("follow consumers", self._consumer_follower().run)
         self._tasks.keep("look for the federation plugin", self._look_for_plugin)
+
+    def _consumer_follower(self) -> ConsumerFollower:
+        return ConsumerFollower(self._consumers, listener=self.listener, read=self._read_consumers)
+
+    async def _read_consumers(self, vhost: str) -> list[ConsumerAnswer]:
+        async with ManagementClient(self.configuration.settings.downstream.management) as client:
+            return await client.consumers(vhost)
 
     def _followed(self) -> frozenset[Federated]:
         """The exchanges of wanted links, and those that are read for links to come."""

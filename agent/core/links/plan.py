@@ -142,6 +142,8 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
     if sight.error is not None:
         return (Outlook.INVALID if sight.error_is_permanent else Outlook.BACKOFF), sight.error
     source, queue = _queue_source(link), sight.seen.queue
+    if isinstance(link, QueueLink) and queue is None and link.queue.unusable is not None:
+        return Outlook.INVALID, objects.undeclarable(link.remote_name, link.queue)
     if source is not None and source.is_predeclared and queue is None:
         return (
             Outlook.BACKOFF,
@@ -238,7 +240,8 @@ def _remote_queue(link: QueueLink, sight: Sight) -> Action:
     vhost = sight.site.vhost if sight.site else ""
     if sight.seen.queue is None:
         why = "missing upstream; declared with the downstream's attributes"
-        return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why)
+        arguments = objects.like_queue(link.queue)
+        return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why, arguments)
     why = f"exists with {sight.seen.queue.messages} message(s); queue links delete nothing upstream"
     return Action(Verb.KEEP, sight.broker, vhost, "queue", link.remote_name, why)
 

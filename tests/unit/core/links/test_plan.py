@@ -1,9 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+from agent.core import fields
 from agent.core.links import plan
 from agent.core.links.plan import Action, Downstream, Outlook, Sight
 from agent.core.links.reconcile import QueueSeen, Seen, Verb, upstream_queue_name
-from agent.core.model import Binding, DeclaredExchange, Exchange, ExchangeSource, LinkSettings, QueueSource
+from agent.core.model import (
+    Binding,
+    DeclaredExchange,
+    Exchange,
+    ExchangeSource,
+    LinkSettings,
+    Queue,
+    QueueSource,
+    QueueType,
+)
 from agent.core.rules.hops import Site
 from agent.errors import Place
 from tests.unit.core.some_links import BROKER, queue_link, shovel_link
@@ -118,3 +130,21 @@ def test_exchanges_of_the_configuration() -> None:
     assert [action.verb for action in actions] == [Verb.CREATE, Verb.KEEP, Verb.KEEP]
     assert "agent.yaml:3:1" in actions[0].why
     assert "its type, durable differ" in actions[2].why
+
+
+def test_a_queue_upstream_is_declared_as_downstream_or_kept() -> None:
+    queue = Queue("x", QueueType.QUORUM, arguments=(("x-max-length", fields.long(5)),))
+    made = replace(queue_link(), queue=queue)
+    [created] = plan.plan_link(made, Sight(BROKER, UP), downstream()).actions
+    assert (created.verb, created.kind, created.name) == (Verb.CREATE, "queue", "x")
+    assert created.arguments == (("x-max-length", fields.long(5)), ("x-queue-type", fields.text("quorum")))
+    [kept] = plan.plan_link(made, Sight(BROKER, UP, Seen(queue=QueueSeen(3, 2))), downstream()).actions
+    assert (kept.verb, kept.why) == (Verb.KEEP, "exists with 3 message(s); queue links delete nothing upstream")
+
+
+def test_a_missing_queue_whose_arguments_nobody_can_repeat() -> None:
+    made = replace(queue_link(), queue=Queue("x", unusable="has numbers that AMQP lacks"))
+    planned = plan.plan_link(made, Sight(BROKER, UP), downstream())
+    assert planned.outlook is Outlook.INVALID
+    assert "declare it upstream" in planned.reason
+    assert plan.plan_link(made, Sight(BROKER, UP, Seen(queue=QueueSeen(0, 0))), downstream()).outlook is Outlook.RUN
