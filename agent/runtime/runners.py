@@ -9,7 +9,7 @@ from typing import Final
 
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import LinkState, Phase
-from agent.core.model import Binding, Link
+from agent.core.model import Binding, Link, LinkKind
 from agent.downstream.known_bindings import Federated, KnownBindings
 from agent.links.registry import Kinds, SharedQueues
 from agent.runtime.link_log import LinkLog
@@ -52,8 +52,10 @@ class Runners:
 
     @property
     def followed(self) -> frozenset[Federated]:
-        """The downstream objects of wanted links."""
-        return frozenset((each.link.vhost, each.link.name) for each in self.wanted)
+        """The downstream exchanges of wanted links."""
+        return frozenset(
+            (each.link.vhost, each.link.name) for each in self.wanted if each.link.kind is LinkKind.EXCHANGE
+        )
 
     def get_or_make(self, link: Link, kinds: Kinds) -> LinkRunner:
         runner = self._runners.get(link.id)
@@ -97,11 +99,15 @@ class Runners:
         for runner in self:
             if runner.state.started or runner.link.id in leaving or removed.have_that_of(runner.link):
                 continue
-            if runner.link.problem is None and self._bindings.of((runner.link.vhost, runner.link.name)) is None:
+            if runner.link.problem is None and self._lacks_bindings(runner.link):
                 runner.note = NO_BINDINGS
             else:
                 runner.note = ""
                 runner.start()
+
+    def _lacks_bindings(self, link: Link) -> bool:
+        """Only exchange links copy bindings."""
+        return link.kind is LinkKind.EXCHANGE and self._bindings.of((link.vhost, link.name)) is None
 
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:
         self._board.changed(runner.link.id, runner.state)

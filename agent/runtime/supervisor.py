@@ -13,7 +13,7 @@ import structlog
 
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.restarts import needs_restart
-from agent.core.model import Link
+from agent.core.model import Link, LinkKind
 from agent.core.rules.resolve import resolving
 from agent.core.rules.unserved import unserved
 from agent.definitions.sources.keeper import Keeper
@@ -131,6 +131,8 @@ class Supervisor:
 
     def _in_sight(self, link: Link, reading: Reading) -> Link:
         """A link of a vhost that can't be seen, and so of bindings that nobody knows, can't run before it is seen."""
+        if link.kind is LinkKind.SHOVEL:  # its two URIs are all that it needs
+            return link
         is_hidden = reading.visible is not None and link.vhost not in reading.visible
         has_bindings = link.name in reading.definitions.of(link.vhost).bindings
         if not is_hidden or has_bindings or self._bindings.of((link.vhost, link.name)) is not None:
@@ -200,7 +202,7 @@ class Supervisor:
 
     async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
         """Answers what puts them in force."""
-        reading, links = self._reading, tuple(links)
+        reading, links = self._reading, tuple(link for link in links if link.kind is LinkKind.EXCHANGE)
         number = self._bindings.ask((link.vhost, link.name) for link in links)
         try:
             read = None if reading is None else await read_bindings(self.configuration, reading, links)

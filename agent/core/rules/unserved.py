@@ -15,10 +15,10 @@ def unserved(links: Iterable[Link], native: Collection[tuple[str, str, str]]) ->
     """`native` are the links that the plugin runs: vhost, name and upstream."""
     found: dict[tuple[str, LinkKind], dict[str, None]] = defaultdict(dict)
     for link in links:
-        if link.kind is not LinkKind.EXCHANGE and (link.vhost, link.name, link.upstream) not in native:
+        if link.kind is LinkKind.QUEUE and (link.vhost, link.name, link.upstream) not in native:
             found[link.vhost, link.kind][link.name] = None
     return tuple(
-        f"links of kind {kind} are defined in vhost {vhost!r}, and this agent runs those of exchanges only: "
+        f"links of kind {kind} are defined in vhost {vhost!r}, and this agent runs those of exchanges, and shovels, only: "
         f"{_listed(tuple(names))}"
         for (vhost, kind), names in found.items()
     )
