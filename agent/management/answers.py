@@ -89,3 +89,13 @@ class FederationLinkAnswer(TypedDict):
     node: NotRequired[str]
     id: NotRequired[str]
     error: NotRequired[str]
+
+
+class ShovelAnswer(TypedDict):
+    """A shovel of the native plugin; those of its static configuration have no vhost."""
+
+    name: str
+    vhost: NotRequired[str]
+    type: NotRequired[str]
+    state: NotRequired[str]
+    node: NotRequired[str]

@@ -135,7 +135,7 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
     if (link.vhost, link.name, link.upstream) in downstream.native_links:
         return (
             Outlook.STANDBY,
-            "the federation plugin of the downstream runs this link; the agent waits until it ends",
+            f"{plugin_of(link)} of the downstream runs this link; the agent waits until it ends",
         )
     if sight.error is not None:
         return (Outlook.INVALID if sight.error_is_permanent else Outlook.BACKOFF), sight.error
@@ -149,6 +149,11 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
         served = f"the upstream queue has {queue.consumers} consumer(s)"
         return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
     return Outlook.RUN, ""
+
+
+def plugin_of(link: Link) -> str:
+    """Which of the broker's plugins runs links of this kind."""
+    return "the shovel plugin" if isinstance(link, ShovelLink) else "the federation plugin"
 
 
 def _plan_exchange_link(link: ExchangeLink, sight: Sight, *, upstream: Site, downstream: Downstream) -> PlannedLink:

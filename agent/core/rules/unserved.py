@@ -18,8 +18,8 @@ def unserved(links: Iterable[Link], native: Collection[tuple[str, str, str]]) ->
         if link.kind is LinkKind.QUEUE and (link.vhost, link.name, link.upstream) not in native:
             found[link.vhost, link.kind][link.name] = None
     return tuple(
-        f"links of kind {kind} are defined in vhost {vhost!r}, and this agent runs those of exchanges, and shovels, only: "
-        f"{_listed(tuple(names))}"
+        f"links of kind {kind} are defined in vhost {vhost!r}, and this agent runs links of exchanges "
+        f"and shovels only: {_listed(tuple(names))}"
         for (vhost, kind), names in found.items()
     )
 

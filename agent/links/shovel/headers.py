@@ -14,7 +14,7 @@ from agent.amqp.wire.properties import encode
 from agent.amqp.wire.tables import encode_value, short_string
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.fields import Field, array, long, table, text
-from agent.core.model import ExchangeSource, PublishProperties, QueueDestination, ShovelLink
+from agent.core.model import PublishProperties, ShovelLink
 
 SHOVELLED: Final = "x-shovelled"
 TIMESTAMP: Final = "x-shovelled-timestamp"
@@ -81,27 +81,10 @@ def shovelled(link: ShovelLink, *, source: str, destination: str, cluster: str) 
         "shovel-vhost": link.vhost,
         "src-uri": source,
         "dest-uri": destination,
-        **source_keys(link),
-        **destination_keys(link),
+        **link.shovel.source.keys,
+        **link.shovel.destination.keys,
     }
     return table(tuple((name, text(value)) for name, value in told.items()))
-
-
-def source_keys(link: ShovelLink) -> dict[str, str]:
-    """What it consumes from, by the keys of its definition."""
-    source = link.shovel.source
-    if isinstance(source, ExchangeSource):
-        return {"src-exchange": source.exchange, "src-exchange-key": source.routing_key}
-    return {"src-queue": source.queue}
-
-
-def destination_keys(link: ShovelLink) -> dict[str, str]:
-    """What it publishes to, by the keys of its definition; those that it has."""
-    destination = link.shovel.destination
-    if isinstance(destination, QueueDestination):
-        return {"dest-queue": destination.queue}
-    written = {"dest-exchange": destination.exchange, "dest-exchange-key": destination.routing_key}
-    return {key: value for key, value in written.items() if value is not None}
 
 
 def _properties(wanted: PublishProperties) -> tuple[tuple[int, bytes], ...]:

@@ -187,8 +187,22 @@ SCHEMAS: Final[Json] = {
             "state": {"type": "string", "enum": list(native.SHOVEL_STATES)},
             "timestamp": TEXT,
             "src_uri": TEXT,
+            "dest_uri": TEXT,
+            "src_protocol": {"const": native.PROTOCOL},
+            "dest_protocol": {"const": native.PROTOCOL},
+            "forwarded": COUNT,
+            "remaining": _REMAINING,
+            "remaining_unacked": _REMAINING,
+            "pending": COUNT,
+            "blocked_status": {"enum": ["running", "blocked"]},
         },
-        {"reason": TEXT},
+        {
+            "reason": TEXT,
+            **dict.fromkeys(
+                ("src_queue", "src_exchange", "src_exchange_key", "dest_queue", "dest_exchange", "dest_exchange_key"),
+                TEXT,
+            ),
+        },
     ),
 }
 RESPONSES: Final[Json] = {

@@ -60,3 +60,14 @@ def wait_error(agent: Agent, site: Site, *parts: str, deadline: float = DEADLINE
         return all(part in text for part in parts)
 
     eventually(said, deadline, what=f"the error has {parts}")
+
+
+def parameter(site: Site, definition: dict[str, Any], name: str = SHOVEL) -> None:
+    """Defines a shovel as operators of the plugin do."""
+    site.node.admin.parameter("shovel", site.vhost, name, definition)
+
+
+def parameters(site: Site) -> list[str]:
+    """The shovels that parameters define."""
+    found = site.node.admin.get("parameters")
+    return [each["name"] for each in found if each["component"] == "shovel" and each["vhost"] == site.vhost]
