@@ -15,6 +15,7 @@ Json = dict[str, Any]
 TEXT: Final[Json] = {"type": "string"}
 TEXT_OR_NONE: Final[Json] = {"type": ["string", "null"]}
 COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+_REMAINING: Final[Json] = {"anyOf": [{"const": native.UNLIMITED}, COUNT]}
 COUNT_OR_NONE: Final[Json] = {"type": ["integer", "null"], "minimum": 0}
 SECONDS: Final[Json] = {"type": "number", "minimum": 0}
 TIME: Final[Json] = {"type": "string", "format": "date-time"}

@@ -50,9 +50,7 @@ def test_what_was_there_at_the_start_and_nothing_else(
     assert here.take(3_000, queue="dest", deadline=5) == numbered(3_000)
 
 
-def test_an_empty_queue_ends_it_at_once_and_a_restart_runs_it_again(
-    agent_of: AgentOf, here: Site, there: Site
-) -> None:
+def test_an_empty_queue_ends_it_at_once_and_a_restart_runs_it_again(agent_of: AgentOf, here: Site, there: Site) -> None:
     definition = shovel(there, here, src_delete_after="queue-length")
     agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
     agent.wait_for("terminated", named(here))
