@@ -10,8 +10,10 @@ import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import running, shovel
-from tests.lab.user_program import depth, numbered
+from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
+from tests.lab.node import Node
+from tests.lab.user_program import depth, messages, numbered
+from tests.lab.waiting import eventually
 
 
 @pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
@@ -62,26 +64,28 @@ def test_from_an_exchange_to_an_exchange(agent_of: AgentOf, here: Site, there: S
     [own] = there.node.admin.get("queues", there.vhost)
     assert own["exclusive"]
     there.publish(numbered(50), "a.b", exchange="from.x")
-    assert {each.routing_key for each in (found := messages(here.uri, "got", 50))} == {"new.k"}
+    found = messages(here.uri, "got", 50)
+    assert {each.routing_key for each in found} == {"new.k"}
     assert [each.body.decode() for each in found] == numbered(50)
     [link] = ask(agent, "/api/links")
     ask(agent, f"/api/links/{link['id']}/pause", "POST")
     eventually(lambda: there.node.admin.get("queues", there.vhost) == [], 20, what="the queue is gone")
 
 
-@pytest.mark.parametrize(("keys", "exchange", "key"), [
-    ({"dest_exchange_key": "other"}, "shared.x", "other"),
-    ({"dest_exchange": "to.x"}, "to.x", "a"),
+@pytest.mark.parametrize(("keys", "expected"), [
+    ({"dest_exchange_key": "other"}, ("shared.x", "other")),
+    ({"dest_exchange": "to.x"}, ("to.x", "a")),
 ])  # fmt: skip
 def test_what_the_destination_leaves_open_stays_each_messages_own(
-    agent_of: AgentOf, here: Site, there: Site, keys: dict[str, str], exchange: str, key: str
+    agent_of: AgentOf, here: Site, there: Site, keys: dict[str, str], expected: tuple[str, str]
 ) -> None:
+    exchange, _ = expected
     there.exchange("shared.x").queue("#", name="src", exchange="shared.x")
     here.exchange(exchange).queue("#", name="got", exchange=exchange)
     running(agent_of(here.node), here, shovel(there, here, **keys))
     there.publish(["m"], "a", exchange="shared.x")
     [found] = messages(here.uri, "got", 1)
-    assert (found.exchange, found.routing_key) == (exchange, key)
+    assert (found.exchange, found.routing_key) == expected
 
 
 def test_without_any_destination_messages_go_where_they_were_published_to(
