@@ -233,6 +233,10 @@ class ExchangeDestination:
         return {key: value for key, value in written.items() if value is not None}
 
 
+ShovelPlace: TypeAlias = QueueSource | ExchangeSource | QueueDestination | ExchangeDestination
+"""What one end of a shovel is."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishProperties:
     """Properties that a shovel gives every message; None leaves the message's own."""

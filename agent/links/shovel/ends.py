@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink
+from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink, ShovelPlace
 from agent.core.rules import names
 from agent.links.ends import End, Ends, reachable
 
@@ -33,7 +33,7 @@ def _end(link: ShovelLink, where: str, uris: tuple[AmqpUri, ...], named: str) ->
     return End(where, uris, DEFAULT_VHOST, may_be_lost=may_be_lost, name=f"Shovel {link.name}")
 
 
-def _named(place: QueueSource | ExchangeSource | QueueDestination | ExchangeDestination) -> str:
+def _named(place: ShovelPlace) -> str:
     match place:
         case QueueSource(queue) | QueueDestination(queue):
             return queue

@@ -87,7 +87,7 @@ def test_the_timestamp_is_of_whole_seconds_and_written_anew_with_each() -> None:
 def test_only_the_connected_user_may_be_named() -> None:
     found = made(shovel_link())
     assert isinstance(found, Untouched)
-    assert found.changes.users == {b"me"}
+    assert found.changes.users == frozenset({b"me"})
     assert made(shovel_link(), "amqps://me@there?auth_mechanism=external").changes.users == frozenset()
 
 
