@@ -8,6 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from agent.core.links.lifecycle import Status
+from agent.core.model import LinkKind
 from agent.core.tagged import to_tagged
 from agent.status import metrics
 from agent.status.board import Board, Entry
@@ -62,6 +63,7 @@ class Api:
             web.delete(f"{links}/vhost/{{vhost}}/{{id}}/{{node}}/restart{end}", self._native_restart),
             web.get(f"{shovels}{end}", self._native(native.shovels)),
             web.get(f"{shovels}/{{vhost}}{end}", self._native(native.shovels)),
+            web.delete(f"{shovels}/vhost/{{vhost}}/{{name}}/restart{end}", self._native_restart_of_shovel),
         ]
 
     async def _live(self, _: web.Request) -> web.Response:
@@ -150,6 +152,14 @@ class Api:
             return refuse(404, REMOVING)  # the plugin would have no such link any more
         self._act(link_id, "restart")
         return web.Response(status=204)
+
+    async def _native_restart_of_shovel(self, request: web.Request) -> web.Response:
+        vhost, name = request.match_info["vhost"], request.match_info["name"]
+        for entry in self._of_vhost(vhost):
+            if entry.link.kind is LinkKind.SHOVEL and entry.link.name == name:
+                self._act(entry.link.id, "restart")
+                return web.Response(status=204)
+        return refuse(404, f"no shovel is called {name[:64]!r} in vhost {vhost[:64]!r}; GET /api/shovels lists them")
 
     def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
         return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)

@@ -225,6 +225,7 @@ PARAMETERS: Final[Json] = {
     "Node": _parameter(
         "node", "path", {**TEXT, "minLength": 1}, "Taken as the native route has it; it may be anything."
     ),
+    "Name": _parameter("name", "path", {**TEXT, "minLength": 1}, "The name of a shovel."),
     "OfVhost": _parameter("vhost", "query", TEXT, "Only links of this vhost."),
     "AccessToken": _parameter(
         "access_token", "query", TEXT, "The token, for browsers: an EventSource sends no headers."
@@ -331,5 +332,14 @@ PATHS: Final[Json] = {
     "/api/shovels": {"get": _operation("nativeShovels", "All shovels.", {"200": _SHOVELS})},
     "/api/shovels/{vhost}": {
         "get": _operation("nativeShovelsOfVhost", "The shovels of a vhost.", {"200": _SHOVELS, **_NO_VHOST}, "Vhost")
+    },
+    "/api/shovels/vhost/{vhost}/{name}/restart": {
+        "delete": _operation(
+            "nativeRestartOfShovel",
+            "Restarts a shovel.",
+            {"204": {"description": "Asked for."}, "404": _NO_LINK},
+            "Vhost",
+            "Name",
+        )
     },
 }
