@@ -25,6 +25,7 @@ from agent.links.shovel import objects, until
 from agent.links.shovel.headers import rewriter
 from agent.links.shovel.upkeep import Upkeep
 from agent.links.tasks import both
+from agent.tasks import together
 
 CONSUMER_TAG: Final = "shovel"
 
@@ -143,19 +144,8 @@ class ShovelSession:
     async def _until_finished(self, flow: Flow, upkeep: Upkeep) -> None:
         """Whichever comes first: all is forwarded, or its time is over."""
         ends_at = self._memory.until.ends_at
-        working, finishing = asyncio.ensure_future(upkeep.run()), asyncio.ensure_future(flow.finished())
-        try:
-            await asyncio.wait(
-                (working, finishing),
-                timeout=None if ends_at is None else max(0.0, ends_at - self._loop.time()),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if working.done():
-                working.result()
-        finally:
-            working.cancel()
-            finishing.cancel()
-            await asyncio.wait((working, finishing))
+        timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]
+        await together(upkeep.run(), flow.finished(), *timed)
 
     async def _source(self) -> Shared:
         with happening_on(Side.UPSTREAM):

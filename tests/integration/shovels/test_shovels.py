@@ -125,6 +125,19 @@ def test_both_ends_on_the_downstream_itself_and_a_changed_definition(agent_of: A
     eventually(lambda: ask(agent, "/api/shovels")[0]["forwarded"] == 20, what="all are counted")
 
 
+def test_shovels_between_the_same_brokers_share_connections(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """Natively each has two of its own."""
+    names = [f"s{number}" for number in range(20)]
+    found = {name: shovel(there, here, src_queue=name, dest_queue=name) for name in names}
+    agent_of(here.node).write({here.vhost: {"shovels": found}}).start().wait_running(20)
+    for name in names:
+        there.publish([name], name, exchange="")
+    assert [here.take(1, queue=name) for name in names] == [[name] for name in names]
+    opened = there.node.admin.get("connections")
+    assert sum(each["vhost"] == there.vhost and each["client_properties"]["product"] == "federation-agent"
+               for each in opened) <= 2  # fmt: skip
+
+
 def test_several_uris_at_either_end(agent_of: AgentOf, lab_dead_uri: str, here: Site, there: Site) -> None:
     definition = shovel(there, here)
     for end in ("src-uri", "dest-uri"):
