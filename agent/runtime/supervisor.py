@@ -108,9 +108,9 @@ class Supervisor:
         """Shovels that have finished are looked at after a reading, since they may have been defined anew."""
         await self._reconcile()
         finished = [runner.link for runner in self._runners if runner.state.completed]
-        told = await delete_finished(finished, self._keeper, self.configuration.settings.downstream.management)
-        self._problems.left_out = (*self._problems.left_out, *told.problems)
-        if told.has_deleted:
+        deleted = await delete_finished(finished, self._keeper, self.configuration.settings.downstream.management)
+        self._problems.left_out = (*self._problems.left_out, *deleted.problems)
+        if deleted.has_deleted:
             await self._reconcile()
 
     async def _settle_completed(self) -> None:

@@ -74,7 +74,7 @@ def rewriter(
 
 def shovelled(link: ShovelLink, *, source: str, destination: str, cluster: str) -> Field:
     """The entry of `x-shovelled`, in the plugin's order."""
-    told = {
+    values = {
         "shovelled-by": cluster,
         "shovel-type": "dynamic",
         "shovel-name": link.name,
@@ -84,7 +84,7 @@ def shovelled(link: ShovelLink, *, source: str, destination: str, cluster: str) 
         **link.shovel.source.keys,
         **link.shovel.destination.keys,
     }
-    return table(tuple((name, text(value)) for name, value in told.items()))
+    return table(tuple((name, text(value)) for name, value in values.items()))
 
 
 def _properties(wanted: PublishProperties) -> tuple[tuple[int, bytes], ...]:
