@@ -96,3 +96,13 @@ class ConsumerAnswer(TypedDict):
     queue: dict[str, Any]
     consumer_tag: str
     arguments: NotRequired[Any]
+
+
+class ShovelAnswer(TypedDict):
+    """A shovel of the native plugin; those of its static configuration have no vhost."""
+
+    name: str
+    vhost: NotRequired[str]
+    type: NotRequired[str]
+    state: NotRequired[str]
+    node: NotRequired[str]

@@ -19,6 +19,7 @@ from agent.management.answers import (
     ParameterAnswer,
     PolicyAnswer,
     QueueAnswer,
+    ShovelAnswer,
     Tables,
     VhostAnswer,
 )
@@ -45,7 +46,10 @@ class NotFoundError(PermanentError):
 
 
 class ManagementClient:
-    """Reads one cluster's HTTP API; `urls` are interchangeable. Use it with `async with`."""
+    """One cluster's HTTP API, which the agent reads, but for one thing that it deletes; `urls` are interchangeable.
+
+    Use it with `async with`.
+    """
 
     def __init__(
         self,
@@ -91,6 +95,17 @@ class ManagementClient:
                 continue
             found += cast("list[ParameterAnswer]", answer)
         return found
+
+    async def delete_shovel(self, vhost: str, name: str) -> None:
+        """Deletes the parameter that defines a shovel; nothing happens where there is none."""
+        needs = f"{_POLICYMAKER}, and permissions in vhost {vhost!r}"
+        await self._transport.delete(f"parameters/shovel/{encode(vhost)}/{encode(name)}", needs=needs)
+
+    async def shovels(self) -> list[ShovelAnswer] | None:
+        """The shovels of the native plugin; None where rabbitmq_shovel_management isn't enabled."""
+        shape = shapes.SHOVEL
+        answer = await self._transport.get_list("shovels", needs=_MONITORING, take=shape.take)
+        return None if isinstance(answer, Missing) else cast("list[ShovelAnswer]", answer)
 
     async def policies(self) -> list[PolicyAnswer]:
         """The policies of the vhosts that the user may access."""

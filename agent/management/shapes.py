@@ -67,3 +67,4 @@ FEDERATION_LINK: Final = Shape(
     {"vhost": str, "upstream": str},
     ("type", "status", "exchange", "queue", "upstream_exchange", "upstream_queue", "node", "id", "error"),
 )
+SHOVEL: Final = Shape({"name": str}, ("vhost", "type", "state", "node"))

@@ -86,6 +86,8 @@ class LinkRunner:
             uri=self._runnable.uri,
             note="; ".join(filter(None, (self.note, self._trouble, self._idle))),
             removal=self._removing.text if self._removing else "",
+            remaining=self._flow.remaining if self._flow else None,
+            destination=self._connections.down.connection.uri if self._connections.down else None,
         )
 
     @property
@@ -346,6 +348,8 @@ class LinkRunner:
             self.send(lifecycle.Failed(str(error)))  # opening it again fails the same way, and then waits
         except BrokerError as error:
             self._broken(error)
+        else:
+            self.send(lifecycle.Completed())
 
     def _broken(self, error: BrokerError) -> None:
         if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -38,6 +38,7 @@ class Runners:
         self._runners: dict[str, LinkRunner] = {}
         self._leaving: set[LinkRunner] = set()
         self._is_stopping = False
+        self.on_completed: Callable[[], object] | None = None  # a link has done all that its definition asks for
 
     def __iter__(self) -> Iterator[LinkRunner]:
         return iter(tuple(self._runners.values()))
@@ -112,6 +113,9 @@ class Runners:
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:
         self._board.changed(runner.link.id, runner.state)
         self._log.changed(runner.link, before, runner.state)
+        has_completed = runner.state.completed and runner.state.phase is Phase.IDLE and before.phase is Phase.CLOSING
+        if has_completed and self.on_completed is not None:
+            self.on_completed()
         if before.phase is Phase.CLEANING and runner.state.phase is not Phase.CLEANING and not self._is_stopping:
             self._removed(runner)
 

@@ -11,10 +11,10 @@ from typing import Final
 import structlog
 
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import needs_restart
 from agent.core.model import Link, LinkKind
 from agent.core.rules.resolve import resolving
-from agent.core.rules.unserved import unserved
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.consumers import ConsumerFollower, Consumers
@@ -30,6 +30,7 @@ from agent.links.brokers import Brokers
 from agent.links.registry import KINDS, Kinds, SharedQueues, sweep
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
+from agent.runtime.finished import delete_finished
 from agent.runtime.problems import Problems, texts
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.runners import Runners
@@ -40,7 +41,6 @@ from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
-PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
 
 log = structlog.get_logger()
 
@@ -59,6 +59,7 @@ class Supervisor:
         self._bindings = KnownBindings()
         self._consumers = Consumers()
         self._runners = Runners(board, self._bindings)
+        self._runners.on_completed = lambda: self._tasks.once("settle what has finished", self._settle_completed())
         self.has_unread: Callable[[], bool] = lambda: False
         self._resolved: tuple[Link, ...] = ()
         self._keeper = Keeper()
@@ -81,7 +82,7 @@ class Supervisor:
                 await self._read_configuration()
                 self._adopt()
             async with self._reconciling:
-                await self._reconcile()
+                await self._reconcile_all()
         except Exception as error:  # noqa: BLE001 - whatever it is keeps definitions from taking effect: it has to be seen
             self._problems.fail(error)
         self._problems.succeed()
@@ -105,6 +106,22 @@ class Supervisor:
             self.configuration = self._loaded
             log.info("configuration read")
 
+    async def _reconcile_all(self) -> None:
+        """Shovels that have finished are looked at after a reading, since they may have been defined anew."""
+        await self._reconcile()
+        finished = [runner.link for runner in self._runners if runner.state.completed]
+        deleted = await delete_finished(finished, self._keeper, self.configuration.settings.downstream.management)
+        self._problems.left_out = (*self._problems.left_out, *deleted.problems)
+        if deleted.has_deleted:
+            await self._reconcile()
+
+    async def _settle_completed(self) -> None:
+        """What fails here is done again with the next reading, and is shown then."""
+        with suppress(AgentError):
+            async with self._reconciling:
+                await self._reconcile_all()
+            self._problems.show()
+
     async def _reconcile(self) -> None:
         reading = await read_downstream(self.configuration, self._keeper)
         kinds = self._kinds_for(reading)
@@ -114,8 +131,7 @@ class Supervisor:
         )
         self._resolved = found.links
         self._problems.left_out = texts((*reading.problems, *found.unjudged))
-        unrun = unserved(found.links, reading.native_links)
-        self._problems.note((*notes, *texts(reading.warnings), *texts(found.problems), *unrun))
+        self._problems.note((*notes, *texts(reading.warnings), *texts(found.problems)))
         wanted = {link.id: self._judged(link, reading) for link in found.links if link.kind in KINDS}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
@@ -176,7 +192,7 @@ class Supervisor:
         runner.want()
         self._board.put(link, runner.state, runner.counts, runner.gauges)
         native = (link.vhost, link.name, link.upstream) in reading.native_links
-        runner.served_by(Other.PLUGIN, PLUGIN_SERVES if native else None)
+        runner.served_by(Other.PLUGIN, f"{plugin_of(link)} of the downstream runs this link" if native else None)
 
     def _is_unsure(self) -> bool:
         """A link that seems unwanted may be defined by what couldn't be read, or wasn't read yet."""

@@ -55,6 +55,8 @@ class Gauges:
     uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
     known: Known | None = None  # what it has bound upstream
     note: str = ""
+    remaining: int | None = None  # messages until it is finished, where their number is limited
+    destination: AmqpUri | None = None  # where its messages go to, while it is connected
     removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
 
 

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from agent.core.links.lifecycle import Status
 from agent.core.links.reconcile import Known
+from agent.core.model import LinkKind
 from agent.core.rules.bindings import Group
 from agent.core.tagged import to_tagged
 from agent.status import metrics
@@ -64,6 +65,7 @@ class Api:
             web.delete(f"{links}/vhost/{{vhost}}/{{id}}/{{node}}/restart{end}", self._native_restart),
             web.get(f"{shovels}{end}", self._native(native.shovels)),
             web.get(f"{shovels}/{{vhost}}{end}", self._native(native.shovels)),
+            web.delete(f"{shovels}/vhost/{{vhost}}/{{name}}/restart{end}", self._native_restart_of_shovel),
         ]
 
     async def _live(self, _: web.Request) -> web.Response:
@@ -157,6 +159,14 @@ class Api:
             return refuse(404, REMOVING)  # the plugin would no longer have such a link
         self._act(link_id, "restart")
         return web.Response(status=204)
+
+    async def _native_restart_of_shovel(self, request: web.Request) -> web.Response:
+        vhost, name = request.match_info["vhost"], request.match_info["name"]
+        for entry in self._of_vhost(vhost):
+            if entry.link.kind is LinkKind.SHOVEL and entry.link.name == name:
+                self._act(entry.link.id, "restart")
+                return web.Response(status=204)
+        return refuse(404, f"no shovel is called {name[:64]!r} in vhost {vhost[:64]!r}; GET /api/shovels lists them")
 
     def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
         return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)

@@ -10,9 +10,11 @@ from agent.core.model import (
     Binding,
     DeclaredExchange,
     Exchange,
+    ExchangeDestination,
     ExchangeSource,
     LinkSettings,
     Queue,
+    QueueDestination,
     QueueSource,
     QueueType,
 )
@@ -118,8 +120,28 @@ def test_a_shovel_declares_its_queue_unless_that_is_predeclared() -> None:
 
 
 def test_a_shovel_from_an_exchange_makes_a_queue_of_its_own() -> None:
-    planned = plan.plan_link(shovel_link(ExchangeSource("x", "k")), Sight(BROKER, UP), downstream())
+    shovel = shovel_link(ExchangeSource("x", "k"))
+    planned = plan.plan_link(shovel, Sight(BROKER, UP, Seen(exchange_exists=True)), downstream())
     assert (planned.outlook, planned.actions) == (Outlook.RUN, ())
+    waits = plan.plan_link(shovel, Sight(BROKER, UP), downstream())
+    assert (waits.outlook, waits.reason) == (Outlook.BACKOFF, "exchange 'x' is missing at the source")
+
+
+def test_a_shovels_destination_is_declared_or_waited_for() -> None:
+    def planned(destination: QueueDestination | ExchangeDestination, seen: Sight) -> plan.PlannedLink:
+        link = shovel_link()
+        given = replace(link, shovel=replace(link.shovel, destination=destination))
+        return plan.plan_link(given, Sight(BROKER, UP, Seen(queue=QueueSeen(0, 0)), destination=seen), downstream())
+
+    missing, queue = Sight(BROKER, UP), QueueDestination("d")
+    assert told(planned(queue, missing).actions) == [(Verb.KEEP, "queue", "q"), (Verb.CREATE, "queue", "d")]
+    waits = planned(replace(queue, is_predeclared=True), missing)
+    assert (waits.outlook, waits.reason.split(", and ")[1][:15]) == (Outlook.BACKOFF, "dest-predeclare")
+    assert planned(ExchangeDestination("x"), missing).outlook is Outlook.BACKOFF
+    assert planned(ExchangeDestination("x"), Sight(BROKER, UP, Seen(exchange_exists=True))).outlook is Outlook.RUN
+    assert planned(ExchangeDestination(routing_key="k"), missing).outlook is Outlook.RUN
+    refused = planned(queue, Sight(BROKER, error="login refused", error_is_permanent=True))
+    assert (refused.outlook, refused.reason) == (Outlook.INVALID, "login refused")
 
 
 def test_exchanges_of_the_configuration() -> None:

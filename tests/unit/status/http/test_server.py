@@ -20,6 +20,7 @@ from agent.core.rules.hops import Site
 from agent.core.tagged import from_tagged
 from agent.errors import CannotStartError
 from agent.status.board import Gauges
+from tests.unit.core.some_links import shovel_link
 from tests.unit.status.serving import TOKEN, Serve, Served
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING
 
@@ -96,6 +97,21 @@ async def test_the_native_routes(serve: Serve) -> None:
     assert (await served.ask(restart, "DELETE"))[0] == 204
     assert served.asked == [(LINK.id, "restart")]
     assert (await served.ask(restart.replace("%2F", "other"), "DELETE"))[0] == 404
+
+
+async def test_the_native_routes_of_shovels(serve: Serve) -> None:
+    served, link = await serve(), shovel_link()
+    gauges = Gauges(remaining=7, in_flight=2)
+    served.board.put(link, RUNNING, Counts(forwarded=3), lambda: gauges)
+    [view] = (await served.ask("/api/shovels/%2F"))[1]
+    assert view.items() >= {
+        "name": "s", "vhost": "/", "type": "dynamic", "state": "running", "src_queue": "q", "src_uri": "amqp://h:5672",
+        "dest_uri": "amqp://h:5672", "forwarded": 3, "remaining": 7, "remaining_unacked": 5, "pending": 0,
+        "blocked_status": "running",
+    }.items()  # fmt: skip
+    assert (await served.ask("/api/shovels/vhost/%2F/s/restart", "DELETE"))[0] == 204
+    assert served.asked == [(link.id, "restart")]
+    assert (await served.ask("/api/shovels/vhost/%2F/other/restart", "DELETE"))[0] == 404
 
 
 async def test_a_link_that_is_removed_is_no_trouble_and_takes_no_orders(serve: Serve) -> None:
