@@ -56,12 +56,17 @@ async def count_both(connection: Connection, queue: str) -> tuple[int, int]:
 
 async def count_messages(control: Shared, queue: str) -> int:
     """The number of ready messages in the queue; 0 if it doesn't exist. Needs no separate channel."""
+    messages, _ = await look_into(control, queue)
+    return messages
+
+
+async def look_into(control: Shared, queue: str) -> tuple[int, int]:
+    """As `count_both`, without a separate channel."""
     async with control.channels.borrow() as channel:
         try:
             found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
         except ChannelClosedError as error:
             if error.code == NOT_FOUND:
-                return 0
+                return 0, 0
             raise refusal(control.connection, f"looking for queue {queue!r}", error) from error
-    messages: int = found["messages"]
-    return messages
+    return found["messages"], found["consumers"]

@@ -28,6 +28,7 @@ _STYLES: Final = {
     "stalled": "yellow",
     "standby": "blue",
     "paused": "blue",
+    "terminated": "blue",
     "stopping": "blue",
     "removing": "magenta",
     "backoff": "red",

@@ -92,9 +92,15 @@ def _known(found: Mapping[str, Any]) -> Known:
         _text(found["queue"]),
         _text(found["letter"]),
         from_tagged(found["arguments"]),
-        frozenset(Group(_text(key), from_tagged(arguments)) for key, arguments in found["bindings"]),
-        found["has_canary"] is True,
+        _groups(found["bindings"], are_bound=True),
+        has_canary=found["has_canary"] is True,
+        left_out=_groups(found["bindings"], are_bound=False),
+        canary_is_refused=found["canary_is_refused"] is True,
     )
+
+
+def _groups(found: Any, *, are_bound: bool) -> frozenset[Group]:
+    return frozenset(Group(_text(key), from_tagged(table)) for key, table, is_bound in found if is_bound is are_bound)
 
 
 def _text(value: object) -> str:

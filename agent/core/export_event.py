@@ -98,4 +98,5 @@ class Reason(StrEnum):
     UNWANTED = "unwanted"
     WANTED = "wanted"
     REMOVED = "removed"
+    COMPLETED = "completed"
     STOPPED = "stopped"

@@ -189,6 +189,11 @@ class QueueSource:
     arguments: Table = EMPTY
     is_predeclared: bool = False
 
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """What it is called, by the keys of a shovel's definition; so for all of these."""
+        return {"src-queue": self.queue}
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSource:
@@ -196,6 +201,10 @@ class ExchangeSource:
 
     exchange: str
     routing_key: str = ""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        return {"src-exchange": self.exchange, "src-exchange-key": self.routing_key}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +215,10 @@ class QueueDestination:
     arguments: Table = EMPTY
     is_predeclared: bool = False
 
+    @property
+    def keys(self) -> Mapping[str, str]:
+        return {"dest-queue": self.queue}
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDestination:
@@ -213,6 +226,15 @@ class ExchangeDestination:
 
     exchange: str | None = None
     routing_key: str | None = None
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        written = {"dest-exchange": self.exchange, "dest-exchange-key": self.routing_key}
+        return {key: value for key, value in written.items() if value is not None}
+
+
+ShovelPlace: TypeAlias = QueueSource | ExchangeSource | QueueDestination | ExchangeDestination
+"""What one end of a shovel is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from agent.core.model import (
     LinkKind,
     Policy,
     Queue,
+    ShovelLink,
     VhostDefinitions,
     VhostState,
 )
@@ -74,7 +75,7 @@ class Reading:
     version: str
     definitions: Definitions
     states: Mapping[str, VhostState]
-    native_links: frozenset[tuple[str, str, str]] = frozenset()
+    native_links: frozenset[tuple[str, str, str]] = frozenset()  # vhost, name and upstream; a shovel's is empty
     bindings: Bindings = field(default_factory=dict)
     warnings: tuple[Problem, ...] = ()
     visible: frozenset[str] | None = None  # None if vhosts can't be listed
@@ -88,6 +89,8 @@ class Reading:
 
     def judged(self, link: Link, *, has_known_bindings: bool) -> Link:
         """A link of a vhost that can't be seen, and so of bindings that nobody knows, can't run before it is seen."""
+        if isinstance(link, ShovelLink):  # its URIs are all that it needs
+            return link
         is_hidden = self.visible is not None and link.vhost not in self.visible
         if not is_hidden or has_known_bindings or link.name in self.definitions.of(link.vhost).bindings:
             return link
@@ -126,8 +129,8 @@ async def read_bindings(configuration: Configuration, reading: Reading, links: C
 
 async def _read_by_api(configuration: Configuration, client: ManagementClient, keeper: Keeper) -> Reading:
     broker = str(configuration.settings.downstream.management[0])
-    overview, visible, native, identity = await asyncio.gather(
-        client.overview(), client.vhosts(), _native_links(client), _identity(client)
+    overview, visible, native, shovels, identity = await asyncio.gather(
+        client.overview(), client.vhosts(), _native_links(client), _native_shovels(client), _identity(client)
     )
     names = {vhost["name"] for vhost in visible}
     defined, looks = await _read_steadily(configuration, client, keeper, names=names)
@@ -138,7 +141,7 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
         version=overview["rabbitmq_version"],
         definitions=defined.definitions,
         states={vhost: look.state for vhost, look in looks.items()},
-        native_links=native.links,
+        native_links=native.links | shovels.of_plugin(keeper.standing(Source.PARAMETERS).definitions),
         visible=frozenset(names),
         unseen=unseen,
         identity=identity,
@@ -146,6 +149,7 @@ async def _read_by_api(configuration: Configuration, client: ManagementClient, k
         warnings=(
             *defined.warnings,
             *native.warnings,
+            *shovels.warnings,
             *(_no_such_vhost(name, found) for name, found in defined.definitions.vhosts.items() if name not in names),
         ),
     )
@@ -363,6 +367,31 @@ async def _native_links(client: ManagementClient) -> _NativeLinks:
             for answer in answers or ()
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _NativeShovels:
+    """`listed` is None where the plugin isn't enabled, as far as it shows."""
+
+    listed: frozenset[tuple[str, str, str]] | None = None
+    warnings: tuple[Problem, ...] = ()
+
+    def of_plugin(self, parameters: Definitions) -> frozenset[tuple[str, str, str]]:
+        """What the plugin runs: all that parameters define, even where it hasn't begun with one yet."""
+        if self.listed is None:
+            return frozenset()
+        return self.listed | {(vhost, name, "") for vhost, found in parameters.vhosts.items() for name in found.shovels}
+
+
+async def _native_shovels(client: ManagementClient) -> _NativeShovels:
+    try:
+        answers = await client.shovels()
+    except PermanentError as error:
+        message = f"whether the shovel plugin runs shovels can't be seen: {error}"
+        return _NativeShovels(warnings=(Problem(Place(WHERE), message, Severity.WARNING),))
+    if answers is None:
+        return _NativeShovels()
+    return _NativeShovels(frozenset((each["vhost"], each["name"], "") for each in answers if each.get("vhost")))
 
 
 async def _ask_for_bindings(

@@ -14,6 +14,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names
+from agent.downstream.consumers import Consumers
 from agent.errors import Side, happening_on
 from agent.links.ends import End, Ends, federation_ends
 from agent.tasks import UnexpectedErrors
@@ -35,6 +36,7 @@ class Brokers:
     cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
     holds_removals: Callable[[], bool] = lambda: False
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)
+    consumers: Consumers = field(default_factory=Consumers)  # of the downstream's queues
     _controls: Pool = field(init=False)
     _sources: Pool = field(init=False)
     _destinations: Pool = field(init=False)

@@ -42,6 +42,7 @@ class Flow:
         self._counts = counts
         self._path = path
         self._loop = asyncio.get_running_loop()
+        self.idle = ""  # why nothing is taken, where that is as it should be
         self._into: Channel | None = None
         self._out: Channel | None = None
         self._target: Target | None = None
@@ -49,6 +50,8 @@ class Flow:
         self._consumer: Consumer | None = None
         self._flows = False
         self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
+        self._unrouted: asyncio.Future[BrokerError] = self._loop.create_future()
+        self._forwarded_before = counts.forwarded
         self._watch = path.suspicion.watch(self._loop.time())
         for_unfit = path.suspicion.culprits(self._loop.time()) if self.is_watched else 0
         self._window = Window(options, path, counts, self._loop.time, for_unfit=for_unfit)
@@ -80,6 +83,16 @@ class Flow:
         return self._window.unsettled
 
     @property
+    def forwarded(self) -> int:
+        """Messages since it was begun."""
+        return self._counts.forwarded - self._forwarded_before
+
+    @property
+    def remaining(self) -> int | None:
+        """Messages until it has finished; None where nothing limits them."""
+        return None if self._options.limit is None else max(0, self._options.limit - self.forwarded)
+
+    @property
     def oldest_unconfirmed(self) -> float | None:
         """Since when, in the loop's time, the oldest of them waits for its confirm."""
         return self._target.oldest_unconfirmed if self._target else None
@@ -87,12 +100,14 @@ class Flow:
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
         """What breaks the link when it is done."""
-        return [self._cancelled, *(channel.closed for channel in self._channels)]
+        return [self._cancelled, self._unrouted, *(channel.closed for channel in self._channels)]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """Why the link broke, with the side."""
         error = end.result()
         is_downstream = self._into is not None and end is self._into.closed
+        if end is self._unrouted:
+            return error
         if not isinstance(error, ChannelClosedError):
             error.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
             return error
@@ -104,8 +119,8 @@ class Flow:
         explained.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
         return explained
 
-    async def start(self, rewriter: Rewriter) -> None:
-        """Channels on both sides, and the consumer."""
+    async def start(self, rewriter: Rewriter, *, paused: bool = False) -> None:
+        """Channels on both sides, and the consumer, unless it is `paused` from the start."""
         into = self._into = self._down.wire.begin_channel()
         out = self._out = self._up.wire.begin_channel()
         await self._ask_for_confirms(into)
@@ -123,11 +138,13 @@ class Flow:
         source.on_exhausted = self._has_all
         if self._options.limit is not None:
             target.on_held = self._take_more
+        if self._options.ends_on_return:
+            target.on_returned = self._end_returned
         self._down.wire.divert(into.number, target)
         self._up.wire.divert(out.number, source)
         self._down.wire.fed_by(self._up.wire)
         self._flows = True
-        await consumer.begin()
+        await (consumer.pause() if paused else consumer.begin())
 
     def _made_target(self, into: Channel) -> Target:
         path, keep = self._path, self._options.keep_bytes
@@ -284,6 +301,16 @@ class Flow:
         if self._options.ack_mode is not AckMode.ON_CONFIRM:
             return self._window.has_forwarded
         return self.in_flight > 0 or (self._into is not None and self._into.is_midway)
+
+    def _end_returned(self) -> None:
+        """Nothing is acknowledged from now on, so what is returned stays at the source and comes again."""
+        if self._target is not None:
+            self._target.cut_off()
+        if not self._unrouted.done():
+            queue = self._options.destination.routing_key
+            error = TransientError(f"{self._down.where}: queue {queue!r} was deleted, and its messages were returned")
+            error.side = Side.DOWNSTREAM
+            self._unrouted.set_result(error)
 
     def _end_cancelled(self, _: str) -> None:
         if not self._cancelled.done():

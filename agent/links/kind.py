@@ -52,7 +52,10 @@ class Session(Protocol):
         """Called every second; answers for how many seconds messages have waited and none was confirmed."""
 
     async def keep_up(self) -> None:
-        """Does what `tick` and `follow` find to do, until it is cancelled or a broker refuses something."""
+        """Does what `tick` and `follow` find to do, until it is cancelled or a broker refuses something.
+
+        Where it returns, the link has done all that its definition asks for.
+        """
 
 
 class Removing(Protocol):

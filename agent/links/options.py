@@ -15,6 +15,8 @@ class FlowOptions:
 
     `is_quorum`: the queue counts what comes back to it. `limit` is how many messages are forwarded before the flow
     has finished; what comes beyond goes back. `keep_bytes` bounds the messages that are kept until they are confirmed.
+    `ends_on_return`: a message that no queue takes breaks the flow and isn't acknowledged: the destination is a queue,
+    and that is gone.
     """
 
     queue: str
@@ -27,6 +29,7 @@ class FlowOptions:
     is_quorum: bool = False
     limit: int | None = None
     keep_bytes: int = 0
+    ends_on_return: bool = False
 
     def __post_init__(self) -> None:
         if self.limit is not None and (self.limit < 1 or not self.acknowledges):

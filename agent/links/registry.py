@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from agent.amqp.data.splice import Counts
-from agent.core.model import ExchangeLink, Link, LinkKind
+from agent.core.model import ExchangeLink, Link, LinkKind, QueueLink, ShovelLink
 from agent.errors import Side
 from agent.links.brokers import Brokers
 from agent.links.ends import Ends
@@ -15,6 +15,8 @@ from agent.links.exchange.link import ExchangeLinks
 from agent.links.exchange.renaming import sweep
 from agent.links.exchange.shared_queues import SharedQueues
 from agent.links.kind import Kind, RunnableLink
+from agent.links.queue.link import QueueLinks
+from agent.links.shovel.link import ShovelLinks
 
 __all__ = ["KINDS", "Kinds", "SharedQueues", "sweep"]
 
@@ -51,7 +53,11 @@ class Registered(Generic[OfKind]):
         return KindOfAgent(self.links, self.make(brokers))
 
 
-KINDS: Final[Mapping[LinkKind, Registered[Any]]] = {LinkKind.EXCHANGE: Registered(ExchangeLink, ExchangeLinks)}
+KINDS: Final[Mapping[LinkKind, Registered[Any]]] = {
+    LinkKind.EXCHANGE: Registered(ExchangeLink, ExchangeLinks),
+    LinkKind.QUEUE: Registered(QueueLink, QueueLinks),
+    LinkKind.SHOVEL: Registered(ShovelLink, ShovelLinks),
+}
 
 
 class Kinds:

@@ -1,1 +1,1 @@
-"""The RabbitMQ HTTP API, read only: requests the columns it needs and returns plain data."""
+"""The RabbitMQ HTTP API, read only but for finished shovels: requests the columns it needs and returns plain data."""

@@ -88,3 +88,21 @@ class FederationLinkAnswer(TypedDict):
     node: NotRequired[str]
     id: NotRequired[str]
     error: NotRequired[str]
+
+
+class ConsumerAnswer(TypedDict):
+    """A consumer of a queue; `queue` has its name."""
+
+    queue: dict[str, Any]
+    consumer_tag: str
+    arguments: NotRequired[Any]
+
+
+class ShovelAnswer(TypedDict):
+    """A shovel of the native plugin; those of its static configuration have no vhost."""
+
+    name: str
+    vhost: NotRequired[str]
+    type: NotRequired[str]
+    state: NotRequired[str]
+    node: NotRequired[str]

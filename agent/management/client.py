@@ -12,12 +12,14 @@ from agent.errors import PermanentError
 from agent.management import shapes
 from agent.management.answers import (
     BindingAnswer,
+    ConsumerAnswer,
     ExchangeAnswer,
     FederationLinkAnswer,
     Overview,
     ParameterAnswer,
     PolicyAnswer,
     QueueAnswer,
+    ShovelAnswer,
     Tables,
     VhostAnswer,
 )
@@ -31,6 +33,7 @@ _MONITORING = "the tag monitoring or administrator"
 _EXCHANGE_COLUMNS = "name,type,durable,auto_delete,internal,arguments,policy"
 _QUEUE_COLUMNS = "name,type,state,durable,auto_delete,exclusive,arguments,policy,messages"
 _BINDING_COLUMNS = "source,destination,destination_type,routing_key,arguments"
+_CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments"
 # With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
 _NO_STATISTICS = "disable_stats=true&enable_queue_totals=true"
 
@@ -43,7 +46,10 @@ class NotFoundError(PermanentError):
 
 
 class ManagementClient:
-    """Reads one cluster's HTTP API; `urls` are interchangeable. Use it with `async with`."""
+    """One cluster's HTTP API, which the agent reads, but for one thing that it deletes; `urls` are interchangeable.
+
+    Use it with `async with`.
+    """
 
     def __init__(
         self,
@@ -90,6 +96,17 @@ class ManagementClient:
             found += cast("list[ParameterAnswer]", answer)
         return found
 
+    async def delete_shovel(self, vhost: str, name: str) -> None:
+        """Deletes the parameter that defines a shovel; nothing happens where there is none."""
+        needs = f"{_POLICYMAKER}, and permissions in vhost {vhost!r}"
+        await self._transport.delete(f"parameters/shovel/{encode(vhost)}/{encode(name)}", needs=needs)
+
+    async def shovels(self) -> list[ShovelAnswer] | None:
+        """The shovels of the native plugin; None where rabbitmq_shovel_management isn't enabled."""
+        shape = shapes.SHOVEL
+        answer = await self._transport.get_list("shovels", needs=_MONITORING, take=shape.take)
+        return None if isinstance(answer, Missing) else cast("list[ShovelAnswer]", answer)
+
     async def policies(self) -> list[PolicyAnswer]:
         """The policies of the vhosts that the user may access."""
         return cast("list[PolicyAnswer]", await self._list("policies", shapes.POLICY, needs=_POLICYMAKER))
@@ -119,6 +136,11 @@ class ManagementClient:
         """The bindings whose source is the exchange; also empty if it doesn't exist."""
         path = f"exchanges/{encode(vhost)}/{encode(exchange)}/bindings/source?columns={_BINDING_COLUMNS}"
         return cast("list[BindingAnswer]", await self._of_vhost(vhost, path, shapes.BINDING))
+
+    async def consumers(self, vhost: str) -> list[ConsumerAnswer]:
+        """All consumers of the vhost's queues; brokers list them some seconds late."""
+        path = f"consumers/{encode(vhost)}?columns={_CONSUMER_COLUMNS}"
+        return cast("list[ConsumerAnswer]", await self._of_vhost(vhost, path, shapes.CONSUMER))
 
     async def federation_links(self) -> list[FederationLinkAnswer] | None:
         """The links of the native plugin; None if rabbitmq_federation_management isn't enabled."""

@@ -62,7 +62,9 @@ QUEUE: Final = Shape(
 BINDING: Final = Shape(
     {"source": str, "destination": str, "destination_type": str, "routing_key": str, "arguments": _TABLE}
 )
+CONSUMER: Final = Shape({"queue": dict, "consumer_tag": str}, ("arguments",))
 FEDERATION_LINK: Final = Shape(
     {"vhost": str, "upstream": str},
     ("type", "status", "exchange", "queue", "upstream_exchange", "upstream_queue", "node", "id", "error"),
 )
+SHOVEL: Final = Shape({"name": str}, ("vhost", "type", "state", "node"))

@@ -1,4 +1,4 @@
-"""One GET from any of several interchangeable HTTP APIs, and their errors in an operator's words."""
+"""One request to any of several interchangeable HTTP APIs, and their errors in an operator's words."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ MAX_LIST: Final = 64 * 1024 * 1024  # 40,000 bindings take 10 MiB
 MAX_ONE: Final = 1024 * 1024
 _TOO_LARGE: Final = "remove what nobody needs there, or give the agent a user who sees fewer vhosts"
 ATTEMPTS: Final = 3
+GET: Final = "GET"
+DELETE: Final = "DELETE"
 FIRST_WAIT, LONGEST_WAIT = 0.2, 1.0  # before another attempt, at most
 _CONNECT_WITHIN: Final = 5.0
 _GATEWAY_FAILED: Final = frozenset({502, 503, 504})
@@ -106,7 +108,15 @@ class Transport:
         found: list[T] | Missing = await self._answer(path, needs, read)
         return found
 
-    async def _answer(self, path: str, needs: str, read: Read) -> Any:
+    async def delete(self, path: str, *, needs: str) -> None:
+        """Returns once there is no such object, whoever deleted it."""
+
+        async def read(_: aiohttp.ClientResponse) -> Any:
+            return None
+
+        await self._answer(path, needs, read, method=DELETE)
+
+    async def _answer(self, path: str, needs: str, read: Read, *, method: str = GET) -> Any:
         loop = asyncio.get_running_loop()
         ends = loop.time() + self._timeout
         again = AsyncRetrying(
@@ -118,10 +128,10 @@ class Transport:
         async for attempt in again:
             with attempt:
                 is_first = attempt.retry_state.attempt_number == 1
-                return await self._first(path, needs, read, ends=None if is_first else ends)
+                return await self._first(path, needs, read, method=method, ends=None if is_first else ends)
         raise AssertionError("the last attempt answers or raises")
 
-    async def _first(self, path: str, needs: str, read: Read, *, ends: float | None) -> Any:
+    async def _first(self, path: str, needs: str, read: Read, *, method: str, ends: float | None) -> Any:
         """The first answer; each address has all of the time-out, or, where that `ends`, what is left of it."""
         failures: list[BrokerError] = []
         for url in tuple(self._urls):
@@ -130,7 +140,7 @@ class Transport:
                 failures.append(PassingError(f"{self._where} {url.safe}: no answer within {self._timeout:g} s"))
                 break
             try:
-                answer = await self._ask(url, path, needs, read=read, within=within)
+                answer = await self._ask(url, path, needs, method=method, read=read, within=within)
             except TooLargeError:
                 raise  # the others would respond the same
             except BrokerError as error:
@@ -145,11 +155,11 @@ class Transport:
         self._urls.remove(url)
         self._urls.insert(0, url)
 
-    async def _ask(self, url: HttpUrl, path: str, needs: str, *, read: Read, within: float) -> Any:
+    async def _ask(self, url: HttpUrl, path: str, needs: str, *, method: str, read: Read, within: float) -> Any:
         where = f"{self._where} {url.safe}"
-        route = f"GET /api/{path.partition('?')[0]}"
+        route = f"{method} /api/{path.partition('?')[0]}"
         try:
-            return await self._exchange(url, path, where, needs=needs, read=read, within=within)
+            return await self._exchange(url, path, where, method=method, needs=needs, read=read, within=within)
         except (aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as error:
             # Not chained: such an error holds the request's headers, and so the password.
             kind = PassingError if isinstance(error, aiohttp.ClientPayloadError) else TransientError
@@ -176,13 +186,15 @@ class Transport:
         path: str,
         where: str,
         *,
+        method: str,
         needs: str,
         read: Read,
         within: float,
     ) -> Any:
         if self._session is None:
             raise RuntimeError("the client is used outside its `async with`")
-        async with self._session.get(
+        async with self._session.request(
+            method,
             URL(f"{url.safe}/api/{path}", encoded=True),
             # No Accept: with one, RabbitMQ answers a missing route with 406.
             headers={"Authorization": _basic(url), "Accept-Encoding": "identity"},
@@ -193,6 +205,8 @@ class Transport:
         ) as response:
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise PermanentError(f"{where}: the response is compressed, although not requested: {NOT_RABBITMQ}")
+            if method == DELETE and response.status == 204:
+                return None
             is_json = response.content_type == "application/json"
             if response.status == 200 and is_json:
                 answer = await read(response)

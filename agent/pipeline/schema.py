@@ -33,6 +33,7 @@ BUCKETS: Final[dict[str, Bucket]] = {
     "backoff": Bucket.DOWN,
     "invalid": Bucket.DOWN,
     "paused": Bucket.PAUSED,
+    "terminated": Bucket.PAUSED,
     "removing": Bucket.PAUSED,
     "standby": Bucket.UNKNOWN,
     "stopping": Bucket.UNKNOWN,

@@ -84,8 +84,10 @@ class LinkRunner:
             prefetch=self._flow.prefetch if self._flow else 0,
             upstream_cluster=self._runnable.upstream_cluster,
             uri=self._runnable.uri,
-            note="; ".join(filter(None, (self.note, self._trouble))),
+            note="; ".join(filter(None, (self.note, self._trouble, self._idle))),
             removal=self._removing.text if self._removing else "",
+            remaining=self._flow.remaining if self._flow else None,
+            destination=self._connections.down.connection.uri if self._connections.down else None,
         )
 
     @property
@@ -106,6 +108,10 @@ class LinkRunner:
     @property
     def _trouble(self) -> str:
         return self._flow.trouble if self._flow else ""
+
+    @property
+    def _idle(self) -> str:
+        return self._flow.idle if self._flow else ""
 
     @property
     def in_flight(self) -> int:
@@ -132,7 +138,8 @@ class LinkRunner:
             self._share_again(now)
             dropped, trouble = sum(counts.dropped.values()), self._trouble
             bound, backlog = self._runnable.bound, session.backlog
-            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, self.note, trouble)
+            notes = self.note, trouble, self._idle
+            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, *notes)
         if self._removing is not None:
             seen = (self._removing.looks, self._removing.messages)
         moved = seen != self._seen or self.in_flight > 0
@@ -341,6 +348,8 @@ class LinkRunner:
             self.send(lifecycle.Failed(str(error)))  # opening it again fails the same way, and then waits
         except BrokerError as error:
             self._broken(error)
+        else:
+            self.send(lifecycle.Completed())
 
     def _broken(self, error: BrokerError) -> None:
         if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer

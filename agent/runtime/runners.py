@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import LinkState, Phase
-from agent.core.model import Binding, Link
+from agent.core.model import Binding, Link, LinkKind
 from agent.downstream.known_bindings import Federated, KnownBindings
 from agent.links.registry import Kinds, SharedQueues
 from agent.runtime.link_log import LinkLog
@@ -38,6 +38,7 @@ class Runners:
         self._runners: dict[str, LinkRunner] = {}
         self._leaving: set[LinkRunner] = set()
         self._is_stopping = False
+        self.on_completed: Callable[[], object] | None = None  # a link has done all that its definition asks for
 
     def __iter__(self) -> Iterator[LinkRunner]:
         return iter(tuple(self._runners.values()))
@@ -52,8 +53,10 @@ class Runners:
 
     @property
     def followed(self) -> frozenset[Federated]:
-        """The downstream objects of wanted links."""
-        return frozenset((each.link.vhost, each.link.name) for each in self.wanted)
+        """The downstream exchanges of wanted links."""
+        return frozenset(
+            (each.link.vhost, each.link.name) for each in self.wanted if each.link.kind is LinkKind.EXCHANGE
+        )
 
     def get_or_make(self, link: Link, kinds: Kinds) -> LinkRunner:
         runner = self._runners.get(link.id)
@@ -97,15 +100,22 @@ class Runners:
         for runner in self:
             if runner.state.started or runner.link.id in leaving or removed.have_that_of(runner.link):
                 continue
-            if runner.link.problem is None and self._bindings.of((runner.link.vhost, runner.link.name)) is None:
+            if runner.link.problem is None and self._lacks_bindings(runner.link):
                 runner.note = NO_BINDINGS
             else:
                 runner.note = ""
                 runner.start()
 
+    def _lacks_bindings(self, link: Link) -> bool:
+        """Only exchange links copy bindings."""
+        return link.kind is LinkKind.EXCHANGE and self._bindings.of((link.vhost, link.name)) is None
+
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:
         self._board.changed(runner.link.id, runner.state)
         self._log.changed(runner.link, before, runner.state)
+        has_completed = runner.state.completed and runner.state.phase is Phase.IDLE and before.phase is Phase.CLOSING
+        if has_completed and self.on_completed is not None:
+            self.on_completed()
         if before.phase is Phase.CLEANING and runner.state.phase is not Phase.CLEANING and not self._is_stopping:
             self._removed(runner)
 

@@ -11,12 +11,13 @@ from typing import Final
 import structlog
 
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import needs_restart
-from agent.core.model import Link
+from agent.core.model import Link, LinkKind
 from agent.core.rules.resolve import resolving
-from agent.core.rules.unserved import unserved
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
+from agent.downstream.consumers import ConsumerFollower, Consumers
 from agent.downstream.declaring import declare_missing
 from agent.downstream.follow import BindingFollower
 from agent.downstream.known_bindings import Federated, KnownBindings
@@ -27,6 +28,9 @@ from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers
 from agent.links.registry import KINDS, Kinds, SharedQueues, sweep
+from agent.management.answers import ConsumerAnswer
+from agent.management.client import ManagementClient
+from agent.runtime.finished import delete_finished
 from agent.runtime.problems import Problems, texts
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.runners import Runners
@@ -37,7 +41,6 @@ from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
-PLUGIN_SERVES: Final = "the federation plugin of the downstream runs this link"
 
 log = structlog.get_logger()
 
@@ -54,7 +57,9 @@ class Supervisor:
         self._is_ticking = self._is_following = False
         self._reconciling = asyncio.Lock()
         self._bindings = KnownBindings()
+        self._consumers = Consumers()
         self._runners = Runners(board, self._bindings)
+        self._runners.on_completed = lambda: self._tasks.once("settle what has finished", self._settle_completed())
         self.has_unread: Callable[[], bool] = lambda: False
         self._resolved: tuple[Link, ...] = ()
         self._keeper = Keeper()
@@ -77,7 +82,7 @@ class Supervisor:
                 await self._read_configuration()
                 self._adopt()
             async with self._reconciling:
-                await self._reconcile()
+                await self._reconcile_all()
         except Exception as error:  # noqa: BLE001 - whatever it is keeps definitions from taking effect: it has to be seen
             self._problems.fail(error)
         self._problems.succeed()
@@ -101,6 +106,22 @@ class Supervisor:
             self.configuration = self._loaded
             log.info("configuration read")
 
+    async def _reconcile_all(self) -> None:
+        """Shovels that have finished are looked at after a reading, since they may have been defined anew."""
+        await self._reconcile()
+        finished = [runner.link for runner in self._runners if runner.state.completed]
+        deleted = await delete_finished(finished, self._keeper, self.configuration.settings.downstream.management)
+        self._problems.left_out = (*self._problems.left_out, *deleted.problems)
+        if deleted.has_deleted:
+            await self._reconcile()
+
+    async def _settle_completed(self) -> None:
+        """What fails here is done again with the next reading, and is shown then."""
+        with suppress(AgentError):
+            async with self._reconciling:
+                await self._reconcile_all()
+            self._problems.show()
+
     async def _reconcile(self) -> None:
         reading = await read_downstream(self.configuration, self._keeper)
         kinds = self._kinds_for(reading)
@@ -110,8 +131,7 @@ class Supervisor:
         )
         self._resolved = found.links
         self._problems.left_out = texts((*reading.problems, *found.unjudged))
-        unrun = unserved(found.links, reading.native_links)
-        self._problems.note((*notes, *texts(reading.warnings), *texts(found.problems), *unrun))
+        self._problems.note((*notes, *texts(reading.warnings), *texts(found.problems)))
         wanted = {link.id: self._judged(link, reading) for link in found.links if link.kind in KINDS}
         self._reading = reading
         bindings = await self._read_bindings(wanted.values())
@@ -135,7 +155,7 @@ class Supervisor:
         uris = self.configuration.settings.downstream.uris
         if self._kinds is None:
             stall_after = self.configuration.settings.agent.stall_after
-            brokers = Brokers(uris, reading.cluster, stall_after, errors=self._board.errors)
+            brokers = Brokers(uris, reading.cluster, stall_after, errors=self._board.errors, consumers=self._consumers)
             brokers.holds_removals = self._is_unsure
             self._kinds = Kinds(brokers)
         brokers = self._kinds.brokers
@@ -172,7 +192,7 @@ class Supervisor:
         runner.want()
         self._board.put(link, runner.state, runner.counts, runner.gauges)
         native = (link.vhost, link.name, link.upstream) in reading.native_links
-        runner.served_by(Other.PLUGIN, PLUGIN_SERVES if native else None)
+        runner.served_by(Other.PLUGIN, f"{plugin_of(link)} of the downstream runs this link" if native else None)
 
     def _is_unsure(self) -> bool:
         """A link that seems unwanted may be defined by what couldn't be read, or wasn't read yet."""
@@ -193,7 +213,7 @@ class Supervisor:
 
     async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
         """Answers what puts them in force."""
-        reading, links = self._reading, tuple(links)
+        reading, links = self._reading, tuple(link for link in links if link.kind is LinkKind.EXCHANGE)
         number = self._bindings.ask((link.vhost, link.name) for link in links)
         try:
             read = None if reading is None else await read_bindings(self.configuration, reading, links)
@@ -231,7 +251,15 @@ class Supervisor:
             read=self._read_bindings_of,
         )
         self._tasks.keep("follow bindings", follower.run)
+        self._tasks.keep("follow consumers", self._consumer_follower().run)
         self._tasks.keep("look for the federation plugin", self._look_for_plugin)
+
+    def _consumer_follower(self) -> ConsumerFollower:
+        return ConsumerFollower(self._consumers, listener=self.listener, read=self._read_consumers)
+
+    async def _read_consumers(self, vhost: str) -> list[ConsumerAnswer]:
+        async with ManagementClient(self.configuration.settings.downstream.management) as client:
+            return await client.consumers(vhost)
 
     def _followed(self) -> frozenset[Federated]:
         """The exchanges of wanted links, and those that are read for links to come."""

@@ -24,7 +24,7 @@ from agent.core.links.plan import (
 )
 from agent.core.links.reconcile import Known, QueueSeen, Seen, upstream_queue_name
 from agent.core.links.restarts import leads_elsewhere
-from agent.core.model import ExchangeLink, Link, QueueLink, QueueSource, ShovelLink
+from agent.core.model import ExchangeLink, ExchangeSource, Link, QueueLink, QueueSource, ShovelLink
 from agent.core.rules import names
 from agent.core.rules.hops import Site
 from agent.core.rules.resolve import Resolution, resolving
@@ -42,6 +42,7 @@ from agent.downstream.reading import (
 )
 from agent.downstream.slices import in_slices
 from agent.errors import BrokerError, ConfigurationError, PermanentError, Problem
+from agent.runtime.survey_shovels import look_at_destinations
 
 PATIENCE = 10.0  # seconds for an upstream to let us in; others go on meanwhile
 AT_ONCE = 20  # connections
@@ -91,7 +92,10 @@ async def survey(configuration: Configuration, agent: Agent | None = None) -> Su
     read = await read_bindings(configuration, reading, resolution.links)
     links = tuple(reading.judged(link, has_known_bindings=False) for link in resolution.links)
     downstream = Downstream(reading.broker, reading.cluster, read.bindings, reading.native_links)
-    sights = await _look(configuration.settings.downstream.uris, links, reading.cluster)
+    uris = configuration.settings.downstream.uris
+    sights = await _look(uris, links, reading.cluster)
+    destinations = await look_at_destinations(uris, links)
+    sights |= {link_id: replace(sights[link_id], destination=seen) for link_id, seen in destinations.items()}
     ended: tuple[str, ...] = ()
     if agent is not None and agent.cluster == reading.cluster:
         of_agent = {link.id: link for link in await agent.links()}
@@ -192,7 +196,7 @@ async def _look_at(
     broker = str(reachable[0])
     connect = partial(
         connect_any,
-        where=f"upstream {upstream}" if upstream else "shovel",
+        where=f"upstream {upstream}" if upstream else "shovel source",
         name=CONNECTION_NAME,
         default_vhost=default_vhost,
         within=PATIENCE,
@@ -228,12 +232,19 @@ def _queue_of(link: Link, site: Site, cluster: str) -> str | None:
             return source.queue if isinstance(source, QueueSource) else None
 
 
+def _exchange_of(link: Link) -> str:
+    if isinstance(link, ShovelLink) and isinstance(link.shovel.source, ExchangeSource):
+        return link.shovel.source.exchange
+    return link.remote_name
+
+
 def _names_to_ask(links: Iterable[Link], site: Site, cluster: str) -> tuple[set[str], set[str]]:
     queues: set[str] = set()
     exchanges: set[str] = set()
     for link in links:
         queue = _queue_of(link, site, cluster)
         if queue is None:
+            exchanges.update(filter(None, [_exchange_of(link)]))
             continue
         queues.add(queue)
         if isinstance(link, ExchangeLink):
@@ -253,7 +264,7 @@ def _sight(link: Link, broker: str, site: Site, *, standing: Found, cluster: str
         broker,
         site,
         Seen(
-            exchange_exists=link.remote_name in exist,
+            exchange_exists=_exchange_of(link) in exist,
             queue=QueueSeen(found.messages, found.consumers) if found and found.presence is Presence.EXISTS else None,
             letters=tuple(letter for letter in names.LETTERS if names.internal_exchange(queue, letter) in exist),
             canary_exists=names.canary(link.remote_name, queue, site.vhost) in exist,

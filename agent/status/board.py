@@ -55,6 +55,8 @@ class Gauges:
     uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
     known: Known | None = None  # what it has bound upstream
     note: str = ""
+    remaining: int | None = None  # messages until it is finished, where their number is limited
+    destination: AmqpUri | None = None  # where its messages go to, while it is connected
     removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
 
 
@@ -73,6 +75,7 @@ class Entry:
     _confirmed: int = 0
     _blocked_before: float = 0.0
     _blocked_at: float = 0.0
+    _note: str = ""
 
     @property
     def reconnects(self) -> int:
@@ -103,6 +106,11 @@ class Entry:
             self.last_confirm = now
         if self.history.is_due(now):
             self.history.sample(self.look(now))
+
+    def has_new_note(self) -> bool:
+        """Whether its note is another one than when this was asked last."""
+        before, self._note = self._note, self.gauges().note
+        return self._note != before
 
     def look(self, now: float) -> Point:
         gauges = self.gauges()
@@ -178,7 +186,9 @@ class Board:
         if entry is not None:
             entry.move(self.clock())
             # The link's error shows the time left until the removal, so all fields of the link are sent.
-            self._tell(Feed.change if entry.state.status is Status.REMOVING else Feed.move, link_id)
+            # So is what a link that works has to say.
+            is_new = entry.state.status is Status.REMOVING or entry.has_new_note()
+            self._tell(Feed.change if is_new else Feed.move, link_id)
 
     def gone(self, link_id: str) -> None:
         if self._entries.pop(link_id, None) is not None:

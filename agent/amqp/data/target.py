@@ -98,6 +98,7 @@ class Target:
         self.number = channel.number
         self.confirms = Confirms()
         self.upstream_number = 0
+        self.on_returned: Callable[[], None] | None = None  # before what is returned counts as confirmed
         self.on_held: Callable[[int], None] | None = None  # with how many didn't get through, and go back later
         self.held = held if ack_mode is AckMode.ON_CONFIRM else None
         self.largest = largest
@@ -213,6 +214,8 @@ class Target:
                     self._refuse(tag, multiple=bool(flags & 1))
             elif ids == _RETURN:  # its header and body follow, and belong to no one else
                 self._counts.returned += 1
+                if self.on_returned is not None:
+                    self.on_returned()
             elif kind == frames.METHOD:
                 self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
             at = after
@@ -242,6 +245,10 @@ class Target:
     def go_on(self) -> None:
         self._withholds = False
         self.acknowledge()
+
+    def cut_off(self) -> None:
+        """Upstream hears nothing more, so what it has not heard of goes back when its channel closes."""
+        self._upstream = None
 
     @property
     def last_told(self) -> int:

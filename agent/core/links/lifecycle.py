@@ -22,6 +22,7 @@ class Status(StrEnum):
     PAUSED = "paused"
     STANDBY = "standby"
     INVALID = "invalid"
+    TERMINATED = "terminated"
     STOPPING = "stopping"
     REMOVING = "removing"
 
@@ -108,6 +109,11 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class Completed:
+    """The link has done what it was defined for, and has nothing left to do; an operator may restart it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     pass
 
@@ -178,6 +184,7 @@ Event = (
     | Unblocked
     | Stalled
     | Progressed
+    | Completed
     | Pause
     | Resume
     | StandAside
@@ -268,10 +275,11 @@ class LinkState:
     attempt: int = 0
     blocked: tuple[Blocked, ...] = ()
     stalled: Stalled | None = None
+    completed: bool = False
 
     @property
     def wants_to_run(self) -> bool:
-        wanted = self.stop is None and self.unwanted is None
+        wanted = self.stop is None and self.unwanted is None and not self.completed
         return self.started and wanted and not self.paused and self.standby is None
 
     @property
@@ -280,6 +288,8 @@ class LinkState:
             return Status.STOPPING
         if self.unwanted is not None:
             return Status.REMOVING
+        if self.completed:
+            return Status.TERMINATED
         if self.paused:
             return Status.PAUSED
         if self.standby is not None:
@@ -306,11 +316,14 @@ class LinkState:
                 return self.stalled.reason if self.stalled else ""
             case Status.REMOVING:
                 return NO_LONGER_DEFINED
+            case Status.TERMINATED:
+                return HAS_COMPLETED
             case _:
                 return ""
 
 
 NO_LONGER_DEFINED: Final = "no longer defined; what it built upstream is removed unless it is defined again"
+HAS_COMPLETED: Final = "finished: it has moved all that its definition asks for; restart it to run it again"
 
 Step = tuple[LinkState, tuple[Effect, ...]]
 
@@ -333,6 +346,8 @@ def _asked(state: LinkState, event: Event) -> LinkState:
     match event:
         case Start():
             return replace(state, started=True)
+        case Completed():
+            return replace(state, completed=state.phase is Phase.OPEN or state.completed)
         case Pause():
             return replace(state, paused=True)
         case Resume():
@@ -398,8 +413,10 @@ def _answered(state: LinkState, event: Event) -> Step:
 
 
 def _restart(state: LinkState) -> Step:
-    fresh = replace(state, failure=None, attempt=0)
+    fresh = replace(state, failure=None, attempt=0, completed=False)
     match state.phase:
+        case Phase.IDLE if state.completed:
+            return _follow(fresh)
         case Phase.OPENING | Phase.OPEN:
             return _close(fresh, settle=state.phase is Phase.OPEN)
         case Phase.CLOSING:

@@ -24,11 +24,15 @@ from agent.core.model import (
     Binding,
     DeclaredExchange,
     Exchange,
+    ExchangeDestination,
     ExchangeLink,
+    ExchangeSource,
     Link,
+    QueueDestination,
     QueueLink,
     QueueSource,
     ShovelLink,
+    ShovelPlace,
 )
 from agent.core.rules import objects
 from agent.core.rules.bindings import Route
@@ -67,6 +71,7 @@ class Sight:
     seen: Seen = field(default_factory=Seen)
     error: str | None = None
     error_is_permanent: bool = False
+    destination: Sight | None = None  # of a shovel, whose other end this is
     is_served_by_agent: bool = False  # the agent that runs with this configuration consumes from the queue
 
 
@@ -128,7 +133,7 @@ def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
         return _plan_exchange_link(link, sight, upstream=sight.site, downstream=downstream)
     if isinstance(link, QueueLink):
         return PlannedLink(link, outlook, reason, sight.broker, actions=(_remote_queue(link, sight),))
-    return PlannedLink(link, outlook, reason, sight.broker, actions=tuple(_shovel_source(link, sight)))
+    return PlannedLink(link, outlook, reason, sight.broker, actions=tuple(_shovel_queues(link, sight)))
 
 
 def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook, str]:
@@ -137,20 +142,24 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
     if (link.vhost, link.name, link.upstream) in downstream.native_links:
         return (
             Outlook.STANDBY,
-            "the federation plugin of the downstream runs this link; the agent waits until it ends",
+            f"{plugin_of(link)} of the downstream runs this link; the agent waits until it ends",
         )
     if sight.error is not None:
         return (Outlook.INVALID if sight.error_is_permanent else Outlook.BACKOFF), sight.error
-    source, queue = _queue_source(link), sight.seen.queue
-    if source is not None and source.is_predeclared and queue is None:
-        return (
-            Outlook.BACKOFF,
-            f"queue {source.queue!r} is missing at the source, and src-predeclared says that it exists",
-        )
+    if isinstance(link, ShovelLink):
+        return _outlook_of_shovel(link, sight)
+    queue = sight.seen.queue
+    if isinstance(link, QueueLink) and queue is None and link.queue.unusable is not None:
+        return Outlook.INVALID, objects.undeclarable(link.remote_name, link.queue)
     if isinstance(link, ExchangeLink) and queue is not None and queue.consumers and not sight.is_served_by_agent:
         served = f"the upstream queue has {queue.consumers} consumer(s)"
         return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
     return Outlook.RUN, ""
+
+
+def plugin_of(link: Link) -> str:
+    """Which of the broker's plugins runs links of this kind."""
+    return "the shovel plugin" if isinstance(link, ShovelLink) else "the federation plugin"
 
 
 def _plan_exchange_link(link: ExchangeLink, sight: Sight, *, upstream: Site, downstream: Downstream) -> PlannedLink:
@@ -238,25 +247,50 @@ def _remote_queue(link: QueueLink, sight: Sight) -> Action:
     vhost = sight.site.vhost if sight.site else ""
     if sight.seen.queue is None:
         why = "missing upstream; declared with the downstream's attributes"
-        return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why)
+        arguments = objects.like_queue(link.queue)
+        return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why, arguments)
     why = f"exists with {sight.seen.queue.messages} message(s); queue links delete nothing upstream"
     return Action(Verb.KEEP, sight.broker, vhost, "queue", link.remote_name, why)
 
 
-def _shovel_source(link: Link, sight: Sight) -> Iterator[Action]:
-    source = _queue_source(link)
-    vhost = sight.site.vhost if sight.site else ""
-    if source is None:
+def _outlook_of_shovel(link: ShovelLink, sight: Sight) -> tuple[Outlook, str]:
+    """What is missing at either end, and isn't declared by the shovel, is waited for."""
+    destination = sight.destination
+    if destination is not None and destination.error is not None:
+        return (Outlook.INVALID if destination.error_is_permanent else Outlook.BACKOFF), destination.error
+    waits = [_missing(link.shovel.source, sight.seen, "source")]
+    if destination is not None:
+        waits.append(_missing(link.shovel.destination, destination.seen, "destination"))
+    reason = "; ".join(filter(None, waits))
+    return (Outlook.BACKOFF, reason) if reason else (Outlook.RUN, "")
+
+
+def _missing(place: ShovelPlace, seen: Seen, end: str) -> str:
+    match place:
+        case QueueSource(queue, _, True) | QueueDestination(queue, _, True) if seen.queue is None:
+            key = "src-predeclared" if end == "source" else "dest-predeclared"
+            return f"queue {queue!r} is missing at the {end}, and {key} says that it exists"
+        case ExchangeSource(exchange) if exchange and not seen.exchange_exists:
+            return f"exchange {exchange!r} is missing at the {end}"
+        case ExchangeDestination(exchange) if exchange and not seen.exchange_exists:
+            return f"exchange {exchange!r} is missing at the {end}"
+    return ""
+
+
+def _shovel_queues(link: Link, sight: Sight) -> Iterator[Action]:
+    """The queues of its definition; what a shovel declares for an exchange goes with its connection."""
+    if not isinstance(link, ShovelLink):
         return
+    ends = ((link.shovel.source, sight, "source"), (link.shovel.destination, sight.destination, "destination"))
+    for place, seen, end in ends:
+        if seen is not None and isinstance(place, QueueSource | QueueDestination):
+            yield _shovel_queue(place, seen, end)
+
+
+def _shovel_queue(place: QueueSource | QueueDestination, sight: Sight, end: str) -> Action:
+    vhost = sight.site.vhost if sight.site else ""
     if sight.seen.queue is None:
-        yield Action(Verb.CREATE, sight.broker, vhost, "queue", source.queue, "missing at the source; declared durable")
-    else:
-        why = f"exists with {sight.seen.queue.messages} message(s)"
-        yield Action(Verb.KEEP, sight.broker, vhost, "queue", source.queue, why)
-
-
-def _queue_source(link: Link) -> QueueSource | None:
-    """The queue that a shovel consumes from, unless it makes one of its own."""
-    if isinstance(link, ShovelLink) and isinstance(link.shovel.source, QueueSource):
-        return link.shovel.source
-    return None
+        why = f"missing at the {end}; declared durable"
+        return Action(Verb.CREATE, sight.broker, vhost, "queue", place.queue, why, place.arguments)
+    why = f"exists with {sight.seen.queue.messages} message(s)"
+    return Action(Verb.KEEP, sight.broker, vhost, "queue", place.queue, why)

@@ -41,4 +41,5 @@ _REACHED: Final = {
     Status.PAUSED: Reason.PAUSED,
     Status.STANDBY: Reason.SERVED_ELSEWHERE,
     Status.REMOVING: Reason.UNWANTED,
+    Status.TERMINATED: Reason.COMPLETED,
 }

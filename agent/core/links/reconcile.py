@@ -87,6 +87,8 @@ class Known:
     arguments: Table
     bound: frozenset[Group] = frozenset()
     has_canary: bool = False
+    left_out: frozenset[Group] = frozenset()  # that the broker can't bind
+    canary_is_refused: bool = False
 
     def serves(self, wanted: Wanted) -> bool:
         then, now = (self.site, self.queue, self.arguments), (wanted.route.upstream, wanted.queue)
@@ -136,15 +138,17 @@ class EnsureInternal:
 class Connect:
     """Binds the queue to the internal exchange of this letter, and that to the upstream exchange.
 
-    `bound` is known to be bound there already; `more_may_be` says that other bindings may exist.
+    `bound` is known to be bound there already; `more_may_be` says that other bindings may exist. `left_out` can't be
+    bound there.
     """
 
     letter: str
     bound: frozenset[Group] = frozenset()
     more_may_be: bool = False
+    left_out: frozenset[Group] = frozenset()
 
     def change(self, wanted: Wanted, bindings: Iterable[Binding]) -> Difference:
-        return difference(bound=self.bound, wanted=wanted.groups(bindings, self.letter))
+        return difference(bound=self.bound, wanted=wanted.groups(bindings, self.letter) - self.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,9 @@ UNKNOWN = "replaced without a gap by {}, whose bindings are known"
 
 def reconcile(wanted: Wanted, seen: Seen) -> tuple[Step, ...]:
     """In this order, so that no message is lost on the way and none comes twice."""
-    canary = () if wanted.canary is None else (EnsureCanary(_verb(exists=seen.canary_exists)),)
+    is_refused = seen.known is not None and seen.known.serves(wanted) and seen.known.canary_is_refused
+    has_none = wanted.canary is None or is_refused
+    canary = () if has_none else (EnsureCanary(_verb(exists=seen.canary_exists)),)
     return (
         EnsureExchange(_verb(exists=seen.exchange_exists)),
         EnsureQueue(_verb(exists=seen.queue is not None)),
@@ -189,7 +195,7 @@ def _serve(wanted: Wanted, seen: Seen) -> Iterator[Step]:
     if known is not None and known.letter in fit and known.serves(wanted) and not _may_be_another(seen, known):
         bound = known.bound if seen.exchange_exists else frozenset()
         yield EnsureInternal(Verb.KEEP, known.letter, bound)
-        yield Connect(known.letter, bound)
+        yield Connect(known.letter, bound, left_out=known.left_out)
         if len(seen.letters) > 1:
             yield DeleteInternal(names.other_letter(known.letter), INTERRUPTED)
     elif len(seen.letters) > 1 and fit:

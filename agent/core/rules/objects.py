@@ -7,10 +7,11 @@ from typing import Final
 
 from agent.core import fields
 from agent.core.fields import Table
-from agent.core.model import LinkSettings
+from agent.core.model import LinkSettings, Queue, QueueType
 from agent.core.rules.hops import Site
 
 PURPOSE: Final = ("x-internal-purpose", fields.text("federation"))
+TYPE: Final = "x-queue-type"
 NATIVE_TYPE: Final = "x-federation-upstream"
 FALLBACK_TYPE: Final = "fanout"
 
@@ -28,4 +29,22 @@ def internal_arguments(max_hops: int, downstream: Site) -> Table:
         ("x-downstream-name", fields.text(downstream.cluster or "")),
         ("x-downstream-vhost", fields.text(downstream.vhost)),
         PURPOSE,
+    )
+
+
+def like_queue(queue: Queue) -> Table:
+    """The arguments of a missing queue upstream that is declared like the downstream's.
+
+    A quorum queue may have its type from the vhost's default alone, which may be another one upstream.
+    """
+    if queue.type is QueueType.QUORUM and fields.get(queue.arguments, TYPE) is None:
+        return (*queue.arguments, (TYPE, fields.text(QueueType.QUORUM)))
+    return queue.arguments
+
+
+def undeclarable(name: str, like: Queue) -> str:
+    """Why a missing queue upstream can't be declared like a queue whose arguments can't be represented."""
+    return (
+        f"queue {name!r} is missing, and can't be declared like {like.name!r} downstream, as that {like.unusable}: "
+        "declare it upstream"
     )

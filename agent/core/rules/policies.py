@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agent.core.fields import Table
 from agent.core.model import ApplyTo, Choice, Exchange, Federation, Policy, Queue, QueueType
+from agent.core.rules.names import AGENT_PREFIX
 from agent.core.rules.patterns import TimedPattern, VhostPatience
 from agent.errors import Place
 
@@ -97,7 +98,7 @@ def can_federate_exchange(exchange: Exchange) -> bool:
 
 
 def can_federate_queue(queue: Queue) -> bool:
-    return not _has_purpose(queue)
+    return not queue.exclusive and not queue.name.startswith(AGENT_PREFIX) and not _has_purpose(queue)
 
 
 def _has_purpose(thing: Exchange | Queue) -> bool:

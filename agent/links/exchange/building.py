@@ -60,7 +60,16 @@ class Built:
     def known(self) -> Known | None:
         if self.letter is None or self.site is None:
             return None
-        return Known(self.site, self.queue, self.letter, self.arguments, self.bound, self.has_canary)
+        return Known(
+            self.site,
+            self.queue,
+            self.letter,
+            self.arguments,
+            self.bound,
+            has_canary=self.has_canary,
+            left_out=frozenset(each.group for each in self.left_out),
+            canary_is_refused=bool(self.canary_note) and not self.has_canary,
+        )
 
     @property
     def notes(self) -> str:

@@ -15,13 +15,13 @@ from agent.amqp.data.walk import Names, skip_value
 from agent.amqp.wire.tables import encode_value, long_string, short_string
 from agent.core import fields
 from agent.core.rules import hops
-from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM, Site, Verdict
+from agent.core.rules.hops import RECEIVED_FROM, Site, Verdict
+from agent.links.invalid_headers import array, keep_invalid, table
 
 _U32: Final = struct.Struct(">I")
 _ARRAY: Final = ord("A")
 _TABLE: Final = ord("F")
 _RECEIVED: Final = Names(RECEIVED_FROM)
-_INVALID: Final = Names(INVALID_HEADERS)
 _SITE: Final = Names("cluster-name", "vhost")
 _CLUSTER: Final = short_string("cluster-name")
 _LONGEST_KNOWN: Final = 1024  # few ways lead here, and a hop takes some 150 bytes
@@ -74,15 +74,15 @@ class ReceivedFromHeader:
         else:
             found = _RECEIVED.find(headers, 4, len(headers))
             if found is None:
-                return _table(self._array, _U32.pack(len(hop)), hop, headers[4:])
+                return table(self._array, _U32.pack(len(hop)), hop, headers[4:])
             _, value, after = found
             if headers[value] != _ARRAY:
-                return _keep_invalid(_table(headers[4:value], _array(hop), headers[after:]), headers[value:after])
+                return keep_invalid(table(headers[4:value], array(hop), headers[after:]), headers[value:after])
         past = headers[value + 5 : after]
         verdict = self._known.get(past) or self._judge(past)
         if verdict is not Verdict.FORWARD:
             return verdict.value
-        return _table(headers[4 : value + 1], _U32.pack(len(past) + len(hop)), hop, headers[value + 5 :])
+        return table(headers[4 : value + 1], _U32.pack(len(past) + len(hop)), hop, headers[value + 5 :])
 
     def _judge(self, past: bytes) -> Verdict:
         """`past` are the entries of the array; no more of them are looked at than the message may have."""
@@ -121,45 +121,3 @@ class ReceivedFromHeader:
             self._known_bytes = 0
         self._known[past] = verdict
         self._known_bytes += size
-
-
-def _keep_invalid(headers: bytes, value: bytes) -> bytes:
-    """With a header of another type in `x-invalid-headers`, before those that are there."""
-    found = _INVALID.find(headers, 4, len(headers))
-    if found is None:
-        return _table(headers[4:], _invalid(b"", value))
-    begin, at, after = found
-    standing = headers[at:after]
-    if standing[0] != _TABLE:
-        invalid = _invalid(short_string(INVALID_HEADERS) + _array(standing), value)
-    else:
-        others, earlier = _without_received(standing)
-        invalid = _invalid(others, value + earlier)
-    return _table(headers[4:begin], invalid, headers[after:])
-
-
-def _invalid(others: bytes, values: bytes) -> bytes:
-    return short_string(INVALID_HEADERS) + b"F" + _table(others, short_string(RECEIVED_FROM), _array(values))
-
-
-def _without_received(table: bytes) -> tuple[bytes, bytes]:
-    """The other entries of a table (with its tag), and the values that the first of ours has."""
-    others: list[bytes] = []
-    earlier: bytes | None = None
-    at = 5
-    while (found := _RECEIVED.find(table, at, len(table))) is not None:
-        others.append(table[at : found.begin])
-        if earlier is None:
-            kept = table[found.value : found.after]
-            earlier = kept[5:] if kept[0] == _ARRAY else kept
-        at = found.after
-    return b"".join([*others, table[at:]]), earlier or b""
-
-
-def _array(items: bytes) -> bytes:
-    return b"A" + _U32.pack(len(items)) + items
-
-
-def _table(*entries: bytes) -> bytes:
-    size = sum(map(len, entries))
-    return b"".join([_U32.pack(size), *entries])

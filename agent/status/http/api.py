@@ -8,6 +8,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from agent.core.links.lifecycle import Status
+from agent.core.links.reconcile import Known
+from agent.core.model import LinkKind
+from agent.core.rules.bindings import Group
 from agent.core.tagged import to_tagged
 from agent.status import metrics
 from agent.status.board import Board, Entry
@@ -62,6 +65,7 @@ class Api:
             web.delete(f"{links}/vhost/{{vhost}}/{{id}}/{{node}}/restart{end}", self._native_restart),
             web.get(f"{shovels}{end}", self._native(native.shovels)),
             web.get(f"{shovels}/{{vhost}}{end}", self._native(native.shovels)),
+            web.delete(f"{shovels}/vhost/{{vhost}}/{{name}}/restart{end}", self._native_restart_of_shovel),
         ]
 
     async def _live(self, _: web.Request) -> web.Response:
@@ -114,9 +118,10 @@ class Api:
             "letter": known.letter,
             "arguments": to_tagged(known.arguments),
             "has_canary": known.has_canary,
+            "canary_is_refused": known.canary_is_refused,
         }
         async with self._turns.one():
-            groups = ([group.routing_key, to_tagged(group.arguments)] async for group in in_slices(known.bound))
+            groups = (_group(each, known) async for each in in_slices((*known.bound, *known.left_out)))
             text = await with_list(found, "bindings", groups)
         head = compact({"status": entry.state.status, "uris": uris})
         return answer_text(f'{head[:-1]},"known":{text}}}')
@@ -155,9 +160,22 @@ class Api:
         self._act(link_id, "restart")
         return web.Response(status=204)
 
+    async def _native_restart_of_shovel(self, request: web.Request) -> web.Response:
+        vhost, name = request.match_info["vhost"], request.match_info["name"]
+        for entry in self._of_vhost(vhost):
+            if entry.link.kind is LinkKind.SHOVEL and entry.link.name == name:
+                self._act(entry.link.id, "restart")
+                return web.Response(status=204)
+        return refuse(404, f"no shovel is called {name[:64]!r} in vhost {vhost[:64]!r}; GET /api/shovels lists them")
+
     def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
         return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)
 
 
 def _no_link(link_id: str) -> web.Response:
     return refuse(404, f"no link has the id {link_id[:64]!r}; GET /api/links lists them")
+
+
+def _group(group: Group, known: Known) -> list[Any]:
+    """Routing key, arguments, and whether it is bound; some a broker can't bind."""
+    return [group.routing_key, to_tagged(group.arguments), group in known.bound]

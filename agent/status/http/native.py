@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from agent.core.links.lifecycle import LinkState, Status
-from agent.core.model import LinkKind
-from agent.status.board import Board, Entry, ends, shown_uri
+from agent.core.model import LinkKind, ShovelLink
+from agent.status.board import Board, Entry, Gauges, ends, shown_uri
 from agent.status.slices import in_slices
 
 _LINK_STATE: Final[Mapping[Status, str]] = {
@@ -25,6 +25,8 @@ _SHOVEL_STATE: Final[Mapping[Status, str]] = {
     Status.STALLED: "running",
     Status.STARTING: "starting",
 }
+PROTOCOL: Final = "amqp091"
+UNLIMITED: Final = "unlimited"
 DOWN: Final = "shutdown"
 TERMINATED: Final = "terminated"
 NOT_DOWN: Final = frozenset({"running", "starting"})
@@ -77,7 +79,7 @@ def link_view(board: Board, entry: Entry) -> dict[str, Any]:
 
 
 def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
-    link, state = entry.link, entry.state
+    link, state, gauges = entry.link, entry.state, entry.gauges()
     return {
         "node": board.owner,
         "name": link.name,
@@ -85,9 +87,24 @@ def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
         "type": "dynamic",
         "state": shovel_state(state),
         "timestamp": _time(entry.since),
-        "src_uri": shown_uri(link, entry.gauges()) or "",
+        "src_uri": shown_uri(link, gauges) or "",
+        "src_protocol": PROTOCOL,
+        "dest_protocol": PROTOCOL,
+        **(_of_shovel(link, gauges) if isinstance(link, ShovelLink) else {}),
+        "forwarded": entry.meter.forwarded,
+        "remaining": UNLIMITED if gauges.remaining is None else gauges.remaining,
+        "remaining_unacked": UNLIMITED if gauges.remaining is None else max(0, gauges.remaining - gauges.in_flight),
+        "pending": 0,  # what can't be published now is left at the source
+        "blocked_status": "blocked" if state.status is Status.BLOCKED else "running",
         **({"reason": state.error} if state.error else {}),
     }
+
+
+def _of_shovel(link: ShovelLink, gauges: Gauges) -> dict[str, str]:
+    """Its two ends, by the keys of its definition with underscores."""
+    uri = gauges.destination or next(iter(link.shovel.destination_uris), None)
+    keys = {**link.shovel.source.keys, **link.shovel.destination.keys}
+    return {"dest_uri": "" if uri is None else uri.safe} | {key.replace("-", "_"): keys[key] for key in keys}
 
 
 def _time(seconds: float) -> str:

@@ -15,6 +15,7 @@ Json = dict[str, Any]
 TEXT: Final[Json] = {"type": "string"}
 TEXT_OR_NONE: Final[Json] = {"type": ["string", "null"]}
 COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+_REMAINING: Final[Json] = {"anyOf": [{"const": native.UNLIMITED}, COUNT]}
 COUNT_OR_NONE: Final[Json] = {"type": ["integer", "null"], "minimum": 0}
 SECONDS: Final[Json] = {"type": "number", "minimum": 0}
 TIME: Final[Json] = {"type": "string", "format": "date-time"}
@@ -159,6 +160,7 @@ SCHEMAS: Final[Json] = {
                             "letter": {"type": "string", "enum": list(LETTERS)},
                             "arguments": {"type": "array"},
                             "has_canary": {"type": "boolean"},
+                            "canary_is_refused": {"type": "boolean"},
                             "bindings": _list({"type": "array"}),
                         }
                     ),
@@ -189,8 +191,22 @@ SCHEMAS: Final[Json] = {
             "state": {"type": "string", "enum": list(native.SHOVEL_STATES)},
             "timestamp": TEXT,
             "src_uri": TEXT,
+            "dest_uri": TEXT,
+            "src_protocol": {"const": native.PROTOCOL},
+            "dest_protocol": {"const": native.PROTOCOL},
+            "forwarded": COUNT,
+            "remaining": _REMAINING,
+            "remaining_unacked": _REMAINING,
+            "pending": COUNT,
+            "blocked_status": {"enum": ["running", "blocked"]},
         },
-        {"reason": TEXT},
+        {
+            "reason": TEXT,
+            **dict.fromkeys(
+                ("src_queue", "src_exchange", "src_exchange_key", "dest_queue", "dest_exchange", "dest_exchange_key"),
+                TEXT,
+            ),
+        },
     ),
 }
 RESPONSES: Final[Json] = {
@@ -210,6 +226,7 @@ PARAMETERS: Final[Json] = {
     "Id": _parameter("id", "path", LINK_ID, "A link's id."),
     "Vhost": _parameter("vhost", "path", {**TEXT, "minLength": 1}, f"A vhost, {_ENCODED}."),
     "Node": _parameter("node", "path", {**TEXT, "minLength": 1}, "Part of the native route; any value is accepted."),
+    "Name": _parameter("name", "path", {**TEXT, "minLength": 1}, "The name of a shovel."),
     "OfVhost": _parameter("vhost", "query", TEXT, "Only links of this vhost."),
     "AccessToken": _parameter(
         "access_token", "query", TEXT, "The token, for browsers: an EventSource can't send headers."
@@ -316,5 +333,14 @@ PATHS: Final[Json] = {
     "/api/shovels": {"get": _operation("nativeShovels", "All shovels.", {"200": _SHOVELS})},
     "/api/shovels/{vhost}": {
         "get": _operation("nativeShovelsOfVhost", "The shovels of a vhost.", {"200": _SHOVELS, **_NO_VHOST}, "Vhost")
+    },
+    "/api/shovels/vhost/{vhost}/{name}/restart": {
+        "delete": _operation(
+            "nativeRestartOfShovel",
+            "Restarts a shovel.",
+            {"204": {"description": "Asked for."}, "404": _NO_LINK},
+            "Vhost",
+            "Name",
+        )
     },
 }

@@ -45,6 +45,8 @@ async def test_a_wrong_password(broker: Node) -> None:
         ("management", ManagementClient.parameters, "it needs the tag policymaker or administrator"),
         ("monitoring", lambda client: client.global_parameter("x"), "it needs the tag policymaker or administrator"),
         ("policymaker", lambda client: client.queues("/"), "it needs permissions in vhost '/'"),
+        ("monitoring", lambda client: client.delete_shovel("/", "s"), "it needs the tag policymaker or administrator"),
+        ("policymaker", lambda client: client.delete_shovel("/", "s"), "and permissions in vhost '/'"),
     ],
 )
 async def test_a_missing_permission(broker: Node, name: Naming, tags: str, ask: Question, says: str) -> None:
@@ -54,6 +56,12 @@ async def test_a_missing_permission(broker: Node, name: Naming, tags: str, ask: 
     assert isinstance(error, PermanentError)
     assert f"user '{user}'" in str(error)
     assert says in str(error)
+
+
+async def test_a_shovel_that_nobody_defines_is_deleted_already(broker: Node) -> None:
+    async with ManagementClient([parse(broker.management_uri())]) as client:
+        await client.delete_shovel("/", "nobody")
+        assert await client.shovels() is None  # without the plugin
 
 
 async def test_native_links_need_monitoring(native_broker: Node, name: Naming) -> None:

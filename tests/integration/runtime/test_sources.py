@@ -106,8 +106,8 @@ async def test_a_shovel_parameter(native: Pair) -> None:
     value = {"src-uri": uri, "src-queue": "from", "dest-uri": "amqp://", "dest-queue": "to"}
     native.here.admin.parameter("shovel", native.vhost, "s", value)
     planned = await native.plan_link({})
-    assert (planned.link.kind, planned.link.name, planned.outlook) == ("shovel", "s", Outlook.RUN)
-    assert told(planned.actions) == [("keep", "queue", "from")]
+    assert (planned.link.kind, planned.link.name, planned.outlook) == ("shovel", "s", Outlook.STANDBY)
+    assert "the shovel plugin of the downstream runs" in planned.reason
 
 
 async def test_the_global_parameter_has_the_shape_of_the_file(pair: Pair) -> None:
@@ -176,20 +176,26 @@ async def test_queues_of_the_configuration_s_policies(pair: Pair) -> None:
 async def test_shovels_look_for_their_source(pair: Pair) -> None:
     source = {"src-uri": pair.there.uri(pair.vhost), "dest-uri": "amqp://", "dest-queue": "to"}
     pair.there.admin.queue(pair.vhost, "stands")
+    pair.there.admin.exchange(pair.vhost, "x")
     shovels = {
         "keeps": source | {"src-queue": "stands"},
         "makes": source | {"src-queue": "missing"},
         "waits": source | {"src-queue": "missing", "src-predeclared": True},
         "binds": source | {"src-exchange": "x"},
+        "seeks": source | {"src-exchange": "y"},
         "lost": source | {"src-queue": "stands", "src-uri": f"amqp://127.0.0.1:{pair.there.amqp_port}"},
     }
     found = await pair.plan({"shovels": shovels})
     assert {planned.link.name: (str(planned.outlook), told(planned.actions)) for planned in found.plan.links} == {
-        "keeps": ("run", [("keep", "queue", "stands")]),
-        "makes": ("run", [("create", "queue", "missing")]),
+        "keeps": ("run", [("keep", "queue", "stands"), ("create", "queue", "to")]),
+        "makes": ("run", [("create", "queue", "missing"), ("create", "queue", "to")]),
         "waits": ("backoff", []),
-        "binds": ("run", []),
-        "lost": ("run", [("create", "queue", "stands")]),  # without a path, a shovel means vhost /
+        "binds": ("run", [("create", "queue", "to")]),
+        "seeks": ("backoff", []),
+        "lost": (
+            "run",
+            [("create", "queue", "stands"), ("create", "queue", "to")],
+        ),  # without a path, a shovel means vhost /
     }
 
 

@@ -67,7 +67,7 @@ CASES = {
                 for at, status in enumerate(
                     [
                         *("running", "blocked", "stalled", "starting", "backoff", "invalid"),
-                        *("paused", "removing", "standby", "stopping"),
+                        *("paused", "terminated", "removing", "standby", "stopping"),
                     ]
                 )
             ),
@@ -80,9 +80,10 @@ CASES = {
             (4, 5, "backoff"),
             (5, 6, "invalid"),
             (6, 7, "paused"),
-            (7, 8, "removing"),
-            (8, 9, "standby"),
-            (9, END, "stopping"),
+            (7, 8, "terminated"),
+            (8, 9, "removing"),
+            (9, 10, "standby"),
+            (10, END, "stopping"),
         ],
     ),
     "a dead agent": Case(

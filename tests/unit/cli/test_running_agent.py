@@ -27,7 +27,8 @@ KNOWN = {
     "letter": "A",
     "arguments": [],
     "has_canary": True,
-    "bindings": [["k", []]],
+    "canary_is_refused": False,
+    "bindings": [["k", [], True], ["large", [], False]],
 }
 BINDINGS = {"status": "running", "uris": ["amqp://there"], "known": KNOWN}
 

@@ -8,6 +8,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.model import ExchangeLink
 from agent.links.brokers import Brokers
 from agent.links.exchange.link import ExchangeLinks, RunnableExchangeLink
+from agent.links.queue.link import QueueLinks, RunnableQueueLink
 from agent.links.registry import KINDS, Kinds, Registered, SharedQueues
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
@@ -19,6 +20,17 @@ def brokers() -> Brokers:
 def test_a_link_is_run_by_its_kind() -> None:
     made = Kinds(brokers()).runnable(exchange_link(), Counts(), lambda: None)
     assert isinstance(made, RunnableExchangeLink)
+
+
+def test_a_queue_link_is_run_and_nothing_of_it_is_removed() -> None:
+    link = queue_link()
+    made = Kinds(brokers()).runnable(link, Counts(), lambda: None)
+    assert isinstance(made, RunnableQueueLink)
+    assert not link.cleans_up
+    former = RunnableQueueLink(link, QueueLinks(brokers()), Counts())
+    former.memory.path.prefetch = 77
+    made.inherit(former)
+    assert made.memory.path.prefetch == 77
 
 
 def test_a_kind_is_registered_under_the_kind_of_its_links() -> None:

@@ -186,3 +186,15 @@ def test_an_unexpected_error_is_among_the_problems_and_keeps_no_definitions_out_
     [problem] = overview["problems"]
     assert "'follow bindings' (ValueError)" in problem
     assert "s3cret" not in problem
+
+
+def test_readers_get_all_of_a_link_whose_note_is_another() -> None:
+    made, _ = board()
+    gauges = Gauges()
+    made.put(LINK, RUNNING, Counts(), lambda: gauges)
+    with made.feed() as feed:
+        for note, is_changed in (("", False), ("idle", True), ("idle", False), ("", True)):
+            gauges.note = note
+            made.moved(LINK.id)
+            news = feed.take()
+            assert (news.changed, news.moved) == (((LINK.id,), ()) if is_changed else ((), (LINK.id,)))

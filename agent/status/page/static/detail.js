@@ -37,7 +37,7 @@ const NUMBERS = [
 ];
 
 const ACTIONS = ["restart", "pause", "resume"];
-const OFFERED = { paused: ["resume"], standby: ["pause"], stopping: [], removing: [] };
+const OFFERED = { paused: ["resume"], standby: ["pause"], terminated: ["restart"], stopping: [], removing: [] };
 
 const CHARTS = {
   rate: { of: (history) => history.rates(), show: rate, label: "Messages per second" },

@@ -58,6 +58,13 @@ export const STATES = {
     shape: "M3 3h10v10H3z",
     advice: "This link is no longer needed; it settles the messages in flight and ends.",
   },
+  terminated: {
+    label: "Finished",
+    group: "off",
+    gravity: 7,
+    shape: "M3 8.5l3 3 7-7M3 14h10",
+    advice: "It has moved all that its definition asks for. Restart runs it again.",
+  },
   paused: {
     label: "Paused",
     group: "off",

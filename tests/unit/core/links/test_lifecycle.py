@@ -88,7 +88,7 @@ class Runtime(RuleBasedStateMachine):
     wishes = st.sampled_from(
         [
             life.Start(), life.Pause(), life.Resume(), life.StandAside("another replica"), life.TakeOver(),
-            life.Restart(),
+            life.Restart(), life.Completed(),
         ]
     )  # fmt: skip
     flows = st.sampled_from(
@@ -269,6 +269,24 @@ def test_a_restart_while_starting_makes_no_second_consumer() -> None:
 
 def test_a_restart_in_the_middle_of_running_settles_first() -> None:
     assert run(life.Start(), life.Opened(), life.Restart())[1][-1] == life.Close(settle=True)
+
+
+def test_a_link_that_has_completed_settles_and_stays_so_until_it_is_restarted() -> None:
+    events = (life.Start(), life.Opened(), life.Completed())
+    state, done = run(*events, life.Closed())
+    assert (state.status, state.error) == (Status.TERMINATED, life.HAS_COMPLETED)
+    assert done == [life.Open(), life.Close(settle=True)]
+    state, done = run(*events, life.Closed(), life.Pause(), life.Resume(), life.StandAside("x"), life.TakeOver())
+    assert (state.status, len(done)) == (Status.TERMINATED, 2)
+    state, done = run(*events, life.Closed(), life.Restart())
+    assert (state.status, done[2:]) == (Status.STARTING, [life.Open()])
+    state, done = run(*events, life.Restart(), life.Closed())
+    assert (state.status, done[2:]) == (Status.STARTING, [life.Open()])
+    assert run(*events, life.Closed(), life.Stop())[1][2:] == [life.Finished()]
+
+
+def test_only_an_open_link_can_have_completed() -> None:
+    assert run(life.Start(), life.Completed(), life.Opened())[0].status is Status.RUNNING
 
 
 def test_both_sides_blocked_hold_once_and_release_once() -> None:

@@ -1,9 +1,23 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+from agent.core import fields
 from agent.core.links import plan
 from agent.core.links.plan import Action, Downstream, Outlook, Sight
 from agent.core.links.reconcile import QueueSeen, Seen, Verb, upstream_queue_name
-from agent.core.model import Binding, DeclaredExchange, Exchange, ExchangeSource, LinkSettings, QueueSource
+from agent.core.model import (
+    Binding,
+    DeclaredExchange,
+    Exchange,
+    ExchangeDestination,
+    ExchangeSource,
+    LinkSettings,
+    Queue,
+    QueueDestination,
+    QueueSource,
+    QueueType,
+)
 from agent.core.rules.hops import Site
 from agent.errors import Place
 from tests.unit.core.some_links import BROKER, queue_link, shovel_link
@@ -106,8 +120,28 @@ def test_a_shovel_declares_its_queue_unless_that_is_predeclared() -> None:
 
 
 def test_a_shovel_from_an_exchange_makes_a_queue_of_its_own() -> None:
-    planned = plan.plan_link(shovel_link(ExchangeSource("x", "k")), Sight(BROKER, UP), downstream())
+    shovel = shovel_link(ExchangeSource("x", "k"))
+    planned = plan.plan_link(shovel, Sight(BROKER, UP, Seen(exchange_exists=True)), downstream())
     assert (planned.outlook, planned.actions) == (Outlook.RUN, ())
+    waits = plan.plan_link(shovel, Sight(BROKER, UP), downstream())
+    assert (waits.outlook, waits.reason) == (Outlook.BACKOFF, "exchange 'x' is missing at the source")
+
+
+def test_a_shovels_destination_is_declared_or_waited_for() -> None:
+    def planned(destination: QueueDestination | ExchangeDestination, seen: Sight) -> plan.PlannedLink:
+        link = shovel_link()
+        given = replace(link, shovel=replace(link.shovel, destination=destination))
+        return plan.plan_link(given, Sight(BROKER, UP, Seen(queue=QueueSeen(0, 0)), destination=seen), downstream())
+
+    missing, queue = Sight(BROKER, UP), QueueDestination("d")
+    assert told(planned(queue, missing).actions) == [(Verb.KEEP, "queue", "q"), (Verb.CREATE, "queue", "d")]
+    waits = planned(replace(queue, is_predeclared=True), missing)
+    assert (waits.outlook, waits.reason.split(", and ")[1][:15]) == (Outlook.BACKOFF, "dest-predeclare")
+    assert planned(ExchangeDestination("x"), missing).outlook is Outlook.BACKOFF
+    assert planned(ExchangeDestination("x"), Sight(BROKER, UP, Seen(exchange_exists=True))).outlook is Outlook.RUN
+    assert planned(ExchangeDestination(routing_key="k"), missing).outlook is Outlook.RUN
+    refused = planned(queue, Sight(BROKER, error="login refused", error_is_permanent=True))
+    assert (refused.outlook, refused.reason) == (Outlook.INVALID, "login refused")
 
 
 def test_exchanges_of_the_configuration() -> None:
@@ -118,3 +152,21 @@ def test_exchanges_of_the_configuration() -> None:
     assert [action.verb for action in actions] == [Verb.CREATE, Verb.KEEP, Verb.KEEP]
     assert "agent.yaml:3:1" in actions[0].why
     assert "its type, durable differ" in actions[2].why
+
+
+def test_a_queue_upstream_is_declared_as_downstream_or_kept() -> None:
+    queue = Queue("x", QueueType.QUORUM, arguments=(("x-max-length", fields.long(5)),))
+    made = replace(queue_link(), queue=queue)
+    [created] = plan.plan_link(made, Sight(BROKER, UP), downstream()).actions
+    assert (created.verb, created.kind, created.name) == (Verb.CREATE, "queue", "x")
+    assert created.arguments == (("x-max-length", fields.long(5)), ("x-queue-type", fields.text("quorum")))
+    [kept] = plan.plan_link(made, Sight(BROKER, UP, Seen(queue=QueueSeen(3, 2))), downstream()).actions
+    assert (kept.verb, kept.why) == (Verb.KEEP, "exists with 3 message(s); queue links delete nothing upstream")
+
+
+def test_a_missing_queue_whose_arguments_nobody_can_repeat() -> None:
+    made = replace(queue_link(), queue=Queue("x", unusable="has numbers that AMQP lacks"))
+    planned = plan.plan_link(made, Sight(BROKER, UP), downstream())
+    assert planned.outlook is Outlook.INVALID
+    assert "declare it upstream" in planned.reason
+    assert plan.plan_link(made, Sight(BROKER, UP, Seen(queue=QueueSeen(0, 0))), downstream()).outlook is Outlook.RUN

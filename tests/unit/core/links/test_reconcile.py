@@ -181,3 +181,13 @@ def test_an_exchange_whose_canary_is_gone_may_be_another_so_what_is_known_is_of_
     assert EnsureInternal(Verb.CREATE, "B") in reconcile(WANTED, seen)
     assert EnsureInternal(Verb.KEEP, "A", bound.bound) in reconcile(WANTED, replace(seen, canary_exists=True))
     assert Connect("A", frozenset()) in reconcile(WANTED, replace(seen, exchange_exists=False))
+
+
+def test_what_the_broker_refused_is_not_announced_again() -> None:
+    large = Group("large")
+    here = replace(known("A", frozenset()), left_out=WANTED.groups(bindings_of(frozenset({"a"})), "A") | {large})
+    steps = reconcile(WANTED, Seen(True, QueueSeen(0, 0), ("A",), known=replace(here, canary_is_refused=True)))
+    assert not any(isinstance(step, EnsureCanary) for step in steps)
+    [connect] = [step for step in steps if isinstance(step, Connect)]
+    change = connect.change(WANTED, bindings_of(frozenset({"a", "b"})))
+    assert ([group.routing_key for group in change.bind], change.unbind) == (["b"], ())

@@ -129,7 +129,11 @@ def test_what_is_never_federated() -> None:
             "made": Exchange("made", "fanout", arguments=purpose),
             "amq.topic": Exchange("amq.topic", "topic"),
         },
-        queues={"federation: x -> c": Queue("federation: x -> c", arguments=purpose)},
+        queues={
+            "federation: x -> c": Queue("federation: x -> c", arguments=purpose),
+            "amq.gen-1": Queue("amq.gen-1", exclusive=True),
+            "federation-agent: quarantine": Queue("federation-agent: quarantine"),
+        },
     )
     found = solve(book(policy("p"), upstreams={"a": upstream("a")}), state)
     assert [link.name for link in found.links] == ["amq.topic"]

@@ -20,6 +20,7 @@ from agent.core.rules.hops import Site
 from agent.core.tagged import from_tagged
 from agent.errors import CannotStartError
 from agent.status.board import Gauges
+from tests.unit.core.some_links import shovel_link
 from tests.unit.status.serving import TOKEN, Serve, Served
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING
 
@@ -54,7 +55,8 @@ async def test_what_a_link_has_bound_is_written_bit_by_bit(serve: Serve) -> None
     }
     arguments = hops.with_entry((), hops.BOUND_FROM, hops.bound_entry(Site("dc2", "/"), "/:orders A", 1))
     groups = frozenset(Group(f"key.{number}", arguments) for number in range(20_000))
-    known = Known(Site("dc1", "/"), "federation: orders -> dc2", "A", (), groups, has_canary=True)
+    large = frozenset({Group("large", arguments)})
+    known = Known(Site("dc1", "/"), "federation: orders -> dc2", "A", (), groups, has_canary=True, left_out=large)
     served.board.put(LINK, RUNNING, Counts(), lambda: Gauges(known=known))
     async with aiohttp.ClientSession() as session:
 
@@ -71,7 +73,9 @@ async def test_what_a_link_has_bound_is_written_bit_by_bit(serve: Serve) -> None
             longest, before = max(longest, now - before), now
     found = json.loads(await reading)
     assert found["known"]["has_canary"] is True
-    assert frozenset(Group(key, from_tagged(told)) for key, told in found["known"]["bindings"]) == groups
+    listed = [(Group(key, from_tagged(table)), is_bound) for key, table, is_bound in found["known"]["bindings"]]
+    assert frozenset(group for group, is_bound in listed if is_bound) == groups
+    assert frozenset(group for group, is_bound in listed if not is_bound) == large
     assert longest < (before - begun) / 6, "messages have their turn meanwhile"
 
 
@@ -93,6 +97,21 @@ async def test_the_native_routes(serve: Serve) -> None:
     assert (await served.ask(restart, "DELETE"))[0] == 204
     assert served.asked == [(LINK.id, "restart")]
     assert (await served.ask(restart.replace("%2F", "other"), "DELETE"))[0] == 404
+
+
+async def test_the_native_routes_of_shovels(serve: Serve) -> None:
+    served, link = await serve(), shovel_link()
+    gauges = Gauges(remaining=7, in_flight=2)
+    served.board.put(link, RUNNING, Counts(forwarded=3), lambda: gauges)
+    [view] = (await served.ask("/api/shovels/%2F"))[1]
+    assert view.items() >= {
+        "name": "s", "vhost": "/", "type": "dynamic", "state": "running", "src_queue": "q", "src_uri": "amqp://h:5672",
+        "dest_uri": "amqp://h:5672", "forwarded": 3, "remaining": 7, "remaining_unacked": 5, "pending": 0,
+        "blocked_status": "running",
+    }.items()  # fmt: skip
+    assert (await served.ask("/api/shovels/vhost/%2F/s/restart", "DELETE"))[0] == 204
+    assert served.asked == [(link.id, "restart")]
+    assert (await served.ask("/api/shovels/vhost/%2F/other/restart", "DELETE"))[0] == 404
 
 
 async def test_a_link_that_is_removed_is_no_trouble_and_takes_no_orders(serve: Serve) -> None:

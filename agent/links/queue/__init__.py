@@ -1,0 +1,1 @@
+"""Links that federate queues: messages move to where their consumers are."""

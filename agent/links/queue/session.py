@@ -1,0 +1,157 @@
+"""One queue link while it runs: both queues looked at, its messages, and its upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
+from agent.amqp.data.splice import Counts, Destination
+from agent.amqp.failures import one_line
+from agent.core import fields
+from agent.core.addresses.uri import AmqpUri
+from agent.core.model import Binding, QueueLink, QueueType
+from agent.core.rules import names
+from agent.errors import BrokerError, Side, happening_on
+from agent.links.brokers import Brokers
+from agent.links.connections import Connections
+from agent.links.ends import End, written_uri
+from agent.links.flow import Flow
+from agent.links.learned import LearnedPath
+from agent.links.options import FlowOptions
+from agent.links.queue import upstream_queue
+from agent.links.queue.looks import LocalQueue
+from agent.links.queue.timing import Timing
+from agent.links.queue.upkeep import Upkeep
+from agent.links.queue.visits import VisitHeaders
+from agent.links.tasks import both
+
+PRIORITY: Final = (("x-priority", fields.long(-1)),)  # consumers upstream go first
+
+
+@dataclass
+class Memory:
+    """What a link knows from one session to the next."""
+
+    path: LearnedPath = field(default_factory=LearnedPath)
+    uri: AmqpUri | None = None
+    upstream_cluster: str | None = None
+
+
+class QueueSession:
+    """See `agent.links.kind.Session`."""
+
+    def __init__(
+        self,
+        link: QueueLink,
+        connections: Connections,
+        *,
+        apart: bool,
+        counts: Counts,
+        memory: Memory,
+        brokers: Brokers,
+        timing: Timing,
+    ) -> None:
+        self.flow: Flow | None = None
+        self._link = link
+        self._connections = connections
+        self._apart = apart
+        self._counts = counts
+        self._memory = memory
+        self._brokers = brokers
+        self._timing = timing
+        self._controls: list[tuple[Shared, Side]] = []
+        self._upkeep: Upkeep | None = None
+
+    @property
+    def backlog(self) -> int | None:
+        return None if self._upkeep is None else self._upkeep.backlog
+
+    @property
+    def ends(self) -> list[asyncio.Future[BrokerError]]:
+        asked = [control.connection.wire.closed for control, _ in self._controls]
+        return [*asked, *(self.flow.ends if self.flow else ())]
+
+    def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
+        for control, side in self._controls:
+            if end is control.connection.wire.closed:
+                error = end.result()
+                error.side = side
+                return error
+        return self.flow.explain(end) if self.flow else end.result()
+
+    async def open(self) -> None:
+        """Messages flow from the start where consumers wait for them."""
+        link = self._link
+        ends = self._brokers.federation_ends(link)
+        upstream = await self._connections.ask(ends.source)
+        with happening_on(Side.DOWNSTREAM):
+            local = await self._connections.ask(self._asked(ends.destination))
+        self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
+        self._remember(upstream)
+        connecting = self._connections.flow(
+            ends.source, upstream.connection.uri, ends.destination, apart=link.id if self._apart else None
+        )
+        _, (up, down) = await both(self._ensure(ends.source, upstream.connection), connecting)
+        headers = VisitHeaders(str(self._memory.uri), link.name, trust_user_id=link.settings.trust_user_id)
+        flow = self.flow = Flow(
+            self._options(), up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
+        )
+        queue = LocalQueue(link.vhost, link.name, local, self._brokers.consumers)
+        upkeep = Upkeep(
+            flow,
+            self._counts,
+            queue,
+            control=upstream,
+            remote_name=link.remote_name,
+            headers=headers,
+            timing=self._timing,
+        )
+        await flow.start(headers, paused=not await upkeep.is_wanted())
+        self._upkeep = upkeep
+
+    async def _ensure(self, end: End, connection: Connection) -> None:
+        link = self._link
+        await upstream_queue.ensure(
+            connection, link.remote_name, link.queue, spare=lambda: self._brokers.trial(end, connection.uri)
+        )
+
+    def _asked(self, end: End) -> End:
+        """Some brokers close the connection instead of answering that a queue with a long name is missing."""
+        link = self._link
+        return replace(end, may_be_lost=not names.can_be_asked_for(link.name, link.vhost, kind="queue"))
+
+    def follow(self, bindings: frozenset[Binding]) -> None:
+        """A queue has no bindings of its own to copy."""
+
+    def is_quiet(self, now: float) -> bool:
+        return self._upkeep is not None and self._upkeep.is_quiet(now)
+
+    def tick(self, now: float, *, is_blocked: bool) -> float:
+        return 0.0 if self._upkeep is None else self._upkeep.tick(now, is_blocked=is_blocked)
+
+    async def keep_up(self) -> None:
+        if self._upkeep is not None:
+            await self._upkeep.run()
+
+    def _remember(self, control: Shared) -> None:
+        there = control.connection
+        name = there.server.cluster_name
+        self._memory.uri = written_uri(self._link.uris, there)
+        # As it may be shown: the peer chooses it.
+        self._memory.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
+
+    def _options(self) -> FlowOptions:
+        link, settings = self._link, self._link.settings
+        return FlowOptions(
+            link.remote_name,
+            settings.consumer_tag or names.consumer_tag(link.upstream),
+            Destination("", link.name),
+            arguments=PRIORITY,
+            ack_mode=settings.ack_mode,
+            prefetch=settings.prefetch_count,
+            is_quorum=link.queue.type is QueueType.QUORUM,
+            ends_on_return=True,
+        )

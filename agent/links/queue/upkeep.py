@@ -1,0 +1,161 @@
+"""The upkeep of a running queue link: taking messages while they are wanted, its prefetch sized, its lag measured."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import Final
+
+from agent.amqp.connection_pool import Shared
+from agent.amqp.data.splice import Counts
+from agent.amqp.questions import look_into
+from agent.core.links.demand import SOON, Demand
+from agent.core.links.lag import Lag
+from agent.links.flow import Flow
+from agent.links.queue.looks import LocalQueue
+from agent.links.queue.timing import Timing
+from agent.links.queue.visits import VisitHeaders
+
+LOOK_UPSTREAM: Final = 30.0  # while nothing is taken
+TAKEN_UPSTREAM: Final = "idle: consumers upstream take everything"
+
+
+class Upkeep:
+    """Of one session. `is_wanted` is asked before it begins; `run` does what time and events find to do."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        counts: Counts,
+        queue: LocalQueue,
+        *,
+        control: Shared,
+        remote_name: str,
+        headers: VisitHeaders,
+        timing: Timing,
+    ) -> None:
+        """`control` is where the upstream queue is looked at."""
+        self._flow = flow
+        self._counts = counts
+        self._queue = queue
+        self._control = control
+        self._remote_name = remote_name
+        self._headers = headers
+        self._timing = timing
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
+        self._demand = Demand()
+        self._lag = Lag(now, confirmed=counts.forwarded, chance=random.random())
+        self._look_upstream_at = now + LOOK_UPSTREAM * random.random()
+        self._wake = asyncio.Event()
+        self._due_at = now
+        self._seen_forwarded = counts.forwarded
+        self._is_due = self._looks_upstream = False
+        self._others_upstream = 0
+        self._prefetch: int | None = None
+        self._moved: tuple[object, ...] = ()
+
+    async def is_wanted(self) -> bool:
+        """Looks whether messages are wanted now."""
+        await self._look()
+        return self._demand.takes
+
+    @property
+    def backlog(self) -> int | None:
+        """What waits upstream and here; not known before upstream was looked at."""
+        ready = self._lag.ready
+        return None if ready is None else ready + self._flow.unsettled
+
+    def is_quiet(self, now: float) -> bool:
+        """Nothing has moved or waits, and nothing is due."""
+        waits = self._moved != self._movement or self._flow.unsettled or (self._lag.ready and self._demand.takes)
+        return not waits and not self._must_look_upstream(now)
+
+    def tick(self, now: float, *, is_blocked: bool) -> float:
+        """For how many seconds something has waited and nothing was confirmed: nobody can help it while blocked, and
+        nothing has to be while nothing is taken."""
+        flow, lag = self._flow, self._lag
+        self._moved = self._movement
+        takes = self._demand.takes
+        waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
+        if is_blocked:  # nothing is read then, no answer either
+            lag.forgive()
+            lag.ready, waited = None, 0.0
+        elif self._must_look_upstream(now):
+            lag.asks(now)
+            self._look_upstream_at = now + LOOK_UPSTREAM
+            self._looks_upstream = True
+        if not takes and not flow.unsettled:
+            lag.forgive()
+            waited = 0.0
+        self._prefetch = flow.better_prefetch(now) or self._prefetch
+        if self._prefetch is not None or self._looks_upstream:
+            self._wake.set()
+        return waited
+
+    def _must_look_upstream(self, now: float) -> bool:
+        return now >= (self._lag.due_at if self._demand.takes else self._look_upstream_at)
+
+    def beat(self, now: float) -> None:
+        """Whether it is time to look at the queue: also soon after messages began to move."""
+        if now >= self._due_at or (self._counts.forwarded != self._seen_forwarded and not self._is_watched_closely):
+            self._look_now()
+
+    @property
+    def _is_watched_closely(self) -> bool:
+        return self._due_at - self._loop.time() <= SOON
+
+    def _look_now(self) -> None:
+        self._is_due = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled, or until a broker refuses something."""
+        with self._timing.timing(self), self._queue.watching(self._look_now):
+            self._look_now()  # consumers may have come or gone before they were watched
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                await self._work()
+
+    async def _work(self) -> None:
+        if self._is_due:
+            await self._look()
+            await (self._flow.resume_consuming() if self._demand.takes else self._flow.pause_consuming())
+        if self._prefetch is not None:
+            wanted, self._prefetch = self._prefetch, None
+            await self._flow.resize(wanted)
+        if self._looks_upstream:
+            self._looks_upstream = False
+            await self._look_upstream()
+
+    async def _look(self) -> None:
+        self._is_due = False
+        self._due_at = self._loop.time() + SOON  # in case that it takes long
+        seen, now = await self._queue.look(), self._loop.time()
+        self._seen_forwarded = self._counts.forwarded
+        if seen is not None:
+            self._demand.look(
+                now, replace(seen, forwarded=self._counts.forwarded, most_visits=self._headers.most_visits)
+            )
+        self._due_at = now + (SOON if seen is None else self._demand.due_in(is_heard=self._queue.is_heard))
+        self._explain()
+
+    async def _look_upstream(self) -> None:
+        ready, consumers = await look_into(self._control, self._remote_name)
+        self._lag.told(ready)
+        self._others_upstream = consumers - int(self._demand.takes)
+        self._explain()
+
+    def _explain(self) -> None:
+        demand = self._demand
+        is_left_nothing = (
+            demand.takes and self._others_upstream > 0 and not self._lag.ready and not self._flow.unsettled
+        )
+        self._flow.idle = demand.idle or (TAKEN_UPSTREAM if is_left_nothing else "")
+
+    @property
+    def _movement(self) -> tuple[object, ...]:
+        counts = self._counts
+        return counts.forwarded, counts.bytes, counts.returned, self._lag.ready, self._flow.idle

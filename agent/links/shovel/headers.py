@@ -1,0 +1,98 @@
+"""What a shovel changes of messages: properties, `x-shovelled` and `x-shovelled-timestamp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Final
+
+from agent.amqp.data import header_table
+from agent.amqp.data.delivery import Delivery
+from agent.amqp.data.rewriting import PropertyChanges, Rewriter, Untouched
+from agent.amqp.data.walk import Names
+from agent.amqp.wire.properties import encode
+from agent.amqp.wire.tables import encode_value, short_string
+from agent.core.addresses.uri import AmqpUri, Mechanism
+from agent.core.fields import Field, array, long, table, text
+from agent.core.model import PublishProperties, ShovelLink
+
+SHOVELLED: Final = "x-shovelled"
+TIMESTAMP: Final = "x-shovelled-timestamp"
+_TIMESTAMP: Final = Names(TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """What both headers hold; `clock` answers seconds since 1970."""
+
+    entry: Field | None
+    clock: Callable[[], float] | None
+
+
+class ShovelHeaders:
+    """Adds one header or both. An earlier shovel's entries stay behind the new one; its timestamp is replaced."""
+
+    varies = False
+
+    def __init__(self, stamped: Stamped, changes: PropertyChanges) -> None:
+        self.changes = changes
+        self._clock = stamped.clock
+        self._item = None if stamped.entry is None else encode_value(stamped.entry)
+        self._shovelled = b"" if stamped.entry is None else header_table.entry(SHOVELLED, array(stamped.entry))
+        written = ((SHOVELLED, self._item), (TIMESTAMP, self._clock))
+        self.marks = tuple(short_string(name) for name, value in written if value is not None)
+
+    @property
+    def version(self) -> int:
+        return 0 if self._clock is None else int(self._clock())
+
+    def entries(self, _: Delivery) -> bytes:
+        return self._shovelled + self._timestamp
+
+    def rewrite(self, headers: bytes, _: Delivery) -> bytes | str:
+        if self._clock is not None:
+            headers = header_table.with_first(header_table.without(headers, _TIMESTAMP), self._timestamp)
+        return headers if self._item is None else header_table.with_first_item(headers, SHOVELLED, self._item)
+
+    @property
+    def _timestamp(self) -> bytes:
+        return b"" if self._clock is None else header_table.entry(TIMESTAMP, long(self.version))
+
+
+def rewriter(
+    link: ShovelLink, *, source: str, destination: AmqpUri, shown: str, cluster: str, clock: Callable[[], float]
+) -> Rewriter:
+    """`source` and `shown` are the two addresses as headers show them, `destination` is the one that is connected."""
+    settings = link.settings
+    changes = PropertyChanges(_properties(settings.publish_properties), _users(destination))
+    if not settings.add_forward_headers and not settings.add_timestamp_header:
+        return Untouched(changes)
+    entry = shovelled(link, source=source, destination=shown, cluster=cluster)
+    stamped = Stamped(entry if settings.add_forward_headers else None, clock if settings.add_timestamp_header else None)
+    return ShovelHeaders(stamped, changes)
+
+
+def shovelled(link: ShovelLink, *, source: str, destination: str, cluster: str) -> Field:
+    """The entry of `x-shovelled`, in the plugin's order."""
+    values = {
+        "shovelled-by": cluster,
+        "shovel-type": "dynamic",
+        "shovel-name": link.name,
+        "shovel-vhost": link.vhost,
+        "src-uri": source,
+        "dest-uri": destination,
+        **link.shovel.source.keys,
+        **link.shovel.destination.keys,
+    }
+    return table(tuple((name, text(value)) for name, value in values.items()))
+
+
+def _properties(wanted: PublishProperties) -> tuple[tuple[int, bytes], ...]:
+    values = ((each.name, getattr(wanted, each.name)) for each in fields(wanted))
+    return tuple(encode(name, value) for name, value in values if value is not None)
+
+
+def _users(destination: AmqpUri) -> frozenset[bytes]:
+    """The user ids that a broker lets pass: the connected user's. Of a client certificate's user nothing is known."""
+    user, _ = destination.login
+    return frozenset() if Mechanism.EXTERNAL in destination.mechanisms else frozenset({user.encode()})

@@ -1,0 +1,81 @@
+"""Shovels as the runtime runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from agent.amqp.data.splice import Counts
+from agent.amqp.questions import count_consumers
+from agent.core.addresses.uri import AmqpUri
+from agent.core.links.suspicion import Watch
+from agent.core.model import Binding, ShovelLink
+from agent.errors import BrokerError
+from agent.links.brokers import Brokers
+from agent.links.connections import Connections
+from agent.links.ends import Ends
+from agent.links.shovel.ends import shovel_ends
+from agent.links.shovel.session import Memory, ShovelSession
+
+
+@dataclass
+class ShovelLinks:
+    brokers: Brokers
+
+    def ends(self, link: ShovelLink) -> Ends:
+        return shovel_ends(link, self.brokers.downstream)
+
+    def runnable(self, link: ShovelLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableShovel:  # noqa: ARG002 - it has no notes
+        return RunnableShovel(link, self, counts)
+
+
+class RunnableShovel:
+    bound = 0
+    known = None
+    notes = ""
+    upstream_cluster = None
+
+    def __init__(self, link: ShovelLink, shared: ShovelLinks, counts: Counts) -> None:
+        self._link = link
+        self._shared = shared
+        self._counts = counts
+        self.memory = Memory()
+
+    @property
+    def uri(self) -> AmqpUri | None:
+        return self.memory.uri
+
+    def inherit(self, former: object) -> None:
+        """What is left to move follows from the new definition alone."""
+
+    def is_suspected(self, now: float) -> bool:
+        return self.memory.path.suspicion.watch(now) is not Watch.OFF
+
+    def session(
+        self,
+        connections: Connections,
+        bindings: Callable[[], frozenset[Binding]],  # noqa: ARG002 - it copies none
+        *,
+        apart: bool,
+    ) -> ShovelSession:
+        return ShovelSession(
+            self._link,
+            connections,
+            self._shared.ends(self._link),
+            apart=apart,
+            counts=self._counts,
+            memory=self.memory,
+            brokers=self._shared.brokers,
+        )
+
+    async def is_free(self, queue: str) -> bool:
+        async with await self._shared.brokers.control(self._shared.ends(self._link).source) as control:
+            return not await count_consumers(control.connection, queue)
+
+    def removing(self, *, cluster: str, since: float) -> NoReturn:
+        """What it declared stays, so there is nothing to wait for: see `ShovelLink.cleans_up`."""
+        raise NotImplementedError("nothing of a shovel is removed")
+
+    async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:  # noqa: ARG002 - nothing is removed
+        return None

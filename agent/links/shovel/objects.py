@@ -1,0 +1,99 @@
+"""The queues and exchanges of a shovel: looked for, and declared where they may be."""
+
+from __future__ import annotations
+
+from agent.amqp.connect import Connection
+from agent.amqp.failures import NOT_FOUND, one_line
+from agent.amqp.questions import attempt, demand, refusal
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import ChannelClosedError
+from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource
+from agent.errors import BrokerError, TransientError
+
+
+async def ensure_queue(connection: Connection, wanted: QueueSource | QueueDestination, *, key: str) -> int:
+    """How many messages are ready in the queue. One that exists is used as it is; a missing one is declared durable.
+
+    `key` is the configuration's key that says that it is there already.
+    """
+    queue = wanted.queue
+    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    if isinstance(found, ChannelClosedError):
+        if found.code != NOT_FOUND:
+            raise refusal(connection, f"looking for queue {queue!r}", found)
+        if wanted.is_predeclared:
+            raise TransientError(
+                f"{connection.where}: queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it "
+                f"exists: declare it, or leave out {key}; the shovel waits for it"
+            ) from found
+        found = await demand(
+            connection,
+            f"declaring queue {queue!r}",
+            methods.QUEUE_DECLARE,
+            methods.QUEUE_DECLARE_OK,
+            queue=queue,
+            durable=True,
+            arguments=wanted.arguments,
+        )
+    ready: int = found["messages"]
+    return ready
+
+
+async def bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
+    """The name of a new queue, bound to the exchange; it goes with the connection, as the plugin's does."""
+    declared = await demand(
+        connection,
+        "declaring a queue of the shovel's own",
+        methods.QUEUE_DECLARE,
+        methods.QUEUE_DECLARE_OK,
+        exclusive=True,
+    )
+    queue: str = declared["queue"]
+    bound = await attempt(
+        connection,
+        methods.QUEUE_BIND,
+        methods.QUEUE_BIND_OK,
+        queue=queue,
+        exchange=source.exchange,
+        routing_key=source.routing_key,
+    )
+    if isinstance(bound, ChannelClosedError):
+        raise _no_exchange(connection, source.exchange, bound, doing="binding to")
+    return queue
+
+
+async def ensure_destination(connection: Connection, destination: QueueDestination | ExchangeDestination) -> None:
+    """Queues are declared where they are missing; what is published to a missing exchange would close the channel."""
+    if isinstance(destination, QueueDestination):
+        await ensure_queue(connection, destination, key="dest-predeclared")
+    elif destination.exchange:
+        found = await attempt(
+            connection,
+            methods.EXCHANGE_DECLARE,
+            methods.EXCHANGE_DECLARE_OK,
+            exchange=destination.exchange,
+            passive=True,
+        )
+        if isinstance(found, ChannelClosedError):
+            raise _no_exchange(connection, destination.exchange, found, doing="looking for")
+
+
+def explained(error: BrokerError) -> BrokerError:
+    """With what to do, where messages go to an exchange that is missing at the destination."""
+    cause = error.__cause__
+    if not isinstance(cause, ChannelClosedError) or cause.code != NOT_FOUND:
+        return error
+    advised = TransientError(f"{error}: declare it, or name another dest-exchange; the shovel tries again")
+    advised.__cause__, advised.side = cause, error.side
+    return advised
+
+
+def _no_exchange(connection: Connection, exchange: str, error: ChannelClosedError, *, doing: str) -> BrokerError:
+    if error.code != NOT_FOUND:
+        return refusal(connection, f"{doing} exchange {exchange!r}", error)
+    missing = TransientError(
+        f"{connection.where}: exchange {exchange!r} is missing in vhost {connection.vhost!r}: declare it; "
+        f"the shovel waits for it ({one_line(str(error))})"
+    )
+    missing.__cause__ = error
+    return missing

@@ -1,0 +1,198 @@
+"""One shovel while it runs: its queues, its messages, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
+from agent.amqp.data.delivery import Destination
+from agent.amqp.data.splice import Counts
+from agent.core.addresses.uri import AmqpUri
+from agent.core.fields import get
+from agent.core.model import Binding, ExchangeSource, QueueDestination, QueueSource, QueueType, ShovelLink
+from agent.errors import BrokerError, Side, happening_on
+from agent.links.brokers import Brokers
+from agent.links.connections import Connections
+from agent.links.ends import Ends, written_uri
+from agent.links.flow import Flow
+from agent.links.learned import LearnedPath
+from agent.links.options import FlowOptions
+from agent.links.shovel import objects, until
+from agent.links.shovel.headers import rewriter
+from agent.links.shovel.upkeep import Upkeep
+from agent.links.tasks import both
+from agent.tasks import together
+
+CONSUMER_TAG: Final = "shovel"
+
+
+@dataclass
+class Memory:
+    """What a shovel knows from one session to the next."""
+
+    path: LearnedPath = field(default_factory=LearnedPath)
+    until: until.Until = field(default_factory=until.Until)
+    uri: AmqpUri | None = None
+
+
+class ShovelSession:
+    """See `agent.links.kind.Session`."""
+
+    def __init__(
+        self,
+        link: ShovelLink,
+        connections: Connections,
+        ends: Ends,
+        *,
+        apart: bool,
+        counts: Counts,
+        memory: Memory,
+        brokers: Brokers,
+    ) -> None:
+        self.flow: Flow | None = None
+        self._link = link
+        self._connections = connections
+        self._ends = ends
+        # A queue of its own goes with the connection, so no other link may keep that open.
+        self._apart = apart or isinstance(link.shovel.source, ExchangeSource)
+        self._counts = counts
+        self._memory = memory
+        self._brokers = brokers
+        self._loop = asyncio.get_running_loop()
+        self._controls: list[Shared] = []  # source, destination
+        self._upkeep: Upkeep | None = None
+
+    @property
+    def backlog(self) -> int | None:
+        return None if self._upkeep is None else self._upkeep.backlog
+
+    @property
+    def ends(self) -> list[asyncio.Future[BrokerError]]:
+        asked = [control.connection.wire.closed for control in self._controls]
+        return [*asked, *(self.flow.ends if self.flow else ())]
+
+    def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
+        for control, side in zip(self._controls, Side, strict=False):
+            if end is control.connection.wire.closed:
+                error = end.result()
+                error.side = side
+                return error
+        return end.result() if self.flow is None else objects.explained(self.flow.explain(end))
+
+    async def open(self) -> None:
+        """Where nothing is to be moved any more, it opens without a flow."""
+        link, memory = self._link, self._memory
+        source, destination = self._controls = list(await both(self._source(), self._destination()))
+        memory.uri = written_uri(link.uris, source.connection)
+        ready, _ = await both(self._ready(source.connection), self._prepare(destination.connection))
+        memory.until.begin(link.settings, ready=ready, arrived=self._arrived, now=self._loop.time())
+        if memory.until.has_passed(self._loop.time()):
+            return
+        up, down = await self._connections.flow(
+            self._ends.source,
+            source.connection.uri,
+            self._ends.destination,
+            destination_uri=destination.connection.uri,
+            apart=link.id if self._apart else None,
+        )
+        await self._begin(up, down, control=source)
+
+    async def _begin(self, up: Shared, down: Shared, *, control: Shared) -> None:
+        link, source = self._link, self._link.shovel.source
+        if isinstance(source, QueueSource):
+            queue, looking = source.queue, control
+        else:  # no other connection may look at a queue that is exclusive to this one
+            queue, looking = await objects.bind_own_queue(up.connection, source), up
+        flow = self.flow = Flow(
+            self._options(queue),
+            up=up.connection,
+            down=down.connection,
+            counts=self._counts,
+            path=self._memory.path,
+        )
+        shown = written_uri(link.shovel.destination_uris, down.connection)
+        await flow.start(
+            rewriter(
+                link,
+                source=str(self._memory.uri),
+                destination=down.connection.uri,
+                shown=str(shown),
+                cluster=self._brokers.cluster,
+                clock=time.time,
+            )
+        )
+        self._upkeep = Upkeep(flow, self._counts, looking, queue)
+
+    def follow(self, bindings: frozenset[Binding]) -> None:
+        """A shovel copies no bindings."""
+
+    def is_quiet(self, now: float) -> bool:
+        return self._upkeep is not None and self._upkeep.is_quiet(now)
+
+    def tick(self, now: float, *, is_blocked: bool) -> float:
+        return 0.0 if self._upkeep is None else self._upkeep.tick(now, is_blocked=is_blocked)
+
+    async def keep_up(self) -> None:
+        if self.flow is not None and self._upkeep is not None:
+            await self._until_finished(self.flow, self._upkeep)
+        self._memory.until.begin_anew()
+
+    async def _until_finished(self, flow: Flow, upkeep: Upkeep) -> None:
+        """Whichever comes first: all is forwarded, or its time is over."""
+        ends_at = self._memory.until.ends_at
+        timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]
+        await together(upkeep.run(), flow.finished(), *timed)
+
+    async def _source(self) -> Shared:
+        with happening_on(Side.UPSTREAM):
+            return await self._connections.ask(self._ends.source)
+
+    async def _destination(self) -> Shared:
+        with happening_on(Side.DOWNSTREAM):
+            return await self._connections.ask(self._ends.destination)
+
+    async def _ready(self, connection: Connection) -> int:
+        source = self._link.shovel.source
+        if isinstance(source, ExchangeSource):
+            return 0
+        with happening_on(Side.UPSTREAM):
+            return await objects.ensure_queue(connection, source, key="src-predeclared")
+
+    async def _prepare(self, connection: Connection) -> None:
+        with happening_on(Side.DOWNSTREAM):
+            await objects.ensure_destination(connection, self._link.shovel.destination)
+
+    @property
+    def _arrived(self) -> int:
+        """How many were forwarded so far; what came back since its queue was missing was not."""
+        returned = self._counts.returned if isinstance(self._link.shovel.destination, QueueDestination) else 0
+        return self._counts.forwarded - returned
+
+    def _options(self, queue: str) -> FlowOptions:
+        settings, destination = self._link.settings, self._link.shovel.destination
+        return FlowOptions(
+            queue,
+            settings.consumer_tag or f"{CONSUMER_TAG}-{self._link.id}",
+            Destination("", destination.queue)
+            if isinstance(destination, QueueDestination)
+            else Destination(destination.exchange, destination.routing_key),
+            arguments=settings.consumer_arguments,
+            ack_mode=until.ack_mode(settings),
+            prefetch=settings.prefetch_count or None,
+            is_quorum=_may_be_quorum(self._link),
+            limit=self._memory.until.remaining,
+            ends_on_return=isinstance(destination, QueueDestination),
+        )
+
+
+def _may_be_quorum(link: ShovelLink) -> bool:
+    """AMQP doesn't show the type of a queue that exists; what is done for a quorum queue does no harm to another."""
+    source = link.shovel.source
+    if not isinstance(source, QueueSource):
+        return False
+    type_ = get(source.arguments, "x-queue-type")
+    return type_ is None or type_.value == QueueType.QUORUM

@@ -1,0 +1,76 @@
+"""`src-delete-after` and `src-delete-after-duration`."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.sites import Site
+from tests.integration.shovels.shoveling import ask, named, shovel, shovels
+from tests.lab.user_program import depth, numbered
+
+
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish"])
+def test_a_number_of_messages(agent_of: AgentOf, here: Site, there: Site, ack_mode: str) -> None:
+    there.queue(name="src").publish(numbered(300), "src", exchange="")
+    definition = shovel(there, here, src_delete_after=100, ack_mode=ack_mode)
+    agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
+    agent.wait_for("terminated", named(here))
+    assert here.take(100, queue="dest", deadline=5) == numbered(100)
+    assert there.take(200, queue="src", deadline=5) == numbered(200, start=100)
+
+
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "no-ack"])
+def test_what_was_there_at_the_start_and_nothing_else(
+    agent_of: AgentOf, here: Site, there: Site, ack_mode: str
+) -> None:
+    """Exactly those messages, while others are published without a pause."""
+    there.queue(name="src").publish(numbered(3_000), "src", exchange="")
+    agent = agent_of(here.node)
+    ends = threading.Event()
+
+    def load() -> None:
+        start = 3_000
+        while not ends.is_set():
+            there.publish(numbered(200, start=start), "src", exchange="")
+            start += 200
+
+    publishing = threading.Thread(target=load)
+    agent.write({here.vhost: shovels(shovel(there, here, src_delete_after="queue-length", ack_mode=ack_mode))})
+    agent.start()
+    agent.wait_for("running", named(here))
+    publishing.start()
+    try:
+        agent.wait_for("terminated", named(here))
+    finally:
+        ends.set()
+        publishing.join()
+    assert here.take(3_000, queue="dest", deadline=5) == numbered(3_000)
+
+
+def test_an_empty_queue_ends_it_at_once_and_a_restart_runs_it_again(agent_of: AgentOf, here: Site, there: Site) -> None:
+    definition = shovel(there, here, src_delete_after="queue-length")
+    agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
+    agent.wait_for("terminated", named(here))
+    [link] = ask(agent, "/api/links")
+    assert (link["status"], link["kind"]) == ("terminated", "shovel")
+    assert "restart" in link["error"]
+    assert [each["state"] for each in ask(agent, "/api/shovels")] == ["terminated"]
+    there.publish(numbered(10), "src", exchange="")
+    ask(agent, f"/api/links/{link['id']}/restart", "POST")
+    assert here.take(10, queue="dest") == numbered(10)
+    agent.wait_for("terminated", named(here))
+    assert agent.terminate() == 0
+
+
+def test_after_a_time(agent_of: AgentOf, here: Site, there: Site) -> None:
+    definition = shovel(there, here, src_delete_after_duration=2)
+    agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
+    agent.wait_for("running", named(here))
+    there.publish(numbered(10), "src", exchange="")
+    assert here.take(10, queue="dest") == numbered(10)
+    agent.wait_for("terminated", named(here))
+    there.publish(numbered(10), "src", exchange="")
+    assert depth(there.uri, "src") == 10

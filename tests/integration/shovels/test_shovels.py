@@ -1,0 +1,193 @@
+"""What a shovel moves, and where to: the cases of the plugin's own suite, between two brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import aio_pika
+import pytest
+
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.sites import Site
+from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
+from tests.lab.node import Node
+from tests.lab.user_program import depth, messages, numbered
+from tests.lab.waiting import eventually
+
+
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
+def test_from_queue_to_queue(agent_of: AgentOf, here: Site, there: Site, ack_mode: str) -> None:
+    """Both are declared durable; what waits comes first, and its order stays."""
+    there.queue(name="src")
+    there.publish(waiting := numbered(500), "src", exchange="")
+    running(agent_of(here.node), here, shovel(there, here, ack_mode=ack_mode))
+    there.publish(later := numbered(500, start=500), "src", exchange="")
+    assert here.take(1_000, queue="dest") == waiting + later
+    assert here.node.admin.get("queues", here.vhost, "dest")["durable"]
+    assert depth(there.uri, "src") == 0
+
+
+def test_properties_and_headers(agent_of: AgentOf, here: Site, there: Site) -> None:
+    there.queue(name="src").publish(["a"], "src", exchange="", headers={"mine": "yes"})
+    there.publish(["b"], "src", exchange="", headers={"x-shovelled": [{"shovelled-by": "earlier"}]})
+    definition = shovel(
+        there,
+        here,
+        dest_publish_properties={"delivery_mode": 1, "cluster_id": "x", "content_type": "text/plain"},
+        dest_add_forward_headers=True,
+        dest_add_timestamp_header=True,
+    )
+    running(agent_of(here.node), here, definition)
+    first, second = messages(here.uri, "dest", 2)
+    assert (first.delivery_mode, first.cluster_id, first.content_type) == (1, "x", "text/plain")
+    headers: dict[str, Any] = {**first.headers}
+    assert headers["mine"] == "yes"
+    [entry] = headers["x-shovelled"]
+    assert list(entry) == [
+        "shovelled-by", "shovel-type", "shovel-name", "shovel-vhost", "src-uri", "dest-uri", "src-queue", "dest-queue",
+    ]  # fmt: skip
+    assert entry["shovelled-by"] == here.node.admin.get("cluster-name")["name"]
+    assert (entry["shovel-type"], entry["shovel-name"], entry["shovel-vhost"]) == ("dynamic", "drain", here.vhost)
+    assert "guest" not in entry["src-uri"] + entry["dest-uri"]
+    assert int(headers["x-shovelled-timestamp"]) > 1_600_000_000
+    again: dict[str, Any] = {**second.headers}
+    assert [each["shovelled-by"] for each in again["x-shovelled"]][1:] == ["earlier"]
+
+
+def test_from_an_exchange_to_an_exchange(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """Its queue is exclusive and goes with the shovel, as the plugin's does."""
+    there.exchange("from.x")
+    here.exchange("to.x").queue("new.#", name="got", exchange="to.x")
+    definition = shovel(
+        there, here, src_exchange="from.x", src_exchange_key="a.*", dest_exchange="to.x", dest_exchange_key="new.k"
+    )
+    agent = running(agent_of(here.node), here, definition)
+    [own] = there.node.admin.get("queues", there.vhost)
+    assert own["exclusive"]
+    there.publish(numbered(50), "a.b", exchange="from.x")
+    found = messages(here.uri, "got", 50)
+    assert {each.routing_key for each in found} == {"new.k"}
+    assert [each.body.decode() for each in found] == numbered(50)
+    [link] = ask(agent, "/api/links")
+    ask(agent, f"/api/links/{link['id']}/pause", "POST")
+    eventually(lambda: there.node.admin.get("queues", there.vhost) == [], 20, what="the queue is gone")
+
+
+@pytest.mark.parametrize(("keys", "expected"), [
+    ({"dest_exchange_key": "other"}, ("shared.x", "other")),
+    ({"dest_exchange": "to.x"}, ("to.x", "a")),
+])  # fmt: skip
+def test_what_the_destination_leaves_open_stays_each_messages_own(
+    agent_of: AgentOf, here: Site, there: Site, keys: dict[str, str], expected: tuple[str, str]
+) -> None:
+    exchange, _ = expected
+    there.exchange("shared.x").queue("#", name="src", exchange="shared.x")
+    here.exchange(exchange).queue("#", name="got", exchange=exchange)
+    running(agent_of(here.node), here, shovel(there, here, **keys))
+    there.publish(["m"], "a", exchange="shared.x")
+    [found] = messages(here.uri, "got", 1)
+    assert (found.exchange, found.routing_key) == expected
+
+
+def test_without_any_destination_messages_go_where_they_were_published_to(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    there.exchange("shared.x").queue("#", name="src", exchange="shared.x")
+    here.exchange("shared.x").queue("#", name="got", exchange="shared.x")
+    definition = shovel(there, here, dest_queue="unused")
+    del definition["dest-queue"]
+    running(agent_of(here.node), here, definition)
+    there.publish(["m"], "a", exchange="shared.x")
+    [found] = messages(here.uri, "got", 1)
+    assert (found.exchange, found.routing_key) == ("shared.x", "a")
+
+
+def test_both_ends_on_the_downstream_itself_and_a_changed_definition(agent_of: AgentOf, here: Site) -> None:
+    """URIs without a host; queues that exist with other arguments are used as they are."""
+    uri = f"amqp:///{here.vhost}"
+    for name in ("src", "dest", "dest2"):
+        here.node.admin.queue(here.vhost, name, durable=False, arguments={"x-max-length": 100})
+    definition = shovel(here, here, src_queue_args={"x-expires": 60_000}) | {"src-uri": uri, "dest-uri": uri}
+    agent = running(agent_of(here.node), here, definition)
+    here.publish(numbered(10), "src", exchange="")
+    assert here.take(10, queue="dest") == numbered(10)
+    agent.write({here.vhost: shovels(definition | {"dest-queue": "dest2"})})
+    eventually(lambda: ask(agent, "/api/shovels")[0]["dest_queue"] == "dest2", 20, what="the definition is in force")
+    agent.wait_for("running", named(here))
+    here.publish(numbered(10), "src", exchange="")
+    assert here.take(10, queue="dest2") == numbered(10)
+    [view] = ask(agent, f"/api/shovels/{here.vhost}")
+    expected = {"state": "running", "src_queue": "src", "remaining": "unlimited", "blocked_status": "running"}
+    assert expected.items() <= view.items()
+    assert (view["vhost"], view["name"], view["type"], view["pending"]) == (here.vhost, "drain", "dynamic", 0)
+    eventually(lambda: ask(agent, "/api/shovels")[0]["forwarded"] == 20, what="all are counted")
+
+
+def test_shovels_between_the_same_brokers_share_connections(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """Natively each has two of its own."""
+    names = [f"s{number}" for number in range(20)]
+    found = {name: shovel(there, here, src_queue=name, dest_queue=name) for name in names}
+    agent_of(here.node).write({here.vhost: {"shovels": found}}).start().wait_running(20)
+    for name in names:
+        there.publish([name], name, exchange="")
+    assert [here.take(1, queue=name) for name in names] == [[name] for name in names]
+    opened = there.node.admin.get("connections")
+    assert sum(each["vhost"] == there.vhost and each["client_properties"]["product"] == "federation-agent"
+               for each in opened) <= 2  # fmt: skip
+
+
+def test_several_uris_at_either_end(agent_of: AgentOf, lab_dead_uri: str, here: Site, there: Site) -> None:
+    definition = shovel(there, here)
+    for end in ("src-uri", "dest-uri"):
+        definition[end] = [lab_dead_uri, definition[end]]
+    running(agent_of(here.node), here, definition)
+    there.publish(numbered(10), "src", exchange="")
+    assert here.take(10, queue="dest") == numbered(10)
+
+
+def test_a_foreign_user_id_is_cleared_and_ones_own_is_kept(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """The destination would refuse it, and with it all that follows."""
+    admin = there.node.admin
+    admin.user("stranger", "pw", "administrator")
+    admin.permissions(there.vhost, "stranger")
+    there.queue(name="src")
+    publish_as(there, "stranger", "pw")
+    publish_as(there, "guest", "guest")
+    running(agent_of(here.node), here, shovel(there, here))
+    assert [each.user_id for each in messages(here.uri, "dest", 2)] == [None, "guest"]
+
+
+def publish_as(site: Site, user: str, password: str) -> None:
+    async def publish() -> None:
+        async with await aio_pika.connect(site.node.uri(site.vhost, user, password)) as connection:
+            channel = await connection.channel(publisher_confirms=True)
+            await channel.default_exchange.publish(aio_pika.Message(user.encode(), user_id=user), "src")
+
+    asyncio.run(publish())
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "no-ack"])
+def test_on_another_release(
+    agent_of: AgentOf, broker_on: Callable[..., Node], site_on: SiteOn, here: Site, ack_mode: str
+) -> None:
+    there = site_on(broker_on("sid"))
+    there.queue(name="src").publish(numbered(500), "src", exchange="")
+    running(agent_of(here.node), here, shovel(there, here, ack_mode=ack_mode, dest_add_forward_headers=True))
+    assert here.take(500, queue="dest") == numbered(500)
+
+
+@pytest.mark.versions
+def test_a_quorum_queue_of_another_release_is_drained_exactly(
+    agent_of: AgentOf, broker_on: Callable[..., Node], site_on: SiteOn, here: Site
+) -> None:
+    there = site_on(broker_on("sid"))
+    there.node.admin.queue(there.vhost, "src", arguments={"x-queue-type": "quorum"})
+    there.publish(numbered(500), "src", exchange="")
+    agent = agent_of(here.node)
+    agent.write({here.vhost: shovels(shovel(there, here, src_delete_after=300))}).start()
+    agent.wait_for("terminated", named(here))
+    assert here.take(300, queue="dest") == numbered(300)
+    assert there.take(200, queue="src") == numbered(200, start=300)

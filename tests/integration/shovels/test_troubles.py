@@ -1,0 +1,132 @@
+"""What is missing, deleted, cut or restarted: it is shown, tried again, and with `on-confirm` nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.sites import Site
+from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels, wait_error
+from tests.lab.lab import Lab
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.user_program import depth, numbered
+from tests.lab.waiting import eventually
+
+QUICKLY = {"reconnect_delay": 1}
+ProxyTo = Callable[[Node | int], Proxy]
+
+
+@pytest.mark.parametrize("end", ["src", "dest"])
+def test_a_predeclared_queue_that_is_missing_is_waited_for(
+    agent_of: AgentOf, here: Site, there: Site, end: str
+) -> None:
+    definition = shovel(there, here, **QUICKLY, **{f"{end}_predeclared": True})
+    agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
+    where = "shovel source" if end == "src" else "shovel destination"
+    wait_error(agent, here, where, f"queue '{end}' is missing", f"{end}-predeclared")
+    (there if end == "src" else here).queue(name=end)
+    agent.wait_for("running", named(here))
+    there.publish(numbered(10), "src", exchange="")
+    assert here.take(10, queue="dest") == numbered(10)
+
+
+def test_an_exchange_that_is_missing_is_waited_for_at_either_end(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """Natively the shovel is `running` for ever where that of the destination is missing."""
+    definition = shovel(there, here, src_exchange="from.x", dest_exchange="to.x", **QUICKLY)
+    agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
+    wait_error(agent, here, "shovel destination", "exchange 'to.x' is missing", "declare it")
+    here.exchange("to.x", "fanout").queue("", name="got", exchange="to.x")
+    wait_error(agent, here, "shovel source", "exchange 'from.x' is missing", "declare it")
+    there.exchange("from.x", "fanout")
+    agent.wait_for("running", named(here))
+
+
+def test_a_destination_exchange_that_is_deleted_loses_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange("to.x", "fanout")
+    agent = running(agent_of(here.node), here, shovel(there, here, dest_exchange="to.x", **QUICKLY))
+    here.delete_exchange("to.x")
+    there.publish(numbered(500), "src", exchange="")
+    wait_error(agent, here, "shovel destination", "to.x")
+    here.exchange("to.x", "fanout").queue("", name="got", exchange="to.x")
+    assert set(here.take(500, queue="got")) == set(numbered(500))
+
+
+def test_an_exchange_of_messages_own_that_is_missing_is_shown(agent_of: AgentOf, here: Site, there: Site) -> None:
+    there.exchange("from.x", "fanout").queue("", name="src", exchange="from.x")
+    agent = running(agent_of(here.node), here, shovel(there, here, dest_exchange_key="k", **QUICKLY))
+    there.publish(numbered(50), "a", exchange="from.x")
+    wait_error(agent, here, "shovel destination", "from.x", "dest-exchange")
+    here.exchange("from.x", "fanout").queue("", name="got", exchange="from.x")
+    assert set(here.take(50, queue="got")) == set(numbered(50))
+
+
+def test_a_destination_queue_that_is_deleted_loses_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """What is published to no queue is confirmed, and so would be lost."""
+    agent = running(agent_of(here.node), here, shovel(there, here, **QUICKLY))
+    here.delete_queue("dest")
+    there.publish(bodies := numbered(2_000), "src", exchange="")
+    agent.wait_for("running", named(here))
+    assert set(here.take(2_000, queue="dest")) == set(bodies)
+    assert "backoff" in agent.history(here.vhost, "drain", "")
+
+
+def test_a_source_queue_that_is_deleted_is_declared_again(agent_of: AgentOf, here: Site, there: Site) -> None:
+    agent = running(agent_of(here.node), here, shovel(there, here, **QUICKLY))
+    there.delete_queue("src")
+    eventually(lambda: "backoff" in agent.history(here.vhost, "drain", ""), 20, what="the deletion is noticed")
+    agent.wait_for("running", named(here))
+    there.publish(numbered(10), "src", exchange="")
+    assert here.take(10, queue="dest") == numbered(10)
+
+
+def test_a_user_without_access_is_shown_with_its_side(agent_of: AgentOf, here: Site, there: Site) -> None:
+    definition = shovel(there, here) | {"dest-uri": here.node.uri(here.vhost, "nobody", "wrong")}
+    agent = agent_of(here.node).write({here.vhost: shovels(definition)}).start()
+    agent.wait_for("invalid", named(here))
+    wait_error(agent, here, "shovel destination", "login refused for user 'nobody'")
+    [link] = ask(agent, "/api/links")
+    assert "downstream_refused" in json.dumps(ask(agent, f"/api/links/{link['id']}"))
+
+
+def test_connections_cut_at_either_end_lose_nothing_with_on_confirm(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    up, down = proxy_to(there.node), proxy_to(here.node)
+    definition = shovel(there, here, **QUICKLY, src_prefetch_count=200) | {
+        "src-uri": there.node.uri(there.vhost, port=up.port),
+        "dest-uri": here.node.uri(here.vhost, port=down.port),
+    }
+    agent = running(agent_of(here.node), here, definition)
+    publishing = threading.Thread(target=there.publish, args=(numbered(20_000), "src"), kwargs={"exchange": ""})
+    publishing.start()
+    for each in (up, down) * 5:
+        time.sleep(0.2)
+        each.cut()
+    publishing.join()
+    agent.wait_for("running", named(here))
+    came = here.take(20_000, queue="dest")
+    came += here.take(10_000, queue="dest", deadline=1)
+    assert set(came) == set(numbered(20_000))
+    assert len(came) <= 20_000 + 10 * 200
+    assert depth(there.uri, "src") == 0
+
+
+@pytest.mark.parametrize("end", ["source", "destination"])
+def test_a_broker_restarts(agent_of: AgentOf, lab: Lab, site_on: SiteOn, here: Site, end: str) -> None:
+    node = lab.node("restarts").start()
+    other = Site(node, "/")
+    source, destination = (other, here) if end == "source" else (here, other)
+    agent = running(agent_of(here.node), here, shovel(source, destination, **QUICKLY))
+    source.publish(numbered(100), "src", exchange="")
+    eventually(lambda: depth(destination.uri, "dest") == 100, 20, what="the first arrive")
+    node.restart()
+    agent.wait_for("running", named(here), deadline=40)
+    source.publish(numbered(100, start=100), "src", exchange="")
+    assert set(destination.take(200, queue="dest")) == set(numbered(200))
+    node.kill()

@@ -1,0 +1,101 @@
+"""What a shovel changes of messages, byte for byte."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.amqp.data.delivery import Delivery
+from agent.amqp.data.rewriting import Rewriter, Untouched
+from agent.amqp.wire.properties import FLAGS
+from agent.amqp.wire.tables import decode_table, encode_table
+from agent.core.addresses.uri import AmqpUri, parse
+from agent.core.fields import Field, array, long, table, text
+from agent.core.model import (
+    ExchangeDestination,
+    ExchangeSource,
+    PublishProperties,
+    QueueDestination,
+    ShovelLink,
+    ShovelSettings,
+)
+from agent.links.shovel.headers import rewriter
+from tests.unit.core.some_links import shovel_link
+
+DELIVERY = Delivery(b"x", b"k", False)
+NOW = 1_700_000_000.9
+
+
+def made(link: ShovelLink, destination: str = "amqp://me:secret@there", **settings: object) -> Rewriter:
+    given = replace(link, shovel=replace(link.shovel, settings=ShovelSettings(**settings)))  # type: ignore[arg-type]
+    uri: AmqpUri = parse(destination)
+    return rewriter(given, source="amqp://from", destination=uri, shown=uri.safe, cluster="here", clock=lambda: NOW)
+
+
+def to(link: ShovelLink, destination: QueueDestination | ExchangeDestination) -> ShovelLink:
+    return replace(link, shovel=replace(link.shovel, destination=destination))
+
+
+def entry(*names: tuple[str, str]) -> Field:
+    return table(
+        (
+            ("shovelled-by", text("here")),
+            ("shovel-type", text("dynamic")),
+            ("shovel-name", text("s")),
+            ("shovel-vhost", text("/")),
+            ("src-uri", text("amqp://from")),
+            ("dest-uri", text("amqp://there")),
+            *((name, text(value)) for name, value in names),
+        )
+    )
+
+
+def test_the_entry_of_x_shovelled_has_the_plugins_fields_in_its_order() -> None:
+    link = to(shovel_link(), QueueDestination("d"))
+    expected = (("x-shovelled", array(entry(("src-queue", "q"), ("dest-queue", "d")))),)
+    assert made(link, add_forward_headers=True).entries(DELIVERY) == encode_table(expected)[4:]
+
+
+def test_the_names_of_exchanges_are_there_as_far_as_they_are_given() -> None:
+    link = to(shovel_link(ExchangeSource("a")), ExchangeDestination(routing_key="r"))
+    names = (("src-exchange", "a"), ("src-exchange-key", ""), ("dest-exchange-key", "r"))
+    expected = (("x-shovelled", array(entry(*names))),)
+    assert made(link, add_forward_headers=True).entries(DELIVERY) == encode_table(expected)[4:]
+
+
+def test_an_earlier_shovels_entry_stays_behind_and_its_timestamp_is_replaced() -> None:
+    link, earlier = shovel_link(), table((("shovelled-by", text("elsewhere")),))
+    before = (("a", long(1)), ("x-shovelled", array(earlier)), ("x-shovelled-timestamp", long(5)), ("b", text("c")))
+    found = made(link, add_forward_headers=True, add_timestamp_header=True)
+    assert found.marks == (b"\x0bx-shovelled", b"\x15x-shovelled-timestamp")
+    after = found.rewrite(encode_table(before), DELIVERY)
+    assert isinstance(after, bytes)
+    assert decode_table(after)[0] == (
+        ("x-shovelled-timestamp", long(1_700_000_000)),
+        ("a", long(1)),
+        ("x-shovelled", array(entry(("src-queue", "q")), earlier)),
+        ("b", text("c")),
+    )
+    assert encode_table(decode_table(after)[0]) == after
+
+
+def test_the_timestamp_is_of_whole_seconds_and_written_anew_with_each() -> None:
+    found = made(shovel_link(), add_timestamp_header=True)
+    assert found.entries(DELIVERY) == encode_table((("x-shovelled-timestamp", Field("l", 1_700_000_000)),))[4:]
+    assert found.version == 1_700_000_000
+
+
+def test_only_the_connected_user_may_be_named() -> None:
+    found = made(shovel_link())
+    assert isinstance(found, Untouched)
+    assert found.changes.users == frozenset({b"me"})
+    assert made(shovel_link(), "amqps://me@there?auth_mechanism=external").changes.users == frozenset()
+
+
+def test_properties_are_those_of_the_definition() -> None:
+    wanted = PublishProperties(delivery_mode=2, content_type="text/plain", timestamp=1)
+    values = made(shovel_link(), publish_properties=wanted).changes.values
+    assert dict(values) == {
+        FLAGS["delivery_mode"]: b"\2",
+        FLAGS["content_type"]: b"\x0atext/plain",
+        FLAGS["timestamp"]: b"\0\0\0\0\0\0\0\1",
+    }
