@@ -10,7 +10,7 @@ from agent.amqp.failures import one_line
 from agent.amqp.wire import methods
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import DeclaredExchange
-from agent.downstream.reading import WHERE, Reading, in_vhost
+from agent.downstream.reading import WHERE, Reading
 from agent.errors import BrokerError
 
 NAME: Final = "federation-agent: declaring exchanges"
@@ -21,7 +21,7 @@ async def declare_missing(uris: Sequence[AmqpUri], reading: Reading) -> tuple[st
     notes: list[str] = []
     for vhost, found in reading.definitions.vhosts.items():
         standing = reading.states[vhost].exchanges if vhost in reading.states else {}
-        inside = [in_vhost(uri, vhost) for uri in uris]
+        inside = [uri.in_vhost(vhost) for uri in uris]
         for exchange in (exchange for name, exchange in found.exchanges.items() if name not in standing):
             try:
                 async with await connect_any(inside, where=WHERE, name=NAME) as connection:

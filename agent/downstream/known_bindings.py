@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from agent.core.model import Binding
+from agent.core.model import Binding, Link, LinkKind
 
 Federated = tuple[str, str]
 """A vhost, and an exchange in it."""
+
+
+def exchanges_of(links: Iterable[Link]) -> frozenset[Federated]:
+    """The downstream exchanges of those links that copy bindings."""
+    return frozenset((link.vhost, link.name) for link in links if link.kind is LinkKind.EXCHANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +36,18 @@ class KnownBindings:
         self._known: dict[Federated, frozenset[Binding]] = {}
         self._changes: list[tuple[int, Change]] = []
 
-    def ask(self, sources: Iterable[Federated] = ()) -> int:
-        """Gives a reading of these exchanges its number; `learn` or `forget` has to follow."""
+    @contextmanager
+    def reading(self, sources: Iterable[Federated] = ()) -> Iterator[int]:
+        """Gives a reading of these exchanges its number. Changes are kept for it until it ends, however it ends."""
         self._now += 1
-        self._asking[self._now] = frozenset(sources)
-        return self._now
+        number = self._now
+        self._asking[number] = frozenset(sources)
+        try:
+            yield number
+        finally:
+            del self._asking[number]
+            oldest = min(self._asking, default=self._now + 1)
+            self._changes = [(at, change) for at, change in self._changes if at >= oldest]
 
     @property
     def asked(self) -> frozenset[Federated]:
@@ -52,18 +65,17 @@ class KnownBindings:
                 for at, change in self._changes:
                     if at >= number and change.source == source:
                         self._apply(change)
-        self.forget(number)
         return {source: self._known[source] for source in found}
 
     def of(self, source: Federated) -> frozenset[Binding] | None:
         """The last known bindings; None if they were never read."""
         return self._known.get(source)
 
-    def forget(self, number: int) -> None:
-        """The reading failed, or is through: changes that nobody's answer may lack are kept no longer."""
-        self._asking.pop(number, None)
-        oldest = min(self._asking, default=self._now + 1)
-        self._changes = [(at, change) for at, change in self._changes if at >= oldest]
+    def keep(self, sources: frozenset[Federated]) -> None:
+        """Forgets the bindings of all other exchanges."""
+        for source in self._known.keys() - sources:
+            del self._known[source]
+            self._asked_at.pop(source, None)
 
     def change(self, changes: Iterable[Change]) -> Mapping[Federated, frozenset[Binding]]:
         """Applies changes in this order for exchanges whose bindings are known; returns all bindings of these."""

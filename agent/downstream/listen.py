@@ -13,7 +13,7 @@ from agent.amqp.connect import connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.core.addresses.uri import AmqpUri
 from agent.core.broker_events import BrokerEvent
-from agent.downstream.reading import DEFAULT_VHOST, WHERE, in_vhost
+from agent.downstream.reading import DEFAULT_VHOST, WHERE
 from agent.errors import AgentError, BrokerError
 from agent.tasks import UnexpectedErrors
 
@@ -40,7 +40,7 @@ class Listener:
         """The events with these keys, or None if the broker sends none; the reason is logged once. Raises
         SaidAlreadyError when they end.
         """
-        uris = tuple(in_vhost(uri, DEFAULT_VHOST) for uri in self._uris())
+        uris = tuple(uri.in_vhost(DEFAULT_VHOST) for uri in self._uris())
         try:
             shared = await self._pool.acquire(uris, lambda: connect_any(uris, where=WHERE, name=NAME))
             self._heard.add(shared)

@@ -10,7 +10,6 @@ from agent.amqp.connect import Connection
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import Link
 from agent.core.rules import names
-from agent.downstream.reading import in_vhost
 
 DOWNSTREAM: Final = "downstream"
 
@@ -43,7 +42,7 @@ def federation_ends(link: Link, downstream: Sequence[AmqpUri], cluster: str) -> 
     upstream = reachable(link.uris, link.vhost, downstream)
     return Ends(
         End(f"upstream {link.upstream}", upstream, link.vhost, may_be_lost=may_be_lost, name=name),
-        End(DOWNSTREAM, tuple(in_vhost(uri, link.vhost) for uri in downstream), link.vhost, name=name),
+        End(DOWNSTREAM, tuple(uri.in_vhost(link.vhost) for uri in downstream), link.vhost, name=name),
     )
 
 
@@ -53,7 +52,7 @@ def reachable(uris: Iterable[AmqpUri], default_vhost: str, downstream: Sequence[
         each
         for uri in uris
         for each in (
-            [in_vhost(own, uri.vhost(default_vhost)) for own in downstream] if uri.is_downstream_itself else [uri]
+            [own.in_vhost(uri.vhost(default_vhost)) for own in downstream] if uri.is_downstream_itself else [uri]
         )
     )
 

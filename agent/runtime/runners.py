@@ -10,7 +10,7 @@ from typing import Final
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.model import Binding, Link, LinkKind
-from agent.downstream.known_bindings import Federated, KnownBindings
+from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of
 from agent.links.registry import Kinds, SharedQueues
 from agent.runtime.link_log import LinkLog
 from agent.runtime.runner import LinkRunner
@@ -54,9 +54,7 @@ class Runners:
     @property
     def followed(self) -> frozenset[Federated]:
         """The downstream exchanges of wanted links."""
-        return frozenset(
-            (each.link.vhost, each.link.name) for each in self.wanted if each.link.kind is LinkKind.EXCHANGE
-        )
+        return exchanges_of(each.link for each in self.wanted)
 
     def get_or_make(self, link: Link, kinds: Kinds) -> LinkRunner:
         runner = self._runners.get(link.id)
@@ -67,8 +65,7 @@ class Runners:
 
     def rebind(self, in_force: Mapping[Federated, frozenset[Binding]]) -> None:
         for runner in self:
-            source = runner.link.vhost, runner.link.name
-            if source in in_force:
+            for source in exchanges_of((runner.link,)) & in_force.keys():
                 runner.rebind(in_force[source])
 
     def let_go(self, runner: LinkRunner) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -13,21 +13,23 @@ import structlog
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import needs_restart
-from agent.core.model import Link, LinkKind
+from agent.core.model import Link
 from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.consumers import ConsumerFollower, Consumers
 from agent.downstream.declaring import declare_missing
 from agent.downstream.follow import BindingFollower
-from agent.downstream.known_bindings import Federated, KnownBindings
+from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of
 from agent.downstream.listen import Listener
-from agent.downstream.reading import Reading, Source, read_bindings, read_downstream
+from agent.downstream.read import read_downstream
+from agent.downstream.read_bindings import read_bindings
+from agent.downstream.reading import Bindings, Reading, Source
 from agent.downstream.slices import in_slices
 from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers
-from agent.links.registry import KINDS, Kinds, SharedQueues, sweep
+from agent.links.registry import Kinds, SharedQueues, sweep
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
 from agent.runtime.finished import delete_finished
@@ -132,21 +134,26 @@ class Supervisor:
         self._resolved = found.links
         self._problems.left_out = texts((*reading.problems, *found.unjudged))
         self._problems.note((*notes, *texts(reading.warnings), *texts(found.problems)))
-        wanted = {link.id: self._judged(link, reading) for link in found.links if link.kind in KINDS}
+        wanted = {link.id: self._judged(link, reading) for link in found.links}
         self._reading = reading
-        bindings = await self._read_bindings(wanted.values())
+        with self._bindings.reading(exchanges_of(wanted.values())) as number:
+            bindings = await self._read_bindings(wanted.values())
+            self._keep_all(wanted, kinds, reading)
+            self._learn(number, bindings)
+        self._bindings.keep(exchanges_of(each.link for each in self._runners))
+        self._runners.start_ready()
+        self._begin_ticking()
+        self._begin_following()
+        self._board.vhosts = reading.visible
+        self._board.ready = True
+
+    def _keep_all(self, wanted: Mapping[str, Link], kinds: Kinds, reading: Reading) -> None:
         queues = SharedQueues(wanted.values())
         for runner in self._runners:
             if runner.link.id not in wanted:
                 self._remove(runner, reading, queues)
         for link in wanted.values():
             self._keep(link, kinds, reading)
-        bindings()
-        self._runners.start_ready()
-        self._begin_ticking()
-        self._begin_following()
-        self._board.vhosts = reading.visible
-        self._board.ready = True
 
     def _judged(self, link: Link, reading: Reading) -> Link:
         return reading.judged(link, has_known_bindings=self._bindings.of((link.vhost, link.name)) is not None)
@@ -211,20 +218,15 @@ class Supervisor:
         else:
             self._runners.let_go(runner)
 
-    async def _read_bindings(self, links: Iterable[Link]) -> Callable[[], None]:
-        """Answers what puts them in force."""
-        reading, links = self._reading, tuple(link for link in links if link.kind is LinkKind.EXCHANGE)
-        number = self._bindings.ask((link.vhost, link.name) for link in links)
-        try:
-            read = None if reading is None else await read_bindings(self.configuration, reading, links)
-        except BaseException:
-            self._bindings.forget(number)
-            raise
-
-        if read is None:
-            return lambda: self._bindings.forget(number)
+    async def _read_bindings(self, links: Iterable[Link]) -> Bindings:
+        if self._reading is None:
+            return {}
+        read = await read_bindings(self.configuration, self._reading, tuple(links))
         self._problems.left_out = tuple(dict.fromkeys((*self._problems.left_out, *texts(read.problems))))
-        return lambda: self._runners.rebind(self._bindings.learn(number, read.bindings))
+        return read.bindings
+
+    def _learn(self, number: int, found: Bindings) -> None:
+        self._runners.rebind(self._bindings.learn(number, found))
 
     def _begin_ticking(self) -> None:
         if not self._is_ticking:
@@ -279,7 +281,8 @@ class Supervisor:
             async with self._reconciling:  # their links come with the reading that is under way
                 pass
         links = [each.link for each in self._runners.wanted if (each.link.vhost, each.link.name) in sources]
-        (await self._read_bindings(links))()
+        with self._bindings.reading(exchanges_of(links)) as number:
+            self._learn(number, await self._read_bindings(links))
 
     async def stop(self) -> None:
         """Settles what is in flight; everything upstream stays."""

@@ -30,16 +30,9 @@ from agent.core.rules.hops import Site
 from agent.core.rules.resolve import Resolution, resolving
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
-from agent.downstream.reading import (
-    CONNECTION_NAME,
-    DEFAULT_VHOST,
-    BindingsRead,
-    Reading,
-    Source,
-    in_vhost,
-    read_bindings,
-    read_downstream,
-)
+from agent.downstream.read import read_downstream
+from agent.downstream.read_bindings import BindingsRead, read_bindings
+from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Reading, Source
 from agent.downstream.slices import in_slices
 from agent.errors import BrokerError, ConfigurationError, PermanentError, Problem
 from agent.runtime.survey_shovels import look_at_destinations
@@ -218,7 +211,7 @@ def _reachable(uri: AmqpUri, downstream: Sequence[AmqpUri], default_vhost: str) 
     """An empty host is the downstream itself, in the vhost that the URI names."""
     if not uri.is_downstream_itself:
         return [uri]
-    return [in_vhost(each, uri.vhost(default_vhost)) for each in downstream]
+    return [each.in_vhost(uri.vhost(default_vhost)) for each in downstream]
 
 
 def _queue_of(link: Link, site: Site, cluster: str) -> str | None:

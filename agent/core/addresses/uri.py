@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.core.addresses.secret import Secret
@@ -82,6 +82,10 @@ class AmqpUri:
     def vhost(self, default: str) -> str:
         """The vhost it names, or the default."""
         return default if self.path is None else decode(self.path[1:])
+
+    def in_vhost(self, vhost: str) -> AmqpUri:
+        """The same broker's address for this vhost; the one that the URI itself names doesn't count."""
+        return replace(self, path="/" + encode(vhost))
 
     @property
     def safe(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.downstream.listen import SaidAlreadyError
-from agent.downstream.reading import read_downstream
+from agent.downstream.read import read_downstream
 from agent.downstream.watch import Cause
 from agent.errors import TransientError
 from agent.runtime.supervisor import Supervisor

@@ -1,0 +1,172 @@
+"""Reads the downstream's definitions and objects by its HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Generator, Iterable, Mapping
+from dataclasses import dataclass
+
+from agent.core.model import (
+    Exchange,
+    Policy,
+    Queue,
+    VhostDefinitions,
+    VhostState,
+)
+from agent.definitions.sources.downstream_state import Unusable, named, read_exchange, read_queue
+from agent.definitions.sources.keeper import Keeper, SourceReading
+from agent.definitions.sources.load import Configuration
+from agent.downstream.read_definitions import Listed, forget_broker, left_as_it_was, read_policies, take_broker
+from agent.downstream.read_native import read_native_links, read_native_shovels
+from agent.downstream.reading import AT_ONCE, MOST_SILENT, WHERE, Parameters, Reading, Source
+from agent.downstream.slices import in_slices
+from agent.errors import BrokerError, PermanentError, Place, Problem, Severity, TransientError
+from agent.management.client import ManagementClient
+
+CLUSTER_ID = "internal_cluster_id"
+READINGS = 4
+
+
+async def read_by_api(configuration: Configuration, client: ManagementClient, keeper: Keeper) -> Reading:
+    broker = str(configuration.settings.downstream.management[0])
+    overview, visible, native, shovels, identity = await asyncio.gather(
+        client.overview(), client.vhosts(), read_native_links(client), read_native_shovels(client), _identity(client)
+    )
+    names = {vhost["name"] for vhost in visible}
+    defined, looks = await _read_steadily(configuration, client, keeper, names=names)
+    unseen = await _out_of_sight(client, keeper, names)
+    return Reading(
+        broker=broker,
+        cluster=overview["cluster_name"],
+        version=overview["rabbitmq_version"],
+        definitions=defined.definitions,
+        states={vhost: look.state for vhost, look in looks.items()},
+        native_links=native.links | shovels.of_plugin(keeper.standing(Source.PARAMETERS).definitions),
+        visible=frozenset(names),
+        unseen=unseen,
+        identity=identity,
+        problems=tuple(problem for look in looks.values() for problem in look.problems),
+        warnings=(
+            *defined.warnings,
+            *native.warnings,
+            *shovels.warnings,
+            *(_no_such_vhost(name, found) for name, found in defined.definitions.vhosts.items() if name not in names),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _VhostLook:
+    """The objects of a vhost; the last successful result if it can't be read now."""
+
+    state: VhostState
+    problems: tuple[Problem, ...] = ()
+
+
+async def _read_steadily(
+    configuration: Configuration, client: ManagementClient, keeper: Keeper, *, names: Collection[str]
+) -> tuple[SourceReading, dict[str, _VhostLook]]:
+    """Exchanges name their policies, so both must be of the same time: a policy replaced in between would look
+    removed."""
+    broker = str(configuration.settings.downstream.management[0])
+    for _ in range(READINGS):
+        policies: Listed | None = None
+        if configuration.settings.sources.management:
+            policies = await take_broker(keeper, client, broker, names=names)
+        else:
+            forget_broker(keeper)
+        defined = keeper.current
+        concerned = [name for name in sorted(names) if _looks_at_objects(defined.definitions.of(name))]
+        looker = _Looker(client, keeper, broker)
+        found = await asyncio.gather(*(looker.look(vhost, defined.verdicts.get(vhost, {})) for vhost in concerned))
+        if found and looker.silent == len(found):  # the fault isn't in one of them
+            raise TransientError("; ".join(dict.fromkeys(str(p.message) for look in found for p in look.problems)))
+        if policies is None or policies == await read_policies(client, broker, names):
+            looks = dict(zip(concerned, found, strict=True))
+            keeper.states = {vhost: look.state for vhost, look in looks.items()}
+            return defined, looks
+    raise TransientError(f"{WHERE} {broker}: policies change faster than they can be read")
+
+
+async def _out_of_sight(client: ManagementClient, keeper: Keeper, names: Collection[str]) -> frozenset[str]:
+    """Which vhosts without definitions may only be inaccessible to the agent's user. Lists of all vhosts' definitions
+    silently omit those without a permission, while the list of vhosts has them all for a user with the tag monitoring.
+    A request for a single vhost is refused.
+    """
+    parameters, policies = keeper.standing(Source.PARAMETERS), keeper.standing(Source.POLICIES)
+    defining = {(Source.PARAMETERS, vhost) for vhost in parameters.definitions.vhosts}
+    defining |= {(Source.POLICIES, vhost) for vhost in policies.verdicts}
+    silent = keeper.once_defining - defining
+    unseen: set[str] = set()
+    for vhost in sorted({vhost for _, vhost in silent} & {*names}):
+        try:
+            await client.policies_of(vhost)
+        except BrokerError:
+            unseen.add(vhost)
+    keeper.once_defining = frozenset(defining | {each for each in silent if each[1] in unseen})
+    return frozenset(unseen)
+
+
+async def _identity(client: ManagementClient) -> str | None:
+    try:
+        value = await client.global_parameter(CLUSTER_ID)
+    except PermanentError:
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _looks_at_objects(found: VhostDefinitions) -> bool:
+    """Whether the objects of the vhost matter: for shovels, for example, they don't."""
+    return bool(found.upstreams or found.policies or found.exchanges)
+
+
+def _no_such_vhost(name: str, found: VhostDefinitions) -> Problem:
+    message = f"vhost {name!r} does not exist on the downstream, or the user may not see it"
+    return Problem(_first_place(found), message, Severity.WARNING)
+
+
+def _first_place(found: VhostDefinitions) -> Place:
+    sections = (found.upstreams, found.upstream_sets, found.policies, found.exchanges, found.shovels)
+    places: Iterable[Place] = (thing.place for section in sections for thing in section.values())
+    return next(iter(places), Place(WHERE))
+
+
+class _Looker:
+    """Reads vhosts, a few at a time."""
+
+    def __init__(self, client: ManagementClient, keeper: Keeper, broker: str) -> None:
+        self._client = client
+        self._keeper = keeper
+        self._broker = broker
+        self._gate = asyncio.Semaphore(AT_ONCE)
+        self.silent = 0  # how many gave no response
+
+    async def look(self, vhost: str, verdicts: Mapping[str, Policy]) -> _VhostLook:
+        try:
+            async with self._gate:
+                exchanges, queues = await asyncio.gather(self._client.exchanges(vhost), self._client.queues(vhost))
+        except BrokerError as error:
+            self.silent += isinstance(error, TransientError)
+            if self.silent > MOST_SILENT:
+                raise
+            before = self._keeper.states.get(vhost, VhostState())
+            return _VhostLook(before, (left_as_it_was(self._broker, vhost, error),))
+        unusable = Unusable(vhost)
+        state = await in_slices(_reading_state(exchanges, queues, verdicts, unusable=unusable))
+        return _VhostLook(state, unusable.problems(self._broker))
+
+
+def _reading_state(
+    exchanges: Parameters, queues: Parameters, verdicts: Mapping[str, Policy], *, unusable: Unusable
+) -> Generator[None, None, VhostState]:
+    state_exchanges: dict[str, Exchange] = {}
+    state_queues: dict[str, Queue] = {}
+    for name, answer in named(exchanges):
+        exchange = state_exchanges[name] = read_exchange(name, answer, verdicts)
+        unusable.note("exchange", name, exchange.unusable)
+        yield
+    for name, answer in named(queues):
+        queue = state_queues[name] = read_queue(name, answer, verdicts)
+        unusable.note("queue", name, queue.unusable)
+        yield
+    return VhostState(state_exchanges, state_queues)
