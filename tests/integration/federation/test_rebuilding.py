@@ -146,3 +146,35 @@ def test_another_broker_of_the_list_has_bindings_of_its_own(
     there.wait_bound("l", deadline=25)
     assert agent.terminate() == 0
     other.delete_vhost(there.vhost)
+
+
+def test_a_broker_with_a_copy_of_the_definitions_is_not_taken_for_the_one_before(
+    agent_of: AgentOf, here: Site, there: Site, lab: Lab
+) -> None:
+    """The upstream's address changes to that of a copy: cluster, vhost, exchange and all that the link had built have
+    the same names there, but an older binding."""
+    here.exchange().queue("k")
+    third = lab.shared("third")
+    third.admin.vhost(there.vhost)
+    copy, name = Site(third, there.vhost), third.cluster_name
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    queue = queue_of(there)
+    eventually(there.canaries, what="the canary is placed")
+    try:
+        third.admin.put("cluster-name", body={"name": there.node.cluster_name})
+        copy.exchange()
+        third.admin.queue(copy.vhost, queue)
+        [canary] = (each["name"] for each in there.canaries())
+        for exchange, arguments in ((f"{queue} A", PURPOSE), (canary, {})):
+            third.admin.exchange(copy.vhost, exchange, "fanout", internal=True, auto_delete=True, arguments=arguments)
+        third.admin.bind(copy.vhost, canary, X, to_exchange=True)
+        third.admin.bind(copy.vhost, f"{queue} A", queue, "#")
+        third.admin.bind(copy.vhost, X, f"{queue} A", "older", to_exchange=True)
+        agent.write({here.vhost: federated(copy)})
+        copy.wait_bound("k")
+        copy.publish(numbered(5))
+        assert here.take(5) == numbered(5)
+    finally:
+        third.admin.put("cluster-name", body={"name": name})
+        third.admin.delete_vhost(copy.vhost)

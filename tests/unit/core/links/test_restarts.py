@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.links.restarts import needs_restart
+from agent.core.links.restarts import leads_elsewhere, needs_restart
 from agent.core.model import ApplyTo, Choice, Exchange, Federation, Link, LinkSettings, Policy, Queue, QueueSource
 from agent.errors import Place
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
@@ -39,3 +39,17 @@ def test_who_asks_for_a_link_and_where_is_no_reason(running: Link, wanted: Link)
 )
 def test_what_a_link_does_or_declares_is_one(running: Link, wanted: Link) -> None:
     assert needs_restart(running, wanted)
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "elsewhere"),
+    [
+        (["amqp://a", "amqp://b"], ["amqp://b", "amqp://c"], False),
+        (["amqp://a"], ["amqp://b"], True),
+        ([], ["amqp://a"], True),
+    ],
+)
+def test_a_link_leads_elsewhere_when_it_has_none_of_its_addresses_any_more(
+    former: list[str], now: list[str], elsewhere: bool
+) -> None:
+    assert leads_elsewhere(former, now) is elsewhere
