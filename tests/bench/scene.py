@@ -13,6 +13,7 @@ from aio_pika import DeliveryMode
 
 from tests.bench.client import furnish
 from tests.bench.load import Worker
+from tests.bench.work import EXCHANGES, Work
 from tests.lab import user_program
 from tests.lab.certificates import Authority, tls_conf
 from tests.lab.lab import Lab
@@ -78,16 +79,19 @@ class Pair:
         exchanges: Iterable[str] = ("x",),
         keys: Iterable[str] = ("k",),
         tls: bool = False,
+        work: Work = EXCHANGES,
     ) -> Iterator[Scene]:
         """A fresh vhost on both, furnished; with a round trip, in seconds, the link goes through the proxy."""
         self.far.delay(round_trip / 2)
-        scene = Scene(self, f"bench-{secrets.token_hex(4)}", self.far if round_trip else None, tls=tls)
+        scene = Scene(self, f"bench-{secrets.token_hex(4)}", self.far if round_trip else None, tls=tls, work=work)
         for node in (self.down, self.up):
             node.admin.vhost(scene.vhost)
         try:
             if POLLER in {user["name"] for user in self.down.admin.get("users")}:
                 self.down.admin.permissions(scene.vhost, POLLER)
             scene.furnish(tuple(exchanges), tuple(keys))
+            if work.takes_from_queue:
+                scene.furnish_queue_upstream()
             yield scene
         finally:
             for node in (self.down, self.up):
@@ -96,7 +100,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One run's vhost. What is federated begins with an x; all of it is bound to one downstream queue."""
+    """One run's vhost. Federated exchanges begin with an x; all of them are bound to one downstream queue."""
 
     pair: Pair
     vhost: str
@@ -106,6 +110,7 @@ class Scene:
     key: str = "k"
     consumed_at: str = ""
     tls: bool = False
+    work: Work = EXCHANGES
 
     @property
     def down_uri(self) -> str:
@@ -135,8 +140,12 @@ class Scene:
 
     def without_link(self) -> Scene:
         """The same with both ends upstream: what a message takes that no link carries."""
-        asyncio.run(furnish(self.up_uri, queue=self.queue, bindings=[(self.exchange, self.key)]))
+        self.furnish_queue_upstream()
         return replace(self, consumed_at=self.up_uri)
+
+    def furnish_queue_upstream(self) -> None:
+        """A queue upstream that takes what is published there."""
+        asyncio.run(furnish(self.up_uri, queue=self.queue, bindings=[(self.exchange, self.key)]))
 
     def wait_for_flow(self) -> None:
         """Until a message passes the link, and nothing of what was sent for it is left."""
@@ -153,14 +162,17 @@ class Scene:
         assert taken == routed, f"of {routed} probes {taken} arrived"
 
     def check_sample(self, publisher: Worker, size: int) -> None:
-        """Some messages of the load, as a user's program takes them: whole, persistent, and with the link's header."""
+        """Some messages of the load, as a user's program takes them: whole, persistent, and with the link's header if
+        it adds one."""
         publisher.ask("publish", count=SAMPLE, size=size, window=SAMPLE).answer()
         came = user_program.messages(self.down_uri, self.queue, SAMPLE)
         found = [
-            (message.body, message.delivery_mode, len(cast("list[object]", message.headers["x-received-from"])))
+            (message.body, message.delivery_mode, len(cast("list[object]", message.headers.get("x-received-from", []))))
             for message in came
         ]
-        assert found == [(bytes(size), DeliveryMode.PERSISTENT, 1)] * SAMPLE, f"wrong messages: {found[:3]}"
+        assert found == [(bytes(size), DeliveryMode.PERSISTENT, self.work.hops)] * SAMPLE, (
+            f"wrong messages: {found[:3]}"
+        )
 
     def worker(self, kind: str, *arguments: str) -> Worker:
         return Worker(kind, *arguments, mark=self.pair.lab.mark)

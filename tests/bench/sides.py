@@ -20,16 +20,13 @@ from tests.bench.scene import Scene
 from tests.lab.waiting import eventually
 
 COMMAND: Final = Path(sys.executable).with_name("federation-agent")
-POLICY: Final = "federate"
-UPSTREAM: Final = "origin"
-PATTERN: Final = "^x"
 STOPPED: Final = 30.0
 QUIET: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A side that knows the upstream; `go` gives it the policy, and from then on it has links to run.
+    """A side that is prepared; `go` gives it what its links follow from, and from then on it has links to run.
 
     `processes` are those that it has besides the brokers.
     """
@@ -52,21 +49,17 @@ class Side(Protocol):
 
 
 class Native:
-    """rabbitmq_federation in the downstream broker, told by runtime parameter and policy."""
+    """The plugins in the downstream broker, which get runtime parameters and policies."""
 
     name = "native"
 
     @contextmanager
     def ready(self, scene: Scene) -> Iterator[Ready]:
-        admin, vhost = scene.pair.down.admin, scene.vhost
-        admin.parameter("federation-upstream", vhost, UPSTREAM, {"uri": scene.link_uri})
-        definition = {"federation-upstream": UPSTREAM}
+        scene.work.define(scene)
         try:
-            yield Ready(
-                lambda: admin.policy(vhost, POLICY, PATTERN, definition=definition, apply_to="exchanges"), processes={}
-            )
+            yield Ready(lambda: scene.work.begin(scene), processes={})
         finally:
-            admin.delete("parameters", "federation-upstream", vhost, UPSTREAM)
+            scene.work.remove(scene)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,7 @@ class Agent:
     @contextmanager
     def ready(self, scene: Scene) -> Iterator[Ready]:
         path = scene.pair.lab.directory / f"{scene.vhost}.yaml"
-        path.write_text(self._configuration(scene, federates=False))
+        path.write_text(self._configuration(scene, begins=False))
         log = path.with_suffix(".log")
         with log.open("wb") as stderr:
             process = subprocess.Popen(
@@ -94,7 +87,7 @@ class Agent:
             eventually(lambda: _is_quiet(process.pid), STOPPED, what="the agent has started and is quiet")
 
             def go() -> None:
-                path.write_text(self._configuration(scene, federates=True))
+                path.write_text(self._configuration(scene, begins=True))
                 process.send_signal(signal.SIGHUP)
 
             yield Ready(go, processes={"agent": process.pid})
@@ -104,13 +97,8 @@ class Agent:
         finally:
             _stop(process)
 
-    def _configuration(self, scene: Scene, *, federates: bool) -> str:
+    def _configuration(self, scene: Scene, *, begins: bool) -> str:
         down = scene.pair.down
-        policy = {"pattern": PATTERN, "apply-to": "exchanges", "definition": {"federation-upstream": UPSTREAM}}
-        of_vhost = {
-            "upstreams": {UPSTREAM: {"uri": scene.link_uri}},
-            "policies": {POLICY: policy} if federates else {},
-        }
         return yaml.safe_dump(
             {
                 "agent": {"http": {"listen": f"127.0.0.1:{scene.pair.agent_port}"}},
@@ -119,7 +107,7 @@ class Agent:
                     "management": down.management_uri(self.user, self.user),
                 },
                 "definitions": {"management": False},
-                "vhosts": {scene.vhost: of_vhost},
+                "vhosts": {scene.vhost: scene.work.of_vhost(scene, begins=begins)},
             }
         )
 

@@ -14,6 +14,9 @@ Measuring: TypeAlias = Callable[[Bench], list[Measure]]
 MEASURES: Final[Mapping[str, Measuring]] = {
     "live": throughput.live,
     "drain": throughput.drain,
+    "shovel-live": throughput.shovel_live,
+    "shovel-drain": throughput.shovel_drain,
+    "queue-link-drain": throughput.queue_drain,
     "live-tls": throughput.live_tls,
     "live-100ms": throughput.live_far,
     "bindings": bindings.at_once,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from statistics import median
 from typing import Any, Final
@@ -15,11 +15,13 @@ from tests.bench.process import Meter
 from tests.bench.scene import Scene
 from tests.bench.sides import Agent, Native, Side, running
 from tests.bench.table import Measure, Target
+from tests.bench.work import EXCHANGES, QUEUES, SHOVELS, Work
 
 SIZE: Final = 1024
 QUICK: Final = 30_000
 FULL: Final = 100_000
 MICRO: Final = 1_000_000
+MILLI: Final = 1_000
 # Where the publisher needs that much of the whole time, nothing could have been quicker than it.
 KEEPS_UP: Final = 0.95
 
@@ -44,18 +46,52 @@ def live_tls(bench: Bench) -> list[Measure]:
 
 def drain(bench: Bench) -> list[Measure]:
     """A backlog that was collected while there was no link."""
-    found = _measures("drain")
-    count = _count(bench)
     arguments = _arguments_of_native(bench)
+    return _drain(bench, _measures("drain"), lambda scene, count: _collect(scene, arguments, count))
+
+
+def shovel_live(bench: Bench) -> list[Measure]:
+    """Publisher, queue upstream, shovel, queue downstream, consumer: all at once."""
+    found = _measures("shovel-live", rate=Target(at_least=1.0), cpu=Target(at_most=1.0), own=6.0)
+    return _live(bench, found, sides=bench.turns(), work=SHOVELS)
+
+
+def shovel_drain(bench: Bench) -> list[Measure]:
+    """A shovel empties a queue that nothing is published to."""
+    return _drain_queue(bench, "shovel-drain", SHOVELS)
+
+
+def queue_drain(bench: Bench) -> list[Measure]:
+    """A queue link empties a queue that nothing is published to."""
+    return _drain_queue(bench, "queue-link-drain", QUEUES)
+
+
+def _drain_queue(bench: Bench, name: str, work: Work) -> list[Measure]:
+    found = _measures(name, rate=Target(at_least=1.2 if bench.is_recent else 1.05), cpu=Target(at_most=1.0), own=6.0)
+    found["first"] = Measure(f"{name}-first", "ms from the definition to the first message", digits=0)
+    return _drain(bench, found, _fill, work=work)
+
+
+def _fill(scene: Scene, count: int) -> None:
+    with scene.publisher() as publisher:
+        publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
+
+
+def _drain(
+    bench: Bench, found: dict[str, Measure], fill: Callable[[Scene, int], None], *, work: Work = EXCHANGES
+) -> list[Measure]:
+    count = _count(bench)
     for side in bench.turns():
-        with bench.pair.scene() as scene:
-            _collect(scene, arguments, count)
+        with bench.pair.scene(work=work) as scene:
+            fill(scene, count)
             with side.ready(scene) as ready, scene.consumer() as consumer:
                 meter = Meter({**bench.pair.pids, **ready.processes})
                 consumer.ask("count", count=count)
-                ready.start()
+                began = ready.start()
                 came = consumer.answer()
                 _add(found, side, count=count, seconds=came["last"] - came["first"], meter=meter)
+                if "first" in found:
+                    found["first"].add(side.name, (came["first"] - began) * MILLI)
     return list(found.values())
 
 
@@ -76,13 +112,19 @@ def _count(bench: Bench) -> int:
 
 
 def _live(
-    bench: Bench, found: dict[str, Measure], *, sides: Iterable[Side], round_trip: float = 0.0, tls: bool = False
+    bench: Bench,
+    found: dict[str, Measure],
+    *,
+    sides: Iterable[Side],
+    round_trip: float = 0.0,
+    tls: bool = False,
+    work: Work = EXCHANGES,
 ) -> list[Measure]:
     count = _count(bench)
     limited: dict[str, list[float]] = {}
     for side in sides:
         with (
-            bench.pair.scene(round_trip, tls=tls) as scene,
+            bench.pair.scene(round_trip, tls=tls, work=work) as scene,
             running(scene, side) as processes,
             scene.publisher() as publisher,
         ):
@@ -108,7 +150,7 @@ def _live(
 def _publisher_alone(bench: Bench, count: int) -> float:
     """Without any link: a durable queue upstream takes what comes."""
     with bench.pair.scene() as scene:
-        _bind_upstream_queue(scene, {})
+        scene.furnish_queue_upstream()
         with scene.publisher() as publisher:
             sent = publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
     return float(count / (sent["ended"] - sent["began"]))
@@ -137,8 +179,7 @@ def _arguments_of_native(bench: Bench) -> dict[str, str]:
 def _collect(scene: Scene, arguments: Mapping[str, str], count: int) -> None:
     """Fills the link's queue as the link would have, without one."""
     _bind_upstream_queue(scene, arguments)
-    with scene.publisher() as publisher:
-        publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
+    _fill(scene, count)
     scene.pair.up.admin.delete("bindings", scene.vhost, "e", scene.exchange, "q", scene.upstream_queue, scene.key)
 
 
