@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import aio_pika
-from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, HeadersType
+import uvloop
+from aio_pika.abc import AbstractExchange, AbstractIncomingMessage, HeadersType
 from pamqp.commands import Basic
 
 DEADLINE: Final = 40.0
@@ -61,7 +62,7 @@ def numbered(count: int, start: int = 0) -> list[str]:
 def _run(work: Coroutine[Any, Any, T]) -> T:
     """In a thread of its own: in the caller's, Playwright's event loop may be running."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
+        return thread.submit(uvloop.run, work).result()
 
 
 async def publish_async(
@@ -71,38 +72,40 @@ async def publish_async(
     routed = 0
     async with await aio_pika.connect(uri) as connection:
         channel = await connection.channel(publisher_confirms=True)
+        to = await channel.get_exchange(exchange, ensure=False)
         for at in range(0, len(waiting), BATCH):
             batch = waiting[at : at + BATCH]
             async with asyncio.timeout(DEADLINE):
-                routed += sum(
-                    await asyncio.gather(*(_publish(channel, exchange, key, body, headers=headers) for body in batch))
-                )
+                routed += sum(await asyncio.gather(*(_publish(to, key, body, headers) for body in batch)))
     return routed
 
 
-async def _publish(
-    channel: AbstractChannel, exchange: str, key: str, body: bytes, *, headers: HeadersType | None
-) -> bool:
+async def _publish(to: AbstractExchange, key: str, body: bytes, headers: HeadersType | None) -> bool:
     """Whether the message was routed. A broker's refusal is aio-pika's DeliveryError."""
     message = aio_pika.Message(body, headers=headers, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
-    to = await channel.get_exchange(exchange, ensure=False)
     return isinstance(await to.publish(message, key, mandatory=True), Basic.Ack)
 
 
 async def messages_async(uri: str, queue: str, count: int, deadline: float = DEADLINE) -> list[AbstractIncomingMessage]:
     taken: list[AbstractIncomingMessage] = []
-    arrived: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
+    arrived = asyncio.Event()
+
+    async def take(message: AbstractIncomingMessage) -> None:
+        taken.append(message)
+        arrived.set()
+
     async with await aio_pika.connect(uri) as connection:
         channel = await connection.channel()
-        await (await channel.get_queue(queue, ensure=False)).consume(arrived.put, no_ack=True)
+        await (await channel.get_queue(queue, ensure=False)).consume(take, no_ack=True)
         end = asyncio.get_running_loop().time() + deadline
         while True:
             left = end - asyncio.get_running_loop().time()
             try:
                 async with asyncio.timeout(left if len(taken) < count else QUIET):
-                    taken.append(await arrived.get())
+                    await arrived.wait()
             except TimeoutError:
                 return taken
+            arrived.clear()
 
 
 async def depth_async(uri: str, queue: str) -> int:
