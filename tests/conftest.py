@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
@@ -12,6 +13,10 @@ from tests.lab.node import DEFAULT_PLUGINS, NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
 
 pytest_plugins = ["tests.scheduling"]
+
+# How long an example takes says nothing where brokers and other tests share the cores.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")

@@ -123,7 +123,7 @@ def answers(agent: Agent) -> Iterator[str]:
             continue
         for method in found:
             for token in (SECRET, "wrong"):
-                yield asked(agent, path.format(id=link_id, vhost="%2F", node="n"), method.upper(), token)
+                yield asked(agent, path.format(id=link_id, vhost="%2F", node="n", name="s"), method.upper(), token)
     yield asked(agent, f"/api/links?access_token={SECRET[::-1]}", "BREW", "wrong")
 
 

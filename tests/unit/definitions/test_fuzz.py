@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.definitions.document import yaml
@@ -27,9 +27,6 @@ from tests.unit.definitions.documents import DOWNSTREAM, write
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = (ROOT / "config" / "agent.example.yaml").read_bytes()
-
-
-UNHURRIED = settings(deadline=None)
 
 
 def judge(data: bytes) -> None:
@@ -49,20 +46,17 @@ def judge(data: bytes) -> None:
             assert str(problem).isprintable(), repr(str(problem))
 
 
-@UNHURRIED
 @given(st.binary(max_size=300))
 def test_any_bytes(data: bytes) -> None:
     judge(data)
 
 
-@UNHURRIED
 @given(st.text(st.sampled_from("ab:-?,[]{}&*!|>'\"%@`#~<= \n\t\r$\u2028é\x85"), max_size=60))
 def test_the_characters_of_yaml(text: str) -> None:
     judge(text.encode())
     judge((DOWNSTREAM + text).encode())
 
 
-@UNHURRIED
 @given(st.data())
 def test_a_good_file_with_something_cut_or_pushed_in(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(EXAMPLE)))
@@ -89,13 +83,11 @@ VALUES = st.recursive(
 SECTIONS = st.dictionaries(st.sampled_from(sorted(build_schema()["properties"])), VALUES)
 
 
-@UNHURRIED
 @given(SECTIONS)
 def test_known_keys_with_any_values(document: dict[str, Any]) -> None:
     judge(json.dumps({"downstream": {"uri": "amqp://h"}, **document}).replace("NaN", ".nan").encode())
 
 
-@UNHURRIED
 @given(
     st.lists(st.fixed_dictionaries({"component": st.sampled_from(["federation-upstream", "shovel"]), "value": VALUES})),
     VALUES,

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.fields import UNREAD
@@ -23,7 +23,6 @@ def read(data: bytes, size: int = STEP) -> list[dict[str, Any]]:
     return [*found, *reader.feed(b"", final=True)]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(objects, st.integers(1, 40), st.booleans())
 def test_any_list_in_any_pieces(objects: list[dict[str, Any]], size: int, ascii_only: bool) -> None:
     text = json.dumps(objects, ensure_ascii=ascii_only, indent=size % 3 or None)

@@ -122,7 +122,7 @@ settings_of_links = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(drafts, st.sampled_from(NOISE)), max_size=6),
     st.lists(st.integers(1, 40) | st.integers(1, 40_000), max_size=60),

@@ -120,7 +120,7 @@ class Brokers(RuleBasedStateMachine):
 
 
 TestBrokers = Brokers.TestCase
-TestBrokers.settings = settings(deadline=None, max_examples=60)
+TestBrokers.settings = settings(max_examples=60)
 
 
 async def refuse(link: Link, tag: int) -> None:

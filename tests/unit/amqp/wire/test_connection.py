@@ -54,7 +54,7 @@ def check(connection: WireConnection) -> None:
         assert str(error)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(sayings, sayings, cuts)
 def test_garbage_ends_a_connection_at_worst(upstream: bytes, downstream: bytes, sizes: list[int]) -> None:
     async def scenario() -> None:
@@ -73,7 +73,7 @@ def test_garbage_ends_a_connection_at_worst(upstream: bytes, downstream: bytes, 
     asyncio.run(scenario())
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(sayings, cuts, st.integers(0, 3))
 def test_garbage_ends_a_handshake_at_worst(said: bytes, sizes: list[int], steps: int) -> None:
     async def scenario() -> None:

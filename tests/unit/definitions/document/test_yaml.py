@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.definitions.document import yaml
@@ -173,7 +173,6 @@ TREES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(TREES)
 def test_reads_every_json_document_as_json_does(tree: object) -> None:
     assert yaml.compose(json.dumps(tree).encode(), "f").plain() == tree

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml as pyyaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.model import Choice, Federation, LinkOverrides
@@ -222,7 +222,6 @@ def paths(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
     return below
 
 
-@settings(deadline=None)
 @given(JSON, st.sampled_from([None, 1, "\t"]))
 def test_every_path_is_found_where_its_value_begins(value: Any, indent: int | str | None) -> None:
     text = json.dumps(value, indent=indent)

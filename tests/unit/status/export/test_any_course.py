@@ -124,5 +124,5 @@ def keys(text: bytes) -> set[Key]:
     return {key_of(json.loads(line)) for line in text.splitlines()}
 
 
-Course.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+Course.TestCase.settings = settings(max_examples=30, stateful_step_count=20)
 TestCourse = Course.TestCase
