@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import Done, measured
+from tests.acceptance.command import Done, federation_agent
 
 MOST_CPU = 10.0  # seconds; what grows with the square of its input takes minutes
 MOST_WALL = 6.0
@@ -121,7 +121,7 @@ def write(path: Path, content: bytes | str) -> None:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_configuration_that_is_none(tmp_path: Path, name: str) -> None:
     write(tmp_path / "agent.yaml", CONFIGURATIONS[name])
-    done = measured("validate", "-c", "agent.yaml", cwd=tmp_path, LONG="x" * 5_000)
+    done = federation_agent("validate", "-c", "agent.yaml", cwd=tmp_path, LONG="x" * 5_000)
     assert_told_cheaply(done, "agent.yaml")
 
 
@@ -129,13 +129,13 @@ def test_a_configuration_that_is_none(tmp_path: Path, name: str) -> None:
 def test_an_export_that_is_none(tmp_path: Path, name: str) -> None:
     write(tmp_path / "agent.yaml", DOWNSTREAM + "definitions: {files: export.json}")
     write(tmp_path / "export.json", EXPORTS[name])
-    assert_told_cheaply(measured("validate", "agent.yaml", cwd=tmp_path), "export.json")
+    assert_told_cheaply(federation_agent("validate", "agent.yaml", cwd=tmp_path), "export.json")
 
 
 @pytest.mark.parametrize("name", LEGACY)
 def test_a_2x_configuration_that_is_none(tmp_path: Path, name: str) -> None:
     write(tmp_path / "rabbitmq.config", LEGACY[name])
-    assert_told_cheaply(measured("import-legacy", "rabbitmq.config", cwd=tmp_path), "rabbitmq.config")
+    assert_told_cheaply(federation_agent("import-legacy", "rabbitmq.config", cwd=tmp_path), "rabbitmq.config")
 
 
 def huge(path: Path) -> Path:
@@ -174,7 +174,7 @@ NO_FILES: dict[str, Callable[[Path], Path]] = {
 )
 def test_what_is_no_file(tmp_path: Path, command: tuple[str, ...], name: str) -> None:
     path = NO_FILES[name](tmp_path / "file")
-    done = measured(*command, path, cwd=tmp_path)
+    done = federation_agent(*command, path, cwd=tmp_path)
     assert done.status == 2
     assert len(done.errors) == 1
     assert ":1:1: " in done.err
@@ -188,7 +188,7 @@ def test_what_is_no_file(tmp_path: Path, command: tuple[str, ...], name: str) ->
 def test_references_to_what_is_no_file_dont_wait_either(tmp_path: Path, path: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     write(tmp_path / "agent.yaml", f"downstream: {{uri: '${{file:{path}}}'}}\ndefinitions: {{files: [{path}]}}\n")
-    done = measured("plan", "-c", "agent.yaml", cwd=tmp_path)
+    done = federation_agent("plan", "-c", "agent.yaml", cwd=tmp_path)
     assert_told_cheaply(done, "agent.yaml")
     assert all("this is a pipe or device, not a file" in line for line in done.errors)
     assert len(done.errors) == 2

@@ -1,4 +1,5 @@
-"""Starts agents from one process that has imported all of the agent: importing takes longer than most tests need one.
+"""Starts agents and commands from one process that has imported all of the agent: importing takes longer than most
+tests need one.
 
 Each agent is a process of its own, forked before anything of it has begun. That the command itself starts is for
 `tests/acceptance` to show.
@@ -19,16 +20,29 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from tempfile import TemporaryFile
+from typing import IO, Any, Final, NoReturn
 
 LARGEST: Final = 64 * 1024
 IMPORTED: Final = ("agent.cli.main", "agent.cli.run")
 COMMAND: Final = "agent.cli.main"
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended. Its CPU seconds lack those of importing; its peak in MiB begins with what was imported."""
+
+    status: int
+    out: str
+    err: str
+    cpu: float
+    peak: float
+
+
 class Preloaded:
-    """The process that forks agents; `mark` is in the environment of all of them."""
+    """The process that forks agents and commands; `mark` is in the environment of all of them."""
 
     def __init__(self, mark: Mapping[str, str], *, cwd: Path) -> None:
         self._cwd = cwd
@@ -44,16 +58,41 @@ class Preloaded:
             )
 
     def start(self, arguments: Sequence[str | Path], *, output: Path, module: str = COMMAND) -> Started:
-        """Runs the module as a program, with the agent's directory as its own."""
+        """Runs the module as a program, which writes all to `output`."""
+        with output.open("ab") as log:
+            return self._fork({"module": module}, arguments, (log, log))
+
+    def run(
+        self, arguments: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, str], deadline: float
+    ) -> Ran:
+        """Runs the command to its end."""
+        with TemporaryFile() as output, TemporaryFile() as errors:
+            more = {"module": COMMAND, "cwd": str(cwd), "environment": dict(environment)}
+            started = self._fork(more, arguments, (output, errors))
+            try:
+                status = started.wait(deadline)
+            except subprocess.TimeoutExpired:
+                started.send_signal(signal.SIGKILL)
+                raise
+            return Ran(status, _written(output), _written(errors), started.cpu, started.peak)
+
+    def _fork(
+        self, request: Mapping[str, object], arguments: Sequence[str | Path], outputs: tuple[IO[bytes], IO[bytes]]
+    ) -> Started:
         ours, theirs = socket.socketpair()
-        request = json.dumps({"module": module, "arguments": [str(each) for each in arguments]}).encode()
-        with theirs, output.open("ab") as log:
-            socket.send_fds(self._requests, [request], [theirs.fileno(), log.fileno()])
+        data = json.dumps({**request, "arguments": [str(each) for each in arguments]}).encode()
+        with theirs:
+            socket.send_fds(self._requests, [data], [theirs.fileno(), *(each.fileno() for each in outputs)])
         return Started(ours.detach())
 
     def close(self) -> None:
         self._requests.close()
         self._process.wait()
+
+
+def _written(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
 
 
 class Started:
@@ -64,6 +103,7 @@ class Started:
         self._reports = reports
         self.pid = int(os.read(reports, LARGEST))
         self._status: int | None = None
+        self.cpu = self.peak = 0.0  # seconds and MiB, at its end
 
     def poll(self) -> int | None:
         """Its exit status; that of a signal is negative."""
@@ -75,7 +115,7 @@ class Started:
         if self._status is None:
             if not select.select([self._reports], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(f"agent {self.pid}", timeout)
-            self._status = int(os.read(self._reports, LARGEST))
+            self._status, self.cpu, self.peak = json.loads(os.read(self._reports, LARGEST))
             os.close(self._reports)
         return self._status
 
@@ -97,7 +137,7 @@ def _serve(requests: socket.socket) -> None:
             woken.recv(LARGEST)
             _report_ends(children)
         if requests in ready:
-            data, descriptors, _, _ = socket.recv_fds(requests, LARGEST, 2)
+            data, descriptors, _, _ = socket.recv_fds(requests, LARGEST, 3)
             if not data:
                 return
             _fork(json.loads(data), children, descriptors, others=(requests, woken, waking))
@@ -110,13 +150,14 @@ def _fork(
     *,
     others: Sequence[socket.socket],
 ) -> None:
-    reports, log = socket.socket(fileno=descriptors[0]), descriptors[1]
+    reports, outputs = socket.socket(fileno=descriptors[0]), descriptors[1:]
     pid = os.fork()
     if not pid:
-        for each in (*others, *children.values(), reports):
-            each.close()
-        _become(request, log)
-    os.close(log)
+        for other in (*others, *children.values(), reports):
+            other.close()
+        _become(request, outputs)
+    for each in outputs:
+        os.close(each)
     children[pid] = reports
     with suppress(OSError):
         reports.sendall(f"{pid}\n".encode())
@@ -124,19 +165,24 @@ def _fork(
 
 def _report_ends(children: dict[int, socket.socket]) -> None:
     for pid in tuple(children):
-        ended, status = os.waitpid(pid, os.WNOHANG)
+        ended, status, usage = os.wait4(pid, os.WNOHANG)
         if ended:
+            report = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
             with children.pop(pid) as reports, suppress(OSError):
-                reports.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+                reports.sendall(json.dumps(report).encode())
 
 
-def _become(request: dict[str, Any], log: int) -> NoReturn:
+def _become(request: dict[str, Any], outputs: list[int]) -> NoReturn:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+    for number, each in enumerate(outputs, start=1):
+        os.dup2(each, number)
+        os.close(each)
+    if "cwd" in request:
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
     random.seed()
     sys.argv = [request["module"], *request["arguments"]]
     status = 1
