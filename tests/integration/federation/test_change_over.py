@@ -1,0 +1,93 @@
+"""The native plugins are disabled and enabled again while links of all kinds run: the agent takes over, and lets go."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Agent, Named
+from tests.integration.federation.sites import Site
+from tests.integration.queue_links.scene import User
+from tests.integration.shovels.shoveling import parameter, shovel
+from tests.lab.lab import Lab
+from tests.lab.node import NATIVE_PLUGINS, Node
+from tests.lab.user_program import numbered
+from tests.lab.waiting import eventually
+
+PLUGINS = ("rabbitmq_federation", "rabbitmq_federation_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
+EXCHANGE, QUEUE, SHOVEL = "fed.x", "work", "drain"
+SOON = 15.0  # after the plugins have ended; what is left of them upstream is looked at every 5 s
+
+
+def define(here: Site, there: Site) -> None:
+    """One link of each kind, as operators of the plugins define them."""
+    admin = here.node.admin
+    here.exchange().queue("k")
+    for site in (here, there):
+        site.node.admin.queue(site.vhost, QUEUE)
+    admin.parameter("federation-upstream", here.vhost, "origin", {"uri": there.uri})
+    definition = {"federation-upstream": "origin"}
+    admin.policy(here.vhost, "exchanges", r"^fed\.", definition=definition, apply_to="exchanges")
+    admin.policy(here.vhost, "queues", f"^{QUEUE}$", definition=definition, apply_to="queues")
+    parameter(here, shovel(there, here), SHOVEL)
+
+
+def links(here: Site) -> tuple[Named, Named, Named]:
+    return (here.vhost, EXCHANGE, "origin"), (here.vhost, QUEUE, "origin"), (here.vhost, SHOVEL, "")
+
+
+def wait_native(here: Site) -> None:
+    admin = here.node.admin
+
+    def run() -> bool:
+        found: list[dict[str, Any]] = admin.get("federation-links", here.vhost)
+        states = [each["state"] for each in admin.get("shovels", here.vhost)]
+        return [each["status"] for each in found] == ["running"] * 2 and states == ["running"]
+
+    eventually(run, 40, what="the plugins run all three", ignoring=Exception)
+
+
+def check_all_flow(here: Site, there: Site, user: User, start: int) -> None:
+    bodies = numbered(100, start=start)
+    there.wait_bound("k", deadline=30)
+    there.publish(bodies)
+    there.publish(bodies, QUEUE, exchange="")
+    there.publish(bodies, "src", exchange="")
+    assert here.take(100) == bodies
+    assert here.take(100, queue="dest") == bodies
+    eventually(lambda: user.taken[-100:] == bodies, what="the queue link's messages")
+
+
+def restarts(agent: Agent, here: Site) -> int:
+    return sum(agent.history(*each).count("backoff") for each in links(here))
+
+
+@pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
+def test_links_of_all_kinds_change_over_and_back(
+    agent_of: AgentOf, lab: Lab, site_on: SiteOn, second_broker: Node, release: str | None
+) -> None:
+    """Nothing is lost, nothing comes twice, and no link stays behind as `standby`."""
+    node = lab.node("plugins", release=release, plugins=NATIVE_PLUGINS).start()
+    here, there = Site(node, "/"), site_on(second_broker)
+    define(here, there)
+    wait_native(here)
+    agent = agent_of(node).write(definitions={"management": True}).start()
+    agent.wait_for("standby", *links(here))
+    with User(here, QUEUE) as user:
+        check_all_flow(here, there, user, 0)
+        node.run("rabbitmq-plugins", "disable", *PLUGINS)
+        agent.wait_for("running", *links(here), deadline=SOON)
+        check_all_flow(here, there, user, 100)
+        node.run("rabbitmq-plugins", "enable", *PLUGINS)
+        eventually(lambda: node.admin.get("overview"), what="the HTTP API answers", ignoring=Exception)
+        agent.signal(signal.SIGHUP)  # without it the agent looks within half a minute
+        agent.wait_for("standby", *links(here), deadline=45)
+        assert user.taken == numbered(200)
+    wait_native(here)
+    with User(here, QUEUE) as user:  # the plugin sees no consumer that was there before it
+        check_all_flow(here, there, user, 200)
+    assert restarts(agent, here) <= len(links(here)), "it looked, and didn't try again and again"
+    node.kill()
