@@ -16,7 +16,7 @@ from tests.lab.node import Node
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
-MANY = 30_000
+MANY = 16_000
 BrokerOn = Callable[..., Node]
 
 
