@@ -12,6 +12,7 @@ from agent.amqp.data.splice import Counts, Destination
 from agent.amqp.failures import one_line
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links import prefetch
 from agent.core.model import Binding, QueueLink, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, Side, happening_on
@@ -21,10 +22,10 @@ from agent.links.ends import End, written_uri
 from agent.links.flow import Flow
 from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
-from agent.links.queue import upstream_queue
 from agent.links.queue.looks import LocalQueue
 from agent.links.queue.timing import Timing
 from agent.links.queue.upkeep import Upkeep
+from agent.links.queue.upstream_queue import UpstreamQueues
 from agent.links.queue.visits import VisitHeaders
 from agent.links.tasks import both
 
@@ -53,6 +54,7 @@ class QueueSession:
         memory: Memory,
         brokers: Brokers,
         timing: Timing,
+        upstream_queues: UpstreamQueues,
     ) -> None:
         self.flow: Flow | None = None
         self._link = link
@@ -62,6 +64,7 @@ class QueueSession:
         self._memory = memory
         self._brokers = brokers
         self._timing = timing
+        self._upstream_queues = upstream_queues
         self._controls: list[tuple[Shared, Side]] = []
         self._upkeep: Upkeep | None = None
 
@@ -108,13 +111,14 @@ class QueueSession:
             remote_name=link.remote_name,
             headers=headers,
             timing=self._timing,
+            is_auto_delete=link.queue.auto_delete,
         )
         await flow.start(headers, paused=not await upkeep.is_wanted())
         self._upkeep = upkeep
 
     async def _ensure(self, end: End, connection: Connection) -> None:
         link = self._link
-        await upstream_queue.ensure(
+        await self._upstream_queues.ensure(
             connection, link.remote_name, link.queue, spare=lambda: self._brokers.trial(end, connection.uri)
         )
 
@@ -143,6 +147,11 @@ class QueueSession:
         # As it may be shown: the peer chooses it.
         self._memory.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
 
+    @property
+    def _fixed_prefetch(self) -> int | None:
+        """Another prefetch needs another consumer, and a queue with auto-delete may not outlive the change."""
+        return prefetch.NEAR if self._link.queue.auto_delete else None
+
     def _options(self) -> FlowOptions:
         link, settings = self._link, self._link.settings
         return FlowOptions(
@@ -151,7 +160,7 @@ class QueueSession:
             Destination("", link.name),
             arguments=PRIORITY,
             ack_mode=settings.ack_mode,
-            prefetch=settings.prefetch_count,
+            prefetch=settings.prefetch_count or self._fixed_prefetch,
             is_quorum=link.queue.type is QueueType.QUORUM,
             ends_on_return=True,
         )

@@ -34,6 +34,7 @@ class Upkeep:
         remote_name: str,
         headers: VisitHeaders,
         timing: Timing,
+        is_auto_delete: bool,
     ) -> None:
         """`control` is where the upstream queue is looked at."""
         self._flow = flow
@@ -45,7 +46,7 @@ class Upkeep:
         self._timing = timing
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
-        self._demand = Demand()
+        self._demand = Demand(is_auto_delete=is_auto_delete)
         self._lag = Lag(now, confirmed=counts.forwarded, chance=random.random())
         self._look_upstream_at = now + LOOK_UPSTREAM * random.random()
         self._wake = asyncio.Event()
