@@ -86,18 +86,17 @@ class QueueSession:
         return self.flow.explain(end) if self.flow else end.result()
 
     async def open(self) -> None:
-        """Messages flow from the start where consumers wait for them."""
+        """Messages flow from the start where consumers wait for them; whose they are is read meanwhile."""
         link = self._link
         ends = self._brokers.federation_ends(link)
-        upstream = await self._connections.ask(ends.source)
-        with happening_on(Side.DOWNSTREAM):
-            local = await self._connections.ask(self._asked(ends.destination))
+        self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
+        connections, apart = self._connections, link.id if self._apart else None
+        asking = both(connections.ask(ends.source), self._ask_downstream(ends.destination))
+        (upstream, local), down = await both(asking, connections.to_destination(ends.destination, apart=apart))
         self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
         self._remember(upstream)
-        connecting = self._connections.flow(
-            ends.source, upstream.connection.uri, ends.destination, apart=link.id if self._apart else None
-        )
-        _, (up, down) = await both(self._ensure(ends.source, upstream.connection), connecting)
+        connecting = connections.from_source(ends.source, upstream.connection.uri, apart=apart)
+        _, up = await both(self._ensure(ends.source, upstream.connection), connecting)
         headers = VisitHeaders(str(self._memory.uri), link.name, trust_user_id=link.settings.trust_user_id)
         flow = self.flow = Flow(
             self._options(), up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
@@ -115,6 +114,10 @@ class QueueSession:
         )
         await flow.start(headers, paused=not await upkeep.is_wanted())
         self._upkeep = upkeep
+
+    async def _ask_downstream(self, end: End) -> Shared:
+        with happening_on(Side.DOWNSTREAM):
+            return await self._connections.ask(self._asked(end))
 
     async def _ensure(self, end: End, connection: Connection) -> None:
         link = self._link
