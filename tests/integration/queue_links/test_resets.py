@@ -5,6 +5,7 @@ FEDERATION_AGENT_RESET_MESSAGES sets how many messages there are.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Final
@@ -28,53 +29,55 @@ RESETS: Final = 20
 PART: Final = MESSAGES // (RESETS + 5)
 PATIENCE: Final = 30.0 + MESSAGES / 200
 
-
-def between(
-    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo, **settings: object
-) -> tuple[Agent, list[Proxy]]:
-    """An agent that reaches both brokers through proxies."""
-    up, down = proxies = [proxy_to(there.node), proxy_to(here.node)]
-    agent = agent_of(here.node, uri=here.node.uri(port=down.port))
-    upstream = {"uri": there.node.uri(there.vhost, port=up.port), "reconnect-delay": 1} | settings
-    agent.write({here.vhost: federated(there) | {"upstreams": {"origin": upstream}}}).start()
-    agent.wait_for("running", queue(here))
-    return agent, proxies
+log = logging.getLogger(__name__)
 
 
-@pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
+Between = Callable[..., tuple[Agent, list[Proxy]]]
+
+
+@pytest.fixture
+def between(agent_of: AgentOf, proxy_to: ProxyTo) -> Between:
+    """`between(here, there)`: an agent that reaches both brokers through proxies; settings are the upstream's."""
+
+    def start(here: Site, there: Site, **settings: object) -> tuple[Agent, list[Proxy]]:
+        up, down = proxies = [proxy_to(there.node), proxy_to(here.node)]
+        agent = agent_of(here.node, uri=here.node.uri(port=down.port))
+        upstream = {"uri": there.node.uri(there.vhost, port=up.port), "reconnect-delay": 1} | settings
+        agent.write({here.vhost: federated(there) | {"upstreams": {"origin": upstream}}}).start()
+        agent.wait_for("running", queue(here))
+        return agent, proxies
+
+    return start
+
+
+@pytest.fixture(params=[None, pytest.param("sid", marks=pytest.mark.versions)])
+def downstream(request: pytest.FixtureRequest, site_on: SiteOn, broker_on: BrokerOn) -> Site:
+    """On brokers of two releases."""
+    return site_on(broker_on(request.param))
+
+
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_nothing_is_lost(
-    agent_of: AgentOf,
-    site_on: SiteOn,
-    broker_on: BrokerOn,
-    second_broker: Node,
-    proxy_to: ProxyTo,
-    kind: str,
-    release: str | None,
-) -> None:
-    here, there = site_on(broker_on(release)), site_on(second_broker)
-    declare(here, there, arguments={"x-queue-type": kind})
-    agent, proxies = between(agent_of, here, there, proxy_to)
+def test_nothing_is_lost(between: Between, downstream: Site, there: Site, kind: str) -> None:
+    declare(downstream, there, arguments={"x-queue-type": kind})
+    agent, proxies = between(downstream, there)
     bodies = numbered(MESSAGES)
     there.publish(bodies[: 5 * PART], Q, exchange="")
-    with User(here, prefetch=100) as user:
+    with User(downstream, prefetch=100) as user:
         for number in range(RESETS):
             there.publish(bodies[(5 + number) * PART : (6 + number) * PART], Q, exchange="")
             user.wait((number + 1) * PART, PATIENCE)
             proxies[number % 2].cut()
         there.publish(bodies[(RESETS + 5) * PART :], Q, exchange="")
         eventually(lambda: set(user.taken) == set(bodies), PATIENCE, what="all have come")
-    print(f"{kind} on {release}: {len(user.taken) - len(bodies)} of {len(bodies)} came twice")
+    log.info("%d of %d came twice", len(user.taken) - len(bodies), len(bodies))
     assert user_program.depth(there.uri, Q) == 0
     assert agent.told("unexpected error") == []
 
 
 @pytest.mark.parametrize("mode", ["on-publish", "no-ack"])
-def test_modes_that_may_lose_messages_go_on(
-    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo, mode: str
-) -> None:
+def test_modes_that_may_lose_messages_go_on(between: Between, here: Site, there: Site, mode: str) -> None:
     declare(here, there)
-    agent, proxies = between(agent_of, here, there, proxy_to, **{"ack-mode": mode})
+    agent, proxies = between(here, there, **{"ack-mode": mode})
     bodies = numbered(MESSAGES)
     with User(here, prefetch=100) as user:
         for number in range(RESETS):
@@ -84,5 +87,5 @@ def test_modes_that_may_lose_messages_go_on(
         eventually(lambda: user_program.depth(there.uri, Q) == 0, PATIENCE, what="nothing is stuck upstream")
         there.publish(["last"], Q, exchange="")
         eventually(lambda: "last" in user.taken, PATIENCE, what="messages pass")
-    print(f"{mode}: {len(set(bodies) - set(user.taken))} of {len(bodies)} were lost")
+    log.info("%d of %d were lost", len(set(bodies) - set(user.taken)), len(bodies))
     assert agent.told("unexpected error") == []
