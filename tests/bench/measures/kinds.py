@@ -28,6 +28,7 @@ SHARE: Final = 5  # for so many queue links there is a shovel
 PATIENCE: Final = 300.0
 SETTLED: Final = 5.0
 STARTS: Final = 5
+BETWEEN_LOOKS: Final = 0.3
 MOST_LATER: Final = 50.0  # ms
 QUEUE: Final = "w0"
 
@@ -173,12 +174,22 @@ def _many(bench: Bench, side: Side, count: int, found: dict[str, Measure]) -> No
         sockets = connections_to((bench.pair.up.amqp_port,))
         with side.ready(wanted) as ready:
             began = ready.start()
-            eventually(lambda: side.running(wanted) == count + shovels, PATIENCE, what="all links and shovels run")
+            eventually(
+                lambda: _now_and_then(side.running(wanted)) == count + shovels,
+                PATIENCE,
+                what="all links and shovels run",
+            )
             found["time"].add(side.name, time.monotonic() - began)
             time.sleep(SETTLED)
             found["sockets"].add(side.name, (connections_to((bench.pair.up.amqp_port,)) - sockets) / BROKERS)
             for pid in ready.processes.values():
                 found["memory"].add(side.name, memory_mib(pid))
+
+
+def _now_and_then(found: int) -> int:
+    """An answer costs whoever is measured some time, too."""
+    time.sleep(BETWEEN_LOOKS)
+    return found
 
 
 def _start(bench: Bench, side: Side, found: dict[str, Measure]) -> None:
