@@ -116,7 +116,8 @@ class NativeKinds:
         admin = wanted.scene.pair.down.admin
         links = admin.get("federation-links", wanted.scene.vhost)
         shovels = admin.get("shovels", wanted.scene.vhost) if wanted.shovels else []
-        return sum(each["status"] == "running" for each in links) + sum(each["state"] == "running" for each in shovels)
+        states = [*(each["status"] for each in links), *(each["state"] for each in shovels)]
+        return states.count("running")
 
 
 @dataclass(frozen=True, slots=True)

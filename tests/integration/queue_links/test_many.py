@@ -93,9 +93,11 @@ def test_links_and_shovels_to_three_brokers(
     here.publish(numbered(5), "src1", exchange="")
     assert theres[1].take(5, queue="dest1") == numbered(5)
     vhosts = [here.vhost, *(there.vhost for there in theres)]
-    found = eventually(
-        lambda: counted if (counted := connections(here.node, second_broker)).keys() >= {*vhosts} else None,
-        what="the brokers list connections",
-    )
+
+    def listed() -> bool:
+        return connections(here.node, second_broker).keys() >= {*vhosts}
+
+    eventually(listed, what="the brokers list connections")
+    found = connections(here.node, second_broker)
     assert all(found[vhost] <= SOCKETS for vhost in vhosts), found
     assert memory_mib(agent.pid) <= MEMORY

@@ -42,7 +42,7 @@ def test_events_and_lists() -> None:
         assert consumers.below_zero(V, Q) == 2
         consumers.read(V, listed("b"), 6 + 2 * LATE)  # an end that no event reported
         assert consumers.below_zero(V, Q) == 1
-    assert consumers.vhosts == ()
+    assert not consumers.vhosts
     assert consumers.below_zero(V, Q) is None
 
 
@@ -102,7 +102,7 @@ def test_consumers_of_a_vhost_are_known_before_its_queues_are_watched() -> None:
         consumers.expect(V, 2)
         consumers.forget_unwatched(1_000)
         assert consumers.below_zero(V, Q) == 1
-    assert consumers.vhosts == ()
+    assert not consumers.vhosts
     assert consumers.below_zero(V, Q) is None
 
 
@@ -113,7 +113,7 @@ def test_what_is_expected_and_never_watched_is_forgotten() -> None:
     consumers.forget_unwatched(EXPECTED_FOR - 1)
     assert consumers.below_zero(V, Q) == 1
     consumers.forget_unwatched(EXPECTED_FOR)
-    assert consumers.vhosts == ()
+    assert not consumers.vhosts
     assert consumers.below_zero(V, Q) is None
 
 
