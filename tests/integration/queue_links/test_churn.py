@@ -15,6 +15,7 @@ from typing import Final
 from urllib.request import urlopen
 
 import aio_pika
+import pytest
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 
 from tests.integration.federation.conftest import AgentOf
@@ -31,6 +32,8 @@ STEADY, REPLY = "work", "work.reply"
 GROWTH: Final = 40.0  # MiB, however long it goes on
 LATENCY: Final = 0.5  # on machines that are busy with all these queues
 PAUSE: Final = 0.02
+
+pytestmark = pytest.mark.timeout(120 + 2 * SECONDS)
 
 
 def shown(agent: Agent, path: str) -> str:

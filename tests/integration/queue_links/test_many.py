@@ -11,6 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.queue_links.scene import User, federated, queue
@@ -25,6 +27,8 @@ SOCKETS: Final = 20  # to each broker
 MEMORY: Final = 200.0  # MiB
 IDLE: Final = 10.0
 DEADLINE: Final = 60.0 + COUNT / 10
+
+pytestmark = pytest.mark.timeout(60 + 2 * DEADLINE)
 
 
 def cpu_seconds(pid: int) -> float:

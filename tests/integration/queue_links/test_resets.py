@@ -29,6 +29,8 @@ RESETS: Final = 20
 PART: Final = MESSAGES // (RESETS + 5)
 PATIENCE: Final = 30.0 + MESSAGES / 200
 
+pytestmark = pytest.mark.timeout(60 + 2 * PATIENCE)
+
 log = logging.getLogger(__name__)
 
 
