@@ -46,6 +46,11 @@ class Server:
         return self._is_rabbitmq_since(3, 13, 3)
 
     @property
+    def may_refuse_transient_queues(self) -> bool:
+        """Whether it may be configured to close the connection over a transient queue that isn't exclusive."""
+        return self._is_rabbitmq_since(3, 12)
+
+    @property
     def limits_deliveries(self) -> bool:
         """Whether its quorum queues drop a message that was returned 20 times, unless configured otherwise."""
         return self._is_rabbitmq_since(4, 0)

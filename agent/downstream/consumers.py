@@ -31,6 +31,7 @@ READ_ALONE: Final = 5.0  # without events
 MOST_TOUCHED: Final = 1_000
 LATE: Final = 10.0  # seconds that the list may be late
 SETTLE: Final = 0.02
+EXPECTED_FOR: Final = 30.0
 _PRIORITY: Final = re.compile(r'\{<<"x-priority">>,[a-z]+,(-?\d{1,20})\}')
 
 QueueName = tuple[str, str]
@@ -59,11 +60,26 @@ class Consumers:
         self._touched: dict[str, dict[Below, float]] = defaultdict(dict)
         self._watchers: dict[QueueName, list[Callable[[], None]]] = defaultdict(list)
         self._vhosts: Counter[str] = Counter()
+        self._expected: dict[str, float] = {}
 
     @property
     def vhosts(self) -> tuple[str, ...]:
-        """Those whose queues somebody watches."""
-        return tuple(self._vhosts)
+        """Those whose queues somebody watches, or soon will."""
+        return tuple(self._vhosts | self._expected)
+
+    def expect(self, vhost: str, now: float) -> None:
+        """Somebody soon watches a queue of the vhost: its consumers are to be known by then."""
+        if vhost not in self._vhosts and vhost not in self._expected:
+            self.has_new_vhost.set()
+            self.is_watched.set()
+        if vhost not in self._vhosts:
+            self._expected[vhost] = now
+
+    def forget_unwatched(self, now: float) -> None:
+        """What was expected long ago and that nobody watches."""
+        for vhost in [each for each, since in self._expected.items() if now - since >= EXPECTED_FOR]:
+            del self._expected[vhost]
+            self._drop(vhost)
 
     def below_zero(self, vhost: str, queue: str) -> int | None:
         """How many consumers of the queue have such a priority; None before that is known."""
@@ -73,9 +89,10 @@ class Consumers:
     @contextmanager
     def watching(self, vhost: str, queue: str, wake: Callable[[], None]) -> Iterator[None]:
         """`wake` is called when consumers of the queue have come or gone."""
-        if not self._vhosts[vhost]:
+        if not self._follows(vhost):
             self.has_new_vhost.set()
         self._vhosts[vhost] += 1
+        self._expected.pop(vhost, None)
         self._watchers[vhost, queue].append(wake)
         self.is_watched.set()
         try:
@@ -91,8 +108,15 @@ class Consumers:
         self._vhosts[vhost] -= 1
         if not self._vhosts[vhost]:
             del self._vhosts[vhost]
+            self._drop(vhost)
+
+    def _drop(self, vhost: str) -> None:
+        if not self._follows(vhost):
             for table in (self._known, self._by_queue, self._touched):
                 table.pop(vhost, None)
+
+    def _follows(self, vhost: str) -> bool:
+        return vhost in self._vhosts or vhost in self._expected
 
     def hears(self, is_heard: bool) -> None:
         """Whether events report what changes from now on. Nobody reported what changed meanwhile."""
@@ -104,23 +128,33 @@ class Consumers:
 
     def heard(self, event: BrokerEvent, now: float) -> None:
         vhost, queue, tag = (event.fields.get(key) for key in ("vhost", "queue", "consumer_tag"))
-        if not isinstance(vhost, str) or not isinstance(queue, str) or vhost not in self._vhosts:
-            return
-        if (vhost, queue) not in self._watchers:
+        if not isinstance(vhost, str) or not isinstance(queue, str) or not self._follows(vhost):
             return
         below, is_gone = Below(queue, str(tag)), event.name == "consumer.deleted"
+        if not self._concerns(vhost, below, is_gone=is_gone):
+            return
         if is_gone or _is_below(event.fields.get("arguments")):
             self._change(vhost, below, -1 if is_gone else 1)
             self._touch(vhost, below, now)
         self._wake(vhost, queue)
 
+    def _concerns(self, vhost: str, below: Below, *, is_gone: bool) -> bool:
+        """Of queues that nobody watches yet, what the list has is kept right, and nothing is added."""
+        if (vhost, below.queue) in self._watchers:
+            return True
+        return is_gone and below in self._known.get(vhost, ())
+
     def _change(self, vhost: str, below: Below, by: int) -> None:
         known = self._known.setdefault(vhost, Counter())
-        count = max(0, known.pop(below, 0) + by)
+        before = known.pop(below, 0)
+        count = max(0, before + by)
         if count:
             known[below] = count
         if vhost in self._by_queue:
-            self._by_queue[vhost][below.queue] = sum(n for each, n in known.items() if each.queue == below.queue)
+            by_queue = self._by_queue[vhost]
+            by_queue[below.queue] += count - before
+            if by_queue[below.queue] <= 0:
+                del by_queue[below.queue]
 
     def _touch(self, vhost: str, below: Below, now: float) -> None:
         touched = self._touched[vhost]
@@ -131,7 +165,7 @@ class Consumers:
     def read(self, vhost: str, found: Iterable[ConsumerAnswer] | None, now: float) -> None:
         """The list of a vhost's consumers, None where it can't be had. An empty one proves nothing: a broker that
         collects no statistics has no other."""
-        if vhost not in self._vhosts:
+        if not self._follows(vhost):
             return
         listed = None if found is None else tuple(found)
         before = self._by_queue.get(vhost)
@@ -220,6 +254,7 @@ class ConsumerFollower:
         is_again = False
         while True:
             begun = self._loop.time()
+            self._consumers.forget_unwatched(begun)
             for vhost in self._consumers.vhosts:
                 await self._read_one(vhost)
             rest = READ_AGAIN if self._consumers.is_heard else READ_ALONE

@@ -25,6 +25,8 @@ NEVER_WHOLE = 60.0  # files that have kept changing for this long are reported
 POLL_WITH_EVENTS = 30.0
 POLL_ALONE = 2.0
 SETTLE = 0.2
+BRIEFLY = 0.01  # after an event that only adds, where none has come for a while
+QUIET = 1.0
 LONGEST_REST = 5.0
 LISTEN_AGAIN = 5.0
 ASK_AGAIN = 60.0  # without events, how often to try again
@@ -38,6 +40,7 @@ class Cause(StrEnum):
     POLL = "poll"
 
 
+ADDING = (".created", ".set")
 AT_ONCE = frozenset({Cause.START, Cause.HANGUP})  # a user waits for these
 
 Reload: TypeAlias = Callable[[frozenset[Cause]], Awaitable[None]]
@@ -71,6 +74,7 @@ class Watcher:
         self._clock = clock
         self._sleep = sleep
         self._causes: set[Cause] = set()
+        self._adds = True  # whether all that was notified only adds something
         self._wanted = asyncio.Event()
         self._whole = WholeFiles()
         self._changing_since: float | None = None
@@ -86,9 +90,11 @@ class Watcher:
         """Whether a file has changed, and its new contents aren't in force yet."""
         return self._whole.has_unread or self._reading
 
-    def notify(self, cause: Cause) -> None:
-        """Requests that the definitions are read again soon."""
+    def notify(self, cause: Cause, *, adds: bool = False) -> None:
+        """Requests that the definitions are read again soon. `adds`: nothing may be missing for a moment, because it
+        is being replaced."""
         self._causes.add(cause)
+        self._adds = self._adds and adds
         self._wanted.set()
 
     def hear_hangup(self) -> None:
@@ -109,7 +115,7 @@ class Watcher:
             if (rest := self._rest) > 0:
                 await self._sleep(rest)
             self._wanted.clear()
-            causes, self._causes = frozenset(self._causes), set()
+            causes, self._causes, self._adds = frozenset(self._causes), set(), True
             self._reloading = True
             try:
                 await self._reload_guarded(causes)
@@ -119,9 +125,14 @@ class Watcher:
     @property
     def _rest(self) -> float:
         """Changes arrive in bursts; and a reload that takes long leaves as much time for other work."""
-        settling = 0.0 if self._causes <= AT_ONCE else SETTLE
-        left = min(self._took, LONGEST_REST) - (self._clock() - self._reloaded_at)
-        return max(settling, left)
+        since = self._clock() - self._reloaded_at
+        left = min(self._took, LONGEST_REST) - since
+        return max(self._settling(since), left)
+
+    def _settling(self, since: float) -> float:
+        if self._causes <= AT_ONCE:
+            return 0.0
+        return BRIEFLY if self._adds and since >= QUIET else SETTLE
 
     async def _reload_guarded(self, causes: frozenset[Cause]) -> None:
         begun = self._clock()
@@ -206,7 +217,7 @@ class Watcher:
             self.notify(Cause.EVENT)  # for changes while not subscribed
             async for event in events:
                 if concerns(event):
-                    self.notify(Cause.EVENT)
+                    self.notify(Cause.EVENT, adds=event.name.endswith(ADDING))
 
 
 def concerns(event: BrokerEvent) -> bool:

@@ -8,12 +8,13 @@ from agent.amqp.connection_pool import Shared
 from agent.core.addresses.uri import AmqpUri
 from agent.links.brokers import Brokers
 from agent.links.ends import End
+from agent.links.tasks import both
 
 OnBlocked = Callable[[str | None], None]
 
 
 class Connections:
-    """`ask` comes first, then `flow`; `leave` gives all of them back, however far it came.
+    """`ask` comes first, then `flow`, or its two halves; `leave` gives all of them back, however far it came.
 
     `on_blocked` is called with the reason why the destination takes no messages, and with None once it does.
     """
@@ -39,11 +40,19 @@ class Connections:
         destination_uri: AmqpUri | None = None,
         apart: str | None = None,
     ) -> tuple[Shared, Shared]:
-        """Where messages come from, and where they go; see `Brokers` for what is given."""
+        """Where messages come from, and where they go, opened side by side; see `Brokers` for what is given."""
+        return await both(
+            self.from_source(source, uri, apart=apart), self.to_destination(destination, destination_uri, apart=apart)
+        )
+
+    async def from_source(self, source: End, uri: AmqpUri, *, apart: str | None = None) -> Shared:
         up = self._up = self._hold(await self._brokers.source(source, uri, apart=apart))
-        down = self.down = self._hold(await self._brokers.destination(destination, destination_uri, apart=apart))
+        return up
+
+    async def to_destination(self, end: End, uri: AmqpUri | None = None, *, apart: str | None = None) -> Shared:
+        down = self.down = self._hold(await self._brokers.destination(end, uri, apart=apart))
         self._stop_listening = down.connection.listen_blocked(self._on_blocked)
-        return up, down
+        return down
 
     def _hold(self, shared: Shared) -> Shared:
         self._held.append(shared)

@@ -1,8 +1,10 @@
 """What is asked of the finished tables, held against a small fleet whose course is known."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -43,7 +45,8 @@ def fleet() -> Iterator[dict[str, Any]]:
     yield line(2 * HOUR, "backoff", link="late", name=HOSTILE, error=HOSTILE)
     yield line(8 * HOUR, "running", link="late", name=HOSTILE)
     for number in range(3):
-        told: dict[str, Any] = {"link": f"shared-{number}", "upstream_cluster": "far", "error": "refused"}
+        kind = ("exchange", "queue", "shovel")[number]
+        told: dict[str, Any] = {"link": f"shared-{number}", "upstream_cluster": "far", "error": "refused", "kind": kind}
         yield line(0, "running", **told)
         yield line(MIDNIGHT + 6 * HOUR + number, "backoff", backlog=7, reason="upstream_refused", **told)
         yield line(MIDNIGHT + 7 * HOUR, "running", **told)
@@ -99,6 +102,9 @@ def test_what_the_page_shows(made: Made) -> None:
     assert (outage.scope, outage.name, outage.links, outage.error) == ("upstream", "far", 3, "refused")
     assert outage.span.start == micros(instant(MIDNIGHT + 6 * HOUR))
     assert [link.which.link for link in found.worst[:3]] == ["shared-0", "shared-1", "shared-2"]
+    assert [link.which.kind for link in found.worst[:3]] == ["exchange", "queue", "shovel"]
+    text = unescape(re.sub(r"<[^>]*>", "", page(found)))
+    assert all(f"{kind} x.shared-{number} from far to here" in text for number, kind in ((1, "queue"), (2, "shovel")))
     [strip] = [strip for strip in found.strips if strip.which.link == "shared-0"]
     assert len(strip.slots) == SLOTS
     down = [slot.number for slot in strip.slots if slot.spent.of(Bucket.DOWN)]

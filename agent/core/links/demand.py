@@ -46,13 +46,19 @@ class Look:
 
 
 class Demand:
-    """Of one session. `takes` is whether messages are to be taken now, `idle` why they aren't."""
+    """Of one session. `takes` is whether messages are to be taken now, `idle` why they aren't.
+
+    `is_auto_delete`: the upstream's queue may be deleted with all its messages when its last consumer leaves. So once
+    the link consumes, it goes on for as long as its own queue has consumers.
+    """
 
     __slots__ = (
-        "_gone_since", "_last", "_looked_at", "_moved", "_rate", "_rest", "_rests_until", "idle", "takes",
+        "_gone_since", "_is_auto_delete", "_last", "_looked_at", "_moved", "_rate", "_rest", "_rests_until", "idle",
+        "takes",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_auto_delete: bool = False) -> None:
+        self._is_auto_delete = is_auto_delete
         self.takes = False
         self.idle: Idle | None = Idle.NO_CONSUMERS
         self._last: Look | None = None
@@ -132,7 +138,7 @@ class Demand:
             self._stop(Idle.COMES_BACK)
             self._rests_until = now + self._rest
             self._rest = min(2 * self._rest, LONGEST_REST)
-        elif seen.ready > max(FEW, self._rate * AHEAD):
+        elif seen.ready > max(FEW, self._rate * AHEAD) and not self._is_auto_delete:
             self._stop(Idle.NOT_EMPTY)
 
     def _stop(self, why: Idle) -> None:

@@ -17,6 +17,7 @@ from agent.links.connections import Connections
 from agent.links.ends import Ends
 from agent.links.queue.session import Memory, QueueSession
 from agent.links.queue.timing import Timing
+from agent.links.queue.upstream_queue import UpstreamQueues
 
 TRIED_EVERY: Final = 6  # looks
 
@@ -26,6 +27,7 @@ class QueueLinks:
     """What queue links share."""
 
     brokers: Brokers
+    upstream_queues: UpstreamQueues = field(default_factory=UpstreamQueues)
     timing: Timing = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +84,7 @@ class RunnableQueueLink:
             memory=self.memory,
             brokers=shared.brokers,
             timing=shared.timing,
+            upstream_queues=shared.upstream_queues,
         )
 
     async def is_free(self, queue: str) -> bool:

@@ -12,6 +12,7 @@ from agent.amqp.data.splice import Counts, Destination
 from agent.amqp.failures import one_line
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links import prefetch
 from agent.core.model import Binding, QueueLink, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, Side, happening_on
@@ -21,10 +22,10 @@ from agent.links.ends import End, written_uri
 from agent.links.flow import Flow
 from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
-from agent.links.queue import upstream_queue
 from agent.links.queue.looks import LocalQueue
 from agent.links.queue.timing import Timing
 from agent.links.queue.upkeep import Upkeep
+from agent.links.queue.upstream_queue import UpstreamQueues
 from agent.links.queue.visits import VisitHeaders
 from agent.links.tasks import both
 
@@ -53,6 +54,7 @@ class QueueSession:
         memory: Memory,
         brokers: Brokers,
         timing: Timing,
+        upstream_queues: UpstreamQueues,
     ) -> None:
         self.flow: Flow | None = None
         self._link = link
@@ -62,6 +64,7 @@ class QueueSession:
         self._memory = memory
         self._brokers = brokers
         self._timing = timing
+        self._upstream_queues = upstream_queues
         self._controls: list[tuple[Shared, Side]] = []
         self._upkeep: Upkeep | None = None
 
@@ -83,18 +86,17 @@ class QueueSession:
         return self.flow.explain(end) if self.flow else end.result()
 
     async def open(self) -> None:
-        """Messages flow from the start where consumers wait for them."""
+        """Messages flow from the start where consumers wait for them; whose they are is read meanwhile."""
         link = self._link
         ends = self._brokers.federation_ends(link)
-        upstream = await self._connections.ask(ends.source)
-        with happening_on(Side.DOWNSTREAM):
-            local = await self._connections.ask(self._asked(ends.destination))
+        self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
+        connections, apart = self._connections, link.id if self._apart else None
+        asking = both(connections.ask(ends.source), self._ask_downstream(ends.destination))
+        (upstream, local), down = await both(asking, connections.to_destination(ends.destination, apart=apart))
         self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
         self._remember(upstream)
-        connecting = self._connections.flow(
-            ends.source, upstream.connection.uri, ends.destination, apart=link.id if self._apart else None
-        )
-        _, (up, down) = await both(self._ensure(ends.source, upstream.connection), connecting)
+        connecting = connections.from_source(ends.source, upstream.connection.uri, apart=apart)
+        _, up = await both(self._ensure(ends.source, upstream.connection), connecting)
         headers = VisitHeaders(str(self._memory.uri), link.name, trust_user_id=link.settings.trust_user_id)
         flow = self.flow = Flow(
             self._options(), up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
@@ -108,13 +110,18 @@ class QueueSession:
             remote_name=link.remote_name,
             headers=headers,
             timing=self._timing,
+            is_auto_delete=link.queue.auto_delete,
         )
         await flow.start(headers, paused=not await upkeep.is_wanted())
         self._upkeep = upkeep
 
+    async def _ask_downstream(self, end: End) -> Shared:
+        with happening_on(Side.DOWNSTREAM):
+            return await self._connections.ask(self._asked(end))
+
     async def _ensure(self, end: End, connection: Connection) -> None:
         link = self._link
-        await upstream_queue.ensure(
+        await self._upstream_queues.ensure(
             connection, link.remote_name, link.queue, spare=lambda: self._brokers.trial(end, connection.uri)
         )
 
@@ -143,6 +150,11 @@ class QueueSession:
         # As it may be shown: the peer chooses it.
         self._memory.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
 
+    @property
+    def _fixed_prefetch(self) -> int | None:
+        """Another prefetch needs another consumer, and a queue with auto-delete may not outlive the change."""
+        return prefetch.NEAR if self._link.queue.auto_delete else None
+
     def _options(self) -> FlowOptions:
         link, settings = self._link, self._link.settings
         return FlowOptions(
@@ -151,7 +163,7 @@ class QueueSession:
             Destination("", link.name),
             arguments=PRIORITY,
             ack_mode=settings.ack_mode,
-            prefetch=settings.prefetch_count,
+            prefetch=settings.prefetch_count or self._fixed_prefetch,
             is_quorum=link.queue.type is QueueType.QUORUM,
             ends_on_return=True,
         )

@@ -1,21 +1,26 @@
-"""When each queue link is to look at its queue: one beat for all, as most have nothing to do most of the time."""
+"""When each queue link is to look at its queue: one beat for all, as most have nothing to do most of the time.
+
+However many links are due, only so many look in one beat, each in its turn. Looks that events ask for aren't counted.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Final, Protocol
 
 from agent.tasks import GuardedTasks, UnexpectedErrors
 
 EVERY: Final = 0.05
+MOST_LOOKS: Final = 50  # in a beat: with more links that are due, each looks less often
 TASK: Final = "look at queues of queue links"
 
 
 class Timed(Protocol):
-    def beat(self, now: float) -> None:
-        """Looks whether it is time."""
+    def beat(self, now: float) -> bool:
+        """Whether it was time to look at the queue."""
 
 
 class Timing:
@@ -43,6 +48,11 @@ class Timing:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(EVERY)
-            now = loop.time()
-            for link in tuple(self._links):
-                link.beat(now)
+            self._beat_once(loop.time())
+
+    def _beat_once(self, now: float) -> None:
+        """Those that looked go to the end of the row."""
+        looked = list(islice((link for link in self._links if link.beat(now)), MOST_LOOKS))
+        for link in looked:
+            del self._links[link]
+            self._links[link] = None

@@ -34,6 +34,7 @@ class Upkeep:
         remote_name: str,
         headers: VisitHeaders,
         timing: Timing,
+        is_auto_delete: bool,
     ) -> None:
         """`control` is where the upstream queue is looked at."""
         self._flow = flow
@@ -45,7 +46,7 @@ class Upkeep:
         self._timing = timing
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
-        self._demand = Demand()
+        self._demand = Demand(is_auto_delete=is_auto_delete)
         self._lag = Lag(now, confirmed=counts.forwarded, chance=random.random())
         self._look_upstream_at = now + LOOK_UPSTREAM * random.random()
         self._wake = asyncio.Event()
@@ -97,10 +98,15 @@ class Upkeep:
     def _must_look_upstream(self, now: float) -> bool:
         return now >= (self._lag.due_at if self._demand.takes else self._look_upstream_at)
 
-    def beat(self, now: float) -> None:
+    def beat(self, now: float) -> bool:
         """Whether it is time to look at the queue: also soon after messages began to move."""
-        if now >= self._due_at or (self._counts.forwarded != self._seen_forwarded and not self._is_watched_closely):
+        is_time = now >= self._due_at or (
+            self._counts.forwarded != self._seen_forwarded and not self._is_watched_closely
+        )
+        if is_time and not self._is_due:
             self._look_now()
+            return True
+        return False
 
     @property
     def _is_watched_closely(self) -> bool:

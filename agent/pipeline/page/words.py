@@ -17,6 +17,7 @@ TO: Final = "\N{EN DASH}"
 _UNITS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _LARGE: Final = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 _NAME: Final = 60
+EXCHANGE, SHOVEL = "exchange", "shovel"  # as the export names kinds
 
 
 def duration(seconds: float) -> str:
@@ -117,11 +118,15 @@ def cluster(text: str | None, letters: int = _NAME) -> Markup:
 
 
 def link(which: Which) -> Markup:
-    """`orders from eu-1 to here`, and its vhost if it is not the default one."""
+    """`orders from eu-1 to here`, and its vhost if it is not the default one; most links are of exchanges, so only
+    other kinds are named: `queue orders from …`, and `shovel drain to here`, which has no upstream."""
+    kind = join(name(which.kind), " ") if which.kind not in (None, EXCHANGE) else None
+    origin = which.upstream_cluster or which.upstream
+    start = None if which.kind == SHOVEL and not origin else join(" from ", name(origin))
     vhost = join(" in ", name(which.vhost)) if which.vhost not in (None, "/") else None
-    ends = join(" from ", name(which.upstream_cluster or which.upstream), toward(which.cluster))
+    ends = join(start, toward(which.cluster))
     beside = element("span", ends, vhost, class_="beside")
-    return join(element("span", name(which.name), class_="link"), beside)
+    return join(kind, element("span", name(which.name), class_="link"), beside)
 
 
 def toward(cluster_name: str | None, letters: int = _NAME) -> Markup | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from tests.bench.bench import Bench
-from tests.bench.measures import bindings, latency, links, memory, pipeline, scrapes, splice, throughput
+from tests.bench.measures import bindings, kinds, latency, links, memory, pipeline, scrapes, splice, throughput
 from tests.bench.table import Measure
 
 Measuring: TypeAlias = Callable[[Bench], list[Measure]]
@@ -24,6 +24,7 @@ MEASURES: Final[Mapping[str, Measuring]] = {
     "late-binding": bindings.late,
     "flow-again": bindings.again,
     "links": links.links,
+    "kinds": kinds.kinds,
     "latency": latency.latency,
     "scrapes": scrapes.scrapes,
     "slow-downstream": memory.slow_downstream,

@@ -13,13 +13,26 @@ from agent.amqp.data.target import Counts
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Failed, LinkState, Phase, Stalled
-from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings
+from agent.core.model import (
+    Exchange,
+    ExchangeLink,
+    Link,
+    LinkSettings,
+    Queue,
+    QueueDestination,
+    QueueLink,
+    QueueSource,
+    Shovel,
+    ShovelLink,
+)
 from agent.core.settings import HttpSettings
+from agent.errors import Place
 from agent.status.board import Board, Gauges
 from agent.status.http.server import HttpServer
 
 RUNNING: Final = LinkState(phase=Phase.OPEN, started=True)
 STARTING: Final = LinkState(phase=Phase.OPENING, started=True)
+COMPLETED: Final = LinkState(started=True, completed=True)
 PAUSED: Final = LinkState(started=True, paused=True)
 STALLED: Final = LinkState(phase=Phase.OPEN, started=True, stalled=Stalled("3,120 wait upstream, nothing for 41 s"))
 PATIENCE: Final = 10.0
@@ -44,6 +57,27 @@ def link(number: int, name: str, *, upstream: str = "origin", remote: str = "", 
         policy="federate",
         exchange=Exchange(name, "topic"),
     )
+
+
+def queue_link(number: int, name: str, *, remote: str) -> Link:
+    uri = parse("amqp://u:s3ntinel@origin.example:5672/%2f")
+    return QueueLink(
+        id=f"{number:08x}",
+        vhost="/",
+        name=name,
+        upstream="origin",
+        uris=(uri,),
+        remote_name=remote,
+        settings=LinkSettings(),
+        policy="federate",
+        queue=Queue(name),
+    )
+
+
+def shovel_link(number: int, name: str) -> Link:
+    uris = (parse("amqp://u:s3ntinel@source.example:5672/%2f"),)
+    shovel = Shovel(name, uris, uris, Place("test"), QueueSource("from"), QueueDestination("to"))
+    return ShovelLink(id=f"{number:08x}", vhost="/", name=name, uris=uris, shovel=shovel)
 
 
 @dataclass

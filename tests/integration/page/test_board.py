@@ -13,7 +13,19 @@ from playwright.sync_api import Page, expect
 from agent.core.links.lifecycle import LinkState
 from agent.status.board import Gauges
 from tests.integration.page.conftest import Open
-from tests.integration.page.served import PAUSED, RUNNING, STALLED, STARTING, Served, Shown, failed, link
+from tests.integration.page.served import (
+    COMPLETED,
+    PAUSED,
+    RUNNING,
+    STALLED,
+    STARTING,
+    Served,
+    Shown,
+    failed,
+    link,
+    queue_link,
+    shovel_link,
+)
 
 Serve = Callable[..., Served]
 AXE: Final = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
@@ -54,6 +66,28 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     expect(causes.nth(1)).to_contain_text("Restart tries at once")
     expect(page).to_have_title("(3) dc2-a")
     assert "s3ntinel" not in page.content()
+
+
+def test_every_kind_of_link_with_its_name_and_why_nothing_moves(serve: Serve, visit: Open) -> None:
+    idle = "idle: consumers upstream take everything"
+    served = serve()
+    served.put(
+        [
+            Shown(queue_link(1, "jobs", remote="jobs there"), gauges=Gauges(note=idle)),
+            Shown(shovel_link(2, "move once"), cluster=None, state=COMPLETED),
+            Shown(link(3, "orders")),
+        ]
+    )
+    page = visit(served.url).page
+    rows = page.locator("#rows")
+    jobs, shovel = rows.get_by_role("row", name="jobs"), rows.get_by_role("row", name="move once")
+    for text in ("queue in / · upstream origin", "dc1 / jobs there", idle, "running"):
+        expect(jobs).to_contain_text(text, ignore_case=True)
+    for text in ("shovel in /", "source.example:5672", "finished"):
+        expect(shovel).to_contain_text(text, ignore_case=True)
+    expect(shovel).not_to_contain_text("upstream")
+    shovel.get_by_role("link", name="move once").click()
+    expect(page.locator("#detail-title")).to_contain_text("move once")
 
 
 def test_what_fails_for_one_reason_is_one_cause(serve: Serve, visit: Open) -> None:

@@ -10,9 +10,11 @@ import pytest
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.queue_links.scene import NO_CONSUMERS, Q, User, declare, federated, queue, taken_from, wait_error
+from tests.lab import user_program
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.user_program import numbered, times
+from tests.lab.waiting import eventually
 
 BrokerOn = Callable[..., Node]
 SID = "sid"
@@ -34,6 +36,25 @@ def test_a_downstream_that_restarts(agent_of: AgentOf, there: Site, lab: Lab, re
     with User(here) as user:
         assert user.wait(100) == late
     wait_error(agent, NO_CONSUMERS)
+    node.kill()
+
+
+@pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_an_upstream_that_restarts(agent_of: AgentOf, here: Site, lab: Lab, kind: str, release: str | None) -> None:
+    """Under load: what was on its way comes again, and the rest follows."""
+    node = lab.node("restarted", release=release).start()
+    there = Site(node, "/")
+    declare(here, there, arguments={"x-queue-type": kind})
+    upstream = {"uri": there.uri, "reconnect-delay": 1}
+    agent = agent_of(here.node).write({here.vhost: federated(there) | {"upstreams": {"origin": upstream}}}).start()
+    agent.wait_for("running", queue(here))
+    there.publish(bodies := numbered(1_000), Q, exchange="")
+    with User(here, prefetch=20) as user:
+        user.wait(300)
+        node.restart()
+        eventually(lambda: set(user.taken) == set(bodies), 60, what="all have come")
+    assert user_program.depth(there.uri, Q) == 0
     node.kill()
 
 

@@ -1,11 +1,12 @@
 """Numbers and times as people read them."""
 
+import re
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from agent.pipeline.findings.model import Span
+from agent.pipeline.findings.model import Span, Which
 from agent.pipeline.page import words
 from agent.pipeline.page.words import Calendar
 from agent.pipeline.tables.periods import micros
@@ -62,3 +63,12 @@ def test_long_names_are_cut_and_still_told() -> None:
     assert f'title="{"x" * 400}"' in made
     assert words.why(None, None) == "no reason reported"
     assert words.why("upstream_lost", None) == "upstream lost"
+
+
+def test_other_kinds_than_exchanges_are_named() -> None:
+    def told(kind: str | None, upstream: str | None) -> str:
+        return re.sub(r"<[^>]*>", "", words.link(Which("g", "l", kind, "/", "orders", upstream, None, "here")))
+
+    assert told("exchange", "eu-1") == told(None, "eu-1") == "orders from eu-1 to here"
+    assert told("queue", "eu-1") == "queue orders from eu-1 to here"
+    assert told("shovel", "") == "shovel orders to here"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.core.broker_events import BrokerEvent
-from agent.downstream.consumers import LATE, Consumers
+from agent.downstream.consumers import EXPECTED_FOR, LATE, Consumers
 from agent.management.answers import ConsumerAnswer
 
 BELOW = ['{<<"x-priority">>,signedint,-1}']
@@ -42,7 +42,7 @@ def test_events_and_lists() -> None:
         assert consumers.below_zero(V, Q) == 2
         consumers.read(V, listed("b"), 6 + 2 * LATE)  # an end that no event reported
         assert consumers.below_zero(V, Q) == 1
-    assert consumers.vhosts == ()
+    assert not consumers.vhosts
     assert consumers.below_zero(V, Q) is None
 
 
@@ -86,3 +86,42 @@ def test_all_look_when_events_begin_and_end() -> None:
         for is_heard in (True, True, False):
             consumers.hears(is_heard)
     assert woken == [Q, "r", Q, "r"]
+
+
+def test_consumers_of_a_vhost_are_known_before_its_queues_are_watched() -> None:
+    consumers = Consumers()
+    consumers.expect(V, 0)
+    assert V in consumers.vhosts
+    assert consumers.is_watched.is_set()
+    assert consumers.has_new_vhost.is_set()
+    consumers.read(V, listed("there"), 1)
+    consumers.has_new_vhost.clear()
+    with consumers.watching(V, Q, lambda: None):
+        assert consumers.below_zero(V, Q) == 1
+        assert not consumers.has_new_vhost.is_set()
+        consumers.expect(V, 2)
+        consumers.forget_unwatched(1_000)
+        assert consumers.below_zero(V, Q) == 1
+    assert not consumers.vhosts
+    assert consumers.below_zero(V, Q) is None
+
+
+def test_what_is_expected_and_never_watched_is_forgotten() -> None:
+    consumers = Consumers()
+    consumers.expect(V, 0)
+    consumers.read(V, listed("there"), 1)
+    consumers.forget_unwatched(EXPECTED_FOR - 1)
+    assert consumers.below_zero(V, Q) == 1
+    consumers.forget_unwatched(EXPECTED_FOR)
+    assert not consumers.vhosts
+    assert consumers.below_zero(V, Q) is None
+
+
+def test_an_end_counts_also_for_queues_that_nobody_watched_then() -> None:
+    """The list that is known of another queue of the vhost may be old."""
+    consumers = Consumers()
+    with consumers.watching(V, "other", lambda: None):
+        consumers.read(V, listed("there"), 0)
+        consumers.heard(event("there", gone=True), 20)
+        with consumers.watching(V, Q, lambda: None):
+            assert consumers.below_zero(V, Q) == 0

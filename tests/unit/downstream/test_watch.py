@@ -464,3 +464,26 @@ async def test_what_nobody_foresaw_ends_no_watching(time: VirtualTime, tmp_path:
     assert watching.reloads[before] == {Cause.START}
     assert {Cause.POLL} in watching.reloads[before:]
     await tasks.end(1)
+
+
+async def test_what_is_added_counts_at_once_and_what_is_replaced_is_read_when_it_is_complete(
+    time: VirtualTime,
+) -> None:
+    broker = Broker()
+    async with Watching(time, events=broker, poll=False).running() as watching:
+        await time.advance(5)
+        before = len(watching.reloads)
+        broker.tell(POLICY_SET)
+        await time.advance(0.02)
+        assert len(watching.reloads) - before == 1
+        broker.tell(POLICY_SET)
+        await time.advance(0.1)
+        assert len(watching.reloads) - before == 1  # one of many, perhaps
+        await time.advance(5)
+        before = len(watching.reloads)
+        broker.tell(BrokerEvent("policy.cleared", {"vhost": "/", "name": "p"}))
+        broker.tell(POLICY_SET)
+        await time.advance(0.1)
+        assert len(watching.reloads) == before
+        await time.advance(0.2)
+        assert len(watching.reloads) - before == 1

@@ -74,9 +74,9 @@ export class RowView {
     const { view, name, source, remote } = this.row;
     text(this.link, name);
     set(this.link, "title", name);
-    text(this.where, `${view.kind} in ${view.vhost} · upstream ${view.upstream}`);
+    text(this.where, `${view.kind} in ${view.vhost}${view.upstream && ` · upstream ${view.upstream}`}`);
     set(this.where, "title", this.where.textContent);
-    text(this.source, `${source} / ${remote}`);
+    text(this.source, view.kind === "shovel" ? source : `${source} / ${remote}`);
     set(this.source, "title", this.source.textContent);
     text(this.target, `→ ${name}`);
     text(this.owner, view.owner ?? "");

@@ -14,7 +14,7 @@ class Row {
     this.view = view;
     this.id = view.id;
     this.cluster = cluster;
-    this.source = cluster ?? view.upstream;
+    this.source = cluster ?? (view.upstream || view.uri || "unknown"); // a shovel has no upstream
     this.name = named(view.exchange ?? view.queue ?? view.name);
     this.remote = named(view.upstream_exchange ?? view.upstream_queue ?? "");
     this.since = Date.parse(view.since);

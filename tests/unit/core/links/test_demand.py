@@ -181,3 +181,11 @@ def test_a_message_that_came_often_before_is_no_sign() -> None:
     looked(demand, 0, 0)
     assert looked(demand, 1, 40)
     assert looked(demand, 2, 41)
+
+
+def test_a_queue_that_may_be_deleted_is_not_left_while_there_are_consumers() -> None:
+    demand = Demand(is_auto_delete=True)
+    assert demand.look(0, Look(0, 1))
+    assert demand.look(1, Look(10_000, 1, forwarded=10_000))
+    assert not demand.look(2, Look(10_000, 0, forwarded=10_000))
+    assert demand.idle is Idle.NO_CONSUMERS
