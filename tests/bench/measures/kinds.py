@@ -125,13 +125,13 @@ class NativeKinds:
 class _Configured(Agent):
     wanted: Wanted | None = None
 
-    def _configuration(self, scene: Scene, *, federates: bool) -> str:
+    def _configuration(self, scene: Scene, *, begins: bool) -> str:
         # Named, as a dataclass with slots has another class cell.
-        document = yaml.safe_load(Agent._configuration(self, scene, federates=federates))
+        document = yaml.safe_load(Agent._configuration(self, scene, begins=begins))
         wanted = self.wanted
         assert wanted
         defined = {"upstreams": wanted.upstreams, "policies": wanted.policies, "shovels": wanted.defined_shovels}
-        document["vhosts"] = {scene.vhost: defined} if federates else {}
+        document["vhosts"] = {scene.vhost: defined} if begins else {}
         return yaml.safe_dump(document)
 
 
