@@ -15,7 +15,7 @@ from agent.amqp.data.target import largest_taken
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.questions import refusal
 from agent.amqp.wire import methods
-from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.core.links.suspicion import Watch
 from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
@@ -86,6 +86,20 @@ class Flow:
     def forwarded(self) -> int:
         """Messages since it was begun."""
         return self._counts.forwarded - self._forwarded_before
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that were acknowledged to the source since it was begun."""
+        return self.forwarded - self._target.confirms.unacknowledged if self._target else 0
+
+    @property
+    def source_has_read_all(self) -> bool:
+        """Whether the source closed its channel as it was asked to, and so has read every acknowledgement before."""
+        closed = self._out.closed if self._out else None
+        if closed is None or not closed.done():
+            return False
+        error = closed.result()
+        return isinstance(error, ChannelClosedError) and error.code == REPLY_SUCCESS
 
     @property
     def remaining(self) -> int | None:

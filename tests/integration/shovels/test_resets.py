@@ -1,0 +1,136 @@
+"""Twenty TCP resets at one end while messages flow: what each ack mode loses and repeats, and that it goes on."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site
+from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.user_program import depth, numbered
+from tests.lab.waiting import eventually
+
+RESETS: Final = 20
+PREFETCH: Final = 200
+COUNT: Final = int(os.environ.get("SHOVEL_RESET_MESSAGES", "4000"))
+"""How many messages flow meanwhile; with 20,000 a case takes about a minute."""
+ENDS: Final = ("source", "destination")
+LOSES_NOTHING: Final = {("on-confirm", "source"), ("on-confirm", "destination"), ("on-publish", "source")}
+
+ProxyTo = Callable[[Node | int], Proxy]
+
+
+def cut_off(proxy: Proxy, end: str, source: Site, destination: Site, **keys: Any) -> dict[str, Any]:
+    """A shovel with one end behind the proxy."""
+    site, key = (source, "src-uri") if end == "source" else (destination, "dest-uri")
+    definition = shovel(source, destination, reconnect_delay=0.2, src_prefetch_count=PREFETCH, **keys)
+    return definition | {key: site.node.uri(site.vhost, port=proxy.port)}
+
+
+def proxy_of(proxy_to: ProxyTo, end: str, source: Site, destination: Site) -> Proxy:
+    return proxy_to(source.node if end == "source" else destination.node)
+
+
+def reset_while(agent: Agent, site: Site, proxy: Proxy, publish: Callable[[int], object]) -> None:
+    """Each part is published while a connection is cut."""
+    for part in range(RESETS):
+        publishing = threading.Thread(target=publish, args=(part,))
+        publishing.start()
+        agent.wait_for("running", named(site))
+        time.sleep(0.1)
+        proxy.cut()
+        publishing.join()
+
+
+def reconnects(agent: Agent) -> int:
+    [link] = ask(agent, "/api/links")
+    return int(link["reconnects"])
+
+
+def all_taken(site: Site, count: int) -> list[str]:
+    """What came, repeated messages with it."""
+    came = site.take(count, queue="dest", deadline=5)
+    return came + site.take(10 * count, queue="dest", deadline=1)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
+def test_what_is_lost_and_repeated(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo, *, ack_mode: str, end: str
+) -> None:
+    """`on-confirm` loses nothing. `on-publish` loses what the destination had not received when its connection was
+    lost; `no-ack` also what was on its way from the source. Neither repeats what it acknowledged.
+    """
+    proxy = proxy_of(proxy_to, end, there, here)
+    agent = running(agent_of(here.node), here, cut_off(proxy, end, there, here, ack_mode=ack_mode))
+    part = COUNT // RESETS
+    reset_while(agent, here, proxy, lambda number: there.publish(numbered(part, start=part * number), "src", exchange=""))
+    agent.wait_for("running", named(here))
+    eventually(lambda: depth(there.uri, "src") == 0, 30, what="the source is drained")
+    last = numbered(100, start=COUNT)
+    there.publish(last, "src", exchange="")
+    came = Counter(all_taken(here, COUNT + 100))
+    assert set(last) <= came.keys(), "the shovel goes on"
+    lost = COUNT + 100 - len(came)
+    repeated = came.total() - len(came)
+    print(f"{ack_mode}, {end}: of {COUNT} messages {lost} lost, {repeated} repeated, {reconnects(agent)} reconnects")
+    assert reconnects(agent) >= RESETS // 2
+    assert repeated <= (0 if ack_mode == "no-ack" else RESETS * PREFETCH)
+    assert lost == 0 or (ack_mode, end) not in LOSES_NOTHING
+    assert depth(there.uri, "src") == 0
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_was_there_is_moved_and_nothing_is_left(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo, end: str
+) -> None:
+    """What comes twice counts once."""
+    there.queue(name="src").publish(numbered(COUNT), "src", exchange="")
+    proxy = proxy_of(proxy_to, end, there, here)
+    agent = interrupted(agent_of(here.node), here, proxy, cut_off(proxy, end, there, here, src_delete_after="queue-length"))
+    agent.wait_for("terminated", named(here))
+    assert set(all_taken(here, COUNT)) == set(numbered(COUNT))
+    assert depth(there.uri, "src") == 0
+
+
+@pytest.mark.parametrize(
+    ("ack_mode", "end"), [("on-confirm", "source"), ("on-confirm", "destination"), ("on-publish", "source")]
+)
+def test_so_many_messages_and_no_more(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo, *, ack_mode: str, end: str
+) -> None:
+    there.queue(name="src").publish(numbered(COUNT), "src", exchange="")
+    proxy = proxy_of(proxy_to, end, there, here)
+    wanted = COUNT * 3 // 4
+    definition = cut_off(proxy, end, there, here, src_delete_after=wanted, ack_mode=ack_mode)
+    agent = interrupted(agent_of(here.node), here, proxy, definition)
+    agent.wait_for("terminated", named(here))
+    eventually(lambda: depth(there.uri, "src") == COUNT - wanted, 5, what="all others are back")
+    assert set(all_taken(here, wanted)) == set(numbered(wanted))
+    assert there.take(COUNT, queue="src", deadline=5) == numbered(COUNT - wanted, start=wanted)
+
+
+def interrupted(agent: Agent, site: Site, proxy: Proxy, definition: dict[str, Any]) -> Agent:
+    """The agent, whose shovel is cut off again and again until it has finished; slowly, so that it is midway."""
+    proxy.throttle(COUNT * 100)
+    agent.write({site.vhost: shovels(definition)}).start()
+    agent.wait_for("running", named(site))
+    for _ in range(RESETS):
+        time.sleep(0.15)
+        proxy.cut()
+        if agent.links()[named(site)]["status"] == "terminated":
+            break
+    proxy.throttle(None)
+    print(f"{reconnects(agent)} reconnects")
+    assert reconnects(agent) >= 3
+    return agent
