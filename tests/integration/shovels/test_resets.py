@@ -22,6 +22,7 @@ from tests.lab.waiting import eventually
 
 RESETS: Final = 20
 PREFETCH: Final = 200
+QUIET: Final = 0.5
 COUNT: Final = int(os.environ.get("SHOVEL_RESET_MESSAGES", "4000"))
 """How many messages flow meanwhile; with 20,000 a case takes about a minute."""
 ENDS: Final = ("source", "destination")
@@ -43,7 +44,6 @@ def proxy_of(proxy_to: ProxyTo, end: str, source: Site, destination: Site) -> Pr
 
 def reset_while(agent: Agent, site: Site, proxy: Proxy, publish: Callable[[int], object]) -> None:
     """Each part is published while a connection is cut, with some of it on the way."""
-    proxy.throttle(COUNT // RESETS * 1_000)
     for part in range(RESETS):
         agent.wait_for("running", named(site))
         before = counted(agent)
@@ -53,7 +53,6 @@ def reset_while(agent: Agent, site: Site, proxy: Proxy, publish: Callable[[int],
         proxy.cut()
         wait_more(agent, "reconnects", before)
         publishing.join()
-    proxy.throttle(None)
 
 
 def counted(agent: Agent) -> dict[str, int]:
@@ -69,10 +68,17 @@ def reconnects(agent: Agent) -> int:
     return counted(agent)["reconnects"]
 
 
-def all_taken(site: Site, count: int) -> list[str]:
-    """What came, repeated messages with it."""
-    came = site.take(count, queue="dest", deadline=10 + COUNT / 200)
-    return came + site.take(10 * count, queue="dest", deadline=1)
+def all_taken(site: Site) -> list[str]:
+    """What came, repeated messages with it, once no more comes."""
+    seen = [-1]
+
+    def is_quiet() -> bool:
+        time.sleep(QUIET)
+        seen.append(depth(site.uri, "dest"))
+        return seen[-1] == seen[-2]
+
+    eventually(is_quiet, 30, what="no more messages come")
+    return site.take(seen[-1], queue="dest")
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -91,7 +97,7 @@ def test_what_is_lost_and_repeated(
     eventually(lambda: depth(there.uri, "src") == 0, 30, what="the source is drained")
     last = numbered(100, start=COUNT)
     there.publish(last, "src", exchange="")
-    came = Counter(all_taken(here, COUNT + 100))
+    came = Counter(all_taken(here))
     assert set(last) <= came.keys(), "the shovel goes on"
     lost = COUNT + 100 - len(came)
     repeated = came.total() - len(came)
@@ -111,7 +117,7 @@ def test_what_was_there_is_moved_and_nothing_is_left(
     proxy = proxy_of(proxy_to, end, there, here)
     agent = interrupted(agent_of(here.node), here, proxy, cut_off(proxy, end, there, here, src_delete_after="queue-length"))
     agent.wait_for("terminated", named(here))
-    assert set(all_taken(here, COUNT)) == set(numbered(COUNT))
+    assert set(all_taken(here)) == set(numbered(COUNT))
     assert depth(there.uri, "src") == 0
 
 
@@ -128,21 +134,27 @@ def test_so_many_messages_and_no_more(
     agent = interrupted(agent_of(here.node), here, proxy, definition)
     agent.wait_for("terminated", named(here))
     eventually(lambda: depth(there.uri, "src") == COUNT - wanted, 5, what="all others are back")
-    assert set(all_taken(here, wanted)) == set(numbered(wanted))
+    assert set(all_taken(here)) == set(numbered(wanted))
     assert there.take(COUNT, queue="src", deadline=5) == numbered(COUNT - wanted, start=wanted)
 
 
 def interrupted(agent: Agent, site: Site, proxy: Proxy, definition: dict[str, Any]) -> Agent:
     """The agent, whose shovel is cut off again and again until it has finished; slowly, so that it is midway."""
-    proxy.throttle(COUNT * 100)
+    proxy.throttle(COUNT * 40)
     agent.write({site.vhost: shovels(definition)}).start()
     agent.wait_for("running", named(site))
     for _ in range(RESETS):
-        time.sleep(0.15)
-        proxy.cut()
-        if agent.links()[named(site)]["status"] == "terminated":
+        before = counted(agent)["forwarded"]
+        eventually(lambda before=before: has_ended(agent) or counted(agent)["forwarded"] > before, 20, what="it goes on")
+        if has_ended(agent):
             break
+        proxy.cut()
     proxy.throttle(None)
     print(f"{reconnects(agent)} reconnects")
     assert reconnects(agent) >= 3
     return agent
+
+
+def has_ended(agent: Agent) -> bool:
+    [link] = ask(agent, "/api/links")
+    return bool(link["status"] == "terminated")
