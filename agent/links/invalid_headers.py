@@ -1,4 +1,4 @@
-"""What becomes of an `x-received-from` or `x-shovelled` that isn't a list, since anyone may forge it: it is kept beside.
+"""What becomes of an `x-received-from` or `x-shovelled` that isn't a list; anyone may forge them. They are kept beside.
 
 All of it is done on tables as bytes, which are walked by their lengths.
 """

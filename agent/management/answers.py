@@ -110,8 +110,8 @@ class ShovelAnswer(TypedDict):
 
 
 class NodeAnswer(TypedDict):
-    """A node of the cluster. A running one tells its plugins once the broker has collected statistics, within seconds of
-    its start; never where statistics are disabled."""
+    """A node of the cluster. A running one shows its plugins once the broker has collected statistics, within seconds
+    of its start; never where statistics are disabled."""
 
     name: str
     running: NotRequired[Any]

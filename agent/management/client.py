@@ -109,7 +109,7 @@ class ManagementClient:
         return None if isinstance(answer, Missing) else cast("list[ShovelAnswer]", answer)
 
     async def nodes(self) -> list[NodeAnswer]:
-        """The cluster's nodes. The plugins of one that is down aren't known, nor those of one without statistics yet."""
+        """The cluster's nodes. The plugins of one that is down, or has no statistics yet, aren't known."""
         path = "nodes?columns=name,running,enabled_plugins"
         return cast("list[NodeAnswer]", await self._list(path, shapes.NODE, needs=_MONITORING))
 

@@ -45,7 +45,9 @@ def _named(kinds: Kinds) -> str:
 
 
 _TABLE: Final = (dict, list)  # old releases write an empty table as []
-OVERVIEW: Final = Shape({"cluster_name": str, "rabbitmq_version": str}, ("product_name", "product_version", "disable_stats"))
+OVERVIEW: Final = Shape(
+    {"cluster_name": str, "rabbitmq_version": str}, ("product_name", "product_version", "disable_stats")
+)
 VHOST: Final = Shape({"name": str})
 PARAMETER: Final = Shape({"vhost": str, "component": str, "name": str}, ("value",))
 POLICY: Final = Shape(

@@ -12,7 +12,9 @@ from agent.errors import BrokerError, TransientError
 
 
 async def ensure_queue(connection: Connection, wanted: QueueSource | QueueDestination, *, key: str) -> tuple[int, int]:
-    """How many messages are ready in the queue, and how many consumers it has. One that exists is used as it is; a missing one is declared durable.
+    """How many messages are ready in the queue, and how many consumers it has.
+
+    One that exists is used as it is; a missing one is declared durable.
 
     `key` is the configuration's key that says that it is there already.
     """

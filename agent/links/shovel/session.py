@@ -23,6 +23,7 @@ from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
 from agent.links.shovel import objects, until
 from agent.links.shovel.headers import rewriter
+from agent.links.shovel.until import NONE, Former
 from agent.links.shovel.upkeep import Upkeep
 from agent.links.tasks import both
 from agent.tasks import together
@@ -43,12 +44,12 @@ class Memory:
     others: int = 0  # consumers of the source queue when the count began
 
     @property
-    def former(self) -> until.Former:
+    def former(self) -> Former:
         """What that session has acknowledged."""
         flow = self.flow
         if flow is None:
-            return until.NONE
-        return until.Former(flow.acknowledged, flow.prefetch, flow.source_has_read_all)
+            return NONE
+        return Former(flow.acknowledged, flow.prefetch, flow.source_has_read_all)
 
 
 class ShovelSession:

@@ -10,8 +10,8 @@ from agent.core.model import AckMode, DeleteAfter, ShovelSettings
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """What the session before had acknowledged when it ended. Without `is_certain` the last acknowledgements, of at most
-    `prefetch` messages, may have been lost with the connection: these messages come again, and count once."""
+    """What the session before had acknowledged when it ended. Without `is_certain` the last acknowledgements, of at
+    most `prefetch` messages, may have been lost with the connection: these messages come again, and count once."""
 
     acknowledged: int = 0
     prefetch: int = 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from agent.amqp.connection_pool import REST
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels, wait_error
@@ -55,7 +58,9 @@ def test_a_definition_that_is_refused_leaves_the_shovel_as_it_is(agent_of: Agent
     def problems() -> str:
         return " ".join(ask(agent, "/api/overview")["problems"])
 
-    eventually(lambda: "src-queue or src-exchange" in problems() and "ack-mode" in problems(), 20, what="both are shown")
+    eventually(
+        lambda: "src-queue or src-exchange" in problems() and "ack-mode" in problems(), 20, what="both are shown"
+    )
     there.publish(numbered(10), "src", exchange="")
     assert here.take(10, queue="dest") == numbered(10)
     assert agent.history(here.vhost, "drain", "").count("running") == 1
@@ -68,10 +73,13 @@ def test_a_user_without_permissions_in_the_vhost(agent_of: AgentOf, here: Site, 
     site.node.admin.user("bare", "pw", "")
     definition = shovel(there, here) | {key: site.node.uri(site.vhost, "bare", "pw")}
     agent = agent_of(here.node)
-    agent.write({here.vhost: {"shovels": {"drain": definition, "other": shovel(there, here, src_queue="src2")}}}).start()
+    agent.write(
+        {here.vhost: {"shovels": {"drain": definition, "other": shovel(there, here, src_queue="src2")}}}
+    ).start()
     agent.wait_for("running", named(here, "other"))
     agent.wait_for("invalid", named(here))
     wait_error(agent, here, f"shovel {end}", "bare")
     site.node.admin.permissions(site.vhost, "bare")
+    time.sleep(REST)
     ask(agent, f"/api/shovels/vhost/{here.vhost}/drain/restart", "DELETE")
     agent.wait_for("running", named(here))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.shovels.shoveling import ask, named, running, shovel, wait_error
+from tests.integration.shovels.shoveling import ask, running, shovel, wait_error
 from tests.lab.node import Node
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -24,9 +26,11 @@ RESETS: Final = 20
 PREFETCH: Final = 200
 QUIET: Final = 0.5
 COUNT: Final = int(os.environ.get("SHOVEL_RESET_MESSAGES", "4000"))
-"""How many messages flow meanwhile; with 20,000 a case takes about a minute."""
+"""How many messages flow meanwhile; `--log-cli-level info` shows what was lost and repeated of them."""
 ENDS: Final = ("source", "destination")
 LOSES_NOTHING: Final = {("on-confirm", "source"), ("on-confirm", "destination"), ("on-publish", "source")}
+
+log = logging.getLogger(__name__)
 
 ProxyTo = Callable[[Node | int], Proxy]
 
@@ -92,7 +96,9 @@ def test_what_is_lost_and_repeated(
     proxy = proxy_of(proxy_to, end, there, here)
     agent = running(agent_of(here.node), here, cut_off(proxy, end, there, here, ack_mode=ack_mode))
     part = COUNT // RESETS
-    reset_while(agent, here, proxy, lambda number: there.publish(numbered(part, start=part * number), "src", exchange=""))
+    reset_while(
+        agent, here, proxy, lambda number: there.publish(numbered(part, start=part * number), "src", exchange="")
+    )
     agent.wait_for("running", named(here))
     eventually(lambda: depth(there.uri, "src") == 0, 30, what="the source is drained")
     last = numbered(100, start=COUNT)
@@ -101,7 +107,7 @@ def test_what_is_lost_and_repeated(
     assert set(last) <= came.keys(), "the shovel goes on"
     lost = COUNT + 100 - len(came)
     repeated = came.total() - len(came)
-    print(f"{ack_mode}, {end}: of {COUNT} messages {lost} lost, {repeated} repeated, {reconnects(agent)} reconnects")
+    log.info("%s, %s: of %d messages %d lost, %d repeated", ack_mode, end, COUNT, lost, repeated)
     assert reconnects(agent) >= RESETS
     assert repeated <= (0 if ack_mode == "no-ack" else RESETS * PREFETCH)
     assert lost == 0 or (ack_mode, end) not in LOSES_NOTHING
@@ -115,7 +121,9 @@ def test_what_was_there_is_moved_and_nothing_is_left(
     """What comes twice counts once."""
     there.queue(name="src").publish(numbered(COUNT), "src", exchange="")
     proxy = proxy_of(proxy_to, end, there, here)
-    agent = interrupted(agent_of(here.node), here, proxy, cut_off(proxy, end, there, here, src_delete_after="queue-length"))
+    agent = interrupted(
+        agent_of(here.node), here, proxy, cut_off(proxy, end, there, here, src_delete_after="queue-length")
+    )
     agent.wait_for("terminated", named(here))
     assert set(all_taken(here)) == set(numbered(COUNT))
     assert depth(there.uri, "src") == 0
@@ -145,14 +153,17 @@ def interrupted(agent: Agent, site: Site, proxy: Proxy, definition: dict[str, An
     agent.wait_for("running", named(site))
     for _ in range(RESETS):
         before = counted(agent)["forwarded"]
-        eventually(lambda before=before: has_ended(agent) or counted(agent)["forwarded"] > before, 20, what="it goes on")
+        eventually(partial(has_gone_on, agent, before), 20, what="it goes on")
         if has_ended(agent):
             break
         proxy.cut()
     proxy.throttle(None)
-    print(f"{reconnects(agent)} reconnects")
     assert reconnects(agent) >= 3
     return agent
+
+
+def has_gone_on(agent: Agent, before: int) -> bool:
+    return has_ended(agent) or counted(agent)["forwarded"] > before
 
 
 def has_ended(agent: Agent) -> bool:
