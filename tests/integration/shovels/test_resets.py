@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
@@ -144,6 +144,23 @@ def test_so_many_messages_and_no_more(
     eventually(lambda: depth(there.uri, "src") == COUNT - wanted, 5, what="all others are back")
     assert set(all_taken(here)) == set(numbered(wanted))
     assert there.take(COUNT, queue="src", deadline=5) == numbered(COUNT - wanted, start=wanted)
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("end", ENDS)
+def test_what_was_there_in_a_quorum_queue_of_another_release(
+    agent_of: AgentOf, broker_on: Callable[..., Node], site_on: SiteOn, here: Site, proxy_to: ProxyTo, *, end: str
+) -> None:
+    there = site_on(broker_on("sid"))
+    arguments = {"x-queue-type": "quorum", "x-delivery-limit": -1}
+    there.node.admin.queue(there.vhost, "src", arguments=arguments)
+    there.publish(numbered(COUNT), "src", exchange="")
+    proxy = proxy_of(proxy_to, end, there, here)
+    definition = cut_off(proxy, end, there, here, src_delete_after="queue-length")
+    agent = interrupted(agent_of(here.node), here, proxy, definition)
+    agent.wait_for("terminated", named(here))
+    assert set(all_taken(here)) == set(numbered(COUNT))
+    assert depth(there.uri, "src") == 0
 
 
 def interrupted(agent: Agent, site: Site, proxy: Proxy, definition: dict[str, Any]) -> Agent:
