@@ -146,6 +146,34 @@ def test_so_many_messages_and_no_more(
     assert there.take(COUNT, queue="src", deadline=5) == numbered(COUNT - wanted, start=wanted)
 
 
+def test_while_others_publish_nothing_is_left_and_little_is_too_much(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    """Which acknowledgements were lost with the connection to the source can't be known then."""
+    there.queue(name="src").publish(numbered(COUNT), "src", exchange="")
+    proxy = proxy_of(proxy_to, "source", there, here)
+    ends = threading.Event()
+
+    def load() -> None:
+        start = COUNT
+        while not ends.is_set():
+            there.publish(numbered(50, start=start), "src", exchange="")
+            start += 50
+
+    publishing = threading.Thread(target=load)
+    publishing.start()
+    try:
+        definition = cut_off(proxy, "source", there, here, src_delete_after="queue-length")
+        agent = interrupted(agent_of(here.node), here, proxy, definition)
+        agent.wait_for("terminated", named(here))
+    finally:
+        ends.set()
+        publishing.join()
+    came = set(all_taken(here))
+    assert set(numbered(COUNT)) <= came
+    log.info("%d of %d moved too many", len(came) - COUNT, COUNT)
+
+
 @pytest.mark.versions
 @pytest.mark.parametrize("end", ENDS)
 def test_what_was_there_in_a_quorum_queue_of_another_release(
