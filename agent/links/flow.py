@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from agent.amqp.connect import Connection
@@ -28,6 +29,7 @@ from agent.links.window import Window
 SETTLE_PATIENCE: Final = 5.0
 BLOCKED_PATIENCE: Final = 1.0
 LARGEST_IS_KNOWN: Final = 600.0
+BETWEEN_QUESTIONS: Final = 0.01
 
 
 class Flow:
@@ -43,6 +45,7 @@ class Flow:
         self._path = path
         self._loop = asyncio.get_running_loop()
         self.idle = ""  # why nothing is taken, where that is as it should be
+        self.acknowledged_for_sure = 0  # of `acknowledged`, what the source is known to have read
         self._into: Channel | None = None
         self._out: Channel | None = None
         self._target: Target | None = None
@@ -91,6 +94,19 @@ class Flow:
     def acknowledged(self) -> int:
         """Messages that were acknowledged to the source since it was begun."""
         return self.forwarded - self._target.confirms.unacknowledged if self._target else 0
+
+    async def follow_acknowledged(self) -> None:
+        """Until cancelled: `acknowledged_for_sure` follows. A broker handles what comes by a channel in order, so the
+        answer to a question shows that it has read all acknowledgements before that."""
+        while True:
+            await asyncio.sleep(BETWEEN_QUESTIONS)
+            sent, out = self.acknowledged, self._out
+            if out is None or not out.is_usable or sent == self.acknowledged_for_sure:
+                continue
+            with suppress(BrokerError):  # the channel's end ends the flow
+                # Sets what is set already; most other questions would change something.
+                await out.ask_soon(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._window.current)
+                self.acknowledged_for_sure = sent
 
     @property
     def source_has_read_all(self) -> bool:

@@ -49,7 +49,8 @@ class Memory:
         flow = self.flow
         if flow is None:
             return NONE
-        return Former(flow.acknowledged, flow.prefetch, flow.source_has_read_all)
+        in_doubt = 0 if flow.source_has_read_all else flow.acknowledged - flow.acknowledged_for_sure
+        return Former(flow.acknowledged, max(0, in_doubt))
 
 
 class ShovelSession:
@@ -160,7 +161,8 @@ class ShovelSession:
         """Whichever comes first: all is forwarded, or its time is over."""
         ends_at = self._memory.until.ends_at
         timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]
-        await together(upkeep.run(), flow.finished(), *timed)
+        followed = [] if self._memory.until.remaining is None else [flow.follow_acknowledged()]
+        await together(upkeep.run(), flow.finished(), *followed, *timed)
 
     async def _source(self) -> Shared:
         with happening_on(Side.UPSTREAM):
@@ -176,7 +178,7 @@ class ShovelSession:
         source, memory = self._link.shovel.source, self._memory
         if isinstance(source, ExchangeSource):
             return None
-        must_wait = memory.until.is_counting and not memory.former.is_certain
+        must_wait = memory.until.is_counting and self._may_come_again
         deadline = self._loop.time() + COMES_BACK_WITHIN
         with happening_on(Side.UPSTREAM):
             while True:
@@ -188,6 +190,12 @@ class ShovelSession:
                 if self._loop.time() >= deadline:
                     return None
                 await asyncio.sleep(BETWEEN_LOOKS)
+
+    @property
+    def _may_come_again(self) -> bool:
+        """Whether messages may still belong to a connection that was lost."""
+        flow = self._memory.flow
+        return flow is not None and not flow.source_has_read_all
 
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):

@@ -10,19 +10,18 @@ from agent.core.model import AckMode, DeleteAfter, ShovelSettings
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """What the session before had acknowledged when it ended. Without `is_certain` the last acknowledgements, of at
-    most `prefetch` messages, may have been lost with the connection: these messages come again, and count once."""
+    """What the session before had acknowledged when it ended. `in_doubt` of these acknowledgements may have been lost
+    with the connection: their messages come again, and count once."""
 
     acknowledged: int = 0
-    prefetch: int = 0
-    is_certain: bool = True
+    in_doubt: int = 0
 
     def taken(self, vanished: int | None) -> int:
         """How many messages the source has let go. `vanished` is how many fewer it holds now, less what was published
         meanwhile; where that is more than could come again, too much is moved rather than something left behind."""
-        if self.is_certain or vanished is None:
+        if vanished is None:
             return self.acknowledged
-        return max(self.acknowledged - self.prefetch, 0, min(vanished, self.acknowledged))
+        return max(self.acknowledged - self.in_doubt, min(vanished, self.acknowledged))
 
 
 NONE: Final = Former()

@@ -152,9 +152,12 @@ def test_while_others_publish_nothing_is_left_and_little_is_too_much(
     """Which acknowledgements were lost with the connection to the source can't be known then."""
     there.queue(name="src").publish(numbered(COUNT), "src", exchange="")
     proxy = proxy_of(proxy_to, "source", there, here)
+    agent = agent_of(here.node)
     ends = threading.Event()
 
     def load() -> None:
+        eventually(lambda: agent.alive, what="the agent is started")
+        agent.wait_for("running", named(here))
         start = COUNT
         while not ends.is_set():
             there.publish(numbered(50, start=start), "src", exchange="")
@@ -164,13 +167,14 @@ def test_while_others_publish_nothing_is_left_and_little_is_too_much(
     publishing.start()
     try:
         definition = cut_off(proxy, "source", there, here, src_delete_after="queue-length")
-        agent = interrupted(agent_of(here.node), here, proxy, definition)
+        interrupted(agent, here, proxy, definition)
         agent.wait_for("terminated", named(here))
     finally:
         ends.set()
         publishing.join()
     came = set(all_taken(here))
     assert set(numbered(COUNT)) <= came
+    assert len(came) <= COUNT + RESETS * PREFETCH
     log.info("%d of %d moved too many", len(came) - COUNT, COUNT)
 
 

@@ -40,7 +40,7 @@ def test_a_lost_connection_changes_nothing_of_what_is_left() -> None:
 def test_what_comes_again_counts_once(ready: int | None, taken: int) -> None:
     until, settings = Until(), ShovelSettings(delete_after=50)
     until.begin(settings, ready=100, former=NONE, now=0.0)
-    until.begin(settings, ready=ready, former=Former(10, prefetch=5, is_certain=False), now=1.0)
+    until.begin(settings, ready=ready, former=Former(10, in_doubt=5), now=1.0)
     assert until.remaining == 50 - taken
 
 
