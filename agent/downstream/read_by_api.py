@@ -17,7 +17,7 @@ from agent.definitions.sources.downstream_state import Unusable, named, read_exc
 from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read_definitions import Listed, forget_broker, left_as_it_was, read_policies, take_broker
-from agent.downstream.read_native import read_native_links, read_native_shovels
+from agent.downstream.read_native import look_for_plugin, read_native_links, read_native_shovels
 from agent.downstream.reading import AT_ONCE, MOST_SILENT, WHERE, Parameters, Reading, Source
 from agent.downstream.slices import in_slices
 from agent.errors import BrokerError, PermanentError, Place, Problem, Severity, TransientError
@@ -35,13 +35,16 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
     names = {vhost["name"] for vhost in visible}
     defined, looks = await _read_steadily(configuration, client, keeper, names=names)
     unseen = await _out_of_sight(client, keeper, names)
+    parameters = keeper.standing(Source.PARAMETERS).definitions
+    has_statistics = not overview.get("disable_stats", False)
+    shovels = await look_for_plugin(client, shovels, parameters, has_statistics=has_statistics)
     return Reading(
         broker=broker,
         cluster=overview["cluster_name"],
         version=overview["rabbitmq_version"],
         definitions=defined.definitions,
         states={vhost: look.state for vhost, look in looks.items()},
-        native_links=native.links | shovels.of_plugin(keeper.standing(Source.PARAMETERS).definitions),
+        native_links=native.links | shovels.of_plugin(parameters),
         visible=frozenset(names),
         unseen=unseen,
         identity=identity,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from agent.core.model import Definitions
 from agent.downstream.reading import WHERE, NativeLink
 from agent.errors import PermanentError, Place, Problem, Severity
+from agent.management.answers import NodeAnswer
 from agent.management.client import ManagementClient
 
 
@@ -32,9 +35,12 @@ async def read_native_links(client: ManagementClient) -> NativeLinks:
     )
 
 
+SHOVEL_PLUGIN: Final = "rabbitmq_shovel"
+
+
 @dataclass(frozen=True, slots=True)
 class NativeShovels:
-    """`listed` is None where the plugin isn't enabled, as far as it shows."""
+    """`listed` is None where the plugin isn't enabled, as far as its route shows."""
 
     listed: frozenset[NativeLink] | None = None
     warnings: tuple[Problem, ...] = ()
@@ -43,7 +49,7 @@ class NativeShovels:
         """What the plugin runs: all that parameters define, even where it hasn't begun with one yet."""
         if self.listed is None:
             return frozenset()
-        return self.listed | {(vhost, name, "") for vhost, found in parameters.vhosts.items() for name in found.shovels}
+        return self.listed | _defined_by(parameters)
 
 
 async def read_native_shovels(client: ManagementClient) -> NativeShovels:
@@ -55,3 +61,37 @@ async def read_native_shovels(client: ManagementClient) -> NativeShovels:
     if answers is None:
         return NativeShovels()
     return NativeShovels(frozenset((each["vhost"], each["name"], "") for each in answers if each.get("vhost")))
+
+
+async def look_for_plugin(
+    client: ManagementClient, shovels: NativeShovels, parameters: Definitions, *, has_statistics: bool
+) -> NativeShovels:
+    """Where the plugin's route is missing, the plugin may be enabled without it: the nodes' statistics show that. What
+    isn't known yet may be so."""
+    if shovels.listed is not None or shovels.warnings or not _defined_by(parameters):
+        return shovels
+    try:
+        nodes = await client.nodes()
+    except PermanentError as error:
+        return NativeShovels(warnings=(_unseen(f"the plugins of the nodes can't be read: {error}"),))
+    if not has_statistics:
+        return NativeShovels(warnings=(_unseen("the broker's statistics, which show a node's plugins, are disabled"),))
+    may_run = any(SHOVEL_PLUGIN in _plugins(node) for node in nodes if node.get("running"))
+    return NativeShovels(frozenset()) if may_run else shovels
+
+
+def _plugins(node: NodeAnswer) -> Collection[str]:
+    found = node.get("enabled_plugins")
+    return found if isinstance(found, list) else (SHOVEL_PLUGIN,)
+
+
+def _unseen(reason: str) -> Problem:
+    message = (
+        "whether the shovel plugin runs the shovels that parameters define can't be seen, so the agent runs them: "
+        f"rabbitmq_shovel_management isn't enabled, and {reason}"
+    )
+    return Problem(Place(WHERE), message, Severity.WARNING)
+
+
+def _defined_by(parameters: Definitions) -> frozenset[NativeLink]:
+    return frozenset((vhost, name, "") for vhost, found in parameters.vhosts.items() for name in found.shovels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from agent.amqp.connect import Connection
@@ -15,7 +16,7 @@ from agent.amqp.data.target import largest_taken
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.questions import refusal
 from agent.amqp.wire import methods
-from agent.amqp.wire.channel import Channel, ChannelClosedError
+from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.core.links.suspicion import Watch
 from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
@@ -28,6 +29,7 @@ from agent.links.window import Window
 SETTLE_PATIENCE: Final = 5.0
 BLOCKED_PATIENCE: Final = 1.0
 LARGEST_IS_KNOWN: Final = 600.0
+BETWEEN_QUESTIONS: Final = 0.01
 
 
 class Flow:
@@ -43,6 +45,7 @@ class Flow:
         self._path = path
         self._loop = asyncio.get_running_loop()
         self.idle = ""  # why nothing is taken, where that is as it should be
+        self.acknowledged_for_sure = 0  # of `acknowledged`, what the source is known to have read
         self._into: Channel | None = None
         self._out: Channel | None = None
         self._target: Target | None = None
@@ -86,6 +89,33 @@ class Flow:
     def forwarded(self) -> int:
         """Messages since it was begun."""
         return self._counts.forwarded - self._forwarded_before
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that were acknowledged to the source since it was begun."""
+        return self.forwarded - self._target.confirms.unacknowledged if self._target else 0
+
+    async def follow_acknowledged(self) -> None:
+        """Until cancelled: `acknowledged_for_sure` follows. A broker handles what comes by a channel in order, so the
+        answer to a question shows that it has read all acknowledgements before that."""
+        while True:
+            await asyncio.sleep(BETWEEN_QUESTIONS)
+            sent, out = self.acknowledged, self._out
+            if out is None or not out.is_usable or sent == self.acknowledged_for_sure:
+                continue
+            with suppress(BrokerError):  # the channel's end ends the flow
+                # Sets what is set already; most other questions would change something.
+                await out.ask_soon(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._window.current)
+                self.acknowledged_for_sure = sent
+
+    @property
+    def source_has_read_all(self) -> bool:
+        """Whether the source closed its channel as it was asked to, and so has read every acknowledgement before."""
+        closed = self._out.closed if self._out else None
+        if closed is None or not closed.done():
+            return False
+        error = closed.result()
+        return isinstance(error, ChannelClosedError) and error.code == REPLY_SUCCESS
 
     @property
     def remaining(self) -> int | None:

@@ -1,4 +1,4 @@
-"""What becomes of an `x-received-from` that isn't a list of hops, since anyone may forge it: it is kept beside.
+"""What becomes of an `x-received-from` or `x-shovelled` that isn't a list; anyone may forge them. They are kept beside.
 
 All of it is done on tables as bytes, which are walked by their lengths.
 """
@@ -6,6 +6,7 @@ All of it is done on tables as bytes, which are walked by their lengths.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Final
 
 from agent.amqp.data.walk import Names
@@ -15,22 +16,21 @@ from agent.core.rules.hops import INVALID_HEADERS, RECEIVED_FROM
 _U32: Final = struct.Struct(">I")
 _ARRAY: Final = ord("A")
 _TABLE: Final = ord("F")
-_RECEIVED: Final = Names(RECEIVED_FROM)
 _INVALID: Final = Names(INVALID_HEADERS)
 
 
-def keep_invalid(headers: bytes, value: bytes) -> bytes:
-    """With a header of another type in `x-invalid-headers`, before those that are there."""
+def keep_invalid(headers: bytes, value: bytes, *, name: str = RECEIVED_FROM) -> bytes:
+    """With a header of that name and of another type in `x-invalid-headers`, before those that are there."""
     found = _INVALID.find(headers, 4, len(headers))
     if found is None:
-        return table(headers[4:], _invalid(b"", value))
+        return table(headers[4:], _invalid(b"", value, name=name))
     begin, at, after = found
     standing = headers[at:after]
     if standing[0] != _TABLE:
-        invalid = _invalid(short_string(INVALID_HEADERS) + array(standing), value)
+        invalid = _invalid(short_string(INVALID_HEADERS) + array(standing), value, name=name)
     else:
-        others, earlier = _without_received(standing)
-        invalid = _invalid(others, value + earlier)
+        others, earlier = _without(standing, name)
+        invalid = _invalid(others, value + earlier, name=name)
     return table(headers[4:begin], invalid, headers[after:])
 
 
@@ -45,16 +45,21 @@ def table(*entries: bytes) -> bytes:
     return b"".join([_U32.pack(size), *entries])
 
 
-def _invalid(others: bytes, values: bytes) -> bytes:
-    return short_string(INVALID_HEADERS) + b"F" + table(others, short_string(RECEIVED_FROM), array(values))
+def _invalid(others: bytes, values: bytes, *, name: str) -> bytes:
+    return short_string(INVALID_HEADERS) + b"F" + table(others, short_string(name), array(values))
 
 
-def _without_received(standing: bytes) -> tuple[bytes, bytes]:
-    """The other entries of a table (with its tag), and the values that the first of ours has."""
+@cache
+def _names(name: str) -> Names:
+    return Names(name)
+
+
+def _without(standing: bytes, name: str) -> tuple[bytes, bytes]:
+    """The other entries of a table (with its tag), and the values that the first of that name has."""
     others: list[bytes] = []
     earlier: bytes | None = None
     at = 5
-    while (found := _RECEIVED.find(standing, at, len(standing))) is not None:
+    while (found := _names(name).find(standing, at, len(standing))) is not None:
         others.append(standing[at : found.begin])
         if earlier is None:
             kept = standing[found.value : found.after]

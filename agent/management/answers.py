@@ -12,6 +12,7 @@ class Overview(TypedDict):
     rabbitmq_version: str
     product_name: NotRequired[str]
     product_version: NotRequired[str]
+    disable_stats: NotRequired[Any]
 
 
 class VhostAnswer(TypedDict):
@@ -106,3 +107,12 @@ class ShovelAnswer(TypedDict):
     type: NotRequired[str]
     state: NotRequired[str]
     node: NotRequired[str]
+
+
+class NodeAnswer(TypedDict):
+    """A node of the cluster. A running one shows its plugins once the broker has collected statistics, within seconds
+    of its start; never where statistics are disabled."""
+
+    name: str
+    running: NotRequired[Any]
+    enabled_plugins: NotRequired[Any]

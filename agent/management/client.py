@@ -15,6 +15,7 @@ from agent.management.answers import (
     ConsumerAnswer,
     ExchangeAnswer,
     FederationLinkAnswer,
+    NodeAnswer,
     Overview,
     ParameterAnswer,
     PolicyAnswer,
@@ -72,7 +73,7 @@ class ManagementClient:
         await self._transport.__aexit__(kind, error, trace)
 
     async def overview(self) -> Overview:
-        columns = "cluster_name,rabbitmq_version,product_name,product_version"
+        columns = "cluster_name,rabbitmq_version,product_name,product_version,disable_stats"
         return cast("Overview", await self._one(f"overview?columns={columns}", shapes.OVERVIEW))
 
     async def vhosts(self) -> list[VhostAnswer]:
@@ -106,6 +107,11 @@ class ManagementClient:
         shape = shapes.SHOVEL
         answer = await self._transport.get_list("shovels", needs=_MONITORING, take=shape.take)
         return None if isinstance(answer, Missing) else cast("list[ShovelAnswer]", answer)
+
+    async def nodes(self) -> list[NodeAnswer]:
+        """The cluster's nodes. The plugins of one that is down, or has no statistics yet, aren't known."""
+        path = "nodes?columns=name,running,enabled_plugins"
+        return cast("list[NodeAnswer]", await self._list(path, shapes.NODE, needs=_MONITORING))
 
     async def policies(self) -> list[PolicyAnswer]:
         """The policies of the vhosts that the user may access."""

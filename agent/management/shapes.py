@@ -45,7 +45,9 @@ def _named(kinds: Kinds) -> str:
 
 
 _TABLE: Final = (dict, list)  # old releases write an empty table as []
-OVERVIEW: Final = Shape({"cluster_name": str, "rabbitmq_version": str}, ("product_name", "product_version"))
+OVERVIEW: Final = Shape(
+    {"cluster_name": str, "rabbitmq_version": str}, ("product_name", "product_version", "disable_stats")
+)
 VHOST: Final = Shape({"name": str})
 PARAMETER: Final = Shape({"vhost": str, "component": str, "name": str}, ("value",))
 POLICY: Final = Shape(
@@ -67,4 +69,5 @@ FEDERATION_LINK: Final = Shape(
     {"vhost": str, "upstream": str},
     ("type", "status", "exchange", "queue", "upstream_exchange", "upstream_queue", "node", "id", "error"),
 )
+NODE: Final = Shape({"name": str}, ("running", "enabled_plugins"))
 SHOVEL: Final = Shape({"name": str}, ("vhost", "type", "state", "node"))

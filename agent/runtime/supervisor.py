@@ -32,6 +32,7 @@ from agent.links.brokers import Brokers
 from agent.links.registry import Kinds, SharedQueues, sweep
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
+from agent.runtime.deleting import delete_parameter
 from agent.runtime.finished import delete_finished
 from agent.runtime.problems import Problems, texts
 from agent.runtime.runner import LinkRunner, Other
@@ -236,6 +237,14 @@ class Supervisor:
     def act(self, link_id: str, action: str) -> None:
         """What an operator asks of a link."""
         self._runners.act(link_id, action)
+
+    async def delete_shovel(self, vhost: str, name: str) -> str | None:
+        """Why it can't be deleted; None where its parameter is gone. It ends as soon as that is read."""
+        management = self.configuration.settings.downstream.management
+        refusal = await delete_parameter(vhost, name, self._keeper, management)
+        if refusal is None:
+            self._tasks.once("follow the deletion of a shovel", self._settle_completed())
+        return refusal
 
     def report(self, error: Exception) -> None:
         """What the watcher does with an error."""

@@ -33,18 +33,22 @@ class Scene:
     _memory: float = field(default=0.0, init=False)
 
     def start(self, hostile_uri: str, *, neighbour: dict[str, Any] | None = None, **sections: Any) -> None:
-        """The good link runs first, then the hostile one is configured beside it."""
-        self.there.exchange()
-        self.here.exchange().queue("#", name=GOOD)
+        """An exchange link with the hostile broker as its upstream."""
         self.victim.exchange().queue("#")
-        good = {self.here.vhost: federated(self.there)}
-        self.agent.write(good, **sections).start()
-        self.agent.wait_for("running", self.good_link)
-        self._memory = memory_mib(self.agent.pid)
         bad = {
             "upstreams": {"hostile": {"uri": hostile_uri, "reconnect-delay": 1} | (neighbour or {})},
             "policies": federated(self.there)["policies"],
         }
+        self.start_beside(bad, **sections)
+
+    def start_beside(self, bad: dict[str, Any], **sections: Any) -> None:
+        """The good link runs first, then what the victim's vhost has is configured beside it."""
+        self.there.exchange()
+        self.here.exchange().queue("#", name=GOOD)
+        good = {self.here.vhost: federated(self.there)}
+        self.agent.write(good, **sections).start()
+        self.agent.wait_for("running", self.good_link)
+        self._memory = memory_mib(self.agent.pid)
         self.agent.write(good | {self.victim.vhost: bad}, **sections)
         eventually(self.hostile_status, what="the hostile link is there", ignoring=OSError)
 

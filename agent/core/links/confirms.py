@@ -62,6 +62,12 @@ class Confirms:
         return self._acknowledged
 
     @property
+    def unacknowledged(self) -> int:
+        """Confirmed, and not returned by `acknowledge` yet: something before them isn't settled, or nobody asked."""
+        behind = sum(self._settled.values())
+        return behind + len(self._singly) + max(0, self._acknowledgeable - self._acknowledged)
+
+    @property
     def oldest_number(self) -> int:
         """The publish that has waited longest for its confirm; the next one if none waits."""
         while self._oldest < self._next_number and self._oldest not in self._tags:

@@ -15,10 +15,13 @@ from agent.amqp.wire.tables import encode_value, short_string
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.fields import Field, array, long, table, text
 from agent.core.model import PublishProperties, ShovelLink
+from agent.links.invalid_headers import keep_invalid
 
 SHOVELLED: Final = "x-shovelled"
 TIMESTAMP: Final = "x-shovelled-timestamp"
+_SHOVELLED: Final = Names(SHOVELLED)
 _TIMESTAMP: Final = Names(TIMESTAMP)
+_ARRAY: Final = ord("A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,20 @@ class ShovelHeaders:
     def rewrite(self, headers: bytes, _: Delivery) -> bytes | str:
         if self._clock is not None:
             headers = header_table.with_first(header_table.without(headers, _TIMESTAMP), self._timestamp)
-        return headers if self._item is None else header_table.with_first_item(headers, SHOVELLED, self._item)
+        return headers if self._item is None else _with_first_item(headers, self._item)
 
     @property
     def _timestamp(self) -> bytes:
         return b"" if self._clock is None else header_table.entry(TIMESTAMP, long(self.version))
+
+
+def _with_first_item(headers: bytes, item: bytes) -> bytes:
+    """As the plugin: what isn't an array is kept among the invalid headers."""
+    found = header_table.find(headers, _SHOVELLED)
+    added = header_table.with_first_item(headers, SHOVELLED, item)
+    if found is None or headers[found.value] == _ARRAY:
+        return added
+    return keep_invalid(added, headers[found.value : found.after], name=SHOVELLED)
 
 
 def rewriter(

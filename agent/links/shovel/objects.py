@@ -11,8 +11,10 @@ from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestinati
 from agent.errors import BrokerError, TransientError
 
 
-async def ensure_queue(connection: Connection, wanted: QueueSource | QueueDestination, *, key: str) -> int:
-    """How many messages are ready in the queue. One that exists is used as it is; a missing one is declared durable.
+async def ensure_queue(connection: Connection, wanted: QueueSource | QueueDestination, *, key: str) -> tuple[int, int]:
+    """How many messages are ready in the queue, and how many consumers it has.
+
+    One that exists is used as it is; a missing one is declared durable.
 
     `key` is the configuration's key that says that it is there already.
     """
@@ -35,8 +37,7 @@ async def ensure_queue(connection: Connection, wanted: QueueSource | QueueDestin
             durable=True,
             arguments=wanted.arguments,
         )
-    ready: int = found["messages"]
-    return ready
+    return found["messages"], found["consumers"]
 
 
 async def bind_own_queue(connection: Connection, source: ExchangeSource) -> str:

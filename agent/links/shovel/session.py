@@ -23,11 +23,14 @@ from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
 from agent.links.shovel import objects, until
 from agent.links.shovel.headers import rewriter
+from agent.links.shovel.until import NONE, Former
 from agent.links.shovel.upkeep import Upkeep
 from agent.links.tasks import both
 from agent.tasks import together
 
 CONSUMER_TAG: Final = "shovel"
+COMES_BACK_WITHIN: Final = 30.0  # a broker notices within two heartbeats that a connection is lost
+BETWEEN_LOOKS: Final = 0.05
 
 
 @dataclass
@@ -37,6 +40,17 @@ class Memory:
     path: LearnedPath = field(default_factory=LearnedPath)
     until: until.Until = field(default_factory=until.Until)
     uri: AmqpUri | None = None
+    flow: Flow | None = None  # of the session before
+    others: int = 0  # consumers of the source queue when the count began
+
+    @property
+    def former(self) -> Former:
+        """What that session has acknowledged."""
+        flow = self.flow
+        if flow is None:
+            return NONE
+        in_doubt = 0 if flow.source_has_read_all else flow.acknowledged - flow.acknowledged_for_sure
+        return Former(flow.acknowledged, max(0, in_doubt))
 
 
 class ShovelSession:
@@ -89,7 +103,8 @@ class ShovelSession:
         source, destination = self._controls = list(await both(self._source(), self._destination()))
         memory.uri = written_uri(link.uris, source.connection)
         ready, _ = await both(self._ready(source.connection), self._prepare(destination.connection))
-        memory.until.begin(link.settings, ready=ready, arrived=self._arrived, now=self._loop.time())
+        memory.until.begin(link.settings, ready=ready, former=memory.former, now=self._loop.time())
+        memory.flow = None
         if memory.until.has_passed(self._loop.time()):
             return
         up, down = await self._connections.flow(
@@ -125,6 +140,7 @@ class ShovelSession:
                 clock=time.time,
             )
         )
+        self._memory.flow = flow
         self._upkeep = Upkeep(flow, self._counts, looking, queue)
 
     def follow(self, bindings: frozenset[Binding]) -> None:
@@ -145,7 +161,8 @@ class ShovelSession:
         """Whichever comes first: all is forwarded, or its time is over."""
         ends_at = self._memory.until.ends_at
         timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]
-        await together(upkeep.run(), flow.finished(), *timed)
+        followed = [] if self._memory.until.remaining is None else [flow.follow_acknowledged()]
+        await together(upkeep.run(), flow.finished(), *followed, *timed)
 
     async def _source(self) -> Shared:
         with happening_on(Side.UPSTREAM):
@@ -155,22 +172,34 @@ class ShovelSession:
         with happening_on(Side.DOWNSTREAM):
             return await self._connections.ask(self._ends.destination)
 
-    async def _ready(self, connection: Connection) -> int:
-        source = self._link.shovel.source
+    async def _ready(self, connection: Connection) -> int | None:
+        """How many messages wait; None where what a session before has taken and not acknowledged isn't back yet, or
+        never comes back."""
+        source, memory = self._link.shovel.source, self._memory
         if isinstance(source, ExchangeSource):
-            return 0
+            return None
+        must_wait = memory.until.is_counting and self._may_come_again
+        deadline = self._loop.time() + COMES_BACK_WITHIN
         with happening_on(Side.UPSTREAM):
-            return await objects.ensure_queue(connection, source, key="src-predeclared")
+            while True:
+                ready, consumers = await objects.ensure_queue(connection, source, key="src-predeclared")
+                if not memory.until.is_counting:
+                    memory.others = consumers
+                if not must_wait or consumers <= memory.others:
+                    return ready
+                if self._loop.time() >= deadline:
+                    return None
+                await asyncio.sleep(BETWEEN_LOOKS)
+
+    @property
+    def _may_come_again(self) -> bool:
+        """Whether messages may still belong to a connection that was lost."""
+        flow = self._memory.flow
+        return flow is not None and not flow.source_has_read_all
 
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):
             await objects.ensure_destination(connection, self._link.shovel.destination)
-
-    @property
-    def _arrived(self) -> int:
-        """How many were forwarded so far; what came back since its queue was missing was not."""
-        returned = self._counts.returned if isinstance(self._link.shovel.destination, QueueDestination) else 0
-        return self._counts.forwarded - returned
 
     def _options(self, queue: str) -> FlowOptions:
         settings, destination = self._link.settings, self._link.shovel.destination

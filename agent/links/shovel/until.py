@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from agent.core.model import AckMode, DeleteAfter, ShovelSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """What the session before had acknowledged when it ended. `in_doubt` of these acknowledgements may have been lost
+    with the connection: their messages come again, and count once."""
+
+    acknowledged: int = 0
+    in_doubt: int = 0
+
+    def taken(self, vanished: int | None) -> int:
+        """How many messages the source has let go. `vanished` is how many fewer it holds now, less what was published
+        meanwhile; where that is more than could come again, too much is moved rather than something left behind."""
+        if vanished is None:
+            return self.acknowledged
+        return max(self.acknowledged - self.in_doubt, min(vanished, self.acknowledged))
+
+
+NONE: Final = Former()
 
 
 @dataclass
@@ -14,25 +34,35 @@ class Until:
 
     remaining: int | None = None
     ends_at: float | None = None
-    _arrived: int = 0
+    _ready: int | None = None
 
-    def begin(self, settings: ShovelSettings, *, ready: int, arrived: int, now: float) -> None:
-        """A session begins. `ready` messages are in the source queue, and `arrived` have been forwarded so far."""
+    @property
+    def is_counting(self) -> bool:
+        """Whether a session before this one has begun to count."""
+        return self.remaining is not None
+
+    def begin(self, settings: ShovelSettings, *, ready: int | None, former: Former, now: float) -> None:
+        """A session begins. `ready` messages are in the source queue, None where that can't be known."""
         if self.remaining is not None:
-            self.remaining = max(0, self.remaining - (arrived - self._arrived))
+            self.remaining = max(0, self.remaining - former.taken(self._vanished(ready)))
+            if settings.delete_after is DeleteAfter.QUEUE_LENGTH and ready is not None:
+                self.remaining = min(self.remaining, ready)
         elif settings.delete_after is DeleteAfter.QUEUE_LENGTH:
-            self.remaining = ready
+            self.remaining = ready or 0
         elif isinstance(settings.delete_after, int):
             self.remaining = settings.delete_after
-        self._arrived = arrived
+        self._ready = ready
         if self.ends_at is None and settings.delete_after_duration is not None:
             self.ends_at = now + settings.delete_after_duration
+
+    def _vanished(self, ready: int | None) -> int | None:
+        return None if ready is None or self._ready is None else self._ready - ready
 
     def has_passed(self, now: float) -> bool:
         return self.remaining == 0 or (self.ends_at is not None and now >= self.ends_at)
 
     def begin_anew(self) -> None:
-        self.remaining = self.ends_at = None
+        self.remaining = self.ends_at = self._ready = None
 
 
 def ack_mode(settings: ShovelSettings) -> AckMode:

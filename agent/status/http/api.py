@@ -12,6 +12,7 @@ from agent.core.links.reconcile import Known
 from agent.core.model import LinkKind
 from agent.core.rules.bindings import Group
 from agent.core.tagged import to_tagged
+from agent.errors import BrokerError
 from agent.status import metrics
 from agent.status.board import Board, Entry
 from agent.status.http import native
@@ -25,17 +26,20 @@ from agent.status.slices import in_slices
 ACTIONS: Final = ("restart", "pause", "resume")
 Act = Callable[[str, str], None]
 """Link id and action → done."""
+DeleteShovel = Callable[[str, str], Awaitable[str | None]]
+"""Vhost and name → why it can't be deleted; None where it is. BrokerError where the broker fails or refuses it."""
 Views = Callable[[Board, Iterable[Entry]], AsyncIterator[dict[str, Any]]]
 REMOVING: Final = "the link is no longer defined and is being removed: define it again to keep it"
 EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Api:
-    """Reads one board; `act` carries out actions on a link."""
+    """Reads one board; `act` carries out actions on a link, `delete_shovel` deletes the definition of one."""
 
-    def __init__(self, board: Board, act: Act, connections: Connections) -> None:
+    def __init__(self, board: Board, act: Act, connections: Connections, *, delete_shovel: DeleteShovel) -> None:
         self._board = board
         self._act = act
+        self._delete_shovel = delete_shovel
         self._turns = Turns(connections)
 
     def routes(self) -> list[web.RouteDef]:
@@ -65,6 +69,7 @@ class Api:
             web.delete(f"{links}/vhost/{{vhost}}/{{id}}/{{node}}/restart{end}", self._native_restart),
             web.get(f"{shovels}{end}", self._native(native.shovels)),
             web.get(f"{shovels}/{{vhost}}{end}", self._native(native.shovels)),
+            web.delete(f"{shovels}/vhost/{{vhost}}/{{name}}{end}", self._native_delete_shovel),
             web.delete(f"{shovels}/vhost/{{vhost}}/{{name}}/restart{end}", self._native_restart_of_shovel),
         ]
 
@@ -162,11 +167,25 @@ class Api:
 
     async def _native_restart_of_shovel(self, request: web.Request) -> web.Response:
         vhost, name = request.match_info["vhost"], request.match_info["name"]
-        for entry in self._of_vhost(vhost):
-            if entry.link.kind is LinkKind.SHOVEL and entry.link.name == name:
-                self._act(entry.link.id, "restart")
-                return web.Response(status=204)
-        return refuse(404, f"no shovel is called {name[:64]!r} in vhost {vhost[:64]!r}; GET /api/shovels lists them")
+        entry = self._shovel(vhost, name)
+        if entry is None:
+            return _no_shovel(vhost, name)
+        self._act(entry.link.id, "restart")
+        return web.Response(status=204)
+
+    async def _native_delete_shovel(self, request: web.Request) -> web.Response:
+        vhost, name = request.match_info["vhost"], request.match_info["name"]
+        if self._shovel(vhost, name) is None:
+            return _no_shovel(vhost, name)
+        try:
+            refusal = await self._delete_shovel(vhost, name)
+        except BrokerError as error:
+            return refuse(503, f"the shovel's parameter can't be deleted: {error}")
+        return web.Response(status=204) if refusal is None else refuse(409, refusal)
+
+    def _shovel(self, vhost: str, name: str) -> Entry | None:
+        found = (each for each in self._of_vhost(vhost) if each.link.kind is LinkKind.SHOVEL)
+        return next((each for each in found if each.link.name == name), None)
 
     def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
         return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)
@@ -174,6 +193,10 @@ class Api:
 
 def _no_link(link_id: str) -> web.Response:
     return refuse(404, f"no link has the id {link_id[:64]!r}; GET /api/links lists them")
+
+
+def _no_shovel(vhost: str, name: str) -> web.Response:
+    return refuse(404, f"no shovel is called {name[:64]!r} in vhost {vhost[:64]!r}; GET /api/shovels lists them")
 
 
 def _group(group: Group, known: Known) -> list[Any]:

@@ -334,6 +334,20 @@ PATHS: Final[Json] = {
     "/api/shovels/{vhost}": {
         "get": _operation("nativeShovelsOfVhost", "The shovels of a vhost.", {"200": _SHOVELS, **_NO_VHOST}, "Vhost")
     },
+    "/api/shovels/vhost/{vhost}/{name}": {
+        "delete": _operation(
+            "nativeDeleteShovel",
+            "Deletes the parameter that defines a shovel.",
+            {
+                "204": {"description": "The parameter is deleted, and the shovel ends."},
+                "404": _NO_LINK,
+                "409": _json("No parameter defines it; the error says what does.", _ref("schemas", "Error")),
+                "503": _json("The broker refuses it or doesn't answer.", _ref("schemas", "Error")),
+            },
+            "Vhost",
+            "Name",
+        )
+    },
     "/api/shovels/vhost/{vhost}/{name}/restart": {
         "delete": _operation(
             "nativeRestartOfShovel",

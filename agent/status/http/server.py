@@ -14,7 +14,7 @@ from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board
 from agent.status.http.answers import refuse
-from agent.status.http.api import Act, Api
+from agent.status.http.api import Act, Api, DeleteShovel
 from agent.status.http.client import Connection
 from agent.status.http.clients import Connections
 from agent.status.http.guard import Guard
@@ -28,16 +28,22 @@ BACKLOG: Final = 100  # connections that the system takes before the agent does
 
 
 class HttpServer:
-    """Serves one board; `act` carries out actions on a link."""
+    """Serves one board; `act` carries out actions on a link, `delete_shovel` deletes the definition of one."""
 
     def __init__(
-        self, settings: HttpSettings, board: Board, act: Act, *, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: HttpSettings,
+        board: Board,
+        act: Act,
+        *,
+        delete_shovel: DeleteShovel,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._board = board
         self._guard = Guard(settings)
         self.connections = Connections(clock, most_connections(descriptor_limit()))
-        self._api = Api(board, act, self.connections)
+        self._api = Api(board, act, self.connections, delete_shovel=delete_shovel)
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
         self._tasks = GuardedTasks(board.errors)

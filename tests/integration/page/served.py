@@ -102,7 +102,7 @@ class Served:
         self.board = Board(time.time, "dc2-a", cluster="dc2", group="dc2", version="0.1.0", ready=True)
         settings = HttpSettings(host, port, Secret(token) if token else None)
         self.url = f"http://127.0.0.1:{port}/"
-        self._server = HttpServer(settings, self.board, self._act)
+        self._server = HttpServer(settings, self.board, self._act, delete_shovel=self._delete_shovel)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="served board", daemon=True)
 
@@ -110,6 +110,9 @@ class Served:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(PATIENCE)
         return self
+
+    async def _delete_shovel(self, vhost: str, name: str) -> None:
+        """The page doesn't ask for it."""
 
     def stop_serving(self) -> None:
         asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(PATIENCE)

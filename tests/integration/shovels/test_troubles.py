@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
-from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels, wait_error
 from tests.lab.lab import Lab
-from tests.lab.node import Node
-from tests.lab.proxy import Proxy
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
 QUICKLY = {"reconnect_delay": 1}
-ProxyTo = Callable[[Node | int], Proxy]
 
 
 @pytest.mark.parametrize("end", ["src", "dest"])
@@ -94,32 +88,10 @@ def test_a_user_without_access_is_shown_with_its_side(agent_of: AgentOf, here: S
     assert "downstream_refused" in json.dumps(ask(agent, f"/api/links/{link['id']}"))
 
 
-def test_connections_cut_at_either_end_lose_nothing_with_on_confirm(
-    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
-) -> None:
-    up, down = proxy_to(there.node), proxy_to(here.node)
-    definition = shovel(there, here, **QUICKLY, src_prefetch_count=200) | {
-        "src-uri": there.node.uri(there.vhost, port=up.port),
-        "dest-uri": here.node.uri(here.vhost, port=down.port),
-    }
-    agent = running(agent_of(here.node), here, definition)
-    publishing = threading.Thread(target=there.publish, args=(numbered(20_000), "src"), kwargs={"exchange": ""})
-    publishing.start()
-    for each in (up, down) * 5:
-        time.sleep(0.2)
-        each.cut()
-    publishing.join()
-    agent.wait_for("running", named(here))
-    came = here.take(20_000, queue="dest")
-    came += here.take(10_000, queue="dest", deadline=1)
-    assert set(came) == set(numbered(20_000))
-    assert len(came) <= 20_000 + 10 * 200
-    assert depth(there.uri, "src") == 0
-
-
+@pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
 @pytest.mark.parametrize("end", ["source", "destination"])
-def test_a_broker_restarts(agent_of: AgentOf, lab: Lab, site_on: SiteOn, here: Site, end: str) -> None:
-    node = lab.node("restarts").start()
+def test_a_broker_restarts(agent_of: AgentOf, lab: Lab, here: Site, *, end: str, release: str | None) -> None:
+    node = lab.node("restarts", release=release).start()
     other = Site(node, "/")
     source, destination = (other, here) if end == "source" else (here, other)
     agent = running(agent_of(here.node), here, shovel(source, destination, **QUICKLY))

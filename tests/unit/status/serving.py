@@ -24,6 +24,8 @@ class Served:
         self, port: int, *, host: str = "127.0.0.1", token: str | None = None, anonymous: bool = False
     ) -> None:
         self.asked: list[tuple[str, str]] = []
+        self.deleted: list[tuple[str, str]] = []  # shovels
+        self.deletion: str | Exception | None = None  # how that ends
         self.board = Board(Clock(), "dc2-a", version="0.1.0", group="dc2")
         self.board.put(LINK, LinkState(), Counts(), Gauges)
         settings = HttpSettings(host, port, Secret(token) if token else None, allow_anonymous=anonymous)
@@ -32,9 +34,16 @@ class Served:
             settings,
             self.board,
             lambda link_id, action: self.asked.append((link_id, action)),
+            delete_shovel=self._delete_shovel,
             clock=lambda: time.monotonic() + self.later,
         )
         self.port = port
+
+    async def _delete_shovel(self, vhost: str, name: str) -> str | None:
+        self.deleted.append((vhost, name))
+        if isinstance(self.deletion, Exception):
+            raise self.deletion
+        return self.deletion
 
     @property
     def url(self) -> str:

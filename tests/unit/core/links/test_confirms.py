@@ -179,3 +179,21 @@ def test_a_refusal_holds_up_nothing_that_was_taken() -> None:
     confirms.returned(2)
     confirms.confirmed(7, multiple=False)
     assert confirms.acknowledge() == ([], 7)
+
+
+def test_what_is_confirmed_and_can_not_be_acknowledged_yet_is_counted() -> None:
+    confirms = Confirms()
+    confirms.published([1, 2, 3, 4])
+    confirms.confirmed(3, multiple=False)
+    confirms.confirmed(4, multiple=False)
+    assert confirms.unacknowledged == 2
+    assert confirms.acknowledge() == ([], None)
+    assert confirms.unacknowledged == 2
+    confirms.confirmed(1, multiple=False)
+    assert confirms.unacknowledged == 3
+    assert confirms.acknowledge() == ([], 1)
+    assert confirms.unacknowledged == 2
+    confirms.refused(2, multiple=False)
+    assert confirms.unacknowledged == 2
+    assert confirms.acknowledge() == ([3, 4], None)
+    assert confirms.unacknowledged == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from agent.amqp.data.delivery import Delivery
 from agent.amqp.data.rewriting import Rewriter, Untouched
 from agent.amqp.wire.properties import FLAGS
@@ -76,6 +78,25 @@ def test_an_earlier_shovels_entry_stays_behind_and_its_timestamp_is_replaced() -
         ("b", text("c")),
     )
     assert encode_table(decode_table(after)[0]) == after
+
+
+@pytest.mark.parametrize("junk", [text("forged"), table((("a", long(1)),)), long(1)])
+def test_what_is_no_list_is_kept_among_the_invalid_headers(junk: Field) -> None:
+    """As the plugin does it."""
+    before = (("a", long(1)), ("x-shovelled", junk), ("b", text("c")))
+    after = made(shovel_link(), add_forward_headers=True).rewrite(encode_table(before), DELIVERY)
+    assert isinstance(after, bytes)
+    found = dict(decode_table(after)[0])
+    assert found["x-shovelled"] == array(entry(("src-queue", "q")))
+    assert found["x-invalid-headers"] == table((("x-shovelled", array(junk)),))
+    assert (found["a"], found["b"]) == (long(1), text("c"))
+
+
+def test_items_that_are_no_tables_stay_in_the_list() -> None:
+    before = (("x-shovelled", array(long(1), text("x"))),)
+    after = made(shovel_link(), add_forward_headers=True).rewrite(encode_table(before), DELIVERY)
+    assert isinstance(after, bytes)
+    assert dict(decode_table(after)[0])["x-shovelled"] == array(entry(("src-queue", "q")), long(1), text("x"))
 
 
 def test_the_timestamp_is_of_whole_seconds_and_written_anew_with_each() -> None:

@@ -18,7 +18,7 @@ from agent.core.rules import hops
 from agent.core.rules.bindings import Group
 from agent.core.rules.hops import Site
 from agent.core.tagged import from_tagged
-from agent.errors import CannotStartError
+from agent.errors import CannotStartError, PermanentError
 from agent.status.board import Gauges
 from tests.unit.core.some_links import shovel_link
 from tests.unit.status.serving import TOKEN, Serve, Served
@@ -112,6 +112,29 @@ async def test_the_native_routes_of_shovels(serve: Serve) -> None:
     assert (await served.ask("/api/shovels/vhost/%2F/s/restart", "DELETE"))[0] == 204
     assert served.asked == [(link.id, "restart")]
     assert (await served.ask("/api/shovels/vhost/%2F/other/restart", "DELETE"))[0] == 404
+
+
+@pytest.mark.parametrize(("deletion", "status", "says"), [
+    (None, 204, ""),
+    ("agent.yaml:3:5 defines it: delete it there", 409, "agent.yaml:3:5"),
+    (PermanentError("refused for user 'agent'"), 503, "can't be deleted: refused for user 'agent'"),
+])  # fmt: skip
+async def test_a_shovel_is_deleted_by_its_parameter(
+    serve: Serve, deletion: str | Exception | None, status: int, says: str
+) -> None:
+    served = await serve(token=TOKEN)
+    served.board.put(shovel_link(), RUNNING, Counts(), Gauges)
+    served.deletion = deletion
+    path = "/api/shovels/vhost/%2F/s"
+    assert (await served.ask(path, "DELETE"))[0] == 401
+    assert served.deleted == []
+    answer = await served.ask(path, "DELETE", TOKEN)
+    assert answer[0] == status
+    assert says in (answer[1] or {"error": ""})["error"]
+    assert served.deleted == [("/", "s")]
+    assert (await served.ask("/api/shovels/vhost/%2F/other", "DELETE", TOKEN))[0] == 404
+    assert (await served.ask("/api/shovels/vhost/other/s", "DELETE", TOKEN))[0] == 404
+    assert served.deleted == [("/", "s")]
 
 
 async def test_a_link_that_is_removed_is_no_trouble_and_takes_no_orders(serve: Serve) -> None:

@@ -1,0 +1,73 @@
+"""Memory alarms at either end: the shovel shows that it is blocked, holds little in memory, and goes on afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.sites import Site
+from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
+from tests.lab.node import Node
+from tests.lab.user_program import depth, numbered
+from tests.lab.waiting import eventually
+
+PREFETCH: Final = 50
+COUNT: Final = 1_000
+SID: Final = pytest.param("sid", marks=pytest.mark.versions)
+
+BrokerOn = Callable[..., Node]
+
+
+@contextmanager
+def memory_alarm(node: Node) -> Iterator[None]:
+    node.ctl("set_vm_memory_high_watermark", "absolute", "1")
+    try:
+        yield
+    finally:
+        node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+
+
+@pytest.mark.parametrize("release", [None, SID])
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
+def test_at_the_destination(
+    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, here: Site, *, ack_mode: str, release: str | None
+) -> None:
+    """A shovel that begins meanwhile is blocked by its first message, as RabbitMQ blocks only who publishes."""
+    there = site_on(broker_on(release, name="second"))
+    here.queue(name="src").publish(["first"], "src", exchange="")
+    agent = agent_of(here.node)
+    with memory_alarm(there.node):
+        definition = shovel(here, there, ack_mode=ack_mode, src_prefetch_count=PREFETCH)
+        agent.write({here.vhost: shovels(definition)}).start()
+        agent.wait_for("blocked", named(here))
+        assert ask(agent, "/api/shovels")[0]["blocked_status"] == "blocked"
+        here.publish(numbered(COUNT), "src", exchange="")
+        assert depth(there.uri, "dest") == 0
+        if ack_mode != "no-ack":
+            assert depth(here.uri, "src") >= COUNT - 2 * PREFETCH
+    agent.wait_for("running", named(here))
+    assert there.take(COUNT + 1, queue="dest") == ["first", *numbered(COUNT)]
+    assert depth(here.uri, "src") == 0
+    assert agent.history(here.vhost, "drain", "").count("backoff") == 0
+
+
+@pytest.mark.parametrize("release", [None, SID])
+def test_at_the_source_it_goes_on(
+    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, here: Site, release: str | None
+) -> None:
+    """An alarm stops publishers; to take messages away is what helps."""
+    there = site_on(broker_on(release, name="second"))
+    agent = running(agent_of(here.node), here, shovel(there, here, src_prefetch_count=PREFETCH))
+    [link] = ask(agent, "/api/links")
+    ask(agent, f"/api/links/{link['id']}/pause", "POST")
+    agent.wait_for("paused", named(here))
+    there.publish(numbered(COUNT), "src", exchange="")
+    with memory_alarm(there.node):
+        ask(agent, f"/api/links/{link['id']}/resume", "POST")
+        assert here.take(COUNT, queue="dest") == numbered(COUNT)
+        eventually(lambda: depth(there.uri, "src") == 0, what="all is acknowledged")
+    assert "blocked" not in agent.history(here.vhost, "drain", "")
