@@ -399,3 +399,11 @@ class ShovelLink(_AnyLink):
 
 FederationLink: TypeAlias = ExchangeLink | QueueLink
 Link: TypeAlias = FederationLink | ShovelLink
+
+NativeLink: TypeAlias = tuple[LinkKind, str, str, str]
+"""A link of a native plugin: its kind, vhost, name and upstream. A shovel has no upstream: it is empty."""
+
+
+def native_link(link: Link) -> NativeLink:
+    """The one of the plugin that does the same."""
+    return link.kind, link.vhost, link.name, link.upstream

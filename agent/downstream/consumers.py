@@ -127,22 +127,20 @@ class Consumers:
                     wake()
 
     def heard(self, event: BrokerEvent, now: float) -> None:
+        """Of queues that nobody watches too: a link that begins to watch one finds its consumers known."""
         vhost, queue, tag = (event.fields.get(key) for key in ("vhost", "queue", "consumer_tag"))
         if not isinstance(vhost, str) or not isinstance(queue, str) or not self._follows(vhost):
             return
         below, is_gone = Below(queue, str(tag)), event.name == "consumer.deleted"
-        if not self._concerns(vhost, below, is_gone=is_gone):
-            return
-        if is_gone or _is_below(event.fields.get("arguments")):
+        is_concerned = self._may_know(vhost, below) if is_gone else _is_below(event.fields.get("arguments"))
+        if is_concerned:
             self._change(vhost, below, -1 if is_gone else 1)
             self._touch(vhost, below, now)
         self._wake(vhost, queue)
 
-    def _concerns(self, vhost: str, below: Below, *, is_gone: bool) -> bool:
-        """Of queues that nobody watches yet, what the list has is kept right, and nothing is added."""
-        if (vhost, below.queue) in self._watchers:
-            return True
-        return is_gone and below in self._known.get(vhost, ())
+    def _may_know(self, vhost: str, below: Below) -> bool:
+        """Whether the list had it, or may still have it when it is read."""
+        return (vhost, below.queue) in self._watchers or below in self._known.get(vhost, ())
 
     def _change(self, vhost: str, below: Below, by: int) -> None:
         known = self._known.setdefault(vhost, Counter())

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.model import Definitions
-from agent.downstream.reading import WHERE, NativeLink
+from agent.core.model import Definitions, LinkKind, NativeLink
+from agent.downstream.reading import WHERE
 from agent.errors import PermanentError, Place, Problem, Severity
 from agent.management.answers import NodeAnswer
 from agent.management.client import ManagementClient
@@ -29,7 +29,7 @@ async def read_native_links(client: ManagementClient) -> NativeLinks:
         return NativeLinks(warnings=(Problem(Place(WHERE), message, Severity.WARNING),))
     return NativeLinks(
         frozenset(
-            (answer["vhost"], str(answer.get("exchange") or answer.get("queue") or ""), answer["upstream"])
+            (LinkKind(answer["type"]), answer["vhost"], answer.get(answer["type"], ""), answer["upstream"])
             for answer in answers or ()
         )
     )
@@ -60,7 +60,9 @@ async def read_native_shovels(client: ManagementClient) -> NativeShovels:
         return NativeShovels(warnings=(Problem(Place(WHERE), message, Severity.WARNING),))
     if answers is None:
         return NativeShovels()
-    return NativeShovels(frozenset((each["vhost"], each["name"], "") for each in answers if each.get("vhost")))
+    return NativeShovels(
+        frozenset((LinkKind.SHOVEL, each["vhost"], each["name"], "") for each in answers if each.get("vhost"))
+    )
 
 
 async def look_for_plugin(
@@ -94,4 +96,6 @@ def _unseen(reason: str) -> Problem:
 
 
 def _defined_by(parameters: Definitions) -> frozenset[NativeLink]:
-    return frozenset((vhost, name, "") for vhost, found in parameters.vhosts.items() for name in found.shovels)
+    return frozenset(
+        (LinkKind.SHOVEL, vhost, name, "") for vhost, found in parameters.vhosts.items() for name in found.shovels
+    )

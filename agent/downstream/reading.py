@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from agent.core.model import Binding, Definitions, Link, ShovelLink, VhostState
+from agent.core.model import Binding, Definitions, Link, NativeLink, ShovelLink, VhostState
 from agent.errors import Problem
 
 WHERE = "downstream"
@@ -18,8 +18,6 @@ MOST_SILENT = 3  # vhosts; with more, the broker itself doesn't answer
 
 Bindings = Mapping[tuple[str, str], tuple[Binding, ...]]
 Parameters = Sequence[Mapping[str, Any]]
-NativeLink = tuple[str, str, str]
-"""A vhost, the name of what it federates, and an upstream; a shovel's upstream is empty."""
 
 
 class Source(StrEnum):

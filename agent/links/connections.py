@@ -39,10 +39,12 @@ class Connections:
         *,
         destination_uri: AmqpUri | None = None,
         apart: str | None = None,
+        source_apart: str | None = None,
     ) -> tuple[Shared, Shared]:
         """Where messages come from, and where they go, opened side by side; see `Brokers` for what is given."""
         return await both(
-            self.from_source(source, uri, apart=apart), self.to_destination(destination, destination_uri, apart=apart)
+            self.from_source(source, uri, apart=apart or source_apart),
+            self.to_destination(destination, destination_uri, apart=apart),
         )
 
     async def from_source(self, source: End, uri: AmqpUri, *, apart: str | None = None) -> Shared:

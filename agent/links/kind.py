@@ -84,6 +84,10 @@ class RunnableLink(Protocol):
         """What it has bound upstream, where it keeps bindings there and they are known now."""
 
     @property
+    def remaining(self) -> int | None:
+        """How many messages the next session is to move, where the definition limits them."""
+
+    @property
     def notes(self) -> str:
         """What an operator should know of what it built; empty where all is as defined."""
 

@@ -86,7 +86,7 @@ class LinkRunner:
             uri=self._runnable.uri,
             note="; ".join(filter(None, (self.note, self._trouble, self._idle))),
             removal=self._removing.text if self._removing else "",
-            remaining=self._flow.remaining if self._flow else None,
+            remaining=self._flow.remaining if self._flow else self._runnable.remaining,
             destination=self._connections.down.connection.uri if self._connections.down else None,
         )
 

@@ -13,7 +13,7 @@ import structlog
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import needs_restart
-from agent.core.model import Link
+from agent.core.model import Link, native_link
 from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
@@ -199,7 +199,7 @@ class Supervisor:
         runner.link = link
         runner.want()
         self._board.put(link, runner.state, runner.counts, runner.gauges)
-        native = (link.vhost, link.name, link.upstream) in reading.native_links
+        native = native_link(link) in reading.native_links
         runner.served_by(Other.PLUGIN, f"{plugin_of(link)} of the downstream runs this link" if native else None)
 
     def _is_unsure(self) -> bool:
@@ -212,7 +212,7 @@ class Supervisor:
         its vhost is out of sight, since it may be wanted again, nor what another program serves, or another link over
         the same queue, such as that of a renamed upstream."""
         link = runner.link
-        is_native = (link.vhost, link.name, link.upstream) in reading.native_links
+        is_native = native_link(link) in reading.native_links
         is_ours = runner.state.standby is None and not is_native and not wanted.have_that_of(link)
         if is_ours and link.cleans_up and reading.sees(link.vhost):
             runner.unwant()

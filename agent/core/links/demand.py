@@ -37,12 +37,19 @@ class Idle(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Look:
     """`ready` messages wait in the link's queue, `users` consume from it with a priority of 0 or more. The link has
-    `forwarded` so many so far, and of one message it has written the highest count of visits, `most_visits`."""
+    `forwarded` so many so far, `revisited` of them were here before, and of one message it has written the highest
+    count of visits, `most_visits`."""
 
     ready: int
     users: int
     forwarded: int = 0
     most_visits: int = 0
+    revisited: int = 0
+
+    def comes_back_since(self, before: Look) -> bool:
+        """One message came again and again, and most of what came was here before: a forged count alone is no sign."""
+        came, again = self.forwarded - before.forwarded, self.revisited - before.revisited
+        return bool(before.most_visits) and self.most_visits - before.most_visits >= ROUNDS and 2 * again >= came
 
 
 class Demand:
@@ -53,8 +60,8 @@ class Demand:
     """
 
     __slots__ = (
-        "_gone_since", "_is_auto_delete", "_last", "_looked_at", "_moved", "_rate", "_rest", "_rests_until", "idle",
-        "takes",
+        "_gone_since", "_is_auto_delete", "_last", "_looked_at", "_moved", "_patience", "_rate", "_rest",
+        "_rests_until", "idle", "takes",
     )  # fmt: skip
 
     def __init__(self, *, is_auto_delete: bool = False) -> None:
@@ -68,11 +75,13 @@ class Demand:
         self._gone_since: float | None = None
         self._rest = FIRST_REST
         self._rests_until = 0.0
+        self._patience = SOON  # between looks while nothing changes
 
     def look(self, now: float, seen: Look) -> bool:
         """Answers `takes`."""
         before, self._last = self._last or seen, seen
         self._measure(now, before, seen)
+        self._patience = min(2 * self._patience, LOOK_ALONE) if seen == before else SOON
         self._looked_at = now
         if not seen.users:
             self._without_users(now, seen)
@@ -108,7 +117,7 @@ class Demand:
     def _until_nearly_done(self) -> float:
         ready = 0 if self._last is None else self._last.ready
         left = ready - self._rate * NEARLY_DONE
-        return min(max(left / self._rate, FAST), LOOK_ALONE) if self._rate > 0 else SOON
+        return min(max(left / self._rate, FAST), LOOK_ALONE) if self._rate > 0 else self._patience
 
     def _measure(self, now: float, before: Look, seen: Look) -> None:
         elapsed = now - self._looked_at
@@ -134,7 +143,7 @@ class Demand:
                 self.idle = Idle.NOT_EMPTY
             else:
                 self.takes, self.idle = True, None
-        elif before.most_visits and seen.most_visits - before.most_visits >= ROUNDS:
+        elif seen.comes_back_since(before):
             self._stop(Idle.COMES_BACK)
             self._rests_until = now + self._rest
             self._rest = min(2 * self._rest, LONGEST_REST)

@@ -28,11 +28,13 @@ from agent.core.model import (
     ExchangeLink,
     ExchangeSource,
     Link,
+    NativeLink,
     QueueDestination,
     QueueLink,
     QueueSource,
     ShovelLink,
     ShovelPlace,
+    native_link,
 )
 from agent.core.rules import objects
 from agent.core.rules.bindings import Route
@@ -100,7 +102,7 @@ class Downstream:
     broker: str
     cluster: str
     bindings: Mapping[tuple[str, str], tuple[Binding, ...]] = field(default_factory=dict)
-    native_links: frozenset[tuple[str, str, str]] = frozenset()
+    native_links: frozenset[NativeLink] = frozenset()
     """(vhost, exchange or queue, upstream) of the links that the native plugin runs."""
 
 
@@ -139,7 +141,7 @@ def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
 def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook, str]:
     if link.problem is not None:
         return Outlook.INVALID, link.problem
-    if (link.vhost, link.name, link.upstream) in downstream.native_links:
+    if native_link(link) in downstream.native_links:
         return (
             Outlook.STANDBY,
             f"{plugin_of(link)} of the downstream runs this link; the agent waits until it ends",

@@ -98,7 +98,9 @@ def can_federate_exchange(exchange: Exchange) -> bool:
 
 
 def can_federate_queue(queue: Queue) -> bool:
-    return not queue.exclusive and not queue.name.startswith(AGENT_PREFIX) and not _has_purpose(queue)
+    """Streams can't: nothing is ever taken from one."""
+    is_own = queue.name.startswith(AGENT_PREFIX) or _has_purpose(queue)
+    return queue.type is not None and not queue.exclusive and not is_own
 
 
 def _has_purpose(thing: Exchange | Queue) -> bool:

@@ -29,6 +29,7 @@ from agent.definitions.models.value_types import (
     MAY_BE_EMPTY,
     AmqpUris,
     Arguments,
+    Name,
     Prefetch,
     SecondsOrNone,
     ShortText,
@@ -117,8 +118,8 @@ class ShovelModel(Keys):
 
     src_uri: AmqpUris = Field(description="AMQP URI of the source, or a list of interchangeable ones; mandatory.")
     src_protocol: Protocol = key("`amqp091`, the only one.")
-    src_queue: ShortText = key("Queue to consume from; this or `src-exchange`.")
-    src_exchange: ShortText = key("Exchange to consume from, through the shovel's own queue; this or `src-queue`.")
+    src_queue: Name = key("Queue to consume from; this or `src-exchange`.")
+    src_exchange: Name = key("Exchange to consume from, through the shovel's own queue; this or `src-queue`.")
     src_exchange_key: ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
     src_queue_args: Arguments = key("Arguments to declare `src-queue` with.")
     src_consumer_args: Arguments = key("Arguments to consume with, such as `x-priority`.")
@@ -133,7 +134,7 @@ class ShovelModel(Keys):
     src_predeclared: bool = key("Whether `src-queue` has to exist already; false by default.")
     dest_uri: AmqpUris = Field(description="AMQP URI of the destination, or a list of interchangeable ones; mandatory.")
     dest_protocol: Protocol = key("`amqp091`, the only one.")
-    dest_queue: ShortText = key("Queue to publish to; this or `dest-exchange`.")
+    dest_queue: Name = key("Queue to publish to; this or `dest-exchange`.")
     dest_exchange: ShortText = key("Exchange to publish to; by default each message's own.")
     dest_exchange_key: ShortText = key("Routing key to publish with; by default each message's own.")
     dest_queue_args: Arguments = key("Arguments to declare `dest-queue` with.")
@@ -162,7 +163,7 @@ class ShovelModel(Keys):
         if "dest-queue" in raw and "dest-exchange" in raw:
             spot.error("dest-queue and dest-exchange exclude each other", "dest-exchange", key=True)
         after = raw.get("src-delete-after", raw.get("delete-after"))
-        if raw.get("ack-mode") == "no-ack" and isinstance(after, int):
+        if raw.get("ack-mode") == "no-ack" and isinstance(after, (int, float)):
             name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
             spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
         _idle_keys(raw, spot)

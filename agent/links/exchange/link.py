@@ -42,6 +42,8 @@ class ExchangeLinks:
 
 
 class RunnableExchangeLink:
+    remaining = None
+
     def __init__(self, link: ExchangeLink, shared: ExchangeLinks, counts: Counts, on_noted: Callable[[], None]) -> None:
         self.link = link
         self._shared = shared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Protocol
@@ -19,6 +19,9 @@ from agent.tasks import GuardedTasks, UnexpectedErrors
 
 LOOK_EVERY: Final = 3.0
 INTERNAL_EVERY: Final = 2  # rounds
+FEW: Final = 100  # links that are all looked at in one round
+MANY_EVERY: Final = 2  # rounds, for each of more links
+MANY_INTERNAL_EVERY: Final = 6
 PATIENCE: Final = 30.0
 TASK: Final = "look at canaries"
 PLACED_AT_ONCE: Final = 100  # canaries a round: a thousand links start sooner without, and then have theirs within 30 s
@@ -73,18 +76,21 @@ class Lookout:
         self._connection = control.connection
         self._exchanges = MissingExchanges(control.connection, control.channels)
         self._links: Rounds[Watched] = Rounds(lambda link: link.assertable)
+        self._in_order: list[Watched] = []  # as `_links` is no order to take turns by: it turns itself
         self._task: asyncio.Task[None] | None = None
         self._round = 0
 
     @contextmanager
     def watching(self, link: Watched) -> Iterator[None]:
         self._links.add(link)
+        self._in_order.append(link)
         if self._task is None:
             self._task = self._tasks.keep(TASK, self._run)
         try:
             yield
         finally:
             self._links.remove(link)
+            self._in_order.remove(link)
             if not self._links and self._task is not None:
                 self._task.cancel()
                 self._task = None
@@ -107,18 +113,25 @@ class Lookout:
         self._round += 1
         for link in islice((link for link in self._links if link.lacks_canary), PLACED_AT_ONCE):
             link.place_canary()
-        owners = self._owners(with_internal=self._round % INTERNAL_EVERY == 0)
+        owners = self._owners()
         for name in await self._exchanges.among(list(owners)):
             owners[name].on_missing(name)
         await self._check_type()
         for link, count in self._links.due(seconds):
             link.assert_some(count)
 
-    def _owners(self, *, with_internal: bool) -> dict[str, Watched]:
-        owners = {link.canary: link for link in self._links}
-        if with_internal:
-            owners |= {link.internal: link for link in self._links}
+    def _owners(self) -> dict[str, Watched]:
+        """What is looked at in this round, and whose it is. Of many links each has its turn less often, as a thousand
+        of them would cost brokers a lot."""
+        is_many = len(self._links) > FEW
+        owners = {link.canary: link for link in self._turn(MANY_EVERY if is_many else 1)}
+        every = MANY_INTERNAL_EVERY if is_many else INTERNAL_EVERY
+        if is_many or self._round % every == 0:
+            owners |= {link.internal: link for link in self._turn(every if is_many else 1)}
         return {name: link for name, link in owners.items() if name is not None}
+
+    def _turn(self, every: int) -> Iterable[Watched]:
+        return islice(self._in_order, self._round % every, None, every)
 
     async def _check_type(self) -> None:
         native = [link for link in self._links if link.is_native]

@@ -43,6 +43,7 @@ class QueueLinks:
 class RunnableQueueLink:
     bound = 0
     known = None
+    remaining = None
     notes = ""
 
     def __init__(self, link: QueueLink, shared: QueueLinks, counts: Counts) -> None:

@@ -13,7 +13,7 @@ from agent.amqp.failures import one_line
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import prefetch
-from agent.core.model import Binding, QueueLink, QueueType
+from agent.core.model import Binding, QueueLink
 from agent.core.rules import names
 from agent.errors import BrokerError, Side, happening_on
 from agent.links.brokers import Brokers
@@ -164,6 +164,7 @@ class QueueSession:
             arguments=PRIORITY,
             ack_mode=settings.ack_mode,
             prefetch=settings.prefetch_count or self._fixed_prefetch,
-            is_quorum=link.queue.type is QueueType.QUORUM,
+            # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
+            is_quorum=True,
             ends_on_return=True,
         )

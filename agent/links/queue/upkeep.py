@@ -10,7 +10,7 @@ from typing import Final
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import look_into
-from agent.core.links.demand import SOON, Demand
+from agent.core.links.demand import SOON, Demand, Look
 from agent.core.links.lag import Lag
 from agent.links.flow import Flow
 from agent.links.queue.looks import LocalQueue
@@ -142,11 +142,15 @@ class Upkeep:
         seen, now = await self._queue.look(), self._loop.time()
         self._seen_forwarded = self._counts.forwarded
         if seen is not None:
-            self._demand.look(
-                now, replace(seen, forwarded=self._counts.forwarded, most_visits=self._headers.most_visits)
-            )
+            self._demand.look(now, self._with_counts(seen))
         self._due_at = now + (SOON if seen is None else self._demand.due_in(is_heard=self._queue.is_heard))
         self._explain()
+
+    def _with_counts(self, seen: Look) -> Look:
+        headers = self._headers
+        return replace(
+            seen, forwarded=self._counts.forwarded, most_visits=headers.most_visits, revisited=headers.revisited
+        )
 
     async def _look_upstream(self) -> None:
         ready, consumers = await look_into(self._control, self._remote_name)

@@ -40,7 +40,8 @@ _INTEGERS: Final = {
 
 
 class VisitHeaders:
-    """Marks messages on their way to a queue. `most_visits` is the highest count that it has written."""
+    """Marks messages on their way to a queue. `most_visits` is the highest count that it has written, `revisited` how
+    many messages have been here before."""
 
     marks = (short_string(RECEIVED_FROM), b"x-original-", short_string("CC"))
     varies = True
@@ -48,7 +49,7 @@ class VisitHeaders:
 
     def __init__(self, uri: str, queue: str, *, trust_user_id: bool) -> None:
         self.changes = PropertyChanges(users=None if trust_user_id else frozenset())
-        self.most_visits = 0
+        self.most_visits = self.revisited = 0
         self._uri = encode_value(fields.text(uri))
         self._queue = encode_value(fields.text(queue))
         self._own = short_string("uri") + self._uri, short_string("queue") + self._queue
@@ -65,6 +66,7 @@ class VisitHeaders:
         if found is not None and headers[found.value] == _ARRAY:
             visits, others = self._without_own(headers[found.value + 5 : found.after])
             self.most_visits = max(self.most_visits, visits)
+            self.revisited += visits > 1
             received = array(self._entry(visits, redelivered=delivery.redelivered) + others)
             marked = table(headers[4 : found.value], received, headers[found.after :])
         elif found is not None:

@@ -46,6 +46,10 @@ class RunnableShovel:
     def uri(self) -> AmqpUri | None:
         return self.memory.uri
 
+    @property
+    def remaining(self) -> int | None:
+        return self.memory.until.remaining
+
     def inherit(self, former: object) -> None:
         """What is left to move follows from the new definition alone."""
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from agent.amqp.connect import Connection
-from agent.amqp.failures import NOT_FOUND, one_line
+from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, one_line
 from agent.amqp.questions import attempt, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource
 from agent.errors import BrokerError, TransientError
+from agent.links.queue_declares import Opener, ask
 
 
-async def ensure_queue(connection: Connection, wanted: QueueSource | QueueDestination, *, key: str) -> tuple[int, int]:
+async def ensure_queue(
+    connection: Connection, wanted: QueueSource | QueueDestination, *, spare: Opener, key: str
+) -> tuple[int, int]:
     """How many messages are ready in the queue, and how many consumers it has.
 
-    One that exists is used as it is; a missing one is declared durable.
+    One that exists is used as it is; a missing one is declared durable. Some brokers close the connection over a
+    refusal with a long name: those are asked on a `spare` one.
 
     `key` is the configuration's key that says that it is there already.
     """
     queue = wanted.queue
-    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    found = await ask(connection, spare, {"queue": queue, "passive": True}, unsaid=NOT_FOUND)
     if isinstance(found, ChannelClosedError):
         if found.code != NOT_FOUND:
             raise refusal(connection, f"looking for queue {queue!r}", found)
@@ -28,15 +32,10 @@ async def ensure_queue(connection: Connection, wanted: QueueSource | QueueDestin
                 f"{connection.where}: queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it "
                 f"exists: declare it, or leave out {key}; the shovel waits for it"
             ) from found
-        found = await demand(
-            connection,
-            f"declaring queue {queue!r}",
-            methods.QUEUE_DECLARE,
-            methods.QUEUE_DECLARE_OK,
-            queue=queue,
-            durable=True,
-            arguments=wanted.arguments,
-        )
+        values = {"queue": queue, "durable": True, "arguments": wanted.arguments}
+        found = await ask(connection, spare, values, unsaid=PRECONDITION_FAILED)
+        if isinstance(found, ChannelClosedError):
+            raise refusal(connection, f"declaring queue {queue!r}", found)
     return found["messages"], found["consumers"]
 
 
@@ -63,10 +62,12 @@ async def bind_own_queue(connection: Connection, source: ExchangeSource) -> str:
     return queue
 
 
-async def ensure_destination(connection: Connection, destination: QueueDestination | ExchangeDestination) -> None:
+async def ensure_destination(
+    connection: Connection, destination: QueueDestination | ExchangeDestination, *, spare: Opener
+) -> None:
     """Queues are declared where they are missing; what is published to a missing exchange would close the channel."""
     if isinstance(destination, QueueDestination):
-        await ensure_queue(connection, destination, key="dest-predeclared")
+        await ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
     elif destination.exchange:
         found = await attempt(
             connection,

@@ -12,15 +12,15 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
-from agent.core.fields import get
-from agent.core.model import Binding, ExchangeSource, QueueDestination, QueueSource, QueueType, ShovelLink
+from agent.core.model import Binding, ExchangeSource, QueueDestination, QueueSource, ShovelLink
 from agent.errors import BrokerError, Side, happening_on
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.ends import Ends, written_uri
+from agent.links.ends import End, Ends, written_uri
 from agent.links.flow import Flow
 from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
+from agent.links.queue_declares import Opener
 from agent.links.shovel import objects, until
 from agent.links.shovel.headers import rewriter
 from agent.links.shovel.until import NONE, Former
@@ -71,8 +71,7 @@ class ShovelSession:
         self._link = link
         self._connections = connections
         self._ends = ends
-        # A queue of its own goes with the connection, so no other link may keep that open.
-        self._apart = apart or isinstance(link.shovel.source, ExchangeSource)
+        self._apart = apart
         self._counts = counts
         self._memory = memory
         self._brokers = brokers
@@ -113,6 +112,8 @@ class ShovelSession:
             self._ends.destination,
             destination_uri=destination.connection.uri,
             apart=link.id if self._apart else None,
+            # A queue of its own goes with the connection, so no other link may keep that open.
+            source_apart=link.id if isinstance(link.shovel.source, ExchangeSource) else None,
         )
         await self._begin(up, down, control=source)
 
@@ -182,7 +183,9 @@ class ShovelSession:
         deadline = self._loop.time() + COMES_BACK_WITHIN
         with happening_on(Side.UPSTREAM):
             while True:
-                ready, consumers = await objects.ensure_queue(connection, source, key="src-predeclared")
+                ready, consumers = await objects.ensure_queue(
+                    connection, source, spare=self._spare(self._ends.source, connection), key="src-predeclared"
+                )
                 if not memory.until.is_counting:
                     memory.others = consumers
                 if not must_wait or consumers <= memory.others:
@@ -199,7 +202,11 @@ class ShovelSession:
 
     async def _prepare(self, connection: Connection) -> None:
         with happening_on(Side.DOWNSTREAM):
-            await objects.ensure_destination(connection, self._link.shovel.destination)
+            spare = self._spare(self._ends.destination, connection)
+            await objects.ensure_destination(connection, self._link.shovel.destination, spare=spare)
+
+    def _spare(self, end: End, connection: Connection) -> Opener:
+        return lambda: self._brokers.trial(end, connection.uri)
 
     def _options(self, queue: str) -> FlowOptions:
         settings, destination = self._link.settings, self._link.shovel.destination
@@ -212,16 +219,8 @@ class ShovelSession:
             arguments=settings.consumer_arguments,
             ack_mode=until.ack_mode(settings),
             prefetch=settings.prefetch_count or None,
-            is_quorum=_may_be_quorum(self._link),
+            # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
+            is_quorum=isinstance(self._link.shovel.source, QueueSource),
             limit=self._memory.until.remaining,
             ends_on_return=isinstance(destination, QueueDestination),
         )
-
-
-def _may_be_quorum(link: ShovelLink) -> bool:
-    """AMQP doesn't show the type of a queue that exists; what is done for a quorum queue does no harm to another."""
-    source = link.shovel.source
-    if not isinstance(source, QueueSource):
-        return False
-    type_ = get(source.arguments, "x-queue-type")
-    return type_ is None or type_.value == QueueType.QUORUM

@@ -80,6 +80,7 @@ def link_view(board: Board, entry: Entry) -> dict[str, Any]:
 
 def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
     link, state, gauges = entry.link, entry.state, entry.gauges()
+    remaining = 0 if state.completed else gauges.remaining
     return {
         "node": board.owner,
         "name": link.name,
@@ -92,8 +93,8 @@ def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
         "dest_protocol": PROTOCOL,
         **(_of_shovel(link, gauges) if isinstance(link, ShovelLink) else {}),
         "forwarded": entry.meter.forwarded,
-        "remaining": UNLIMITED if gauges.remaining is None else gauges.remaining,
-        "remaining_unacked": UNLIMITED if gauges.remaining is None else max(0, gauges.remaining - gauges.in_flight),
+        "remaining": UNLIMITED if remaining is None else remaining,
+        "remaining_unacked": UNLIMITED if remaining is None else max(0, remaining - gauges.in_flight),
         "pending": 0,  # what can't be published now is left at the source
         "blocked_status": "blocked" if state.status is Status.BLOCKED else "running",
         **({"reason": state.error} if state.error else {}),

@@ -138,6 +138,39 @@ def test_shovels_between_the_same_brokers_share_connections(agent_of: AgentOf, h
                for each in opened) <= 2  # fmt: skip
 
 
+def agents_connections(site: Site) -> int:
+    opened = site.node.admin.get("connections")
+    ours = (each for each in opened if each["client_properties"]["product"] == "federation-agent")
+    return sum(each["vhost"] == site.vhost for each in ours)
+
+
+def test_shovels_from_exchanges_share_what_leads_to_their_destination(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """Only where messages come from, each has a queue of its own, which goes with its connection."""
+    there.exchange("logs", "fanout")
+    found = {f"s{number}": shovel(there, here, src_exchange="logs", dest_queue=f"d{number}") for number in range(10)}
+    agent_of(here.node).write({here.vhost: {"shovels": found}}).start().wait_running(10)
+    there.publish(["m"], exchange="logs")
+    for name in found:
+        assert here.take(1, queue=name.replace("s", "d")) == ["m"]
+    eventually(lambda: agents_connections(there) >= 10, what="the broker lists them")
+    assert agents_connections(here) <= 3
+
+
+@pytest.mark.versions
+def test_queues_whose_names_a_broker_can_send_no_error_about(
+    agent_of: AgentOf, site_on: SiteOn, broker_on: Callable[..., Node]
+) -> None:
+    """Brokers from 4.0 on close the connection instead of answering that such a queue is missing."""
+    here, there = site_on(broker_on("sid")), site_on(broker_on("sid"))
+    names = "src" + "ž" * 120, "dest" + "ž" * 120
+    definition = shovel(there, here, src_queue=names[0], dest_queue=names[1])
+    agent = running(agent_of(here.node), here, definition)
+    assert agent.history(*named(here))[-1] == "running"
+    assert [each["name"] for each in here.node.admin.get("queues", here.vhost)] == [names[1]]
+
+
 def test_several_uris_at_either_end(agent_of: AgentOf, lab_dead_uri: str, here: Site, there: Site) -> None:
     definition = shovel(there, here)
     for end in ("src-uri", "dest-uri"):

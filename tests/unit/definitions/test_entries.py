@@ -358,8 +358,10 @@ ARGUMENTS = (("a", fields.text("b")),)
             f"{ENDS}, src-queue: q, dest-queue: q, dest-exchange-key: k",
             "dest-exchange-key does nothing with dest-queue",
         ),
+        (f"{ENDS}, src-queue: ''", "src-queue: must not be empty"),
+        (f"{ENDS}, src-queue: q, dest-queue: ''", "dest-queue: must not be empty"),
         (
-            f"{ENDS}, src-queue: q, src-delete-after: 10, ack-mode: no-ack",
+            f"{ENDS}, src-queue: q, src-delete-after: 10.0, ack-mode: no-ack",
             "a number of messages can't be counted with ack-mode: no-ack",
         ),
         (

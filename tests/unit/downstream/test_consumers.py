@@ -125,3 +125,13 @@ def test_an_end_counts_also_for_queues_that_nobody_watched_then() -> None:
         consumers.heard(event("there", gone=True), 20)
         with consumers.watching(V, Q, lambda: None):
             assert consumers.below_zero(V, Q) == 0
+
+
+def test_a_link_that_consumes_before_the_queue_is_watched_is_no_user() -> None:
+    consumers = Consumers()
+    with consumers.watching(V, "other", lambda: None):
+        consumers.read(V, [], 0)
+        consumers.heard(event("link"), 20)
+        consumers.heard(event("user", arguments=[]), 20)
+        with consumers.watching(V, Q, lambda: None):
+            assert consumers.below_zero(V, Q) == 1

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from agent.core.addresses import http_url
-from agent.core.model import Definitions, VhostDefinitions
+from agent.core.model import Definitions, LinkKind, NativeLink, VhostDefinitions
 from agent.downstream.read_native import NativeShovels, look_for_plugin
 from agent.management.client import ManagementClient
 from tests.unit.core.some_links import shovel_link
 from tests.unit.runtime.http_api import http_api
 
 PARAMETERS = Definitions({"/": VhostDefinitions(shovels={"s": shovel_link().shovel})})
-STANDS_ASIDE = {("/", "s", "")}
+STANDS_ASIDE = {(LinkKind.SHOVEL, "/", "s", "")}
 
 
 def node(*plugins: str, running: bool = True) -> dict[str, Any]:
@@ -35,7 +35,7 @@ async def look(nodes: Any, parameters: Definitions = PARAMETERS, *, has_statisti
     ([{"name": "rabbit@a", "running": True}], STANDS_ASIDE),  # it has just started: not known yet
     ([{"name": "rabbit@a", "running": True, "enabled_plugins": "junk"}], STANDS_ASIDE),
 ])  # fmt: skip
-async def test_the_nodes_show_the_plugin(nodes: Any, expected: set[tuple[str, str, str]]) -> None:
+async def test_the_nodes_show_the_plugin(nodes: Any, expected: set[NativeLink]) -> None:
     found = await look(nodes)
     assert found.of_plugin(PARAMETERS) == expected
     assert found.warnings == ()

@@ -154,7 +154,8 @@ def test_idle_links_are_looked_at_rarely() -> None:
 
 
 def looked(demand: Demand, now: float, visits: int, *, users: int = 1) -> bool:
-    return demand.look(now, Look(0, users, forwarded=int(now * 1_000), most_visits=visits))
+    forwarded = int(now * 1_000)
+    return demand.look(now, Look(0, users, forwarded=forwarded, most_visits=visits, revisited=forwarded))
 
 
 def test_rests_ever_longer_while_messages_go_to_and_fro() -> None:
@@ -174,6 +175,22 @@ def test_rests_ever_longer_while_messages_go_to_and_fro() -> None:
     now += 1
     assert not looked(demand, now, visits + 5)
     assert looked(demand, now + 0.1, visits + 5, users=2)  # somebody new may be free
+
+
+def test_counts_of_visits_that_are_forged_stop_nothing() -> None:
+    demand = Demand()
+    for visits in range(1, 100):
+        assert demand.look(visits, Look(0, 1, forwarded=10 * visits, most_visits=5 * visits, revisited=visits))
+
+
+def test_a_backlog_that_nobody_takes_from_is_looked_at_less_and_less_often() -> None:
+    demand = Demand()
+    pauses = []
+    for now in range(6):
+        demand.look(now, Look(1_000, 1))
+        pauses.append(demand.due_in(is_heard=True))
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (0.25, 1.0)
 
 
 def test_a_message_that_came_often_before_is_no_sign() -> None:

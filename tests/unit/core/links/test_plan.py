@@ -12,7 +12,9 @@ from agent.core.model import (
     Exchange,
     ExchangeDestination,
     ExchangeSource,
+    LinkKind,
     LinkSettings,
+    NativeLink,
     Queue,
     QueueDestination,
     QueueSource,
@@ -27,7 +29,7 @@ UP = Site("up", "/")
 CANARY = "federation-agent: notices when x is deleted (federation: x -> down)"
 
 
-def downstream(*bindings: Binding, native: frozenset[tuple[str, str, str]] = frozenset()) -> Downstream:
+def downstream(*bindings: Binding, native: frozenset[NativeLink] = frozenset()) -> Downstream:
     return Downstream("http://d:15672", "down", {("/", "x"): bindings}, native)
 
 
@@ -83,7 +85,9 @@ def test_queue_names_tell_vhosts_and_exchanges_that_differ() -> None:
 
 
 def test_the_agent_stands_aside_for_who_serves_the_link() -> None:
-    native = downstream(native=frozenset({("/", "x", "origin")}))
+    native = downstream(
+        native=frozenset({(LinkKind.EXCHANGE, "/", "x", "origin"), (LinkKind.QUEUE, "/", "y", "origin")})
+    )
     assert plan.plan_link(link(), Sight(BROKER, UP), native).outlook is Outlook.STANDBY
     served = plan.plan_link(link(), Sight(BROKER, UP, Seen(queue=QueueSeen(0, 1))), downstream())
     assert (served.outlook, served.actions) == (Outlook.STANDBY, ())

@@ -133,6 +133,7 @@ def test_what_is_never_federated() -> None:
             "federation: x -> c": Queue("federation: x -> c", arguments=purpose),
             "amq.gen-1": Queue("amq.gen-1", exclusive=True),
             "federation-agent: quarantine": Queue("federation-agent: quarantine"),
+            "a stream": Queue("a stream", None),
         },
     )
     found = solve(book(policy("p"), upstreams={"a": upstream("a")}), state)

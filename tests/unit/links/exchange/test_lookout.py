@@ -15,7 +15,15 @@ from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Call
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism, parse
-from agent.links.exchange.lookout import INTERNAL_EVERY, LOOK_EVERY, PLACED_AT_ONCE, Lookout
+from agent.links.exchange.lookout import (
+    FEW,
+    INTERNAL_EVERY,
+    LOOK_EVERY,
+    MANY_EVERY,
+    MANY_INTERNAL_EVERY,
+    PLACED_AT_ONCE,
+    Lookout,
+)
 from agent.tasks import UnexpectedErrors
 from tests.unit.amqp.wire.link import Wire, feed, opened, turn
 
@@ -134,6 +142,19 @@ async def test_internal_exchanges_are_asked_for_less_often() -> None:
         broker.missing = {"internal a"}
         await broker.look(lookout, INTERNAL_EVERY)
         assert link.missing == ["internal a"]
+
+
+async def test_of_many_links_each_has_its_turn_less_often() -> None:
+    broker, lookout = await scene()
+    links = [Link(str(number)) for number in range(FEW + 1)]
+    with watched(lookout, *links):
+        await broker.look(lookout)
+        assert len(broker.asked) < len(links)
+        await broker.look(lookout, MANY_INTERNAL_EVERY - 1)
+    rounds = MANY_INTERNAL_EVERY // MANY_EVERY
+    assert sorted(broker.asked) == sorted(
+        [*(link.canary or "" for link in links)] * rounds + [link.internal or "" for link in links]
+    )
 
 
 async def test_a_link_without_canary_and_with_a_long_name_is_not_asked_for() -> None:

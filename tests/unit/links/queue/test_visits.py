@@ -84,6 +84,7 @@ def test_the_highest_count_is_known() -> None:
     for visits in (4, 9, 2):
         headers.rewrite(encode_table((("x-received-from", fields.array(entry(visits))),)), DELIVERY)
     assert headers.most_visits == 10
+    assert headers.revisited == 3
 
 
 @pytest.mark.parametrize(
