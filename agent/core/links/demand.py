@@ -81,7 +81,7 @@ class Demand:
         """Answers `takes`."""
         before, self._last = self._last or seen, seen
         self._measure(now, before, seen)
-        self._patience = min(2 * self._patience, LOOK_ALONE) if seen == before else SOON
+        self._patience = min(2 * self._patience, LOOK_ALONE) if before is not seen and before == seen else SOON
         self._looked_at = now
         if not seen.users:
             self._without_users(now, seen)

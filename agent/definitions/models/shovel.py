@@ -119,7 +119,7 @@ class ShovelModel(Keys):
     src_uri: AmqpUris = Field(description="AMQP URI of the source, or a list of interchangeable ones; mandatory.")
     src_protocol: Protocol = key("`amqp091`, the only one.")
     src_queue: Name = key("Queue to consume from; this or `src-exchange`.")
-    src_exchange: Name = key("Exchange to consume from, through the shovel's own queue; this or `src-queue`.")
+    src_exchange: ShortText = key("Exchange to consume from, through the shovel's own queue; this or `src-queue`.")
     src_exchange_key: ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
     src_queue_args: Arguments = key("Arguments to declare `src-queue` with.")
     src_consumer_args: Arguments = key("Arguments to consume with, such as `x-priority`.")

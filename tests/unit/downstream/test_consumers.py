@@ -59,12 +59,12 @@ def test_a_list_that_cannot_be_had_or_is_empty_changes_nothing() -> None:
         assert consumers.below_zero(V, Q) == 1
 
 
-def test_what_no_link_serves_takes_no_memory() -> None:
+def test_consumers_that_went_take_no_memory() -> None:
     consumers = Consumers()
     with consumers.watching(V, Q, lambda: None):
         for number in range(10_000):
             consumers.heard(event(f"t{number}", queue=f"reply{number}"), number)
-            consumers.heard(event(f"t{number}", gone=True), number / 100)
+            consumers.heard(event(f"t{number}", queue=f"reply{number}", gone=True), number / 100)
         assert len(consumers._touched[V]) <= 2_001
         assert not consumers._known[V]
 
