@@ -55,7 +55,7 @@ def test_short_lived_queues_leave_nothing_behind(agent_of: AgentOf, here: Site, 
     assert REPLY not in shown(agent, "/api/links")
     consumers = there.node.admin.get("consumers", there.vhost)
     assert not [each for each in consumers if str(each["queue"]["name"]).startswith(REPLY)]
-    assert upstream_consumers(there, STEADY) == 0
+    eventually(lambda: upstream_consumers(there, STEADY) == 0, 5, what="the link that stays has left, as its user has")
     assert agent.history(*queue(here, STEADY)) == ["running"]
     assert agent.told("unexpected error") == []
 
