@@ -11,7 +11,7 @@ import subprocess
 import sys
 import sysconfig
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import IO, Final
@@ -39,14 +39,14 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended; costs in seconds and MiB."""
+    """How a command ended; costs in seconds and MiB, which are never the same twice."""
 
     status: int
     out: str
     err: str
-    wall: float = 0.0
-    cpu: float = 0.0
-    peak: float = 0.0
+    wall: float = field(default=0.0, compare=False)
+    cpu: float = field(default=0.0, compare=False)
+    peak: float = field(default=0.0, compare=False)
 
     @property
     def errors(self) -> list[str]:
