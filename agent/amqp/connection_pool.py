@@ -28,12 +28,14 @@ class Shared:
     channels: ChannelPool
     users: int = 0
     is_left: bool = False
+    on_left: Callable[[], None] = lambda: None
 
     async def release(self) -> None:
         """One user less. The last one closes the connection, and its pool hands it out no more."""
         self.users -= 1
         if self.users == 0:
             self.is_left = True
+            self.on_left()
             await self.connection.close()
 
     async def __aenter__(self) -> Self:
@@ -55,6 +57,14 @@ class _Group:
     failure: BrokerError | None = None
     failed_at: float = 0.0
 
+    def forget_left(self) -> None:
+        self.open = [shared for shared in self.open if not shared.is_left and not shared.connection.is_closed]
+
+    def is_needless(self, now: float) -> bool:
+        """Nobody uses it or asks for it, and there is no failure that those who come soon should be told of."""
+        is_resting = self.failure is not None and now - self.failed_at < REST
+        return not (self.open or self.opening or self.waiting or is_resting)
+
 
 class Pool:
     """Provides connections by endpoint; opens one if all others are full or closed. Users that arrive while one is
@@ -68,12 +78,14 @@ class Pool:
         self._tasks = GuardedTasks(errors or UnexpectedErrors())
 
     async def acquire(self, key: Hashable, opener: Opener) -> Shared:
+        if key not in self._groups:
+            self._forget_needless(*self._groups)
         group = self._groups.setdefault(key, _Group())
         group.waiting += 1
         try:
             while (shared := self._with_room(group)) is None:
                 if group.opening is None:
-                    group.opening = asyncio.create_task(self._open(group, opener))
+                    group.opening = asyncio.create_task(self._open(key, group, opener))
                     group.opening.add_done_callback(_retrieve)
                 opened = await asyncio.shield(group.opening)
                 if opened.connection.is_closed:  # it was never used, and the next would end the same way
@@ -85,7 +97,7 @@ class Pool:
             if not group.waiting:
                 self._clear(group)
 
-    async def _open(self, group: _Group, opener: Opener) -> Shared:
+    async def _open(self, key: Hashable, group: _Group, opener: Opener) -> Shared:
         loop = asyncio.get_running_loop()
         try:
             if group.failure is not None and loop.time() - group.failed_at < REST:
@@ -95,7 +107,7 @@ class Pool:
             self._failed(group, error)
             raise
         else:
-            opened = Shared(connection, ChannelPool(connection))
+            opened = Shared(connection, ChannelPool(connection), on_left=lambda: self._forget_needless(key))
             group.open.append(opened)
             group.failure = None
             return opened
@@ -119,8 +131,18 @@ class Pool:
                 shared.is_left = True
                 self._tasks.once("close a connection", shared.connection.close())
 
+    def _forget_needless(self, *keys: Hashable) -> None:
+        """Links that are set apart have keys of their own, which nobody asks for again once such a link is gone."""
+        now = asyncio.get_running_loop().time()
+        for key in keys:
+            group = self._groups.get(key)
+            if group is not None:
+                group.forget_left()
+                if group.is_needless(now):
+                    del self._groups[key]
+
     def _with_room(self, group: _Group) -> Shared | None:
-        group.open = [shared for shared in group.open if not shared.is_left and not shared.connection.is_closed]
+        group.forget_left()
         return next((shared for shared in group.open if shared.users < self._room(shared)), None)
 
     def standing(self, key: Hashable) -> Iterator[Connection]:

@@ -88,7 +88,7 @@ class Fairness:
         self._acted_at = now
         slow = max((link for link in self._links() if link.local is local), key=lambda link: link.in_flight)
         slow.set_apart(now)
-        what = f"exchange {slow.link.name!r} of vhost {slow.link.vhost!r}"
+        what = f"{slow.link.kind} {slow.link.name!r} of vhost {slow.link.vhost!r}"
         message = (
             f"the broker stopped reading a connection that {local.users} links share: the link of {what} has "
             f"{slow.in_flight} messages unconfirmed and gets a connection of its own; look at the queues bound there"

@@ -91,6 +91,11 @@ class LinkRunner:
         )
 
     @property
+    def has_completed(self) -> bool:
+        """Whether it has done all that its definition asks for, and has ended."""
+        return self.state.completed and self.state.phase is Phase.IDLE
+
+    @property
     def _backlog(self) -> int | None:
         if self._removing is not None:
             return self._removing.messages

@@ -80,7 +80,8 @@ class Runners:
         self._leaving.discard(runner)
         if runner.link.id not in self._runners:
             self._forget(runner.link.id)
-        self.start_ready()
+        if any(not each.state.started for each in self._runners.values()):
+            self.start_ready()
 
     def _forget(self, link_id: str) -> None:
         self._board.gone(link_id)
@@ -110,7 +111,7 @@ class Runners:
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:
         self._board.changed(runner.link.id, runner.state)
         self._log.changed(runner.link, before, runner.state)
-        has_completed = runner.state.completed and runner.state.phase is Phase.IDLE and before.phase is Phase.CLOSING
+        has_completed = runner.has_completed and before.phase is Phase.CLOSING
         if has_completed and self.on_completed is not None:
             self.on_completed()
         if before.phase is Phase.CLEANING and runner.state.phase is not Phase.CLEANING and not self._is_stopping:

@@ -112,7 +112,7 @@ class Supervisor:
     async def _reconcile_all(self) -> None:
         """Shovels that have finished are looked at after a reading, since they may have been defined anew."""
         await self._reconcile()
-        finished = [runner.link for runner in self._runners if runner.state.completed]
+        finished = [runner.link for runner in self._runners if runner.has_completed]
         deleted = await delete_finished(finished, self._keeper, self.configuration.settings.downstream.management)
         self._problems.left_out = (*self._problems.left_out, *deleted.problems)
         if deleted.has_deleted:

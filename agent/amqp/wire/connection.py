@@ -514,7 +514,7 @@ class WireConnection(asyncio.BufferedProtocol):
             self._gone.set_result(None)
         elif gently:
             self._transport.close()
-            self._loop.call_later(CLOSE_PATIENCE, self._transport.abort)
+            self._timer = self._loop.call_later(CLOSE_PATIENCE, self._transport.abort)
         else:
             self._transport.abort()
         self.resume_writing()

@@ -102,7 +102,13 @@ class ShovelSession:
         source, destination = self._controls = list(await both(self._source(), self._destination()))
         memory.uri = written_uri(link.uris, source.connection)
         ready, _ = await both(self._ready(source.connection), self._prepare(destination.connection))
-        memory.until.begin(link.settings, ready=ready, former=memory.former, now=self._loop.time())
+        memory.until.begin(
+            link.settings,
+            ready=ready,
+            former=memory.former,
+            comes_again=isinstance(link.shovel.source, QueueSource),
+            now=self._loop.time(),
+        )
         memory.flow = None
         if memory.until.has_passed(self._loop.time()):
             return

@@ -16,11 +16,14 @@ class Former:
     acknowledged: int = 0
     in_doubt: int = 0
 
-    def taken(self, vanished: int | None) -> int:
+    def taken(self, vanished: int | None, *, comes_again: bool) -> int:
         """How many messages the source has let go. `vanished` is how many fewer it holds now, less what was published
-        meanwhile; where that is more than could come again, too much is moved rather than something left behind."""
+        meanwhile; where that is more than could come again, too much is moved rather than something left behind.
+
+        `comes_again` is whether messages of a lost connection are delivered again at all.
+        """
         if vanished is None:
-            return self.acknowledged
+            return self.acknowledged - (self.in_doubt if comes_again else 0)
         return max(self.acknowledged - self.in_doubt, min(vanished, self.acknowledged))
 
 
@@ -41,10 +44,13 @@ class Until:
         """Whether a session before this one has begun to count."""
         return self.remaining is not None
 
-    def begin(self, settings: ShovelSettings, *, ready: int | None, former: Former, now: float) -> None:
+    def begin(
+        self, settings: ShovelSettings, *, ready: int | None, former: Former, comes_again: bool, now: float
+    ) -> None:
         """A session begins. `ready` messages are in the source queue, None where that can't be known."""
         if self.remaining is not None:
-            self.remaining = max(0, self.remaining - former.taken(self._vanished(ready)))
+            taken = former.taken(self._vanished(ready), comes_again=comes_again)
+            self.remaining = max(0, self.remaining - taken)
             if settings.delete_after is DeleteAfter.QUEUE_LENGTH and ready is not None:
                 self.remaining = min(self.remaining, ready)
         elif settings.delete_after is DeleteAfter.QUEUE_LENGTH:

@@ -79,3 +79,18 @@ async def test_who_gives_up_waiting_leaves_nothing_behind(broker: Node) -> None:
     assert shared.users == 1
     assert [each is shared.connection for each in pool.standing("there")] == [True]
     await shared.release()
+
+
+async def test_what_nobody_uses_any_more_is_forgotten(broker: Node, lab: Lab) -> None:
+    """Links that are set apart have connections by keys of their own, and such links come and go."""
+    pool, door = Pool(), Door(broker.uri())
+    for number in range(3):
+        await (await pool.acquire(f"apart {number}", door)).release()
+    assert pool._groups == {}
+    with pytest.raises(BrokerError):
+        await pool.acquire("dead", Door(f"amqp://127.0.0.1:{lab.ports.take()}"))
+    assert [*pool._groups] == ["dead"]  # those who come soon get the same error
+    await asyncio.sleep(REST)
+    shared = await pool.acquire("there", door)
+    assert [*pool._groups] == ["there"]
+    await shared.release()
