@@ -132,6 +132,8 @@ class WireConnection(asyncio.BufferedProtocol):
         error = EndOfStreamError("the connection was lost")
         error.__cause__ = exc
         self._end(error)
+        if self._timer is not None:  # it holds the buffers for as long as it waits
+            self._timer.cancel()
         if not self._gone.done():
             self._gone.set_result(None)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -313,3 +315,17 @@ async def test_a_peer_that_doesnt_take_the_farewell_is_left() -> None:
     await closing
     assert wire.is_closed
     await connection.close(TransientError("again"))
+
+
+async def test_nothing_holds_a_connection_that_was_closed_in_order() -> None:
+    connection, wire = await opened()
+    closing = asyncio.create_task(connection.close(TransientError("closed by the agent")))
+    await turn()
+    feed(connection, frames.frame(1, 0, methods.CONNECTION_CLOSE_OK.encode()))
+    await turn()
+    connection.connection_lost(None)
+    await closing
+    left = weakref.ref(wire)
+    del connection, wire, closing
+    gc.collect()
+    assert left() is None
