@@ -61,6 +61,7 @@ async def large_start(peer: Peer) -> None:
 async def closes_behind_open(peer: Peer) -> None:
     """Lets in and hangs up at once."""
     await peer.log_in()
+    await peer.hang_up()
 
 
 async def answers_no_declare(peer: Peer) -> None:

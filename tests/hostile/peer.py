@@ -65,6 +65,12 @@ class Peer:
         await self.expect(methods.CONNECTION_OPEN)
         await self.say(0, methods.CONNECTION_OPEN_OK)
 
+    async def hang_up(self) -> None:
+        """Ends its side, then reads what still comes: closing with unread bytes would be a reset, which reads otherwise."""
+        self.writer.write_eof()
+        while await self._reader.read(FRAME_MAX):
+            pass
+
     async def serve(self, instead: Mapping[Method, Answer] | None = None) -> None:
         """Answers whatever is asked as if it were done; `instead` answers some questions otherwise."""
         while True:
