@@ -66,7 +66,7 @@ class Peer:
         await self.say(0, methods.CONNECTION_OPEN_OK)
 
     async def hang_up(self) -> None:
-        """Ends its side, then reads what still comes: closing with unread bytes would be a reset, which reads otherwise."""
+        """Ends its side, and reads what still comes: closing with bytes unread would be a reset instead."""
         self.writer.write_eof()
         while await self._reader.read(FRAME_MAX):
             pass

@@ -16,7 +16,7 @@ from agent.core.model import Binding, ExchangeLink, QueueType
 from agent.core.rules import names
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
-from agent.errors import BrokerError
+from agent.errors import Side
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import written_uri
@@ -29,6 +29,7 @@ from agent.links.exchange.upkeep import Upkeep
 from agent.links.flow import Flow
 from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
+from agent.links.session import OpenSession
 from agent.links.tasks import both
 
 LOOK_EVERY: Final = 1.0
@@ -47,7 +48,7 @@ class Memory:
     upstream_cluster: str | None = None
 
 
-class ExchangeSession:
+class ExchangeSession(OpenSession[Upkeep]):
     """See `agent.links.kind.Session`."""
 
     def __init__(
@@ -64,7 +65,7 @@ class ExchangeSession:
         lookouts: Lookouts,
         on_noted: Callable[[], None],
     ) -> None:
-        self.flow: Flow | None = None
+        super().__init__()
         self._link = link
         self._connections = connections
         self._latest = bindings
@@ -75,26 +76,13 @@ class ExchangeSession:
         self._plugin_types = plugin_types
         self._lookouts = lookouts
         self._on_noted = on_noted
-        self._control: Shared | None = None
-        self._upkeep: Upkeep | None = None
-
-    @property
-    def backlog(self) -> int | None:
-        return None if self._upkeep is None else self._upkeep.backlog
-
-    @property
-    def ends(self) -> list[asyncio.Future[BrokerError]]:
-        asked = [] if self._control is None else [self._control.connection.wire.closed]
-        return [*asked, *(self.flow.ends if self.flow else ())]
-
-    def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        return self.flow.explain(end) if self.flow else end.result()
 
     async def open(self) -> None:
         """Connections for messages are opened while it is looked what exists upstream."""
         link = self._link
         ends = self._brokers.federation_ends(link)
-        control = self._control = await self._connections.ask(ends.source)
+        control = await self._connections.ask(ends.source)
+        self._controls = [(control, Side.UPSTREAM)]
         connecting = asyncio.ensure_future(
             self._connections.flow(
                 ends.source, control.connection.uri, ends.destination, apart=link.id if self._apart else None
@@ -119,16 +107,6 @@ class ExchangeSession:
     def follow(self, bindings: frozenset[Binding]) -> None:
         if self._upkeep is not None:
             self._upkeep.rebind(bindings)
-
-    def is_quiet(self, now: float) -> bool:
-        return self._upkeep is not None and self._upkeep.is_quiet(now)
-
-    def tick(self, now: float, *, is_blocked: bool) -> float:
-        return 0.0 if self._upkeep is None else self._upkeep.tick(now, is_blocked=is_blocked)
-
-    async def keep_up(self) -> None:
-        if self._upkeep is not None:
-            await self._upkeep.run()
 
     def _remember(self, control: Shared, route: Route) -> None:
         there, name = control.connection, route.upstream.cluster

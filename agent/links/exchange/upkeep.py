@@ -10,10 +10,10 @@ from typing import Final
 import structlog
 
 from agent.amqp.data.splice import Counts
-from agent.core.links.lag import Lag
 from agent.core.model import Binding
 from agent.links.exchange.building import Building
 from agent.links.flow import Flow
+from agent.links.flow_watch import FlowWatch
 
 ASSERT_ALL: Final = 25.0  # seconds for all bindings of a link that has no canary
 ASSERT_PARTS: Final = 10  # at most
@@ -36,42 +36,36 @@ class Upkeep:
         """`bindings` are those that it was opened with; `on_followed` is called after others were brought in step."""
         self._on_followed = on_followed
         self._building = building
-        self._flow = flow
         self._counts = counts
+        self._watch = FlowWatch(flow, counts)
+        self._wake = self._watch.wake
         self._loop = asyncio.get_running_loop()
         self._bindings = bindings
-        self._lag = Lag(self._loop.time(), confirmed=counts.forwarded, chance=random.random())
-        self._wake = asyncio.Event()
         self._stale_since: float | None = None
         self._assert_at = self._loop.time() + ASSERT_ALL / self._parts * random.random()
         self._to_assert = 0
         self._missing: set[str] = set()
         self._is_type_unknown = False
-        self._is_looking = False
         self._must_place_canary = False
-        self._prefetch: int | None = None
         self._moved: tuple[int | None, ...] = ()
 
     def is_quiet(self, now: float) -> bool:
         """Nothing has moved or waits, and nothing is due: what most of a thousand links are, most of the time."""
-        if self._moved != self._movement or self._flow.unsettled or self._lag.ready:
+        if self._moved != self._movement or self._watch.waits:
             return False
-        return not self._must_assert(now) and now < self._lag.due_at
+        return not self._must_assert(now) and not self._watch.is_due(now)
 
     def _must_assert(self, now: float) -> bool:
         return now >= self._assert_at and self._building.must_assert
 
     @property
     def _movement(self) -> tuple[int | None, ...]:
-        counts, building = self._counts, self._building
-        dropped, bindings = sum(counts.dropped.values()), (building.bound, building.left_out)
-        return counts.forwarded, counts.bytes, counts.returned, dropped, *bindings, self._lag.ready
+        building = self._building
+        return *self._watch.movement, sum(self._counts.dropped.values()), building.bound, building.left_out
 
     @property
     def backlog(self) -> int | None:
-        """What waits upstream and here; not known before upstream was looked at."""
-        ready = self._lag.ready
-        return None if ready is None else ready + self._flow.unsettled
+        return self._watch.backlog
 
     def rebind(self, bindings: frozenset[Binding]) -> None:
         if bindings != self._bindings:
@@ -80,23 +74,13 @@ class Upkeep:
             self._wake.set()
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """For how many seconds something has waited and nothing was confirmed; a blocked link can't do otherwise."""
-        flow, lag = self._flow, self._lag
+        """For how many seconds something has waited and nothing was confirmed."""
         self._moved = self._movement
-        waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
-        if is_blocked:  # nothing is read then, no answer either
-            lag.forgive()
-            lag.ready, waited = None, 0.0
-        elif now >= lag.due_at:
-            lag.asks(now)
-            self._is_looking = True
-        self._prefetch = flow.better_prefetch(now) or self._prefetch
         if self._must_assert(now):
             self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, now)
             self._to_assert = max(1, -(-self._building.bound // self._parts))
-        if self._prefetch is not None or self._to_assert or self._is_looking:
             self._wake.set()
-        return waited
+        return self._watch.observe(now, is_blocked=is_blocked, must_look=self._watch.is_due(now))
 
     # What the lookout finds
 
@@ -151,12 +135,7 @@ class Upkeep:
             await self._repair()
             await self._follow()
             await self._place_canary()
-            if self._prefetch is not None:
-                wanted, self._prefetch = self._prefetch, None
-                await self._flow.resize(wanted)
-            if self._is_looking:
-                self._is_looking = False
-                await self._look()
+            await self._watch.catch_up(self._building.depth)
             if self._to_assert:
                 count, self._to_assert = self._to_assert, 0
                 await self._building.assert_some(count, between=self._follow)
@@ -187,11 +166,6 @@ class Upkeep:
         await self._building.follow(self._bindings)
         self._counts.binding_sync.observe(self._loop.time() - since)
         self._on_followed()
-
-    async def _look(self) -> None:
-        ready = await self._building.depth()
-        if ready is not None:
-            self._lag.told(ready)
 
     @property
     def _parts(self) -> int:

@@ -15,7 +15,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links import prefetch
 from agent.core.model import Binding, QueueLink
 from agent.core.rules import names
-from agent.errors import BrokerError, Side, happening_on
+from agent.errors import Side, happening_on
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import End, written_uri
@@ -27,6 +27,7 @@ from agent.links.queue.timing import Timing
 from agent.links.queue.upkeep import Upkeep
 from agent.links.queue.upstream_queue import UpstreamQueues
 from agent.links.queue.visits import VisitHeaders
+from agent.links.session import OpenSession
 from agent.links.tasks import both
 
 PRIORITY: Final = (("x-priority", fields.long(-1)),)  # consumers upstream go first
@@ -41,7 +42,7 @@ class Memory:
     upstream_cluster: str | None = None
 
 
-class QueueSession:
+class QueueSession(OpenSession[Upkeep]):
     """See `agent.links.kind.Session`."""
 
     def __init__(
@@ -56,7 +57,7 @@ class QueueSession:
         timing: Timing,
         upstream_queues: UpstreamQueues,
     ) -> None:
-        self.flow: Flow | None = None
+        super().__init__()
         self._link = link
         self._connections = connections
         self._apart = apart
@@ -65,25 +66,6 @@ class QueueSession:
         self._brokers = brokers
         self._timing = timing
         self._upstream_queues = upstream_queues
-        self._controls: list[tuple[Shared, Side]] = []
-        self._upkeep: Upkeep | None = None
-
-    @property
-    def backlog(self) -> int | None:
-        return None if self._upkeep is None else self._upkeep.backlog
-
-    @property
-    def ends(self) -> list[asyncio.Future[BrokerError]]:
-        asked = [control.connection.wire.closed for control, _ in self._controls]
-        return [*asked, *(self.flow.ends if self.flow else ())]
-
-    def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        for control, side in self._controls:
-            if end is control.connection.wire.closed:
-                error = end.result()
-                error.side = side
-                return error
-        return self.flow.explain(end) if self.flow else end.result()
 
     async def open(self) -> None:
         """Messages flow from the start where consumers wait for them; whose they are is read meanwhile."""
@@ -132,16 +114,6 @@ class QueueSession:
 
     def follow(self, bindings: frozenset[Binding]) -> None:
         """A queue has no bindings of its own to copy."""
-
-    def is_quiet(self, now: float) -> bool:
-        return self._upkeep is not None and self._upkeep.is_quiet(now)
-
-    def tick(self, now: float, *, is_blocked: bool) -> float:
-        return 0.0 if self._upkeep is None else self._upkeep.tick(now, is_blocked=is_blocked)
-
-    async def keep_up(self) -> None:
-        if self._upkeep is not None:
-            await self._upkeep.run()
 
     def _remember(self, control: Shared) -> None:
         there = control.connection

@@ -11,8 +11,8 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import look_into
 from agent.core.links.demand import SOON, Demand, Look
-from agent.core.links.lag import Lag
 from agent.links.flow import Flow
+from agent.links.flow_watch import FlowWatch
 from agent.links.queue.looks import LocalQueue
 from agent.links.queue.timing import Timing
 from agent.links.queue.visits import VisitHeaders
@@ -47,14 +47,13 @@ class Upkeep:
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
         self._demand = Demand(is_auto_delete=is_auto_delete)
-        self._lag = Lag(now, confirmed=counts.forwarded, chance=random.random())
+        self._watch = FlowWatch(flow, counts)
         self._look_upstream_at = now + LOOK_UPSTREAM * random.random()
-        self._wake = asyncio.Event()
+        self._wake = self._watch.wake
         self._due_at = now
         self._seen_forwarded = counts.forwarded
-        self._is_due = self._looks_upstream = False
+        self._is_due = False
         self._others_upstream = 0
-        self._prefetch: int | None = None
         self._moved: tuple[object, ...] = ()
 
     async def is_wanted(self) -> bool:
@@ -64,39 +63,29 @@ class Upkeep:
 
     @property
     def backlog(self) -> int | None:
-        """What waits upstream and here; not known before upstream was looked at."""
-        ready = self._lag.ready
-        return None if ready is None else ready + self._flow.unsettled
+        return self._watch.backlog
 
     def is_quiet(self, now: float) -> bool:
         """Nothing has moved or waits, and nothing is due."""
-        waits = self._moved != self._movement or self._flow.unsettled or (self._lag.ready and self._demand.takes)
+        watch = self._watch
+        waits = self._moved != self._movement or self._flow.unsettled or (watch.ready and self._demand.takes)
         return not waits and not self._must_look_upstream(now)
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """For how many seconds something has waited and nothing was confirmed: nobody can help it while blocked, and
-        nothing has to be while nothing is taken."""
-        flow, lag = self._flow, self._lag
+        """For how many seconds something has waited and nothing was confirmed: nothing has to be while nothing is
+        taken."""
         self._moved = self._movement
-        takes = self._demand.takes
-        waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
-        if is_blocked:  # nothing is read then, no answer either
-            lag.forgive()
-            lag.ready, waited = None, 0.0
-        elif self._must_look_upstream(now):
-            lag.asks(now)
+        must_look = self._must_look_upstream(now)
+        if must_look and not is_blocked:
             self._look_upstream_at = now + LOOK_UPSTREAM
-            self._looks_upstream = True
-        if not takes and not flow.unsettled:
-            lag.forgive()
-            waited = 0.0
-        self._prefetch = flow.better_prefetch(now) or self._prefetch
-        if self._prefetch is not None or self._looks_upstream:
-            self._wake.set()
+        waited = self._watch.observe(now, is_blocked=is_blocked, must_look=must_look)
+        if not self._demand.takes and not self._flow.unsettled:
+            self._watch.forgive()
+            return 0.0
         return waited
 
     def _must_look_upstream(self, now: float) -> bool:
-        return now >= (self._lag.due_at if self._demand.takes else self._look_upstream_at)
+        return self._watch.is_due(now) if self._demand.takes else now >= self._look_upstream_at
 
     def beat(self, now: float) -> bool:
         """Whether it is time to look at the queue: also soon after messages began to move."""
@@ -129,12 +118,8 @@ class Upkeep:
         if self._is_due:
             await self._look()
             await (self._flow.resume_consuming() if self._demand.takes else self._flow.pause_consuming())
-        if self._prefetch is not None:
-            wanted, self._prefetch = self._prefetch, None
-            await self._flow.resize(wanted)
-        if self._looks_upstream:
-            self._looks_upstream = False
-            await self._look_upstream()
+        await self._watch.catch_up(self._look_upstream)
+        self._explain()
 
     async def _look(self) -> None:
         self._is_due = False
@@ -152,20 +137,16 @@ class Upkeep:
             seen, forwarded=self._counts.forwarded, most_visits=headers.most_visits, revisited=headers.revisited
         )
 
-    async def _look_upstream(self) -> None:
+    async def _look_upstream(self) -> int:
         ready, consumers = await look_into(self._control, self._remote_name)
-        self._lag.told(ready)
         self._others_upstream = consumers - int(self._demand.takes)
-        self._explain()
+        return ready
 
     def _explain(self) -> None:
         demand = self._demand
-        is_left_nothing = (
-            demand.takes and self._others_upstream > 0 and not self._lag.ready and not self._flow.unsettled
-        )
+        is_left_nothing = demand.takes and self._others_upstream > 0 and not self._watch.waits
         self._flow.idle = demand.idle or (TAKEN_UPSTREAM if is_left_nothing else "")
 
     @property
     def _movement(self) -> tuple[object, ...]:
-        counts = self._counts
-        return counts.forwarded, counts.bytes, counts.returned, self._lag.ready, self._flow.idle
+        return *self._watch.movement, self._flow.idle

@@ -21,6 +21,7 @@ from agent.links.flow import Flow
 from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
 from agent.links.queue_declares import Opener
+from agent.links.session import OpenSession
 from agent.links.shovel import objects, until
 from agent.links.shovel.headers import rewriter
 from agent.links.shovel.until import NONE, Former
@@ -53,7 +54,7 @@ class Memory:
         return Former(flow.acknowledged, max(0, in_doubt))
 
 
-class ShovelSession:
+class ShovelSession(OpenSession[Upkeep]):
     """See `agent.links.kind.Session`."""
 
     def __init__(
@@ -67,7 +68,7 @@ class ShovelSession:
         memory: Memory,
         brokers: Brokers,
     ) -> None:
-        self.flow: Flow | None = None
+        super().__init__()
         self._link = link
         self._connections = connections
         self._ends = ends
@@ -76,30 +77,15 @@ class ShovelSession:
         self._memory = memory
         self._brokers = brokers
         self._loop = asyncio.get_running_loop()
-        self._controls: list[Shared] = []  # source, destination
-        self._upkeep: Upkeep | None = None
-
-    @property
-    def backlog(self) -> int | None:
-        return None if self._upkeep is None else self._upkeep.backlog
-
-    @property
-    def ends(self) -> list[asyncio.Future[BrokerError]]:
-        asked = [control.connection.wire.closed for control in self._controls]
-        return [*asked, *(self.flow.ends if self.flow else ())]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
-        for control, side in zip(self._controls, Side, strict=False):
-            if end is control.connection.wire.closed:
-                error = end.result()
-                error.side = side
-                return error
-        return end.result() if self.flow is None else objects.explained(self.flow.explain(end))
+        return objects.explained(super().explain(end))
 
     async def open(self) -> None:
         """Where nothing is to be moved any more, it opens without a flow."""
         link, memory = self._link, self._memory
-        source, destination = self._controls = list(await both(self._source(), self._destination()))
+        source, destination = await both(self._source(), self._destination())
+        self._controls = [(source, Side.UPSTREAM), (destination, Side.DOWNSTREAM)]
         memory.uri = written_uri(link.uris, source.connection)
         ready, _ = await both(self._ready(source.connection), self._prepare(destination.connection))
         memory.until.begin(
@@ -152,12 +138,6 @@ class ShovelSession:
 
     def follow(self, bindings: frozenset[Binding]) -> None:
         """A shovel copies no bindings."""
-
-    def is_quiet(self, now: float) -> bool:
-        return self._upkeep is not None and self._upkeep.is_quiet(now)
-
-    def tick(self, now: float, *, is_blocked: bool) -> float:
-        return 0.0 if self._upkeep is None else self._upkeep.tick(now, is_blocked=is_blocked)
 
     async def keep_up(self) -> None:
         if self.flow is not None and self._upkeep is not None:

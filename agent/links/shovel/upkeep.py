@@ -2,69 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_messages
-from agent.core.links.lag import Lag
 from agent.links.flow import Flow
+from agent.links.flow_watch import FlowWatch
 
 
 class Upkeep:
     """Of one session that is open; `run` does what `tick` finds to do. `control` is where the queue is looked at."""
 
     def __init__(self, flow: Flow, counts: Counts, control: Shared, queue: str) -> None:
-        self._flow = flow
-        self._counts = counts
+        self._watch = FlowWatch(flow, counts)
         self._control = control
         self._queue = queue
-        self._lag = Lag(asyncio.get_running_loop().time(), confirmed=counts.forwarded, chance=random.random())
-        self._wake = asyncio.Event()
-        self._is_looking = False
-        self._prefetch: int | None = None
         self._moved: tuple[int | None, ...] = ()
 
     @property
     def backlog(self) -> int | None:
-        """What waits at the source and here; not known before the source was looked at."""
-        ready = self._lag.ready
-        return None if ready is None else ready + self._flow.unsettled
+        return self._watch.backlog
 
     def is_quiet(self, now: float) -> bool:
-        waits = self._moved != self._movement or self._flow.unsettled or self._lag.ready
-        return not waits and now < self._lag.due_at
+        watch = self._watch
+        return self._moved == watch.movement and not watch.waits and not watch.is_due(now)
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
-        """For how many seconds something has waited and nothing was confirmed; nobody can help it while blocked."""
-        flow, lag = self._flow, self._lag
-        self._moved = self._movement
-        waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
-        if is_blocked:  # nothing is read then, no answer either
-            lag.forgive()
-            lag.ready, waited = None, 0.0
-        elif now >= lag.due_at:
-            lag.asks(now)
-            self._is_looking = True
-        self._prefetch = flow.better_prefetch(now) or self._prefetch
-        if self._prefetch is not None or self._is_looking:
-            self._wake.set()
-        return waited
+        """For how many seconds something has waited and nothing was confirmed."""
+        self._moved = self._watch.movement
+        return self._watch.observe(now, is_blocked=is_blocked, must_look=self._watch.is_due(now))
 
     async def run(self) -> None:
         """Until cancelled, or until a broker refuses something."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            if self._prefetch is not None:
-                wanted, self._prefetch = self._prefetch, None
-                await self._flow.resize(wanted)
-            if self._is_looking:
-                self._is_looking = False
-                self._lag.told(await count_messages(self._control, self._queue))
+            await self._watch.wake.wait()
+            self._watch.wake.clear()
+            await self._watch.catch_up(self._ready)
 
-    @property
-    def _movement(self) -> tuple[int | None, ...]:
-        counts = self._counts
-        return counts.forwarded, counts.bytes, counts.returned, self._lag.ready
+    async def _ready(self) -> int:
+        return await count_messages(self._control, self._queue)

@@ -1,0 +1,79 @@
+"""What is watched of a link's messages, whatever its kind: how far behind they are, and which prefetch suits them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from agent.amqp.data.splice import Counts
+from agent.core.links.lag import Lag
+from agent.links.flow import Flow
+
+
+class FlowWatch:
+    """Of one session. `observe` finds what to do, and sets `wake`; `catch_up` does it."""
+
+    def __init__(self, flow: Flow, counts: Counts) -> None:
+        self._flow = flow
+        self._counts = counts
+        self._lag = Lag(asyncio.get_running_loop().time(), confirmed=counts.forwarded, chance=random.random())
+        self.wake = asyncio.Event()
+        self._is_looking = False
+        self._prefetch: int | None = None
+
+    @property
+    def ready(self) -> int | None:
+        """Messages in the source's queue when it was last looked at."""
+        return self._lag.ready
+
+    @property
+    def backlog(self) -> int | None:
+        """What waits at the source and here; not known before the source was looked at."""
+        ready = self._lag.ready
+        return None if ready is None else ready + self._flow.unsettled
+
+    @property
+    def waits(self) -> bool:
+        """Whether messages wait, as far as that is known."""
+        return bool(self._flow.unsettled or self._lag.ready)
+
+    @property
+    def movement(self) -> tuple[int | None, ...]:
+        """What changes when messages move."""
+        counts = self._counts
+        return counts.forwarded, counts.bytes, counts.returned, self._lag.ready
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time to look at the source's queue."""
+        return now >= self._lag.due_at
+
+    def observe(self, now: float, *, is_blocked: bool, must_look: bool) -> float:
+        """For how many seconds messages have waited and none was confirmed; nobody can help it while blocked."""
+        flow, lag = self._flow, self._lag
+        waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
+        if is_blocked:  # nothing is read then, no answer either
+            lag.forgive()
+            lag.ready, waited = None, 0.0
+        elif must_look:
+            lag.asks(now)
+            self._is_looking = True
+        self._prefetch = flow.better_prefetch(now) or self._prefetch
+        if self._prefetch is not None or self._is_looking:
+            self.wake.set()
+        return waited
+
+    def forgive(self) -> None:
+        """What waits isn't to be taken now, and doesn't count as lag."""
+        self._lag.forgive()
+
+    async def catch_up(self, look: Callable[[], Awaitable[int | None]]) -> None:
+        """`look` answers how many messages are ready at the source, None where that can't be known."""
+        if self._prefetch is not None:
+            wanted, self._prefetch = self._prefetch, None
+            await self._flow.resize(wanted)
+        if self._is_looking:
+            self._is_looking = False
+            ready = await look()
+            if ready is not None:
+                self._lag.told(ready)
