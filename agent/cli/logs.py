@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Final, TextIO
 
 import structlog
@@ -88,6 +89,8 @@ class RepeatsDropped:
         return {**event, "repeated": unsaid} if unsaid else event
 
 
-def _essence(event: EventDict) -> frozenset[tuple[str, frozenset[str]]]:
-    """Endpoints are tried in random order, so their errors count as the same in any order."""
-    return frozenset((key, frozenset(str(value).split("; "))) for key, value in event.items())
+def _essence(event: EventDict) -> bytes:
+    """What tells records apart, in few bytes, because thousands are remembered. Endpoints are tried in random order, so
+    their errors count as the same in any order."""
+    parts = sorted((key, sorted(set(str(value).split("; ")))) for key, value in event.items())
+    return blake2b(repr(parts).encode(errors="surrogatepass"), digest_size=16).digest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -141,6 +142,16 @@ def test_a_log_that_cannot_be_written_harms_nothing(capsys: pytest.CaptureFixtur
     configured(stream=Full())
     structlog.get_logger().info("started")
     assert capsys.readouterr().err == ""
+
+
+def test_remembering_thousands_of_long_records_takes_few_bytes() -> None:
+    drop = RepeatsDropped(lambda: 0.0)
+    tracemalloc.start()
+    for number in range(5_000):
+        drop(None, "info", {"event": "link changed", "link": f"{number}", "error": f"{number} " * 100})
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 2_000_000
 
 
 def test_what_repeats_is_said_a_few_times_and_then_once_in_a_while() -> None:
