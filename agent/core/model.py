@@ -194,6 +194,10 @@ class QueueSource:
         """What it is called, by the keys of a shovel's definition; so for all of these."""
         return {"src-queue": self.queue}
 
+    def __str__(self) -> str:
+        """As people read it; so for all of these."""
+        return f"queue {self.queue}"
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSource:
@@ -205,6 +209,9 @@ class ExchangeSource:
     @property
     def keys(self) -> Mapping[str, str]:
         return {"src-exchange": self.exchange, "src-exchange-key": self.routing_key}
+
+    def __str__(self) -> str:
+        return f"exchange {self.exchange or '(default)'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +226,9 @@ class QueueDestination:
     def keys(self) -> Mapping[str, str]:
         return {"dest-queue": self.queue}
 
+    def __str__(self) -> str:
+        return f"queue {self.queue}"
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDestination:
@@ -231,6 +241,10 @@ class ExchangeDestination:
     def keys(self) -> Mapping[str, str]:
         written = {"dest-exchange": self.exchange, "dest-exchange-key": self.routing_key}
         return {key: value for key, value in written.items() if value is not None}
+
+    def __str__(self) -> str:
+        name = "each message's own exchange" if self.exchange is None else f"exchange {self.exchange or '(default)'}"
+        return name if self.routing_key is None else f"{name}, key {self.routing_key}"
 
 
 ShovelPlace: TypeAlias = QueueSource | ExchangeSource | QueueDestination | ExchangeDestination

@@ -261,7 +261,7 @@ class Board:
             "id": link.id,
             "kind": link.kind,
             "vhost": link.vhost,
-            **ends(link),
+            **ends(link, gauges),
             "upstream": link.upstream,
             "upstream_cluster": gauges.upstream_cluster,
             "uri": shown_uri(link, gauges),
@@ -304,11 +304,22 @@ def shown_uri(link: Link, gauges: Gauges) -> str | None:
     return None if uri is None else uri.safe
 
 
-def ends(link: Link) -> Mapping[str, str]:
+def shown_destination(link: ShovelLink, gauges: Gauges) -> str:
+    """The endpoint that a shovel's messages go to; the first one until it is connected."""
+    uri = gauges.destination or next(iter(link.shovel.destination_uris), None)
+    return "" if uri is None else uri.safe
+
+
+def ends(link: Link, gauges: Gauges) -> Mapping[str, str]:
     match link:
         case ExchangeLink():
             return {"exchange": link.name, "upstream_exchange": link.remote_name}
         case QueueLink():
             return {"queue": link.name, "upstream_queue": link.remote_name}
         case ShovelLink():
-            return {"name": link.name}
+            return {
+                "name": link.name,
+                "source": str(link.shovel.source),
+                "destination": str(link.shovel.destination),
+                "destination_uri": shown_destination(link, gauges),
+            }

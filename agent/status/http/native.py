@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import LinkKind, ShovelLink
-from agent.status.board import Board, Entry, Gauges, ends, shown_uri
+from agent.status.board import Board, Entry, Gauges, ends, shown_destination, shown_uri
 from agent.status.slices import in_slices
 
 _LINK_STATE: Final[Mapping[Status, str]] = {
@@ -63,12 +63,12 @@ async def shovels(board: Board, entries: Iterable[Entry]) -> AsyncIterator[dict[
 
 
 def link_view(board: Board, entry: Entry) -> dict[str, Any]:
-    link, state = entry.link, entry.state
+    link, state, gauges = entry.link, entry.state, entry.gauges()
     return {
         "node": board.owner,
         "type": link.kind,
-        **ends(link),
-        "uri": shown_uri(link, entry.gauges()) or "",
+        **ends(link, gauges),
+        "uri": shown_uri(link, gauges) or "",
         "vhost": link.vhost,
         "upstream": link.upstream,
         "id": link.id,
@@ -103,9 +103,8 @@ def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
 
 def _of_shovel(link: ShovelLink, gauges: Gauges) -> dict[str, str]:
     """Its two ends, by the keys of its definition with underscores."""
-    uri = gauges.destination or next(iter(link.shovel.destination_uris), None)
     keys = {**link.shovel.source.keys, **link.shovel.destination.keys}
-    return {"dest_uri": "" if uri is None else uri.safe} | {key.replace("-", "_"): keys[key] for key in keys}
+    return {"dest_uri": shown_destination(link, gauges)} | {key.replace("-", "_"): keys[key] for key in keys}
 
 
 def _time(seconds: float) -> str:
