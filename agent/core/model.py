@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import ClassVar, Final, TypeAlias
 
+from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
 from agent.errors import Place
@@ -188,6 +189,11 @@ class QueueSource:
     queue: str
     arguments: Table = EMPTY
     is_predeclared: bool = False
+
+    @property
+    def is_quorum(self) -> bool:
+        """As far as the definition tells."""
+        return fields.get(self.arguments, "x-queue-type") == fields.text("quorum")
 
     @property
     def keys(self) -> Mapping[str, str]:

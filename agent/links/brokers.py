@@ -10,6 +10,8 @@ from typing import Final
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.connection_pool import Pool, Shared
+from agent.amqp.data.capture import Capture
+from agent.amqp.data.target import Target
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
@@ -17,8 +19,11 @@ from agent.core.rules import names
 from agent.downstream.consumers import Consumers
 from agent.errors import Side, happening_on
 from agent.links.ends import End, Ends, federation_ends
+from agent.links.options import FlowOptions
+from agent.links.quarantine import Lane, Quarantines
 from agent.tasks import UnexpectedErrors
 
+QUARANTINE: Final = names.AGENT_PREFIX + "putting messages into quarantine"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
 
@@ -37,11 +42,13 @@ class Brokers:
     holds_removals: Callable[[], bool] = lambda: False
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)
     consumers: Consumers = field(default_factory=Consumers)  # of the downstream's queues
+    quarantines: Quarantines = field(init=False)
     _controls: Pool = field(init=False)
     _sources: Pool = field(init=False)
     _destinations: Pool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.quarantines = Quarantines(self.errors)
         self._controls = Pool(LINKS_PER_CONTROL, errors=self.errors)
         self._sources = Pool(errors=self.errors)
         self._destinations = Pool(errors=self.errors)
@@ -72,6 +79,17 @@ class Brokers:
     async def trial(self, end: End, uri: AmqpUri) -> Connection:
         """A connection that may be lost."""
         return await _connect_silent(end, [uri], name=TRIAL)
+
+    def capture(
+        self, source: End, uri: AmqpUri, *, link: str, options: FlowOptions, is_quorum: bool
+    ) -> Callable[[Target], Capture]:
+        """Makes what collects messages for the quarantine beside their source, which `uri` leads to."""
+
+        async def connect() -> Connection:
+            return await _connect_silent(source, [uri], name=QUARANTINE)
+
+        lane = Lane(link, is_quorum=is_quorum, destination=options.destination, opener=connect)
+        return lambda target: self.quarantines.capture((source, uri), target, lane)
 
     def shown_certificates(self, ends: Ends, link_id: str) -> Iterator[tuple[Side, bytes]]:
         """What the brokers at both ends have shown, as DER, on the connections that the link may use."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.data.capture import Capture
 from agent.amqp.data.held import HeldBuffers
 from agent.amqp.data.returns import LONGEST, SPARINGLY
 from agent.amqp.data.rewriting import Rewriter
@@ -36,13 +38,23 @@ class Flow:
     """`start`, then `close` and `leave`; only `leave` never raises BrokerError."""
 
     def __init__(
-        self, options: FlowOptions, *, up: Connection, down: Connection, counts: Counts, path: LearnedPath
+        self,
+        options: FlowOptions,
+        *,
+        up: Connection,
+        down: Connection,
+        counts: Counts,
+        path: LearnedPath,
+        capture: Callable[[Target], Capture] | None = None,
     ) -> None:
+        """`capture` makes what collects messages for the quarantine."""
         self._options = options
         self._up = up
         self._down = down
         self._counts = counts
         self._path = path
+        self._made_capture = capture
+        self._capture: Capture | None = None
         self._loop = asyncio.get_running_loop()
         self.idle = ""  # why nothing is taken, where that is as it should be
         self.acknowledged_for_sure = 0  # of `acknowledged`, what the source is known to have read
@@ -87,8 +99,9 @@ class Flow:
 
     @property
     def forwarded(self) -> int:
-        """Messages since it was begun."""
-        return self._counts.forwarded - self._forwarded_before
+        """Messages since it was begun, those among them that went to the quarantine instead."""
+        aside = self._target.quarantined if self._target else 0
+        return self._counts.forwarded - self._forwarded_before + aside
 
     @property
     def acknowledged(self) -> int:
@@ -159,8 +172,15 @@ class Flow:
         into.closed.add_done_callback(self._learn)
         if self.is_watched:
             self._scrutiny = Scrutiny(self._path.suspicion, self._loop.time, lambda: target.confirms.unconfirmed)
+        self._capture = self._made_capture(target) if self._made_capture else None
         source = self._source = Source(
-            out, target, rewriter, self._options.destination, scrutiny=self._scrutiny, limit=self._options.limit
+            out,
+            target,
+            rewriter,
+            self._options.destination,
+            scrutiny=self._scrutiny,
+            limit=self._options.limit,
+            capture=self._capture,
         )
         consumer = self._consumer = Consumer(
             self._options, self._window, up=self._up, out=out, source=source, target=target
@@ -277,8 +297,11 @@ class Flow:
         out = self._out
         if out is not None and not out.closed.done():
             self._up.wire.divert(out.number, DiscardDeliveries(out))
+            await self._finish_aside()
             if self._consumer is not None:
                 self._consumer.give_back()
+        if self._capture is not None:
+            self._capture.abandon()
         if self._flows:
             self._down.wire.starved_by(self._up.wire)
             self._flows = False
@@ -287,6 +310,14 @@ class Flow:
             channel.leave()
         if self._channels:
             await asyncio.wait([channel.closed for channel in self._channels], timeout=self._patience)
+
+    async def _finish_aside(self) -> None:
+        """What is on its way to the quarantine is acknowledged once it is there, or it would come again and go there
+        twice."""
+        if self._target is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_PATIENCE):
+                    await self._target.all_aside()
 
     def _learn_fruits(self) -> None:
         if self._window.has_forwarded:

@@ -32,6 +32,7 @@ class Meter(Protocol):
     redelivered: int
     returned: int
     dropped: dict[str, int]
+    quarantined: dict[str, int]
 
     @property
     def transfer(self) -> Histogram:
@@ -287,7 +288,7 @@ def _sample(entry: Entry, gauges: Gauges) -> dict[str, Any]:
         "bytes": meter.bytes,
         "redelivered": meter.redelivered,
         "dropped": sum(meter.dropped.values()),
-        "quarantined": 0,
+        "quarantined": sum(meter.quarantined.values()),
         "returned": meter.returned,
         "in_flight": gauges.in_flight,
         "backlog": gauges.backlog,

@@ -10,6 +10,7 @@ from typing import Final
 from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import Status, Trouble
 from agent.core.rules.hops import Verdict
+from agent.core.rules.quarantine import Reason
 from agent.errors import Side
 from agent.status.board import Entry, Gauges
 
@@ -80,8 +81,9 @@ def _reconnects(looked: LinkReading) -> Iterable[Sample]:
     return [("", text, failures[kind]) for kind, text in _RECONNECT_LABELS]
 
 
-def _quarantined(_: LinkReading) -> Iterable[Sample]:
-    return [("", text, 0) for text in _QUARANTINE_LABELS]
+def _quarantined(looked: LinkReading) -> Iterable[Sample]:
+    quarantined = looked.entry.meter.quarantined
+    return [("", text, quarantined.get(reason, 0)) for reason, text in _QUARANTINE_LABELS]
 
 
 def _buckets(find: Callable[[Entry], Histogram]) -> Callable[[LinkReading], Iterable[Sample]]:
@@ -104,7 +106,7 @@ _STATE_LABELS: Final = tuple((status, f',state="{status}"') for status in Status
 _RECONNECT_LABELS: Final = tuple(
     ((side, trouble), f',side="{side}",reason="{trouble}"') for side in Side for trouble in Trouble
 )
-_QUARANTINE_LABELS: Final = tuple(f',reason="{reason}"' for reason in ("too_large", "refused", "unreadable"))
+_QUARANTINE_LABELS: Final = tuple((reason, f',reason="{reason}"') for reason in Reason)
 _DROP_LABELS: Final = tuple((v, f',reason="{v}"') for v in Verdict if v is not Verdict.FORWARD)
 
 INFO: Final = Family(f"{PREFIX}info", Type.GAUGE, "This agent.", labels=("version", "agent", "group"))

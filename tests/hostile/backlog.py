@@ -32,6 +32,7 @@ class Backlog:
     messages: Sequence[Message]
     acknowledged: set[int] = field(default_factory=set)  # by place in `messages`
     deliveries: int = 0
+    has_quarantine: bool = True  # whether what is published is confirmed
 
     async def __call__(self, peer: Peer) -> None:
         consumer = _Consumer(self, peer)
@@ -42,7 +43,8 @@ class Backlog:
                 methods.BASIC_CONSUME: consumer.begin,
                 methods.BASIC_ACK: consumer.settle,
                 methods.BASIC_NACK: consumer.settle,
-            }
+            },
+            confirms=self.has_quarantine,
         )
 
 

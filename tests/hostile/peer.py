@@ -33,6 +33,9 @@ class Peer:
         self.writer = writer
         self.consumers: dict[int, str] = {}  # by channel
         self._reader = reader
+        self._missing = 0  # bytes of the body that comes
+        self._body = b""
+        self._confirmed: dict[int, int] = {}  # by channel
 
     async def read(self) -> tuple[int, int, bytes]:
         """The next frame: kind, channel, payload."""
@@ -71,17 +74,35 @@ class Peer:
         while await self._reader.read(FRAME_MAX):
             pass
 
-    async def serve(self, instead: Mapping[Method, Answer] | None = None) -> None:
+    async def serve(self, instead: Mapping[Method, Answer] | None = None, *, confirms: bool = False) -> None:
         """Answers whatever is asked as if it were done; `instead` answers some questions otherwise."""
         while True:
             kind, channel, payload = await self.read()
+            if kind == frames.HEARTBEAT:
+                await self.send(frames.frame(frames.HEARTBEAT, 0, b""))
+                continue
             if kind != frames.METHOD:
+                if confirms:
+                    await self._confirm(channel, kind, payload)
                 continue
             call = methods.decode(payload)
             if instead and call.method in instead:
                 await instead[call.method](self, channel, call)
             else:
                 await self.answer(channel, call)
+
+    async def _confirm(self, channel: int, kind: int, payload: bytes) -> None:
+        """What is published is kept by the broker as soon as it is whole."""
+        if kind == frames.HEADER:
+            _, _, self._missing = frames.BASIC_HEADER.unpack_from(payload)
+            self._body = b""
+        else:
+            self._body += payload
+            self._missing -= len(payload)
+        if not self._missing:
+            self.broker.published.append(self._body)
+            self._confirmed[channel] = number = self._confirmed.get(channel, 0) + 1
+            await self.say(channel, methods.BASIC_ACK, delivery_tag=number, multiple=False)
 
     async def answer(self, channel: int, call: Call) -> None:
         match call.method:
@@ -129,6 +150,7 @@ class HostileBroker:
     def __init__(self, behaviour: Behaviour) -> None:
         self.port = 0
         self.connections = 0  # how many were accepted
+        self.published: list[bytes] = []  # bodies
         self._behaviour = behaviour
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()

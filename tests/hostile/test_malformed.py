@@ -23,32 +23,54 @@ UNREADABLE_HEADERS: Final = tuple(
 )
 NOT_ACCEPTED: Final = (Message(b"bad", table(b"\2CCS\0\0\0\1a")), Message(b"bad", b"\1\0\3abc"))
 NOBODY_READS: Final = "with properties that can't be read"
-CLOSES: Final = "over which it closes the connection or channel"
 
 
 @pytest.mark.parametrize(
-    ("malformed", "reconnects", "own", "why"),
-    [(CUT_OR_LONG, 0, 0, NOBODY_READS), (UNREADABLE_HEADERS, 1, 1, NOBODY_READS), (NOT_ACCEPTED, 0, 4, CLOSES)],
+    ("malformed", "reconnects", "own", "reason"),
+    [
+        (CUT_OR_LONG, 0, 0, "unreadable"),
+        (UNREADABLE_HEADERS, 1, 1, "unreadable"),
+        (NOT_ACCEPTED, 0, 4, "closes_connection"),
+    ],
     ids=["properties that don't add up", "headers that can't be read", "properties that close the channel"],
 )
-def test_malformed_messages_are_held_and_hurt_no_link_that_shares_their_connection(
-    scene: Scene, malformed: Sequence[Message], reconnects: int, own: int, why: str
+def test_malformed_messages_go_to_the_quarantine_and_hurt_no_link_that_shares_their_connection(
+    scene: Scene, malformed: Sequence[Message], reconnects: int, own: int, reason: str
 ) -> None:
     backlog = Backlog([*HARMLESS[:10], *malformed, *HARMLESS[10:]])
+    with HostileBroker(backlog) as hostile:
+        begin_sharing(scene, hostile.uri)
+        eventually(lambda: len(backlog.acknowledged) == len(backlog.messages), 30, what="all are settled")
+        scene.flow()
+        links = {link["upstream"]: link for link in get(scene.agent, "/api/links")}
+        assert links["origin"]["reconnects"] <= reconnects
+        assert links["hostile"]["reconnects"] <= own
+        assert (links["hostile"]["error"], links["hostile"]["quarantined"]) == (None, len(malformed))
+        assert hostile.published == [b"bad"] * len(malformed)
+        told = scene.agent.told("message put into quarantine")
+        assert [each["reason"] for each in told] == [reason] * len(malformed)
+        scene.stop()
+
+
+def test_what_can_not_be_put_into_quarantine_is_held(scene: Scene) -> None:
+    backlog = Backlog([*HARMLESS[:10], *CUT_OR_LONG, *HARMLESS[10:]], has_quarantine=False)
     fine = {place for place, message in enumerate(backlog.messages) if message.body != b"bad"}
+    count = len(CUT_OR_LONG)
     with HostileBroker(backlog) as hostile:
         begin_sharing(scene, hostile.uri)
         eventually(lambda: backlog.acknowledged == fine, 30, what="all but the malformed ones come through")
-        for _ in range(2):
-            scene.flow()
-            links = {link["upstream"]: link for link in get(scene.agent, "/api/links")}
-            assert links["origin"]["reconnects"] <= reconnects
-            assert links["hostile"]["reconnects"] <= own
-            count = len(malformed)
-            expected = f"{count} messages can't be published downstream: {count} {why}"
-            assert links["hostile"]["error"] == expected
-            delivered = backlog.deliveries
-            eventually(lambda: backlog.deliveries >= delivered + count, what="they come again")  # noqa: B023
+        scene.flow()
+
+        def error() -> str:
+            return {link["upstream"]: str(link["error"]) for link in get(scene.agent, "/api/links")}["hostile"]
+
+        held = f"{count} messages can't be published downstream: {count} {NOBODY_READS}; "
+        why = "what can't be published downstream can't be put into the quarantine: "
+        eventually(lambda: error().startswith(held + why), 60, what="the quarantine doesn't answer")
+        assert "no confirm within" in error()
+        delivered = backlog.deliveries
+        eventually(lambda: backlog.deliveries >= delivered + count, 60, what="they come again")
+        assert backlog.acknowledged == fine
         scene.stop()
 
 

@@ -22,7 +22,7 @@ class PropertyChanges:
 
     def apply(self, properties: Properties) -> Properties:
         if self.users is not None and not self._may_keep_user(properties):
-            properties = properties.without_user_id()
+            properties = properties.lacking(USER_ID)
         return properties.replaced(self.values) if self.values else properties
 
     def _may_keep_user(self, properties: Properties) -> bool:

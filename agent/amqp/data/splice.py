@@ -18,6 +18,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from agent.amqp.data.capture import Capture
 from agent.amqp.data.delivery import Delivery, Destination, read_address
 from agent.amqp.data.prepared import PUBLISH, Prepared
 from agent.amqp.data.rewriting import Rewriter
@@ -74,6 +75,7 @@ class Source:
         *,
         scrutiny: Scrutiny | None = None,
         limit: int | None = None,
+        capture: Capture | None = None,
     ) -> None:
         """With `scrutiny`, messages are looked at one by one, and those are unfit that it objects to.
 
@@ -92,6 +94,7 @@ class Source:
         self._unusual = 0 if self._changes.users is None else USER_ID
         self._is_careful = scrutiny is not None or bool(self._changes.values)  # messages are looked at one by one
         self._scrutiny = scrutiny
+        self._capture = capture
         self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
         self._largest = MAX_BODY if target.largest is None else target.largest
         self.on_exhausted: Callable[[], None] | None = None  # called when the last that may be taken is here
@@ -332,11 +335,11 @@ class Source:
         if self._skips:
             return
         if self._size > self._largest:
-            self._refuse(TOO_LARGE, self._size)
+            self._refuse(TOO_LARGE, bytes(buffer[at + _TO_FLAGS : after - 1]), size=self._size)
         elif ids != _IDS:
-            self._refuse(UNREADABLE)
+            self._refuse(UNREADABLE, bytes(buffer[at + _TO_FLAGS : after - 1]))
         elif self._scrutiny is not None and (objection := self._object(self._scrutiny, buffer, at, after)):
-            self._refuse(objection)
+            self._refuse(objection, bytes(buffer[at + _TO_FLAGS : after - 1]))
         elif flags & self._unusual or self._changes.values or not self._splice(buffer, at, after, flags=flags):
             self._rewrite(bytes(buffer[at + 7 : after - 1]))
 
@@ -347,12 +350,13 @@ class Source:
     def _rewrite(self, payload: bytes) -> None:
         """The long way: whatever may be in a header."""
         if len(payload) > _MOST_JUDGED and self._is_marked(payload, 0, len(payload)):
-            self._refuse(TOO_MANY_HEADERS, len(payload))
+            self._refuse(TOO_MANY_HEADERS, payload[12:], size=len(payload))
             return
+        received = payload[12:]
         try:
-            found = self._properties(Properties.read(payload[12:]))
+            found = self._properties(Properties.read(received))
         except CodecError:
-            self._refuse(UNREADABLE)
+            self._refuse(UNREADABLE, received)
             return
         if isinstance(found, str):
             self._skips = self._has_dropped = True
@@ -360,7 +364,7 @@ class Source:
             return
         payload = payload[:12] + found.write()
         if len(payload) > self._room:
-            self._refuse(TOO_MANY_HEADERS, len(payload))
+            self._refuse(TOO_MANY_HEADERS, received, size=len(payload))
         else:
             self._out += (self._around[PUBLISH], frames.frame(frames.HEADER, self._target_number, payload))
 
@@ -381,9 +385,14 @@ class Source:
     def _delivery(self) -> Delivery:
         return read_address(self._address, redelivered=bool(self._redelivered))
 
-    def _refuse(self, reason: str, size: int = 0) -> None:
+    def _refuse(self, reason: str, properties: bytes, *, size: int = 0) -> None:
+        """`size` is what is too large, if anything is."""
         self._skips = True
-        self._target.unfit(self._tag, reason, size)
+        capture = self._capture
+        if capture is None or not capture.begin(
+            self._tag, reason, self._delivery, properties=properties, size=self._size, excess=size
+        ):
+            self._target.unfit(self._tag, reason, size)
 
     def _body(self, buffer: bytearray, at: int, after: int) -> None:
         size = after - at - _OVERHEAD
@@ -393,6 +402,8 @@ class Source:
         if size < _SHORTEST_PART and self._missing:
             raise CodecError(f"a body frame of {size} bytes that isn't its message's last")
         if self._skips:
+            if self._capture is not None and self._capture.is_collecting:
+                self._capture.add(bytes(buffer[at + 7 : after - 1]))
             return
         number, room = self._target_number, self._room
         if size <= room:
@@ -403,6 +414,8 @@ class Source:
             self._out += [frames.frame(frames.BODY, number, body[cut : cut + room]) for cut in range(0, size, room)]
 
     def _end(self) -> None:
+        if self._capture is not None and self._capture.is_collecting:
+            self._capture.end()
         if not self._skips:
             self._tags.append(self._tag)
             self._bytes += self._size

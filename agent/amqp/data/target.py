@@ -46,6 +46,7 @@ class Counts:
     dropped: dict[str, int] = field(default_factory=dict)
     refused: int = 0  # by the downstream, each time
     unfit: dict[str, int] = field(default_factory=dict)  # can't be published there at all, each time
+    quarantined: dict[str, int] = field(default_factory=dict)
     transfer: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BOUNDS))  # seconds from read to confirm
     binding_sync: Histogram = field(default_factory=lambda: Histogram(BINDING_SYNC_BOUNDS))  # from a change to its bind
 
@@ -112,6 +113,10 @@ class Target:
         self._unfit = Unfit(later, self._give_back, self._clock, pause=longest_return)
         self._batches: deque[tuple[int, float]] = deque()  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
+        self.quarantined = 0
+        self._on_the_way_aside: dict[int, str] = {}  # to the quarantine: by tag the reason
+        self._arrived: asyncio.Future[None] | None = None  # the next of them, or not
+        self._no_quarantine = ""  # why the last one isn't there
         self._withholds = False
         self._quiet: asyncio.Future[None] | None = None
 
@@ -168,6 +173,35 @@ class Target:
             self._limit_unsettled()
             self._report_held(1)
 
+    def sets_aside(self, tag: int, reason: str) -> None:
+        """The downstream could never take this, and it is on its way to the quarantine."""
+        self._on_the_way_aside[tag] = reason
+        if self._ack_mode is not AckMode.NO_ACK:
+            self.confirms.hold(tag)
+            self._limit_unsettled()
+
+    def is_aside(self, tag: int) -> None:
+        """It is in the quarantine."""
+        reason = self._has_arrived(tag)
+        self._counts.quarantined[reason] = self._counts.quarantined.get(reason, 0) + 1
+        self.quarantined += 1
+        self._no_quarantine = ""
+        if self._ack_mode is not AckMode.NO_ACK:
+            self.confirms.disposed(tag)
+        self.acknowledge()
+
+    def is_not_aside(self, tag: int, size: int, why: str) -> None:
+        """It can't be put into the quarantine, so it waits at its source."""
+        self._no_quarantine = why
+        self.unfit(tag, self._has_arrived(tag), size)
+        self.acknowledge()
+
+    def _has_arrived(self, tag: int) -> str:
+        if self._arrived is not None:
+            self._arrived.set_result(None)
+            self._arrived = None
+        return self._on_the_way_aside.pop(tag)
+
     def _limit_unsettled(self) -> None:
         """What is known of each delivery takes memory, and a broker sends no more than it was allowed to."""
         if self.confirms.in_flight + self.confirms.held > MOST_UNSETTLED:
@@ -181,11 +215,17 @@ class Target:
     @property
     def trouble(self) -> str:
         """What an operator should know of messages that don't go through; empty where all do."""
-        limits = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
+        limits: dict[str, int] = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
         told = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unfit.describe(limits)]
-        if refused := self.confirms.held - self._unfit.count:
+        if self._no_quarantine:
+            told.append(f"what can't be published downstream can't be put into the quarantine: {self._no_quarantine}")
+        if refused := self.confirms.held - self._unfit.count - self._held_aside:
             told.append(f"{refused} refused by the downstream (basic.nack: is a queue there full?) and tried again")
         return "; ".join(filter(None, told))
+
+    @property
+    def _held_aside(self) -> int:
+        return 0 if self._ack_mode is AckMode.NO_ACK else len(self._on_the_way_aside)
 
     def _lost(self) -> str:
         """Where nothing is acknowledged."""
@@ -227,10 +267,20 @@ class Target:
 
     async def settled(self) -> None:
         """Waits until nothing is in flight."""
-        while self.confirms.in_flight:
+        while self._is_busy:
             if self._quiet is None or self._quiet.done():
                 self._quiet = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._quiet)
+
+    async def all_aside(self) -> None:
+        """Waits until nothing is on its way to the quarantine."""
+        while self._on_the_way_aside:
+            self._arrived = self._arrived or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._arrived)
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self.confirms.in_flight or self._on_the_way_aside)
 
     def surplus(self, tags: Iterable[int]) -> None:
         """What came beyond a limit goes back at once."""
@@ -257,7 +307,7 @@ class Target:
 
     def acknowledge(self) -> None:
         """Tells upstream what is settled, in one frame for all of it unless something between is held."""
-        if self._quiet is not None and not self.confirms.in_flight and not self._quiet.done():
+        if self._quiet is not None and not self._is_busy and not self._quiet.done():
             self._quiet.set_result(None)
         if self._withholds or not self._settles:
             return

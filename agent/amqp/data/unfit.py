@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from agent.amqp.data.returns import Later, Returns
+from agent.core.rules.quarantine import Reason
 
-TOO_LARGE: Final = "too large"
-TOO_MANY_HEADERS: Final = "headers too large"
-UNREADABLE: Final = "unreadable"
-CLOSES: Final = "closes the connection or channel"
+TOO_LARGE: Final = Reason.TOO_LARGE
+TOO_MANY_HEADERS: Final = Reason.HEADERS_TOO_LARGE
+UNREADABLE: Final = Reason.UNREADABLE
+CLOSES: Final = Reason.CLOSES
 LONGEST_UNFIT: Final = 60.0
 COMES_BACK_WITHIN: Final = 5.0  # what was given back is counted as waiting for so long
 
-_NOUNS: Final = {
+_NOUNS: Final[Mapping[str, str]] = {
     TOO_LARGE: "larger than it takes",
     TOO_MANY_HEADERS: "with headers larger than a frame there",
     UNREADABLE: "with properties that can't be read",
@@ -51,7 +52,7 @@ class Unfit:
         """How many are held."""
         return sum(count for count, _ in self._waiting.values())
 
-    def describe(self, limits: dict[str, int]) -> str:
+    def describe(self, limits: Mapping[str, int]) -> str:
         """In an operator's words; empty where there are none. `limits` are bytes, by reason, 0 where unknown."""
         found = self._shown
         total = sum(count for count, _ in found.values())

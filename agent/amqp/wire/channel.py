@@ -85,6 +85,7 @@ class Channel:
         self.number = number
         self.on_message: Callable[[Message], None] | None = None
         self.on_cancel: Callable[[str], None] | None = None
+        self.on_confirm: Callable[[Call], None] | None = None  # of few publishes; those of links are diverted
         loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[BrokerError] = loop.create_future()
         # The broker has the beginning of a message. Anything but its rest would close the whole connection, so without
@@ -232,7 +233,8 @@ class Channel:
             case methods.CHANNEL_FLOW:
                 self._comply(call, methods.CHANNEL_FLOW_OK, active=call["active"])
             case methods.BASIC_ACK | methods.BASIC_NACK:
-                pass  # who publishes with confirms has the channel's frames diverted
+                if self.on_confirm is not None:
+                    self.on_confirm(call)
             case methods.BASIC_CANCEL:
                 self._cancelled(call)
             case method if method.content:

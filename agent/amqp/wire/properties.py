@@ -13,6 +13,7 @@ from agent.core.fields import Table
 CONTENT_TYPE: Final = 0x8000
 CONTENT_ENCODING: Final = 0x4000
 HEADERS: Final = 0x2000
+EXPIRATION: Final = 0x0100
 USER_ID: Final = 0x0010
 TAIL_MASK: Final = 0x07FF  # of the flags after that of the headers, without the two that mean nothing
 _SHORT: Final = -1
@@ -26,7 +27,7 @@ _SHAPES: Final = (
     (0x0800, 1),  # priority
     (0x0400, _SHORT),  # correlation-id
     (0x0200, _SHORT),  # reply-to
-    (0x0100, _SHORT),  # expiration
+    (EXPIRATION, _SHORT),
     (0x0080, _SHORT),  # message-id
     (0x0040, 8),  # timestamp
     (0x0020, _SHORT),  # type
@@ -130,8 +131,9 @@ class Properties:
             flags |= flag
         return Properties(flags, tuple(sorted(merged.items(), reverse=True)))
 
-    def without_user_id(self) -> Properties:
-        return Properties(self.flags & ~USER_ID, tuple(pair for pair in self.values if pair[0] != USER_ID))
+    def lacking(self, flag: int) -> Properties:
+        """Without that property."""
+        return Properties(self.flags & ~flag, tuple(pair for pair in self.values if pair[0] != flag))
 
     def write(self) -> bytes:
         return _FLAGS.pack(self.flags) + b"".join(value for _, value in self.values)

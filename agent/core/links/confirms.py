@@ -93,6 +93,11 @@ class Confirms:
             self._settled.update(dict.fromkeys(waiting, False))
         self._held.add(tag)
 
+    def disposed(self, tag: int) -> None:
+        """A delivery that was held needs to go nowhere any more: it is acknowledged."""
+        self._held.discard(tag)
+        self._settle(tag, acknowledged=True)
+
     def returned(self, tag: int) -> None:
         """A delivery goes back upstream now."""
         self._held.discard(tag)

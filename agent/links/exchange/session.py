@@ -92,12 +92,16 @@ class ExchangeSession(OpenSession[Upkeep]):
         self._remember(control, wanted.route)
         building = self._building(control, wanted, first=connecting)
         _, (up, down) = await both(building.prepare(), connecting)
+        options = self._options(wanted.queue)
         flow = self.flow = Flow(
-            self._options(wanted.queue),
+            options,
             up=up.connection,
             down=down.connection,
             counts=self._counts,
             path=self._memory.path,
+            capture=self._brokers.capture(
+                ends.source, up.connection.uri, link=link.id, options=options, is_quorum=options.is_quorum
+            ),
         )
         starting = asyncio.ensure_future(flow.start(self._header(wanted.route)))
         bound, _ = await both(self._bind(building, starting), starting)

@@ -13,7 +13,7 @@ from agent.amqp.failures import one_line
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import prefetch
-from agent.core.model import Binding, QueueLink
+from agent.core.model import Binding, QueueLink, QueueType
 from agent.core.rules import names
 from agent.errors import Side, happening_on
 from agent.links.brokers import Brokers
@@ -80,8 +80,16 @@ class QueueSession(OpenSession[Upkeep]):
         connecting = connections.from_source(ends.source, upstream.connection.uri, apart=apart)
         _, up = await both(self._ensure(ends.source, upstream.connection), connecting)
         headers = VisitHeaders(str(self._memory.uri), link.name, trust_user_id=link.settings.trust_user_id)
+        options, is_quorum = self._options(), link.queue.type is QueueType.QUORUM
         flow = self.flow = Flow(
-            self._options(), up=up.connection, down=down.connection, counts=self._counts, path=self._memory.path
+            options,
+            up=up.connection,
+            down=down.connection,
+            counts=self._counts,
+            path=self._memory.path,
+            capture=self._brokers.capture(
+                ends.source, up.connection.uri, link=link.id, options=options, is_quorum=is_quorum
+            ),
         )
         queue = LocalQueue(link.vhost, link.name, local, self._brokers.consumers)
         upkeep = Upkeep(

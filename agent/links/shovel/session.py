@@ -115,12 +115,16 @@ class ShovelSession(OpenSession[Upkeep]):
             queue, looking = source.queue, control
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await objects.bind_own_queue(up.connection, source), up
+        options, is_quorum = self._options(queue), isinstance(source, QueueSource) and source.is_quorum
         flow = self.flow = Flow(
-            self._options(queue),
+            options,
             up=up.connection,
             down=down.connection,
             counts=self._counts,
             path=self._memory.path,
+            capture=self._brokers.capture(
+                self._ends.source, up.connection.uri, link=link.id, options=options, is_quorum=is_quorum
+            ),
         )
         shown = written_uri(link.shovel.destination_uris, down.connection)
         await flow.start(

@@ -16,7 +16,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.data.splice import Counts, Destination, Source, Target
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, Message
-from agent.amqp.wire.properties import Properties
+from agent.amqp.wire.properties import USER_ID, Properties
 from agent.amqp.wire.tables import encode_table
 from agent.core.links.confirms import Confirms
 from agent.core.model import AckMode
@@ -162,7 +162,7 @@ async def take_exactly(channel: Channel, queue: str, count: int, within: float =
 def stamped(original: Properties, exchange: str, *, sorts: bool = False) -> Properties:
     """What a message is to have downstream, to the byte. From 4.0 on, brokers sort headers by name."""
     entry = received_entry(URI, exchange, redelivered=False, upstream=THERE)
-    bare = original.without_user_id()
+    bare = original.lacking(USER_ID)
     table = with_entry(bare.headers, RECEIVED_FROM, entry)
     if sorts:
         table = tuple(sorted(table, key=lambda each: each[0].encode("utf-8", "surrogateescape")))

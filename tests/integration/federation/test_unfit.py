@@ -1,7 +1,8 @@
-"""Messages that the downstream can't take: what follows them flows on, and the link reports what waits and why."""
+"""Messages that neither the downstream nor the quarantine can take: what follows flows on, and why they wait is shown."""
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from tests.lab.waiting import eventually
 
 FRAME = 131_072
 UNFIT = 12
-LARGE: HeadersType = {"x": "x" * (FRAME - 100)}  # fills a frame; with the entry of the link it is too large
+# Fills a frame, so that the entry of the link makes it too large, as do those of the quarantine; nothing compresses it.
+LARGE: HeadersType = {"x": bytearray(random.Random(1).randbytes(FRAME - 100))}
 
 
 def only(agent: Agent) -> dict[str, Any]:
@@ -43,7 +45,9 @@ def test_more_of_them_than_the_prefetch_stop_nothing(agent_of: AgentOf, here: Si
     )
     eventually(lambda: only(agent)["status"] == "stalled", what="nothing else waits")
     shown = only(agent)
-    assert shown["error"].startswith(report) and shown["error"].endswith(f" bytes, where {FRAME} fit)")
+    assert shown["error"].startswith(report) and f" bytes, where {FRAME} fit); " in shown["error"]
+    assert shown["error"].endswith(f"'federation-agent: quarantine': its properties fit into no frame of {FRAME} bytes")
+    assert shown["quarantined"] == 0
     assert shown["prefetch"] > UNFIT
     there.publish(numbered(5, start=200))
     assert here.take(5) == numbered(5, start=200)

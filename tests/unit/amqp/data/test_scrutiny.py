@@ -46,7 +46,7 @@ def test_a_message_is_known_again_however_often_it_was_delivered() -> None:
     again = with_table(("x-delivery-count", fields.long(2)), ("a", fields.long(1)))
     assert scrutiny.objection(7, PUBLISH, once.write(), 10) == ""
     suspicion.broke(NOW, Watch.ONE_BY_ONE, scrutiny.on_the_way)
-    assert scrutiny.objection(8, PUBLISH, again.write(), 10) == "closes the connection or channel"
+    assert scrutiny.objection(8, PUBLISH, again.write(), 10) == "closes_connection"
     assert scrutiny.objection(9, PUBLISH, again.write(), 11) == ""
     assert scrutiny.objection(10, PUBLISH + b"!", again.write(), 10) == ""
     assert scrutiny.objection(11, PUBLISH, with_table(("a", fields.long(2))).write(), 10) == ""
@@ -58,7 +58,7 @@ def test_a_message_without_headers_is_known_again_too() -> None:
     assert scrutiny.objection(1, PUBLISH, Properties(0, ()).write(), 10) == ""
     suspicion.broke(NOW, Watch.ONE_BY_ONE, scrutiny.on_the_way)
     counted = with_table(("x-delivery-count", fields.long(1)))
-    assert scrutiny.objection(2, PUBLISH, counted.write(), 10) == "closes the connection or channel"
+    assert scrutiny.objection(2, PUBLISH, counted.write(), 10) == "closes_connection"
 
 
 def test_of_many_on_the_way_none_is_remembered_for_alone() -> None:

@@ -88,11 +88,11 @@ def expected(message: Sent, setting: Setting) -> Expected:
     verdict = hops.judge(table, setting.max_hops, HERE)
     if verdict is not Verdict.FORWARD:
         return Expected(None, dropped=verdict.value)
-    kept = message.properties if setting.trust_user_id else message.properties.without_user_id()
+    kept = message.properties if setting.trust_user_id else message.properties.lacking(USER_ID)
     entry = received_entry(URI, EXCHANGE, redelivered=message.redelivered, upstream=THERE)
     raw = kept.with_raw_headers(encode_table(hops.with_entry(table, RECEIVED_FROM, entry))).write()
     if 12 + len(raw) + 8 > setting.frame_max[1]:
-        return Expected(None, unfit="headers too large")
+        return Expected(None, unfit="headers_too_large")
     return Expected(Got(EXCHANGE, message.key, True, raw, message.body))
 
 
@@ -329,7 +329,7 @@ async def test_a_body_that_no_broker_takes_is_not_begun() -> None:
     feed(link.upstream, frames.frame(frames.BODY, link.out.number, bytes(100_000)) * 20)
     await turn()
     assert link.published() == []
-    assert link.counts.unfit == {"too large": 1}
+    assert link.counts.unfit == {"too_large": 1}
 
 
 @pytest.mark.parametrize("body", [b"", b"b"])
@@ -353,7 +353,7 @@ async def test_a_header_that_is_too_long_to_be_judged_goes_back() -> None:
     way = fields.array(fields.text("x" * 300_000))
     await link.deliver(Sent(1, properties=with_table((RECEIVED_FROM, way))), Sent(2))
     assert len(link.published()) == 1
-    assert link.counts.unfit == {"headers too large": 1}
+    assert link.counts.unfit == {"headers_too_large": 1}
 
 
 async def test_flags_that_mean_nothing_pass() -> None:

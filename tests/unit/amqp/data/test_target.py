@@ -282,7 +282,7 @@ async def test_what_is_known_to_be_too_large_is_not_published() -> None:
     link = await Link.made(largest=1000)
     await link.deliver(Sent(1, body=bytes(1000)), Sent(2, body=bytes(1001)), Sent(3, body=bytes(500_000)))
     assert [len(got.body) for got in link.published()] == [1000]
-    assert link.counts.unfit == {"too large": 2}
+    assert link.counts.unfit == {"too_large": 2}
     link.clock.pass_by(LONGEST)
     await turn()
     assert [dict(method)["delivery_tag"] for method in link.settled()] == [2, 3]

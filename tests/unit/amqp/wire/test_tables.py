@@ -97,7 +97,7 @@ def test_only_what_is_changed_changes(original: Properties, table: Table) -> Non
     assert [pair for pair in changed.values if pair[0] != HEADERS] == [
         pair for pair in original.values if pair[0] != HEADERS
     ]
-    bare = Properties.read(original.without_user_id().write())
+    bare = Properties.read(original.lacking(USER_ID).write())
     assert bare.flags == original.flags & ~USER_ID
     assert bare.headers == original.headers
 

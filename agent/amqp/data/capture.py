@@ -1,0 +1,78 @@
+"""Collects whole deliveries that can't be published downstream, so that they can be put into a quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.amqp.data.delivery import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """`properties` begin with their flags, as received. `excess`: the size of what is too large, 0 where nothing is."""
+
+    tag: int
+    reason: str
+    delivery: Delivery
+    properties: bytes
+    body: bytes
+    excess: int
+
+    @property
+    def size(self) -> int:
+        return len(self.properties) + len(self.body)
+
+
+class Room:
+    """How many bytes may be collected at a time, by all links together."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def take(self, size: int) -> bool:
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+    def give_back(self, size: int) -> None:
+        self._left += size
+
+
+class Capture:
+    """Of one flow, whose deliveries come one after another. `hand_over` gives the room back some time."""
+
+    def __init__(self, room: Room, hand_over: Callable[[Captured], None]) -> None:
+        self._room = room
+        self._hand_over = hand_over
+        self._taken = 0
+        self._begun: Callable[[bytes], Captured] | None = None
+        self._parts: list[bytes] = []
+
+    @property
+    def is_collecting(self) -> bool:
+        return self._begun is not None
+
+    def begin(self, tag: int, reason: str, delivery: Delivery, *, properties: bytes, size: int, excess: int) -> bool:
+        """Whether there is room for it; its body, of `size` bytes, follows."""
+        if not self._room.take(len(properties) + size):
+            return False
+        self._taken = len(properties) + size
+        self._begun = lambda body: Captured(tag, reason, delivery, properties, body, excess)
+        return True
+
+    def add(self, part: bytes) -> None:
+        self._parts.append(part)
+
+    def end(self) -> None:
+        """All of its body is here."""
+        begun, parts = self._begun, self._parts
+        self._begun, self._parts, self._taken = None, [], 0
+        if begun is not None:
+            self._hand_over(begun(b"".join(parts)))
+
+    def abandon(self) -> None:
+        """The rest doesn't come any more."""
+        self._room.give_back(self._taken)
+        self._begun, self._parts, self._taken = None, [], 0

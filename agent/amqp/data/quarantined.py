@@ -1,0 +1,147 @@
+"""A message's properties as it goes into a quarantine, and as they were before; see `core.rules.quarantine`.
+
+What its publisher wrote is kept to the byte, also where nobody can read it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+from agent.amqp.data import header_table
+from agent.amqp.data.walk import Names, check_table
+from agent.amqp.wire import frames
+from agent.amqp.wire.properties import EXPIRATION, HEADERS, USER_ID, Properties
+from agent.amqp.wire.tables import CodecError, decode_table
+from agent.core.fields import Field
+from agent.core.rules import quarantine
+
+_PARKED: Final = (("CC", quarantine.CC), ("BCC", quarantine.BCC))
+_SHORT_STRINGS: Final = ((EXPIRATION, quarantine.EXPIRATION), (USER_ID, quarantine.USER_ID))
+_OURS: Final = Names(
+    quarantine.REASON,
+    quarantine.LINK,
+    quarantine.TIME,
+    quarantine.EXCHANGE,
+    quarantine.ROUTING_KEY,
+    quarantine.UNREADABLE_PROPERTIES,
+    quarantine.DEFLATED_PROPERTIES,
+    quarantine.EXPIRATION,
+    quarantine.USER_ID,
+    quarantine.CC,
+    quarantine.BCC,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a message is set aside, when (seconds since 1970), and where it was going."""
+
+    reason: str
+    link: str
+    time: int
+    exchange: bytes
+    routing_key: bytes
+
+    @property
+    def entries(self) -> bytes:
+        return b"".join(
+            (
+                header_table.text_entry(quarantine.REASON, self.reason.encode()),
+                header_table.text_entry(quarantine.LINK, self.link.encode()),
+                header_table.entry(quarantine.TIME, Field("T", self.time)),
+                header_table.text_entry(quarantine.EXCHANGE, self.exchange),
+                header_table.text_entry(quarantine.ROUTING_KEY, self.routing_key),
+            )
+        )
+
+
+def enclosed(properties: bytes, why: Why, *, room: int) -> bytes:
+    """`properties` as received, with their flags; what would have an effect in the quarantine is put into headers.
+
+    `room` is how many bytes fit. More are answered where nothing helps.
+    """
+    try:
+        written = _enclosed(Properties.read(properties), why)
+    except CodecError:
+        written = _kept(quarantine.UNREADABLE_PROPERTIES, properties, why)
+    return written if len(written) <= room else _kept(quarantine.DEFLATED_PROPERTIES, zlib.compress(properties), why)
+
+
+def _kept(name: str, data: bytes, why: Why) -> bytes:
+    return Properties(0, ()).with_first_headers(why.entries + header_table.entry(name, Field("x", data))).write()
+
+
+def _enclosed(found: Properties, why: Why) -> bytes:
+    if found.flags & HEADERS:
+        check_table(found.raw_headers)  # a broker reads it, and would close the connection
+    headers, entries = header_table.without(found.raw_headers, _OURS), why.entries
+    for name, parked in _PARKED:
+        headers = header_table.renamed(headers, Names(name), parked)
+        headers = header_table.without(headers, Names(name))
+    for flag, parked in _SHORT_STRINGS:
+        value = found.get(flag)
+        if value is not None:
+            entries += header_table.text_entry(parked, value[1:])
+            found = found.lacking(flag)
+    return found.with_raw_headers(header_table.with_first(headers, entries)).write()
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A message that was set aside: why, and its properties as they were."""
+
+    why: Why
+    properties: bytes
+
+
+def restored(properties: bytes) -> Restored | None:
+    """None where it isn't one of ours. A user id isn't restored: no other user may publish with it."""
+    found = Properties.read(properties)
+    headers = found.raw_headers
+    why = _why(headers)
+    if why is None:
+        return None
+    unreadable = header_table.value_of(headers, Names(quarantine.UNREADABLE_PROPERTIES))
+    if unreadable is not None:
+        return Restored(why, unreadable[5:])
+    deflated = header_table.value_of(headers, Names(quarantine.DEFLATED_PROPERTIES))
+    if deflated is not None:
+        return Restored(why, _inflated(deflated[5:]))
+    expiration = _raw_text(headers, quarantine.EXPIRATION)
+    if expiration is not None:
+        found = found.replaced(((EXPIRATION, bytes([len(expiration)]) + expiration),))
+    for name, parked in _PARKED:
+        headers = header_table.renamed(headers, Names(parked), name)
+    headers = header_table.without(headers, _OURS)
+    found = found.with_raw_headers(headers) if len(headers) > len(b"size") else found.lacking(HEADERS)
+    return Restored(why, found.write())
+
+
+def _inflated(data: bytes) -> bytes:
+    """Anybody may have written it, so it is bounded: properties came in one frame."""
+    inflating = zlib.decompressobj()
+    try:
+        found = inflating.decompress(data, frames.LARGEST)
+    except zlib.error as error:
+        raise CodecError(f"properties that can't be decompressed: {error}") from error
+    if inflating.unconsumed_tail:
+        raise CodecError("properties that are larger than a frame")
+    return found
+
+
+def _why(headers: bytes) -> Why | None:
+    values = dict(decode_table(headers)[0])
+    reason, link, time = (
+        values[name].value if name in values else None for name in (quarantine.REASON, quarantine.LINK, quarantine.TIME)
+    )
+    exchange, routing_key = (_raw_text(headers, name) for name in (quarantine.EXCHANGE, quarantine.ROUTING_KEY))
+    if not (isinstance(reason, str) and isinstance(link, str) and isinstance(time, int)):
+        return None
+    return None if exchange is None or routing_key is None else Why(reason, link, time, exchange, routing_key)
+
+
+def _raw_text(headers: bytes, name: str) -> bytes | None:
+    found = header_table.value_of(headers, Names(name))
+    return None if found is None or found[:1] != b"S" else found[5:]

@@ -1,0 +1,84 @@
+"""Publishes one message after another, each with its confirm: for few messages that must not be lost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.failures import one_line
+from agent.amqp.questions import refusal
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.amqp.wire.methods import Call
+from agent.errors import PermanentError, TransientError
+
+CONFIRMED_WITHIN: Final = 10.0
+_HEADER: Final = frames.OVERHEAD + 12  # bytes of a content header besides the properties
+
+
+class Publisher:
+    """`open` comes first. An error of one message that the channel outlives doesn't end it; `is_usable` tells."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._channel: Channel = connection.wire.begin_channel()
+        self._channel.on_confirm = self._confirmed
+        self._channel.on_message = self._returned
+        self._outcome: asyncio.Future[bool] | None = None
+        self._is_returned = False
+
+    @property
+    def is_usable(self) -> bool:
+        return self._channel.is_usable
+
+    @property
+    def room_for_properties(self) -> int:
+        """How many bytes a message's properties may take, with their flags."""
+        return (self._connection.wire.frame_max or frames.LARGEST) - _HEADER
+
+    async def open(self) -> None:
+        try:
+            await self._channel.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
+        except ChannelClosedError as error:
+            raise refusal(self._connection, "asking for confirms", error) from error
+
+    async def publish(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
+        """Returns once the broker has it in a queue; BrokerError says why it isn't there."""
+        doing = f"{self._connection.where}: publishing to {_place(exchange, routing_key)}"
+        if len(properties) > self.room_for_properties:
+            raise PermanentError(
+                f"{doing}: its properties fit into no frame of {self._connection.wire.frame_max} bytes"
+            )
+        outcome = self._outcome = asyncio.get_running_loop().create_future()
+        self._is_returned = False
+        self._channel.publish(exchange, routing_key, properties, body, mandatory=True)
+        closed = self._channel.closed
+        done, _ = await asyncio.wait(
+            (outcome, closed), timeout=CONFIRMED_WITHIN, return_when=asyncio.FIRST_COMPLETED
+        )  # fmt: skip
+        self._outcome = None
+        if closed in done:
+            raise TransientError(f"{doing}: {one_line(str(closed.result()))}") from closed.result()
+        if outcome not in done:
+            self._channel.leave()  # a late confirm must not be taken for that of another message
+            raise TransientError(f"{doing}: no confirm within {CONFIRMED_WITHIN:g} s")
+        if not outcome.result():
+            raise TransientError(f"{doing}: refused by the broker (basic.nack)")
+        if self._is_returned:
+            raise TransientError(f"{doing}: no queue takes it")
+
+    def leave(self) -> None:
+        self._channel.leave()
+
+    def _confirmed(self, call: Call) -> None:
+        if self._outcome is not None and not self._outcome.done():
+            self._outcome.set_result(call.method is methods.BASIC_ACK)
+
+    def _returned(self, _: Message) -> None:
+        """It comes before the confirm."""
+        self._is_returned = True
+
+
+def _place(exchange: str, routing_key: str) -> str:
+    return f"exchange {exchange!r} with key {routing_key!r}" if exchange else f"queue {routing_key!r}"

@@ -1,0 +1,34 @@
+"""What a quarantine is called, and what its messages carry: see docs/quarantine.md."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from agent.core.rules.names import AGENT_PREFIX
+
+QUEUE: Final = AGENT_PREFIX + "quarantine"
+REASON: Final = "x-quarantine-reason"
+LINK: Final = "x-quarantine-link"
+TIME: Final = "x-quarantine-time"
+EXCHANGE: Final = "x-quarantine-exchange"
+ROUTING_KEY: Final = "x-quarantine-routing-key"
+UNREADABLE_PROPERTIES: Final = "x-quarantine-properties"
+"""All of a message's properties as they came, where nobody can read them."""
+DEFLATED_PROPERTIES: Final = "x-quarantine-properties-deflated"
+"""The same, compressed by zlib, where they and these headers don't fit into one frame."""
+
+EXPIRATION: Final = "x-quarantine-expiration"
+USER_ID: Final = "x-quarantine-user-id"
+CC: Final = "x-quarantine-cc"
+BCC: Final = "x-quarantine-bcc"
+"""Properties and headers that would make a broker drop a message in quarantine, refuse it, or send copies of it."""
+
+
+class Reason(StrEnum):
+    """Why a message is in quarantine."""
+
+    TOO_LARGE = "too_large"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    UNREADABLE = "unreadable"
+    CLOSES = "closes_connection"

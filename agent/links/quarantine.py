@@ -1,0 +1,169 @@
+"""Puts messages that the downstream can never take into a queue beside their source; see docs/quarantine.md."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from agent.amqp.connect import Connection
+from agent.amqp.data.capture import Capture, Captured, Room
+from agent.amqp.data.delivery import Destination
+from agent.amqp.data.quarantined import Why, enclosed
+from agent.amqp.data.target import Target
+from agent.amqp.failures import NOT_FOUND
+from agent.amqp.publisher import Publisher
+from agent.amqp.questions import attempt, demand
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import ChannelClosedError
+from agent.core import fields
+from agent.core.fields import Table
+from agent.core.rules import objects, quarantine
+from agent.errors import BrokerError
+from agent.tasks import GuardedTasks, UnexpectedErrors
+
+LARGEST_TOGETHER: Final = 128 * 1024 * 1024  # bytes; what is larger than a broker's largest message by default waits
+TASK: Final = "put messages into quarantine"
+Opener = Callable[[], Awaitable[Connection]]
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One link's way to the quarantine beside its source."""
+
+    link: str
+    is_quorum: bool  # whether the source is, so that the quarantine is as safe
+    destination: Destination
+    opener: Opener
+
+
+@dataclass(frozen=True, slots=True)
+class _Parcel:
+    captured: Captured
+    target: Target
+    lane: Lane
+    time: int
+
+    @property
+    def why(self) -> Why:
+        destination, delivery = self.lane.destination, self.captured.delivery
+        exchange, key = destination.exchange, destination.routing_key
+        return Why(
+            self.captured.reason,
+            self.lane.link,
+            self.time,
+            delivery.exchange if exchange is None else exchange.encode(errors="surrogateescape"),
+            delivery.routing_key if key is None else key.encode(errors="surrogateescape"),
+        )
+
+
+@dataclass
+class _Place:
+    """One broker's quarantine: what is on its way there."""
+
+    waiting: deque[_Parcel] = field(default_factory=deque)
+    is_working: bool = False
+
+
+class Quarantines:
+    """Of one agent. The messages of one link arrive in their order."""
+
+    def __init__(self, errors: UnexpectedErrors, *, clock: Callable[[], float] = time.time) -> None:
+        self._room = Room(LARGEST_TOGETHER)
+        self._clock = clock
+        self._tasks = GuardedTasks(errors)
+        self._places: dict[object, _Place] = {}
+
+    def capture(self, place: object, target: Target, lane: Lane) -> Capture:
+        """For one flow; flows with an equal `place` share a connection while messages are on their way."""
+        return Capture(
+            self._room, lambda captured: self._take(place, _Parcel(captured, target, lane, int(self._clock())))
+        )
+
+    def _take(self, key: object, parcel: _Parcel) -> None:
+        parcel.target.sets_aside(parcel.captured.tag, parcel.captured.reason)
+        place = self._places.setdefault(key, _Place())
+        place.waiting.append(parcel)
+        if not place.is_working:
+            place.is_working = True
+            self._tasks.once(TASK, self._work(key, place))
+
+    async def _work(self, key: object, place: _Place) -> None:
+        try:
+            await self._carry(place)
+        except BrokerError as error:
+            self._leave_all(place, str(error))
+        finally:
+            place.is_working = False
+            self._leave_all(place, "an unexpected error: see the log")
+            self._places.pop(key, None)
+
+    async def _carry(self, place: _Place) -> None:
+        async with await place.waiting[0].lane.opener() as connection:
+            await _ensure(connection, is_quorum=place.waiting[0].lane.is_quorum)
+            publisher = Publisher(connection)
+            await publisher.open()
+            while place.waiting:
+                try:
+                    await self._put(publisher, place.waiting[0])
+                except BrokerError as error:
+                    if not publisher.is_usable:
+                        raise
+                    self._leave(place.waiting.popleft(), str(error))  # what is behind it may have more luck
+                else:
+                    self._done(place.waiting.popleft())
+
+    async def _put(self, publisher: Publisher, parcel: _Parcel) -> None:
+        captured = parcel.captured
+        properties = enclosed(captured.properties, parcel.why, room=publisher.room_for_properties)
+        await publisher.publish("", quarantine.QUEUE, properties, captured.body)
+
+    def _done(self, parcel: _Parcel) -> None:
+        captured = parcel.captured
+        self._room.give_back(captured.size)
+        parcel.target.is_aside(captured.tag)
+        log.warning(
+            "message put into quarantine",
+            link=parcel.lane.link,
+            reason=captured.reason,
+            bytes=len(captured.body),
+            queue=quarantine.QUEUE,
+        )
+
+    def _leave_all(self, place: _Place, why: str) -> None:
+        """All of it comes again."""
+        while place.waiting:
+            self._leave(place.waiting.popleft(), why)
+
+    def _leave(self, parcel: _Parcel, why: str) -> None:
+        captured = parcel.captured
+        self._room.give_back(captured.size)
+        parcel.target.is_not_aside(captured.tag, captured.excess, why)
+
+
+async def _ensure(connection: Connection, *, is_quorum: bool) -> None:
+    """An existing one is used as it is."""
+    declared = {"queue": quarantine.QUEUE}
+    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, passive=True, **declared)
+    if isinstance(found, ChannelClosedError) and found.code == NOT_FOUND:
+        await demand(
+            connection,
+            f"declaring queue {quarantine.QUEUE!r}",
+            methods.QUEUE_DECLARE,
+            methods.QUEUE_DECLARE_OK,
+            durable=True,
+            arguments=_arguments(connection) if is_quorum else fields.EMPTY,
+            **declared,
+        )
+
+
+def _arguments(connection: Connection) -> Table:
+    """Looking into a quorum queue counts as a delivery, and where these are limited it would be emptied by that."""
+    limit = (("x-delivery-limit", fields.long(-1)),) if connection.server.limits_deliveries else ()
+    return (objects.TYPE, fields.text("quorum")), *limit

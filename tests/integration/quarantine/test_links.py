@@ -1,0 +1,79 @@
+"""A message that the downstream can't take goes to the quarantine beside its source, and what follows flows on."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.sites import Q, Site, X, federated
+from tests.integration.federation.test_failures import link
+from tests.integration.quarantine.scene import LARGE, QUARANTINE, only, publish_one, quarantined
+from tests.integration.queue_links import scene as queue_links
+from tests.integration.shovels.shoveling import named, running, shovel
+from tests.lab.user_program import depth, numbered
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_of_an_exchange_link(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
+    here.exchange().queue("#")
+    there.exchange()
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
+    agent.wait_for("running", link(here))
+    there.publish(numbered(20))
+    here.wait_depth(20, Q)
+    before = time.time()
+    publish_one(
+        there, X, "a.b", LARGE, expiration=3600, user_id="guest", type="t", headers={"mine": 1, "CC": ["a.copy"]}
+    )
+    there.publish(numbered(20, start=20))
+    assert here.take(40) == numbered(40)
+
+    [message] = quarantined(there, 1)
+    assert message.body.decode() == LARGE
+    headers = dict(message.headers)
+    assert headers["x-quarantine-reason"] == "too_large"
+    assert headers["x-quarantine-link"] == only(agent)["id"]
+    assert (headers["x-quarantine-exchange"], headers["x-quarantine-routing-key"]) == (X, "a.b")
+    when = headers["x-quarantine-time"]
+    assert isinstance(when, datetime) and before - 1 <= when.replace(tzinfo=UTC).timestamp() <= time.time() + 1
+    assert (headers["mine"], message.type, message.expiration, message.user_id) == (1, "t", None, None)
+    assert there.node.admin.get("queues", there.vhost, QUARANTINE)["type"] == kind
+    shown = only(agent)
+    assert (shown["status"], shown["error"], shown["quarantined"]) == ("running", None, 1)
+    assert shown["reconnects"] == 1, "the first refusal tells the limit"
+    assert agent.terminate() == 0
+
+
+def test_of_a_queue_link(agent_of: AgentOf, here: Site, there: Site) -> None:
+    queue_links.declare(here, there)
+    agent = agent_of(here.node).write({here.vhost: queue_links.federated(there)}).start()
+    with queue_links.User(here) as user:
+        there.publish(numbered(20), queue_links.Q, exchange="")
+        user.wait(20)  # what is unconfirmed when the limit is learned comes twice
+        there.publish([LARGE, *numbered(20, start=20)], queue_links.Q, exchange="")
+        assert sorted(user.wait(40)) == numbered(40)
+        [message] = quarantined(there, 1)
+    assert message.body.decode() == LARGE
+    assert message.headers["x-quarantine-exchange"] == ""
+    assert message.headers["x-quarantine-routing-key"] == queue_links.Q
+    assert agent.terminate() == 0
+
+
+@pytest.mark.parametrize("after", [{}, {"src_delete_after": "queue-length"}])
+def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str, str]) -> None:
+    """One that moves what is there counts it among that."""
+    there.queue(name="src").publish([*numbered(20), LARGE, *numbered(20, start=20)], "src", exchange="")
+    agent = agent_of(here.node)
+    if after:
+        agent.write({here.vhost: {"shovels": {"drain": shovel(there, here, **after)}}}).start()
+        agent.wait_for("terminated", named(here))
+    else:
+        running(agent, here, shovel(there, here))
+    assert set(here.take(40, queue="dest")) >= set(numbered(40)[20:])
+    [message] = quarantined(there, 1)
+    assert message.body.decode() == LARGE
+    assert (only(agent)["quarantined"], depth(there.uri, "src")) == (1, 0)
+    assert agent.terminate() == 0
