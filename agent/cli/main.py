@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from agent.cli import output
+from agent.cli import output, quarantine_commands
+from agent.cli.options import ConfigOption, Format, FormatOption
 from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError, UsageError
 
 OK = 0
@@ -31,12 +31,7 @@ app = typer.Typer(
 )
 
 
-class Format(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
-FormatOption = Annotated[Format, typer.Option("--format", help="Output format: for people or for programs.")]
+app.add_typer(quarantine_commands.app, name="quarantine")
 AGENT_URL = "http://127.0.0.1:9419"
 UrlOption = Annotated[str, typer.Option("--url", envvar="FEDERATION_AGENT_URL", help="The agent's HTTP address.")]
 TokenOption = Annotated[
@@ -46,7 +41,6 @@ TokenOption = Annotated[
 IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of links.", show_default=False)]
 AllOption = Annotated[bool, typer.Option("--all", help="All links.")]
 VhostOption = Annotated[str | None, typer.Option("--vhost", help="All links of this vhost.")]
-ConfigOption = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="The agent's configuration.")]
 
 
 @app.callback(invoke_without_command=True)

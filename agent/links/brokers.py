@@ -80,6 +80,10 @@ class Brokers:
         """A connection that may be lost."""
         return await _connect_silent(end, [uri], name=TRIAL)
 
+    async def looking(self, end: End) -> Connection:
+        """A connection of its own, for a command."""
+        return await _connect_silent(end, _shuffled(end.uris), name=QUARANTINE)
+
     def capture(
         self, source: End, uri: AmqpUri, *, link: str, options: FlowOptions, is_quorum: bool
     ) -> Callable[[Target], Capture]:

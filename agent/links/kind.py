@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from agent.amqp.connect import Connection
+from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.reconcile import Known
@@ -130,3 +132,6 @@ class Kind(Protocol[Link_contra]):
 
     def runnable(self, link: Link_contra, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
         """`on_noted` is called when `notes` may have changed while a session is open."""
+
+    def rewriter(self, link: Link_contra, source: Connection, destination: Connection) -> Rewriter:
+        """What the link changes of messages on their way between these."""

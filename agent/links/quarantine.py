@@ -60,6 +60,8 @@ class _Parcel:
             self.time,
             delivery.exchange if exchange is None else exchange.encode(errors="surrogateescape"),
             delivery.routing_key if key is None else key.encode(errors="surrogateescape"),
+            delivery.exchange,
+            delivery.routing_key,
         )
 
 

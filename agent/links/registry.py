@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from agent.amqp.connect import Connection
+from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.core.model import ExchangeLink, Link, LinkKind, QueueLink, ShovelLink
 from agent.errors import Side
@@ -35,6 +37,9 @@ class KindOfAgent(Generic[OfKind]):
 
     def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
         return self._kind.runnable(self._checked(link), counts, on_noted)
+
+    def rewriter(self, link: Link, source: Connection, destination: Connection) -> Rewriter:
+        return self._kind.rewriter(self._checked(link), source, destination)
 
     def _checked(self, link: Link) -> OfKind:
         if not isinstance(link, self._links):
@@ -74,3 +79,9 @@ class Kinds:
 
     def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
         return self._kinds[link.kind].runnable(link, counts, on_noted)
+
+    def ends(self, link: Link) -> Ends:
+        return self._kinds[link.kind].ends(link)
+
+    def rewriter(self, link: Link, source: Connection, destination: Connection) -> Rewriter:
+        return self._kinds[link.kind].rewriter(link, source, destination)

@@ -25,6 +25,8 @@ _OURS: Final = Names(
     quarantine.TIME,
     quarantine.EXCHANGE,
     quarantine.ROUTING_KEY,
+    quarantine.SOURCE_EXCHANGE,
+    quarantine.SOURCE_ROUTING_KEY,
     quarantine.UNREADABLE_PROPERTIES,
     quarantine.DEFLATED_PROPERTIES,
     quarantine.EXPIRATION,
@@ -36,16 +38,28 @@ _OURS: Final = Names(
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a message is set aside, when (seconds since 1970), and where it was going."""
+    """Why a message is set aside, when (seconds since 1970), where it was going, and where it had been published."""
 
     reason: str
     link: str
     time: int
     exchange: bytes
     routing_key: bytes
+    source_exchange: bytes
+    source_routing_key: bytes
 
     @property
     def entries(self) -> bytes:
+        source = (
+            (quarantine.SOURCE_EXCHANGE, self.source_exchange, self.exchange),
+            (quarantine.SOURCE_ROUTING_KEY, self.source_routing_key, self.routing_key),
+        )
+        return self._always + b"".join(
+            header_table.text_entry(name, value) for name, value, usual in source if value != usual
+        )
+
+    @property
+    def _always(self) -> bytes:
         return b"".join(
             (
                 header_table.text_entry(quarantine.REASON, self.reason.encode()),
@@ -139,7 +153,20 @@ def _why(headers: bytes) -> Why | None:
     exchange, routing_key = (_raw_text(headers, name) for name in (quarantine.EXCHANGE, quarantine.ROUTING_KEY))
     if not (isinstance(reason, str) and isinstance(link, str) and isinstance(time, int)):
         return None
-    return None if exchange is None or routing_key is None else Why(reason, link, time, exchange, routing_key)
+    if exchange is None or routing_key is None:
+        return None
+    source_exchange, source_key = (
+        _raw_text(headers, name) for name in (quarantine.SOURCE_EXCHANGE, quarantine.SOURCE_ROUTING_KEY)
+    )
+    return Why(
+        reason,
+        link,
+        time,
+        exchange,
+        routing_key,
+        exchange if source_exchange is None else source_exchange,
+        routing_key if source_key is None else source_key,
+    )
 
 
 def _raw_text(headers: bytes, name: str) -> bytes | None:

@@ -56,6 +56,17 @@ class Rewriter(Protocol):
         """The headers (a table with its length) to publish with, or why the message is dropped."""
 
 
+def rewritten(rewriter: Rewriter, properties: Properties, delivery: Delivery) -> Properties | str:
+    """One message's properties to publish with, or why it is dropped; CodecError where they make no sense."""
+    properties = rewriter.changes.apply(properties)
+    raw = properties.raw_headers
+    if not any(raw.find(mark) >= 0 for mark in rewriter.marks):
+        entries = rewriter.entries(delivery)
+        return properties.with_first_headers(entries) if entries else properties
+    found = rewriter.rewrite(raw, delivery)
+    return found if isinstance(found, str) else properties.with_raw_headers(found)
+
+
 class Untouched:
     """A rewriter for links that change nothing of the headers."""
 

@@ -21,7 +21,7 @@ from typing import Final
 from agent.amqp.data.capture import Capture
 from agent.amqp.data.delivery import Delivery, Destination, read_address
 from agent.amqp.data.prepared import PUBLISH, Prepared
-from agent.amqp.data.rewriting import Rewriter
+from agent.amqp.data.rewriting import Rewriter, rewritten
 from agent.amqp.data.scrutiny import Scrutiny
 from agent.amqp.data.target import MOST_UNSETTLED, Counts, Outlet, Target
 from agent.amqp.data.unfit import TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
@@ -354,7 +354,7 @@ class Source:
             return
         received = payload[12:]
         try:
-            found = self._properties(Properties.read(received))
+            found = rewritten(self._rewriter, Properties.read(received), self._delivery)
         except CodecError:
             self._refuse(UNREADABLE, received)
             return
@@ -367,15 +367,6 @@ class Source:
             self._refuse(TOO_MANY_HEADERS, received, size=len(payload))
         else:
             self._out += (self._around[PUBLISH], frames.frame(frames.HEADER, self._target_number, payload))
-
-    def _properties(self, properties: Properties) -> Properties | str:
-        properties = self._changes.apply(properties)
-        raw = properties.raw_headers
-        if not self._is_marked(raw, 0, len(raw)):
-            entries = self._around[self._redelivered]
-            return properties.with_first_headers(entries) if entries else properties
-        found = self._rewriter.rewrite(raw, self._delivery)
-        return found if isinstance(found, str) else properties.with_raw_headers(found)
 
     def _is_marked(self, data: bytes | bytearray, at: int, end: int) -> bool:
         """Whether one of the rewriter's headers may be there."""

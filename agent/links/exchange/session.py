@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts, Destination
 from agent.amqp.failures import one_line
@@ -88,7 +89,7 @@ class ExchangeSession(OpenSession[Upkeep]):
                 ends.source, control.connection.uri, ends.destination, apart=link.id if self._apart else None
             )
         )
-        wanted = Wanted(link, self._route(control))
+        wanted = Wanted(link, route_of(link, control.connection, self._brokers.cluster))
         self._remember(control, wanted.route)
         building = self._building(control, wanted, first=connecting)
         _, (up, down) = await both(building.prepare(), connecting)
@@ -103,7 +104,7 @@ class ExchangeSession(OpenSession[Upkeep]):
                 ends.source, up.connection.uri, link=link.id, options=options, is_quorum=options.is_quorum
             ),
         )
-        starting = asyncio.ensure_future(flow.start(self._header(wanted.route)))
+        starting = asyncio.ensure_future(flow.start(header_of(link, control.connection, wanted.route)))
         bound, _ = await both(self._bind(building, starting), starting)
         self._upkeep = Upkeep(building, flow, self._counts, bound, on_followed=self._on_noted)
         self._upkeep.rebind(self._latest())  # they may have changed meanwhile
@@ -130,15 +131,6 @@ class ExchangeSession(OpenSession[Upkeep]):
             is_quorum=settings.queue_type is QueueType.QUORUM,
         )
 
-    def _route(self, control: Shared) -> Route:
-        link, there = self._link, control.connection
-        return Route(
-            Site(there.server.cluster_name, there.vhost),
-            Site(self._brokers.cluster, link.vhost),
-            link.name,
-            link.settings.max_hops,
-        )
-
     def _building(self, control: Shared, wanted: Wanted, *, first: asyncio.Future[tuple[Shared, Shared]]) -> Building:
         return Building(
             wanted,
@@ -162,13 +154,19 @@ class ExchangeSession(OpenSession[Upkeep]):
                 await building.follow(bound)
         return bound
 
-    def _header(self, route: Route) -> ReceivedFromHeader:
-        settings = self._link.settings
-        return ReceivedFromHeader(
-            str(self._memory.uri),
-            self._link.name,
-            upstream=route.upstream,
-            downstream=route.downstream,
-            max_hops=settings.max_hops,
-            trust_user_id=settings.trust_user_id,
-        )
+
+def route_of(link: ExchangeLink, there: Connection, cluster: str) -> Route:
+    upstream = Site(there.server.cluster_name, there.vhost)
+    return Route(upstream, Site(cluster, link.vhost), link.name, link.settings.max_hops)
+
+
+def header_of(link: ExchangeLink, there: Connection, route: Route) -> ReceivedFromHeader:
+    settings = link.settings
+    return ReceivedFromHeader(
+        str(written_uri(link.uris, there)),
+        link.name,
+        upstream=route.upstream,
+        downstream=route.downstream,
+        max_hops=settings.max_hops,
+        trust_user_id=settings.trust_user_id,
+    )

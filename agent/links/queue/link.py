@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
+from agent.amqp.connect import Connection
+from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
@@ -15,7 +17,7 @@ from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import Ends
-from agent.links.queue.session import Memory, QueueSession
+from agent.links.queue.session import Memory, QueueSession, headers_of
 from agent.links.queue.timing import Timing
 from agent.links.queue.upstream_queue import UpstreamQueues
 
@@ -38,6 +40,9 @@ class QueueLinks:
 
     def runnable(self, link: QueueLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableQueueLink:  # noqa: ARG002 - it has no notes
         return RunnableQueueLink(link, self, counts)
+
+    def rewriter(self, link: QueueLink, source: Connection, destination: Connection) -> Rewriter:  # noqa: ARG002 - it depends on the source alone
+        return headers_of(link, source)
 
 
 class RunnableQueueLink:

@@ -79,7 +79,7 @@ class QueueSession(OpenSession[Upkeep]):
         self._remember(upstream)
         connecting = connections.from_source(ends.source, upstream.connection.uri, apart=apart)
         _, up = await both(self._ensure(ends.source, upstream.connection), connecting)
-        headers = VisitHeaders(str(self._memory.uri), link.name, trust_user_id=link.settings.trust_user_id)
+        headers = headers_of(link, upstream.connection)
         options, is_quorum = self._options(), link.queue.type is QueueType.QUORUM
         flow = self.flow = Flow(
             options,
@@ -148,3 +148,7 @@ class QueueSession(OpenSession[Upkeep]):
             is_quorum=True,
             ends_on_return=True,
         )
+
+
+def headers_of(link: QueueLink, there: Connection) -> VisitHeaders:
+    return VisitHeaders(str(written_uri(link.uris, there)), link.name, trust_user_id=link.settings.trust_user_id)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from agent.amqp.connect import Connection
+from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
@@ -16,7 +18,7 @@ from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import Ends
 from agent.links.shovel.ends import shovel_ends
-from agent.links.shovel.session import Memory, ShovelSession
+from agent.links.shovel.session import Memory, ShovelSession, rewriter_of
 
 
 @dataclass
@@ -28,6 +30,9 @@ class ShovelLinks:
 
     def runnable(self, link: ShovelLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableShovel:  # noqa: ARG002 - it has no notes
         return RunnableShovel(link, self, counts)
+
+    def rewriter(self, link: ShovelLink, source: Connection, destination: Connection) -> Rewriter:
+        return rewriter_of(link, source, destination, cluster=self.brokers.cluster)
 
 
 class RunnableShovel:

@@ -10,6 +10,7 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
+from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import Binding, ExchangeSource, QueueDestination, QueueSource, ShovelLink
@@ -126,17 +127,7 @@ class ShovelSession(OpenSession[Upkeep]):
                 self._ends.source, up.connection.uri, link=link.id, options=options, is_quorum=is_quorum
             ),
         )
-        shown = written_uri(link.shovel.destination_uris, down.connection)
-        await flow.start(
-            rewriter(
-                link,
-                source=str(self._memory.uri),
-                destination=down.connection.uri,
-                shown=str(shown),
-                cluster=self._brokers.cluster,
-                clock=time.time,
-            )
-        )
+        await flow.start(rewriter_of(link, control.connection, down.connection, cluster=self._brokers.cluster))
         self._memory.flow = flow
         self._upkeep = Upkeep(flow, self._counts, looking, queue)
 
@@ -214,3 +205,14 @@ class ShovelSession(OpenSession[Upkeep]):
             limit=self._memory.until.remaining,
             ends_on_return=isinstance(destination, QueueDestination),
         )
+
+
+def rewriter_of(link: ShovelLink, source: Connection, destination: Connection, *, cluster: str) -> Rewriter:
+    return rewriter(
+        link,
+        source=str(written_uri(link.uris, source)),
+        destination=destination.uri,
+        shown=str(written_uri(link.shovel.destination_uris, destination)),
+        cluster=cluster,
+        clock=time.time,
+    )

@@ -1,4 +1,4 @@
-"""Messages that neither the downstream nor the quarantine can take: what follows flows on, and why they wait is shown."""
+"""Messages that neither the downstream nor the quarantine can take wait and are shown, and what follows flows on."""
 
 from __future__ import annotations
 

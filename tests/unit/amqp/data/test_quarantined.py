@@ -17,7 +17,7 @@ from agent.core import fields
 from agent.core.rules import quarantine
 from tests.unit.amqp.wire.strategies import names, properties_with, values
 
-WHY = Why("too_large", "0a1b2c3d", 1_700_000_000, b"fed.x", b"orders.eu")
+WHY = Why("too_large", "0a1b2c3d", 1_700_000_000, b"fed.x", b"orders.eu", b"orders", b"orders.eu")
 ROOM = 131_000
 copies = st.tuples(st.sampled_from(["CC", "BCC"]), st.just(fields.array(fields.text("copy"))))
 headers = st.lists(copies | st.tuples(names, values), max_size=4, unique_by=lambda entry: entry[0]).map(tuple)

@@ -1,0 +1,96 @@
+"""A queue's messages, looked at one after another; what isn't acknowledged is back in its place afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.failures import NOT_FOUND
+from agent.amqp.questions import refusal
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.errors import TransientError
+
+LARGEST_TOGETHER: Final = 64 * 1024 * 1024  # bytes of bodies that wait to be looked at
+MOST: Final = 65_535  # the largest prefetch
+COMES_WITHIN: Final = 10.0
+CONSUMER: Final = "federation-agent: looking"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """`body` is None where it isn't wanted, or where too many are held already."""
+
+    tag: int
+    properties: bytes
+    size: int
+    body: bytes | None
+
+
+class HeldMessages:
+    """Of one queue: what was in it when it was opened."""
+
+    def __init__(self, connection: Connection, channel: Channel, queue: str, wants: Callable[[bytes], bool]) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._queue = queue
+        self._wants = wants
+        self._arrived: asyncio.Queue[Held] = asyncio.Queue()
+        self._bytes = 0
+        self._count = 0
+        channel.on_message = self._take
+
+    async def begin(self) -> None:
+        """A queue that is missing has none."""
+        channel = self._channel
+        try:
+            found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=self._queue, passive=True)
+            self._count = min(found["messages"], MOST)
+            if self._count:
+                await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._count)
+                consumed = {"queue": self._queue, "consumer_tag": CONSUMER}
+                await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, **consumed)
+        except ChannelClosedError as error:
+            if error.code != NOT_FOUND:
+                raise refusal(self._connection, f"looking into queue {self._queue!r}", error) from error
+
+    async def __aiter__(self) -> AsyncIterator[Held]:
+        """Ends early where another consumer takes some of them."""
+        for _ in range(self._count):
+            try:
+                async with asyncio.timeout(COMES_WITHIN):
+                    held = await self._arrived.get()
+            except TimeoutError:
+                if self._channel.closed.done():
+                    raise TransientError(f"{self._connection.where}: {self._channel.closed.result()}") from None
+                return
+            self._bytes -= 0 if held.body is None else held.size
+            yield held
+
+    def acknowledge(self, tag: int) -> None:
+        self._channel.send(methods.BASIC_ACK, delivery_tag=tag, multiple=False)
+
+    def _take(self, message: Message) -> None:
+        properties, size = message.properties.write(), len(message.body)
+        has_room = self._bytes + size <= LARGEST_TOGETHER or not self._bytes
+        body = message.body if has_room and self._wants(properties) else None
+        self._bytes += 0 if body is None else size
+        self._arrived.put_nowait(Held(message.call["delivery_tag"], properties, size, body))
+
+
+@asynccontextmanager
+async def held_messages(
+    connection: Connection, queue: str, *, wants: Callable[[bytes], bool]
+) -> AsyncIterator[HeldMessages]:
+    """`wants` says by the properties (with their flags) whether a message's body is kept."""
+    channel = connection.wire.begin_channel()
+    try:
+        held = HeldMessages(connection, channel, queue, wants)
+        await held.begin()
+        yield held
+    finally:
+        await channel.close()

@@ -1,0 +1,176 @@
+"""`quarantine`: messages that a destination can't take, set aside beside their source."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import re
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from agent.amqp.wire.properties import FLAGS, HEADERS, Properties
+from agent.amqp.wire.tables import CodecError
+from agent.cli import output
+from agent.core import fields
+from agent.core.links.removal import duration
+from agent.definitions.sources.load import load_configuration
+from agent.errors import UsageError
+from agent.runtime.set_aside import Choice, Outcome, Quarantined, SetAside
+
+_AGE: Final = re.compile(r"(\d{1,9})([smhd]?)")
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SHOWN: Final = 1_000  # bytes of a body
+_COLUMNS: Final = ("AGE", "REASON", "LINK", "BYTES", "WAS GOING TO", "WHERE IT IS")
+
+T = TypeVar("T")
+
+
+def chosen(link: str | None, reason: str | None, older_than: str | None, *, is_limited: bool = False) -> Choice:
+    """`is_limited`: something has to choose."""
+    if is_limited and (link, reason, older_than) == (None, None, None):
+        raise UsageError("choose messages by --link, --reason or --older-than, or give --all")
+    found = None if older_than is None else _AGE.fullmatch(older_than)
+    if older_than is not None and found is None:
+        raise UsageError(f"--older-than {older_than!r} is no age: write 90s, 30m, 12h or 7d")
+    return Choice(link, reason, None if found is None else float(found[1]) * _UNITS[found[2]])
+
+
+def list_messages(path: Path, choice: Choice, *, as_json: bool) -> int:
+    """How many there are."""
+
+    async def look(quarantined: Quarantined) -> list[SetAside]:
+        return [each async for each in quarantined.look(with_bodies=False)]
+
+    found = _run(path, choice, look)
+    if as_json:
+        output.say_json([_summary(each) for each in found])
+    else:
+        rows = [_COLUMNS, *(_row(each) for each in found)]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
+        for row in rows if found else ():
+            output.say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        output.say(_counted(len(found), "in quarantine"))
+    return len(found)
+
+
+def show_messages(path: Path, choice: Choice, most: int, *, as_json: bool) -> int:
+    """How many are shown."""
+
+    async def look(quarantined: Quarantined) -> list[SetAside]:
+        found: list[SetAside] = []
+        async for each in quarantined.look(with_bodies=True):
+            found.append(replace(each, body=None if each.body is None else each.body[:_SHOWN]))
+            if len(found) == most:
+                break
+        return found
+
+    found = _run(path, choice, look)
+    if as_json:
+        output.say_json([_whole(each) for each in found])
+    else:
+        for each in found:
+            for name, value in _whole(each).items():
+                output.say(f"{name}: {value}")
+            output.say("")
+        if not found:
+            output.say(_counted(0, "in quarantine"))
+    return len(found)
+
+
+def replay_messages(path: Path, choice: Choice, *, as_json: bool) -> tuple[int, bool]:
+    return _report(_run(path, choice, Quarantined.replay), "replayed", as_json=as_json)
+
+
+def drop_messages(path: Path, choice: Choice, *, as_json: bool) -> tuple[int, bool]:
+    return _report(_run(path, choice, Quarantined.drop), "dropped", as_json=as_json)
+
+
+def _report(outcome: Outcome, done: str, *, as_json: bool) -> tuple[int, bool]:
+    if as_json:
+        output.say_json({done: outcome.done, "problems": outcome.problems})
+    else:
+        output.complain(*outcome.problems)
+        output.say(_counted(outcome.done, done))
+    return outcome.done, not outcome.problems
+
+
+def _run(path: Path, choice: Choice, work: Callable[[Quarantined], Coroutine[Any, Any, T]]) -> T:
+    configuration = load_configuration(str(path), environment=os.environ)
+
+    async def run() -> T:
+        quarantined = await Quarantined.read(configuration, choice)
+        found = await work(quarantined)
+        output.complain(*(each for each in quarantined.problems if not isinstance(found, Outcome)))
+        return found
+
+    return asyncio.run(run())
+
+
+def _row(each: SetAside) -> tuple[str, ...]:
+    why = each.why
+    return (
+        duration(max(0.0, time.time() - why.time)),
+        why.reason,
+        why.link,
+        f"{each.size:,}",
+        _place(each),
+        f"{each.where}, vhost {each.vhost}",
+    )
+
+
+def _place(each: SetAside) -> str:
+    exchange, key = _text(each.why.exchange), _text(each.why.routing_key)
+    return f"{exchange}, key {key}" if exchange else f"queue {key}"
+
+
+def _summary(each: SetAside) -> dict[str, Any]:
+    why = each.why
+    return {
+        "link": why.link,
+        "reason": why.reason,
+        "since": datetime.fromtimestamp(why.time, UTC).isoformat().replace("+00:00", "Z"),
+        "exchange": _text(why.exchange),
+        "routing_key": _text(why.routing_key),
+        "bytes": each.size,
+        "where": each.where,
+        "vhost": each.vhost,
+    }
+
+
+def _whole(each: SetAside) -> dict[str, Any]:
+    body = each.body or b""
+    try:
+        text: dict[str, Any] = {"body": body.decode()}
+    except UnicodeDecodeError:
+        text = {"body_base64": base64.b64encode(body).decode()}
+    return {**_summary(each), **_properties(each.properties), **text}
+
+
+def _properties(written: bytes) -> dict[str, Any]:
+    """As far as they can be read."""
+    try:
+        found = Properties.read(written)
+        headers = fields.table_to_json(found.headers) if found.flags & HEADERS else {}
+    except CodecError:
+        return {"properties_base64": base64.b64encode(written).decode()}
+    plain = {name: found.get(flag) for name, flag in FLAGS.items() if flag != HEADERS}
+    numbers = {"delivery_mode", "priority", "timestamp"}
+    shown = {
+        name: int.from_bytes(value, "big") if name in numbers else _text(value[1:])
+        for name, value in plain.items()
+        if value is not None
+    }
+    return {"properties": shown, "headers": headers}
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} message {what}" if count == 1 else f"{count} messages {what}"

@@ -1,0 +1,99 @@
+"""The commands `quarantine …`: their options, and their exit status."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from agent.cli.options import ConfigOption, Format, FormatOption
+
+OK = 0
+NOT_ALL = 4
+NO_MESSAGE = 5
+
+app = typer.Typer(help="Messages that a destination can't take, set aside beside their source.", no_args_is_help=True)
+LinkOption = Annotated[str | None, typer.Option("--link", metavar="LINK", help="Of this link: its id, or VHOST/NAME.")]
+ReasonOption = Annotated[
+    Literal["too_large", "headers_too_large", "unreadable", "closes_connection"] | None,
+    typer.Option("--reason", help="Only those that are there for this reason."),
+]
+OlderOption = Annotated[
+    str | None, typer.Option("--older-than", metavar="AGE", help="Only those that are there for so long: 30m, 12h, 7d.")
+]
+EveryOption = Annotated[bool, typer.Option("--all", help="All of them, where nothing else chooses.")]
+
+
+@app.command(name="list")
+def list_quarantined(
+    config: ConfigOption,
+    *,
+    link: LinkOption = None,
+    reason: ReasonOption = None,
+    older_than: OlderOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """List the messages in quarantine."""
+    from agent.cli.quarantine import chosen, list_messages
+
+    found = list_messages(config, chosen(link, reason, older_than), as_json=format_ is Format.JSON)
+    return OK if found else NO_MESSAGE
+
+
+@app.command(name="show")
+def show_quarantined(
+    config: ConfigOption,
+    *,
+    link: LinkOption = None,
+    reason: ReasonOption = None,
+    older_than: OlderOption = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many are shown.")] = 1,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Show messages in quarantine with their headers and the beginning of their bodies."""
+    from agent.cli.quarantine import chosen, show_messages
+
+    found = show_messages(config, chosen(link, reason, older_than), most, as_json=format_ is Format.JSON)
+    return OK if found else NO_MESSAGE
+
+
+@app.command(name="replay")
+def replay_quarantined(
+    config: ConfigOption,
+    *,
+    link: LinkOption = None,
+    reason: ReasonOption = None,
+    older_than: OlderOption = None,
+    every: EveryOption = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Publish messages where they were going; each leaves the quarantine once that is confirmed."""
+    from agent.cli.quarantine import chosen, replay_messages
+
+    choice = chosen(link, reason, older_than, is_limited=not every)
+    return _status(replay_messages(config, choice, as_json=format_ is Format.JSON))
+
+
+@app.command(name="drop")
+def drop_quarantined(
+    config: ConfigOption,
+    *,
+    link: LinkOption = None,
+    reason: ReasonOption = None,
+    older_than: OlderOption = None,
+    every: EveryOption = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Delete messages from the quarantine, for good."""
+    from agent.cli.quarantine import chosen, drop_messages
+
+    choice = chosen(link, reason, older_than, is_limited=not every)
+    return _status(drop_messages(config, choice, as_json=format_ is Format.JSON))
+
+
+def _status(found: tuple[int, bool]) -> int:
+    """Of how many were handled, and whether all of them were."""
+    count, are_all = found
+    if not are_all:
+        return NOT_ALL
+    return OK if count else NO_MESSAGE

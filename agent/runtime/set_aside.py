@@ -1,0 +1,211 @@
+"""The quarantines beside the sources of a configuration's links: what is in them, and what is done with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field, replace
+
+from agent.amqp.connect import Connection
+from agent.amqp.data.delivery import Delivery
+from agent.amqp.data.quarantined import Restored, Why, restored
+from agent.amqp.data.rewriting import Rewriter, rewritten
+from agent.amqp.held_messages import Held, HeldMessages, held_messages
+from agent.amqp.publisher import Publisher
+from agent.amqp.wire.properties import Properties
+from agent.amqp.wire.tables import CodecError
+from agent.core.model import Link
+from agent.core.rules import quarantine
+from agent.core.rules.resolve import resolving
+from agent.definitions.sources.keeper import Keeper
+from agent.definitions.sources.load import Configuration
+from agent.downstream.read import read_downstream
+from agent.downstream.reading import Source
+from agent.downstream.slices import in_slices
+from agent.errors import BrokerError, ConfigurationError, PermanentError
+from agent.links.brokers import Brokers
+from agent.links.registry import Kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which messages; None is all. `link` is an id, `older_than` are seconds."""
+
+    link: str | None = None
+    reason: str | None = None
+    older_than: float | None = None
+
+    def takes(self, why: Why, now: float) -> bool:
+        return (
+            self.link in {None, why.link}
+            and self.reason in {None, why.reason}
+            and (self.older_than is None or now - why.time >= self.older_than)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A message in quarantine. `body` is None where only its size was asked for."""
+
+    where: str
+    vhost: str
+    why: Why
+    properties: bytes
+    size: int
+    body: bytes | None
+
+
+class Destinations:
+    """Where the messages of one quarantine were going, connected as they are needed."""
+
+    def __init__(self, kinds: Kinds, links: Mapping[str, Link], source: Connection, opened: AsyncExitStack) -> None:
+        self.failed: set[str] = set()  # links, by id
+        self._kinds = kinds
+        self._links = links
+        self._source = source
+        self._opened = opened
+        self._ready: dict[str, tuple[Publisher, Rewriter]] = {}
+
+    async def publish(self, found: Restored, body: bytes) -> None:
+        """As the link would. What it would drop needs to go nowhere."""
+        why = found.why
+        publisher, rewriter = self._ready.get(why.link) or await self._open(why.link)
+        delivery = Delivery(why.source_exchange, why.source_routing_key, redelivered=True)
+        properties = rewritten(rewriter, Properties.read(found.properties), delivery)
+        if not isinstance(properties, str):
+            await publisher.publish(_name(why.exchange), _name(why.routing_key), properties.write(), body)
+
+    async def _open(self, link_id: str) -> tuple[Publisher, Rewriter]:
+        link = self._links.get(link_id)
+        if link is None:
+            raise PermanentError("no definition has this link any more: define it again, or move its messages yourself")
+        connection = await self._opened.enter_async_context(
+            await self._kinds.brokers.looking(self._kinds.ends(link).destination)
+        )
+        publisher = Publisher(connection)
+        await publisher.open()
+        ready = self._ready[link_id] = publisher, self._kinds.rewriter(link, self._source, connection)
+        return ready
+
+
+def _name(value: bytes) -> str:
+    return value.decode(errors="surrogateescape")
+
+
+@dataclass
+class Outcome:
+    """What was done; `problems` say why the rest stays."""
+
+    done: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class Quarantined:
+    """`read` it first. Messages that are not ours, or that nobody chose, stay as they are."""
+
+    def __init__(self, kinds: Kinds, links: tuple[Link, ...], choice: Choice) -> None:
+        self._kinds = kinds
+        self._links = {link.id: link for link in links}
+        named = {f"{link.vhost}/{link.name}": link.id for link in links}
+        self._choice = choice if choice.link is None else replace(choice, link=named.get(choice.link, choice.link))
+        self.problems: list[str] = []
+
+    @classmethod
+    async def read(cls, configuration: Configuration, choice: Choice) -> Quarantined:
+        keeper = Keeper()
+        keeper.take(Source.CONFIGURATION, lambda: configuration.told)
+        reading = await read_downstream(configuration, keeper)
+        if keeper.refusals:
+            raise ConfigurationError(keeper.refusals)
+        found = await in_slices(resolving(reading.definitions, reading.states, clock=time.thread_time))
+        brokers = Brokers(configuration.settings.downstream.uris, reading.cluster, stall_after=0.0)
+        return cls(Kinds(brokers), found.links, choice)
+
+    async def look(self, *, with_bodies: bool) -> AsyncIterator[SetAside]:
+        async for connection in self._places():
+            async with self._held(connection, with_bodies=with_bodies) as held:
+                async for message in held:
+                    if (found := self._chosen(message)) is not None:
+                        yield SetAside(
+                            connection.where,
+                            connection.vhost,
+                            found.why,
+                            found.properties,
+                            message.size,
+                            message.body,
+                        )
+
+    async def drop(self) -> Outcome:
+        outcome = Outcome()
+        async for connection in self._places():
+            async with self._held(connection, with_bodies=False) as held:
+                async for message in held:
+                    if self._chosen(message) is not None:
+                        held.acknowledge(message.tag)
+                        outcome.done += 1
+        return self._with_problems(outcome)
+
+    async def replay(self) -> Outcome:
+        """Publishes each where it was going, as its link would, and acknowledges it once it is confirmed."""
+        outcome = Outcome()
+        async for connection in self._places():
+            async with AsyncExitStack() as opened:
+                destinations = Destinations(self._kinds, self._links, connection, opened)
+                while await self._round(connection, destinations, outcome):
+                    pass
+        return self._with_problems(outcome)
+
+    async def _round(self, connection: Connection, destinations: Destinations, outcome: Outcome) -> bool:
+        """Whether another is needed: of very many bytes some had no room, and others were done."""
+        before, is_rest = outcome.done, False
+        async with self._held(connection, with_bodies=True) as held:
+            async for message in held:
+                found = self._chosen(message)
+                if found is None or found.why.link in destinations.failed:
+                    continue
+                if message.body is None:
+                    is_rest = True
+                    continue
+                try:
+                    await destinations.publish(found, message.body)
+                except (BrokerError, CodecError) as error:
+                    destinations.failed.add(found.why.link)  # its next ones would pass this one
+                    outcome.problems.append(f"link {found.why.link}: {error}")
+                else:
+                    held.acknowledge(message.tag)
+                    outcome.done += 1
+        return is_rest and outcome.done > before
+
+    async def _places(self) -> AsyncIterator[Connection]:
+        """Each broker's quarantine once, however many links there are."""
+        seen: set[tuple[str | None, str]] = set()
+        for end in dict.fromkeys(self._kinds.ends(link).source for link in self._links.values()):
+            try:
+                async with await self._kinds.brokers.looking(end) as connection:
+                    place = connection.server.cluster_name, connection.vhost
+                    if place not in seen:
+                        seen.add(place)
+                        yield connection
+            except BrokerError as error:
+                self.problems.append(str(error))
+
+    def _held(self, connection: Connection, *, with_bodies: bool) -> AbstractAsyncContextManager[HeldMessages]:
+        def wants(properties: bytes) -> bool:
+            return with_bodies and self._restored(properties) is not None
+
+        return held_messages(connection, quarantine.QUEUE, wants=wants)
+
+    def _chosen(self, message: Held) -> Restored | None:
+        return self._restored(message.properties)
+
+    def _restored(self, properties: bytes) -> Restored | None:
+        try:
+            found = restored(properties)
+        except CodecError:
+            return None
+        return found if found is not None and self._choice.takes(found.why, time.time()) else None
+
+    def _with_problems(self, outcome: Outcome) -> Outcome:
+        outcome.problems += self.problems
+        return outcome

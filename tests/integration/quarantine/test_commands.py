@@ -1,0 +1,97 @@
+"""`quarantine list`, `show`, `replay` and `drop`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Q, Site, X, federated
+from tests.integration.federation.test_failures import link
+from tests.integration.quarantine.scene import LARGE, LIMIT, QUARANTINE, only, publish_one
+from tests.lab.lab import Lab
+from tests.lab.user_program import depth, messages
+from tests.lab.waiting import eventually
+
+SET_LIMIT = "application:set_env(rabbit, max_message_size, {})."
+
+
+class Commands:
+    def __init__(self, lab: Lab, agent: Agent) -> None:
+        self._lab = lab
+        self._agent = agent
+
+    def run(self, *arguments: str, status: int = 0) -> Any:
+        arguments = ("quarantine", arguments[0], "-c", str(self._agent.path), "--format", "json", *arguments[1:])
+        ran = self._lab.agents.run(arguments, cwd=self._agent.directory, environment={}, deadline=30)
+        assert ran.status == status, ran
+        return json.loads(ran.out) if ran.out else ran.err
+
+
+@pytest.fixture
+def filled(agent_of: AgentOf, lab: Lab, here: Site, there: Site) -> tuple[Agent, Commands]:
+    """Three messages of one link."""
+    here.exchange().queue("#")
+    there.exchange()
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    for number in range(3):
+        publish_one(there, X, f"k.{number}", f"{number}{LARGE}", headers={"n": number}, type="t", expiration=3_600)
+    eventually(lambda: only(agent)["quarantined"] == 3, what="all are in quarantine")
+    return agent, Commands(lab, agent)
+
+
+def test_they_are_listed_and_shown_and_stay(filled: tuple[Agent, Commands], there: Site) -> None:
+    agent, commands = filled
+    listed = commands.run("list")
+    assert [each["routing_key"] for each in listed] == ["k.0", "k.1", "k.2"]
+    assert listed[0] | {"since": ""} == {
+        "link": only(agent)["id"],
+        "reason": "too_large",
+        "since": "",
+        "exchange": X,
+        "routing_key": "k.0",
+        "bytes": len(LARGE) + 1,
+        "where": f"upstream origin 127.0.0.1:{there.node.amqp_port}",
+        "vhost": there.vhost,
+    }
+    [shown] = commands.run("show")
+    assert shown["body"] == f"0{LARGE}"[:1_000]
+    assert (shown["headers"], shown["properties"]["type"]) == ({"n": 0}, "t")
+    assert len(commands.run("list", "--link", f"{only(agent)['vhost']}/{X}")) == 3
+    assert commands.run("list", "--reason", "unreadable", status=5) == []
+    assert commands.run("list", "--older-than", "1h", status=5) == []
+    assert "is no age" in commands.run("list", "--older-than", "soon", status=2)
+    assert depth(there.uri, QUARANTINE) == 3
+
+
+def test_they_are_replayed_in_order_as_they_were(filled: tuple[Agent, Commands], here: Site, there: Site) -> None:
+    """Once the downstream takes them; what it still doesn't take stays."""
+    agent, commands = filled
+    assert "give --all" in commands.run("replay", status=2)
+    refused = commands.run("replay", "--all", status=4)
+    assert refused["replayed"] == 0
+    assert "larger than" in refused["problems"][0]
+    eventually(lambda: depth(there.uri, QUARANTINE) == 3, what="all are still there")
+    here.node.ctl("eval", SET_LIMIT.format(LIMIT * 2))
+    try:
+        assert commands.run("replay", "--link", only(agent)["id"]) == {"replayed": 3, "problems": []}
+    finally:
+        here.node.ctl("eval", SET_LIMIT.format(LIMIT))
+    assert depth(there.uri, QUARANTINE) == 0
+    found = messages(here.uri, Q, 3)
+    assert [each.body.decode()[0] for each in found] == ["0", "1", "2"]
+    first = found[0]
+    assert (first.routing_key, first.type, first.expiration, first.headers["n"]) == ("k.0", "t", 3_600, 0)
+    assert set(first.headers) == {"n", "x-received-from"}, "as its link would have published it"
+    assert commands.run("replay", "--all", status=5)["replayed"] == 0
+
+
+def test_they_are_dropped(filled: tuple[Agent, Commands], there: Site) -> None:
+    _, commands = filled
+    assert commands.run("drop", "--older-than", "1h", status=5)["dropped"] == 0
+    assert commands.run("drop", "--reason", "too_large") == {"dropped": 3, "problems": []}
+    assert depth(there.uri, QUARANTINE) == 0
