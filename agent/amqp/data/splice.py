@@ -24,7 +24,7 @@ from agent.amqp.data.prepared import PUBLISH, Prepared
 from agent.amqp.data.rewriting import Rewriter, rewritten
 from agent.amqp.data.scrutiny import Scrutiny
 from agent.amqp.data.target import MOST_UNSETTLED, Counts, Outlet, Target
-from agent.amqp.data.unfit import TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
+from agent.amqp.data.unfit import CLOSES, TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
 from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
 from agent.amqp.wire.properties import (
@@ -379,7 +379,8 @@ class Source:
     def _refuse(self, reason: str, properties: bytes, *, size: int = 0) -> None:
         """`size` is what is too large, if anything is."""
         self._skips = True
-        capture = self._capture
+        # Of a destination that closes over every message, none is to blame.
+        capture = None if reason == CLOSES and not self._target.has_confirmed else self._capture
         if capture is None or not capture.begin(
             self._tag, reason, self._delivery, properties=properties, size=self._size, excess=size
         ):

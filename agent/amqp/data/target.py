@@ -106,6 +106,7 @@ class Target:
         self._channel = channel
         self._upstream: Channel | None = None
         self._counts = counts
+        self._forwarded_before = counts.forwarded
         self._ack_mode = ack_mode
         self._settle = settle
         self._clock = clock or loop.time
@@ -128,6 +129,11 @@ class Target:
     @property
     def is_open(self) -> bool:
         return self._channel.is_usable
+
+    @property
+    def has_confirmed(self) -> bool:
+        """Whether the broker has confirmed anything on this channel."""
+        return self._ack_mode is AckMode.ON_CONFIRM and self._counts.forwarded > self._forwarded_before
 
     @property
     def oldest_unconfirmed(self) -> float | None:
