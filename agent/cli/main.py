@@ -89,6 +89,30 @@ def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
     return OK
 
 
+class Drawing(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    DOT = "dot"
+    SVG = "svg"
+
+
+@app.command()
+def topology(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Configurations of the agents, one a cluster.")],
+    exchange: Annotated[
+        list[str] | None, typer.Option("--exchange", metavar="NAME", help="Look at exchanges of this name.")
+    ] = None,
+    format_: Annotated[Drawing, typer.Option("--format", help="Text, data, or a drawing.")] = Drawing.TEXT,
+) -> int:
+    """Show where messages go in a federation of several clusters, offline.
+
+    Reports what arrives more than once or never, and the max-hops that would be right.
+    """
+    from agent.cli.topology import show_topology
+
+    return OK if show_topology(files, exchange or [], format_) else TROUBLE_WITH_BROKERS
+
+
 @app.command(name="run")
 def run_command(
     config: ConfigOption,
