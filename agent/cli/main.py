@@ -102,6 +102,10 @@ def topology(
     exchange: Annotated[
         list[str] | None, typer.Option("--exchange", metavar="NAME", help="Look at exchanges of this name.")
     ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option("--address", metavar="CLUSTER=HOST[:PORT]", help="An address that other clusters know one by."),
+    ] = None,
     format_: Annotated[Drawing, typer.Option("--format", help="Text, data, or a drawing.")] = Drawing.TEXT,
 ) -> int:
     """Show where messages go in a federation of several clusters, offline.
@@ -110,7 +114,7 @@ def topology(
     """
     from agent.cli.topology import show_topology
 
-    return OK if show_topology(files, exchange or [], format_) else TROUBLE_WITH_BROKERS
+    return OK if show_topology(files, exchange or [], address or [], format_=format_) else TROUBLE_WITH_BROKERS
 
 
 @app.command(name="run")

@@ -16,7 +16,17 @@ from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import LinkState, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
-from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
+from agent.core.model import (
+    ExchangeDestination,
+    ExchangeLink,
+    ExchangeSource,
+    Link,
+    QueueDestination,
+    QueueLink,
+    QueueSource,
+    ShovelLink,
+    ShovelPlace,
+)
 from agent.errors import Side
 from agent.status.feed import Feed
 from agent.status.history import History, Point
@@ -262,6 +272,7 @@ class Board:
             "kind": link.kind,
             "vhost": link.vhost,
             **ends(link),
+            **(_route(link, gauges) if isinstance(link, ShovelLink) else {}),
             "upstream": link.upstream,
             "upstream_cluster": gauges.upstream_cluster,
             "uri": shown_uri(link, gauges),
@@ -302,6 +313,26 @@ def shown_uri(link: Link, gauges: Gauges) -> str | None:
     """The endpoint that the link is connected to; the first one until then."""
     uri = gauges.uri or next(iter(link.uris), None)
     return None if uri is None else uri.safe
+
+
+def _route(link: ShovelLink, gauges: Gauges) -> Mapping[str, str]:
+    """Where a shovel's messages come from and go to."""
+    uri = gauges.destination or next(iter(link.shovel.destination_uris), None)
+    return {
+        "source": _place(link.shovel.source),
+        "destination": _place(link.shovel.destination),
+        "destination_uri": "" if uri is None else uri.safe,
+    }
+
+
+def _place(place: ShovelPlace) -> str:
+    match place:
+        case QueueSource(queue=queue) | QueueDestination(queue=queue):
+            return f"queue {queue}"
+        case ExchangeSource(exchange=exchange) | ExchangeDestination(exchange=str(exchange)):
+            return f"exchange {exchange}" if exchange else "default exchange"
+        case _:
+            return "each message's own exchange"
 
 
 def ends(link: Link) -> Mapping[str, str]:

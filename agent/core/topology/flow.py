@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -52,6 +52,37 @@ def copies(graph: Graph, publisher: Node, *, through: frozenset[Hop]) -> Mapping
             if hop in through and _passes(hop, received_from):
                 found[hop.downstream] += 1
                 ahead.append((hop.downstream, (*received_from, node.site)))
+    raise TooManyCopiesError
+
+
+def reaches(graph: Graph, publisher: Node, subscriber: Node, *, through: frozenset[Hop]) -> bool:
+    """Whether a copy arrives at all: the shortest ways are looked at first."""
+    ahead: deque[tuple[Node, tuple[Site, ...]]] = deque([(publisher, ())])
+    for _ in range(MOST_STEPS):
+        if not ahead:
+            return False
+        node, received_from = ahead.popleft()
+        for hop in graph.leaving(node):
+            if hop in through and _passes(hop, received_from):
+                if hop.downstream == subscriber:
+                    return True
+                ahead.append((hop.downstream, (*received_from, node.site)))
+    raise TooManyCopiesError
+
+
+def hops_in_all_ways(graph: Graph, publisher: Node, *, through: frozenset[Hop]) -> Mapping[Node, frozenset[Hop]]:
+    """For each exchange that gets copies, the links that every one of them passes."""
+    found: dict[Node, frozenset[Hop]] = {}
+    ahead: list[tuple[Node, tuple[Site, ...], frozenset[Hop]]] = [(publisher, (), frozenset())]
+    for _ in range(MOST_STEPS):
+        if not ahead:
+            return {node: hops for node, hops in found.items() if node != publisher}
+        node, received_from, way = ahead.pop()
+        for hop in graph.leaving(node):
+            if hop in through and _passes(hop, received_from):
+                longer = way | {hop}
+                found[hop.downstream] = found.get(hop.downstream, longer) & longer
+                ahead.append((hop.downstream, (*received_from, node.site), longer))
     raise TooManyCopiesError
 
 

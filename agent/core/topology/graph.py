@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from agent.core.rules.hops import Site
@@ -28,6 +27,26 @@ class Hop:
     upstream: Node
     downstream: Node
     max_hops: int = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class End:
+    """Where a queue link or a shovel takes messages from, or brings them to."""
+
+    cluster: str
+    vhost: str
+    kind: str  # exchange | queue
+    name: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Carrier:
+    """A queue link or a shovel: it moves messages and copies none, so no hop rule holds for it."""
+
+    kind: str  # queue | shovel
+    name: str
+    source: End
+    destination: End
 
 
 @dataclass(frozen=True)
@@ -58,9 +77,23 @@ class Graph:
     def with_max_hops(self, max_hops: int) -> Graph:
         return Graph(tuple(replace(hop, max_hops=max_hops) for hop in self.hops))
 
-    def without(self, hops: Iterable[Hop]) -> Graph:
-        gone = set(hops)
-        return Graph(tuple(hop for hop in self.hops if hop not in gone))
+    def altered(self, changed: Hop, max_hops: int) -> Graph:
+        return Graph(tuple(replace(hop, max_hops=max_hops) if hop == changed else hop for hop in self.hops))
+
+    @property
+    def parts(self) -> tuple[Graph, ...]:
+        """Those that no link connects with each other."""
+        left, parts = list(self.nodes), []
+        while left:
+            inside, ahead = {left[0]}, [left[0]]
+            while ahead:
+                node = ahead.pop()
+                beside = {hop.upstream for hop in self.entering(node)} | {hop.downstream for hop in self.leaving(node)}
+                ahead += beside - inside
+                inside |= beside
+            parts.append(Graph(tuple(hop for hop in self.hops if hop.upstream in inside)))
+            left = [node for node in left if node not in inside]
+        return tuple(parts)
 
     def reachable(self, start: Node) -> frozenset[Node]:
         """Where messages could get to if nothing limited how far they go."""

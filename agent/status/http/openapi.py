@@ -93,7 +93,10 @@ _COUNTERS: Final[Json] = {
     "bindings": COUNT,
     "last_confirm": TIME_OR_NONE,
 }
-_ENDS: Final[Json] = dict.fromkeys(("exchange", "upstream_exchange", "queue", "upstream_queue", "name"), TEXT)
+_ENDS: Final[Json] = dict.fromkeys(
+    ("exchange", "upstream_exchange", "queue", "upstream_queue", "name", "source", "destination", "destination_uri"),
+    TEXT,
+)
 _LINK: Final[Json] = {
     "id": LINK_ID,
     "kind": {"type": "string", "enum": [str(kind) for kind in LinkKind]},

@@ -83,7 +83,7 @@ def test_every_kind_of_link_with_its_name_and_why_nothing_moves(serve: Serve, vi
     jobs, shovel = rows.get_by_role("row", name="jobs"), rows.get_by_role("row", name="move once")
     for text in ("queue in / · upstream origin", "dc1 / jobs there", idle, "running"):
         expect(jobs).to_contain_text(text, ignore_case=True)
-    for text in ("shovel in /", "source.example:5672", "finished"):
+    for text in ("shovel in /", "source.example:5672/%2f / queue from", "→ queue to", "finished"):
         expect(shovel).to_contain_text(text, ignore_case=True)
     expect(shovel).not_to_contain_text("upstream")
     shovel.get_by_role("link", name="move once").click()

@@ -9,6 +9,7 @@ from agent.core.model import Exchange, ExchangeLink, LinkSettings
 from agent.errors import Side
 from agent.status.board import Board, Gauges
 from agent.status.http.native import link_view
+from tests.unit.core.some_links import shovel_link
 
 LINK = ExchangeLink(
     id="1a2b3c4d",
@@ -50,6 +51,16 @@ def test_a_link_as_the_api_tells_it() -> None:
     assert (view["forwarded"], view["dropped"], view["in_flight"], view["bindings"]) == (3, 2, 7, 2)
     assert view["uri"] == "amqp://h:5672/%2f"
     assert view["since"] == "2027-01-15T08:00:00.000Z"
+
+
+def test_a_shovel_shows_where_its_messages_come_from_and_go_to() -> None:
+    made, _ = board()
+    link = shovel_link()
+    made.put(link, RUNNING, Counts(), Gauges)
+    view = made.view(made[link.id])
+    assert (view["source"], view["destination"]) == ("queue q", "each message's own exchange")
+    assert view["destination_uri"] == link.shovel.destination_uris[0].safe
+    assert "source" not in made.view(made[LINK.id])
 
 
 def test_since_tells_when_the_status_changed_and_nothing_else() -> None:

@@ -71,14 +71,14 @@ export class RowView {
   }
 
   #showNames() {
-    const { view, name, source, remote } = this.row;
+    const { view, name, source, remote, target } = this.row;
     text(this.link, name);
     set(this.link, "title", name);
     text(this.where, `${view.kind} in ${view.vhost}${view.upstream && ` · upstream ${view.upstream}`}`);
     set(this.where, "title", this.where.textContent);
-    text(this.source, view.kind === "shovel" ? source : `${source} / ${remote}`);
+    text(this.source, `${source} / ${remote}`);
     set(this.source, "title", this.source.textContent);
-    text(this.target, `→ ${name}`);
+    text(this.target, `→ ${target}`);
     text(this.owner, view.owner ?? "");
   }
 

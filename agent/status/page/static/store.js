@@ -16,10 +16,11 @@ class Row {
     this.cluster = cluster;
     this.source = cluster ?? (view.upstream || view.uri || "unknown"); // a shovel has no upstream
     this.name = named(view.exchange ?? view.queue ?? view.name);
-    this.remote = named(view.upstream_exchange ?? view.upstream_queue ?? "");
+    this.remote = named(view.upstream_exchange ?? view.upstream_queue ?? view.source ?? "");
+    this.target = view.destination ?? this.name; // a shovel's name isn't where its messages go
     this.since = Date.parse(view.since);
     this.severity = stateOf(view.status).severity;
-    const words = [view.id, view.kind, view.vhost, this.name, this.remote, view.upstream, this.source, view.policy];
+    const words = [view.id, view.kind, view.vhost, this.name, this.remote, this.target, view.upstream, this.source, view.policy];
     this.search = [...words, view.uri, view.status, view.error, view.owner].join("\n").toLowerCase();
   }
 

@@ -12,8 +12,8 @@ from agent.core.fields import EMPTY, Table
 from agent.core.model import Binding
 from agent.core.rules import hops
 from agent.core.rules.bindings import Route
-from agent.core.topology.findings import Arrival, examine, ranges
-from agent.core.topology.flow import TooManyCopiesError, bound, copies
+from agent.core.topology.findings import Arrival, Part, Remedy, examine, ranges
+from agent.core.topology.flow import bound, copies
 from agent.core.topology.graph import Graph, Hop, Node
 
 Edges = Mapping[int, Sequence[int]]
@@ -32,6 +32,11 @@ def node(number: int) -> Node:
 
 def graph(edges: Edges, max_hops: int) -> Graph:
     return Graph(tuple(Hop(node(up), node(down), max_hops) for down, found in edges.items() for up in found))
+
+
+def part(edges: Edges, max_hops: int) -> Part:
+    [found] = examine(graph(edges, max_hops)).parts
+    return found
 
 
 def arrived(edges: Edges, max_hops: int, publisher: int) -> dict[int, int]:
@@ -62,21 +67,46 @@ def test_how_often_a_message_arrives(edges: Edges, max_hops: int, publisher: int
     [(COMPLETE, (1,)), (RING, (5, 6)), (DIAMOND, ()), (TREE, (3, 4, 5, 6, 7, 8)), (TRIANGLE, (1,))],
 )
 def test_which_max_hops_would_be_right(edges: Edges, fitting: Sequence[int]) -> None:
-    assert examine(graph(edges, 1)).fitting == fitting
+    assert part(edges, 1).fitting == fitting
 
 
 def test_what_is_wrong_and_what_hangs_on_one_link() -> None:
-    found = examine(graph(DIAMOND, 2))
+    found = part(DIAMOND, 2)
     assert found.repeated == (Arrival(node(0), node(3), 2),)
     assert found.never == ()
     assert found.fragile == ()
-    assert len(examine(graph(RING, 5)).fragile) == 6
+    assert not found.is_right
+    assert len(part(RING, 5).fragile) == 6
+    assert part(RING, 5).is_one_way_ring
+    assert not part(TRIANGLE, 1).is_one_way_ring
 
 
-def test_copies_beyond_counting_are_an_error() -> None:
+def test_what_one_link_must_differ_in() -> None:
+    assert part(DIAMOND, 1).remedies == (
+        Remedy(Hop(node(1), node(3)), 1, 2),
+        Remedy(Hop(node(2), node(3)), 1, 2),
+    )
+    assert part({0: [1], 1: [2], 2: [0]}, 1).remedies == ()
+
+
+def test_parts_that_no_link_connects_are_judged_apart() -> None:
+    found = examine(graph({0: [1], 1: [0], 3: [2], 4: [3]}, 1))
+    assert [each.is_right for each in found.parts] == [True, False]
+    assert [each.fitting for each in found.parts] == [(1, 2), (2, 3)]
+    assert not found.is_right
+
+
+def test_copies_beyond_counting_are_given_up_but_right_values_are_found() -> None:
     many: Edges = {number: [other for other in range(12) if other != number] for number in range(12)}
-    with pytest.raises(TooManyCopiesError):
-        examine(graph(many, 11))
+    found = part(many, 11)
+    assert found.arrivals is None
+    assert not found.is_right
+    assert found.fitting == (1,)
+
+
+def test_values_from_which_on_nothing_changes() -> None:
+    assert ranges((2, 3, 4), unlimited_from=4) == "2 or more"
+    assert ranges((4,), unlimited_from=4) == "4 or more"
 
 
 @pytest.mark.parametrize(
