@@ -59,6 +59,7 @@ class Problems:
         elif self._refused and not refused:
             log.info("all definitions are in force again")
         self._refused = refused
+        self._board.unread = self._failure
         is_new = bool(self._failure) and self._failure not in refused
         self._board.problems = (*refused, self._failure) if is_new else refused
 

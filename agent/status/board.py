@@ -150,6 +150,7 @@ class Board:
     cluster: str | None = None
     vhosts: frozenset[str] | None = None  # of the downstream; None if they can't be listed
     ready: bool = False
+    unread: str = ""  # why the downstream can't be read, while it can't
     problems: tuple[str, ...] = ()  # errors that keep the latest definitions of a source from taking effect
     notes: tuple[str, ...] = ()  # remarks on the definitions in force, which stop nothing
     refusals: int = 0
@@ -251,6 +252,7 @@ class Board:
             "cluster": self.cluster,
             "version": self.version,
             "ready": self.ready,
+            "unread": self.unread or None,
             "problems": [*self.problems, *self.errors.problems],
             "notes": list(self.notes),
             "reload_success": not self.problems,
@@ -283,6 +285,8 @@ class Board:
             "owner": None if state.status is Status.STANDBY else self.owner,
             **_sample(entry, gauges),
             "reconnects": entry.reconnects,
+            "reason": entry.reason,
+            "rate": round(entry.history.rate(entry.look(self.clock())), 2),
         }
 
 

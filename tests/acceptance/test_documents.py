@@ -29,7 +29,7 @@ KINDS = {"yaml", "console", "text", ""}
 MANDATORY = "downstream: {uri: amqp://localhost}\n"
 AGENT = ".venv/bin/federation-agent "
 STARTED = 40.0  # seconds, on a machine that is busy
-ASKING = {"links", "pause", "resume", "restart"}
+ASKING = {"status", "describe", "links", "pause", "resume", "restart"}
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 

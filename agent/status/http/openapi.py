@@ -8,6 +8,8 @@ from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.core.rules.names import LETTERS
+from agent.core.status.advice import Trouble
+from agent.core.status.causes import Level
 from agent.status.http import native
 
 Json = dict[str, Any]
@@ -111,7 +113,10 @@ _LINK: Final[Json] = {
     "owner": TEXT_OR_NONE,
     **_COUNTERS,
     "reconnects": COUNT,
+    "reason": REASON,
+    "rate": {**SECONDS, "description": "Messages in a second, over about the last minute."},
 }
+_WAITING: Final = _object({"messages": COUNT, "is_exact": {"type": "boolean"}})
 _HISTORY: Final = _object(
     {
         "transitions": _list(_object({"at": TIME, "status": STATUS, "reason": REASON, "error": TEXT_OR_NONE})),
@@ -130,6 +135,29 @@ _HISTORY: Final = _object(
     }
 )
 SCHEMAS: Final[Json] = {
+    "Causes": _object(
+        {
+            "level": {"type": "string", "enum": [str(level) for level in Level]},
+            "verdict": TEXT,
+            "waiting": _WAITING,
+            "causes": _list(
+                _object(
+                    {
+                        "side": {"type": "string", "enum": ["downstream", "upstream"]},
+                        "broker": TEXT,
+                        "trouble": {"type": "string", "enum": [str(trouble) for trouble in Trouble]},
+                        "headline": TEXT,
+                        "since": TIME,
+                        "links": _list(LINK_ID),
+                        "were_flowing": COUNT,
+                        "waiting": _WAITING,
+                        "error": TEXT,
+                        "advice": TEXT,
+                    }
+                )
+            ),
+        }
+    ),
     "Error": _object({"error": TEXT}),
     "Ok": _object({"status": {"const": "ok"}}),
     "Overview": _object(
@@ -139,6 +167,7 @@ SCHEMAS: Final[Json] = {
             "cluster": TEXT_OR_NONE,
             "version": TEXT,
             "ready": {"type": "boolean"},
+            "unread": TEXT_OR_NONE,
             "problems": _list(TEXT),
             "notes": _list(TEXT),
             "reload_success": {"type": "boolean"},
@@ -273,6 +302,11 @@ PATHS: Final[Json] = {
     },
     "/api/overview": {
         "get": _operation("overview", "The agent itself.", {"200": _json("The agent.", _ref("schemas", "Overview"))})
+    },
+    "/api/causes": {
+        "get": _operation(
+            "causes", "What is wrong, most important first.", {"200": _json("Causes.", _ref("schemas", "Causes"))}
+        )
     },
     "/api/links": {"get": _operation("listLinks", "All links.", {"200": _LINKS}, "OfVhost")},
     "/api/links/{id}": {

@@ -8,6 +8,7 @@ from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Troubl
 from agent.core.model import Exchange, ExchangeLink, LinkSettings
 from agent.errors import Side
 from agent.status.board import Board, Gauges
+from agent.status.causes import summary
 from agent.status.http.native import link_view
 from tests.unit.core.some_links import shovel_link
 
@@ -209,3 +210,30 @@ def test_readers_get_all_of_a_link_whose_note_is_another() -> None:
             made.moved(LINK.id)
             news = feed.take()
             assert (news.changed, news.moved) == (((LINK.id,), ()) if is_changed else ((), (LINK.id,)))
+
+
+async def test_causes_are_those_of_all_links_with_the_downstream_by_name() -> None:
+    made, clock = board()
+    made.cluster = "dc2-prod"
+    made.changed(LINK.id, RUNNING)
+    assert (await summary(made))["verdict"] == "1 link, 1 running"
+    made.changed(LINK.id, replace(RUNNING, blocked=(Blocked(Side.DOWNSTREAM, "low on memory"),)))
+    clock.now += 240
+    found = await summary(made)
+    assert found["level"] == "down"
+    assert found["verdict"] == "dc2-prod (downstream): memory alarm for 4 min, 1 of 1 link blocked"
+    [cause] = found["causes"]
+    assert (cause["links"], cause["were_flowing"], cause["waiting"]["is_exact"]) == ([LINK.id], 1, False)
+
+
+def test_the_rate_is_that_of_the_last_minute() -> None:
+    made, clock = board()
+    counts = made[LINK.id].meter
+    assert made.view(made[LINK.id])["rate"] == 0
+    for _ in range(20):
+        clock.now += 10
+        counts.forwarded += 50
+        made.moved(LINK.id)
+    assert made.view(made[LINK.id])["rate"] == 5
+    clock.now += 600
+    assert made.view(made[LINK.id])["rate"] < 0.5
