@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from agent.cli import output
@@ -42,7 +42,8 @@ def _level(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Level:
     level = Level(causes["level"])
     if level is Level.DOWN or not overview["ready"]:
         return Level.DOWN
-    return Level.DEGRADED if overview["problems"] or overview.get("unread") else level
+    is_whole = not (overview["problems"] or overview.get("not_run") or overview.get("unread"))
+    return level if is_whole else Level.DEGRADED
 
 
 def _sentence(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> str:
@@ -50,6 +51,11 @@ def _sentence(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> str:
         return f"the agent can't read its broker: {overview['unread']}"
     if not overview["ready"]:
         return "the agent has not read its broker's definitions yet"
+    not_run = len(overview.get("not_run", ()))
+    if causes["level"] == Level.FINE and overview["problems"]:
+        return f"definitions are not in force: {overview['problems'][0]}"
+    if causes["level"] == Level.FINE and not_run:
+        return f"{not_run} definition{'' if not_run == 1 else 's'} not run; {causes['verdict']}"
     return str(causes["verdict"])
 
 
@@ -60,11 +66,8 @@ def lines(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[st
     yield f"downstream  {overview['cluster'] or 'not reached yet'}"
     yield f"links       {', '.join(f'{number} {status}' for status, number in links.items()) or 'none'}"
     yield f"waiting     {'' if waiting['is_exact'] else 'at least '}{waiting['messages']} messages"
-    for number, problem in enumerate(overview["problems"]):
-        if number == MOST_PROBLEMS:
-            yield f"  and {len(overview['problems']) - MOST_PROBLEMS} more problems: --format json has all"
-            break
-        yield f"problem     {problem}"
+    yield from _listed("problem   ", overview["problems"])
+    yield from _listed("not run   ", overview.get("not_run", []))
     if causes["causes"]:
         yield "causes"
     for cause in causes["causes"][:MOST_CAUSES]:
@@ -73,3 +76,9 @@ def lines(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[st
         yield f"    do: {cause['advice']}"
     if len(causes["causes"]) > MOST_CAUSES:
         yield f"  and {len(causes['causes']) - MOST_CAUSES} more: --format json has all"
+
+
+def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
+    yield from (f"{title}  {text}" for text in texts[:MOST_PROBLEMS])
+    if len(texts) > MOST_PROBLEMS:
+        yield f"{title}  {len(texts) - MOST_PROBLEMS} more: --format json has all"

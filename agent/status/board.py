@@ -153,6 +153,7 @@ class Board:
     unread: str = ""  # why the downstream can't be read, while it can't
     problems: tuple[str, ...] = ()  # errors that keep the latest definitions of a source from taking effect
     notes: tuple[str, ...] = ()  # remarks on the definitions in force, which stop nothing
+    not_run: tuple[str, ...] = ()  # definitions that are valid and that the agent does nothing with
     refusals: int = 0
     reloaded_at: float = 0.0  # when all sources were last read and completely put in force
     expiries: tuple[Expiry, ...] = ()
@@ -255,6 +256,7 @@ class Board:
             "unread": self.unread or None,
             "problems": [*self.problems, *self.errors.problems],
             "notes": list(self.notes),
+            "not_run": list(self.not_run),
             "reload_success": not self.problems,
             "reloaded": rfc3339(self.reloaded_at) if self.reloaded_at else None,
             "now": rfc3339(self.clock()),

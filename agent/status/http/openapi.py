@@ -170,6 +170,7 @@ SCHEMAS: Final[Json] = {
             "unread": TEXT_OR_NONE,
             "problems": _list(TEXT),
             "notes": _list(TEXT),
+            "not_run": _list(TEXT),
             "reload_success": {"type": "boolean"},
             "reloaded": TIME_OR_NONE,
             "now": TIME,
