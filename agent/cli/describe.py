@@ -19,7 +19,7 @@ from agent.core.text.durations import age
 
 EVENTS: Final = 10
 _FIRST: Final = ("id", "kind", "vhost")
-_APART: Final = ("history", "error", "since", "reason", "status")
+_APART: Final = ("history", "error", "since", "reason", "status", "backlog_last", "backlog_last_at")
 
 
 def describe_link(remote: Remote, named: str, form: str) -> None:
@@ -47,12 +47,19 @@ def lines(link: Mapping[str, Any], *, now: float) -> Iterator[str]:
     fields = [key for key in (*_FIRST, *link) if key not in _APART]
     width = max(map(len, fields))
     for key in dict.fromkeys(fields):
-        yield f"{key.ljust(width)}  {'-' if link[key] is None else link[key]}"
+        yield f"{key.ljust(width)}  {_value(link, key, now)}"
     events = link.get("history", {}).get("transitions", [])[-EVENTS:]
     yield "Events:" if events else "Events:  none"
     for event in events:
         error = f"  {event['error']}" if event["error"] else ""
         yield f"  {_age(event['at'], now).rjust(6)} ago  {event['status'].ljust(10)}  {event['reason']}{error}"
+
+
+def _value(link: Mapping[str, Any], key: str, now: float) -> str:
+    value = link[key]
+    if key == "backlog" and value is None and link.get("backlog_last") is not None:
+        return f"not known now; last known {link['backlog_last']}, {_age(link['backlog_last_at'], now)} ago"
+    return "-" if value is None else str(value)
 
 
 def _age(moment: str, now: float) -> str:

@@ -58,7 +58,10 @@ def _since(link: Link, now: float) -> str:
 
 
 def _backlog(link: Link, _: float) -> str:
-    return "-" if link["backlog"] is None else str(link["backlog"])
+    """One that was last known some time ago has a ~, one that may be larger a +."""
+    if link["backlog"] is not None:
+        return str(link["backlog"]) + ("" if link.get("backlog_is_exact", True) else "+")
+    return "-" if link.get("backlog_last") is None else f"~{link['backlog_last']}"
 
 
 def _rate(link: Link, _: float) -> str:
@@ -131,9 +134,9 @@ def _shown(lines: Sequence[str]) -> int:
 
 
 def summary(links: Sequence[Link]) -> str:
-    known = [link["backlog"] for link in links]
-    waiting = sum(each or 0 for each in known)
-    about = "" if all(each is not None for each in known) else "at least "
+    known = [link["backlog"] is not None and link.get("backlog_is_exact", True) for link in links]
+    waiting = sum(link["backlog"] or link.get("backlog_last") or 0 for link in links)
+    about = "" if all(known) else "at least "
     rate = sum(link.get("rate") or 0.0 for link in links)
     count = f"{len(links)} link{'' if len(links) == 1 else 's'}"
     if not links:

@@ -72,5 +72,8 @@ class Kinds:
         kind = self._kinds.get(link.kind)
         return iter(()) if kind is None else self.brokers.shown_certificates(kind.ends(link), link.id)
 
+    def ends(self, link: Link) -> Ends:
+        return self._kinds[link.kind].ends(link)
+
     def runnable(self, link: Link, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
         return self._kinds[link.kind].runnable(link, counts, on_noted)

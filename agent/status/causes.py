@@ -38,7 +38,8 @@ def facts(entry: Entry) -> LinkFacts:
         upstream=gauges.upstream_cluster or address,
         since=entry.since,
         forwarded=entry.meter.forwarded,
-        waiting=gauges.backlog,
+        waiting=gauges.backlog if gauges.backlog_is_exact else None,
+        waited_last=entry.backlog_last if gauges.backlog is None else gauges.backlog,
     )
 
 

@@ -27,7 +27,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """`reason` is that of the last change of status. `waiting` is the backlog where it is known, `forwarded` what the
+    """`reason` is that of the last change of status. `waiting` is the backlog where it is known,
+    `waited_last` what it was when it was last known, `forwarded` what the
     link has moved since the agent started."""
 
     id: str
@@ -38,6 +39,7 @@ class LinkFacts:
     since: float
     forwarded: int = 0
     waiting: int | None = None
+    waited_last: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +111,9 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
 
 
 def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
-    known = [link.waiting for link in links]
-    return Waiting(sum(each or 0 for each in known), all(each is not None for each in known))
+    links = tuple(links)
+    known = sum((link.waited_last or 0) if link.waiting is None else link.waiting for link in links)
+    return Waiting(known, all(link.waiting is not None for link in links))
 
 
 def _rank(cause: Cause) -> tuple[bool, int, int, float, str]:

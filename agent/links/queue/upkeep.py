@@ -65,8 +65,7 @@ class Upkeep:
     @property
     def backlog(self) -> int | None:
         """What waits upstream and here; not known before upstream was looked at."""
-        ready = self._lag.ready
-        return None if ready is None else ready + self._flow.unsettled
+        return self._lag.behind(self._flow.unsettled, prefetch=self._flow.prefetch)
 
     def is_quiet(self, now: float) -> bool:
         """Nothing has moved or waits, and nothing is due."""
@@ -80,10 +79,12 @@ class Upkeep:
         self._moved = self._movement
         takes = self._demand.takes
         waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
-        if is_blocked:  # nothing is read then, no answer either
+        lag.is_held = is_blocked
+        if is_blocked:  # nothing is confirmed then, and messages go on arriving at the source
             lag.forgive()
-            lag.ready, waited = None, 0.0
-        elif self._must_look_upstream(now):
+            lag.may_have_grown()
+            waited = 0.0
+        if self._must_look_upstream(now):
             lag.asks(now)
             self._look_upstream_at = now + LOOK_UPSTREAM
             self._looks_upstream = True

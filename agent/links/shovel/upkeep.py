@@ -29,8 +29,7 @@ class Upkeep:
     @property
     def backlog(self) -> int | None:
         """What waits at the source and here; not known before the source was looked at."""
-        ready = self._lag.ready
-        return None if ready is None else ready + self._flow.unsettled
+        return self._lag.behind(self._flow.unsettled, prefetch=self._flow.prefetch)
 
     def is_quiet(self, now: float) -> bool:
         waits = self._moved != self._movement or self._flow.unsettled or self._lag.ready
@@ -41,10 +40,12 @@ class Upkeep:
         flow, lag = self._flow, self._lag
         self._moved = self._movement
         waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
-        if is_blocked:  # nothing is read then, no answer either
+        lag.is_held = is_blocked
+        if is_blocked:  # nothing is confirmed then, and messages go on arriving at the source
             lag.forgive()
-            lag.ready, waited = None, 0.0
-        elif now >= lag.due_at:
+            lag.may_have_grown()
+            waited = 0.0
+        if now >= lag.due_at:
             lag.asks(now)
             self._is_looking = True
         self._prefetch = flow.better_prefetch(now) or self._prefetch

@@ -90,6 +90,7 @@ _COUNTERS: Final[Json] = {
         **COUNT_OR_NONE,
         "description": "Messages upstream and in the agent; null while unknown.",
     },
+    "backlog_is_exact": {"type": "boolean", "description": "Whether no more than `backlog` messages wait."},
     "oldest_unconfirmed_seconds": SECONDS,
     "prefetch": COUNT,
     "bindings": COUNT,
@@ -114,6 +115,8 @@ _LINK: Final[Json] = {
     **_COUNTERS,
     "reconnects": COUNT,
     "reason": REASON,
+    "backlog_last": {**COUNT_OR_NONE, "description": "As last known; `backlog_last_at` says when."},
+    "backlog_last_at": TIME_OR_NONE,
     "rate": {**SECONDS, "description": "Messages in a second, over about the last minute."},
 }
 _WAITING: Final = _object({"messages": COUNT, "is_exact": {"type": "boolean"}})

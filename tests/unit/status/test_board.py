@@ -8,8 +8,9 @@ from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Troubl
 from agent.core.model import Exchange, ExchangeLink, LinkSettings
 from agent.errors import Side
 from agent.status.board import Board, Gauges
-from agent.status.causes import summary
+from agent.status.causes import facts, summary
 from agent.status.http.native import link_view
+from agent.status.times import rfc3339
 from tests.unit.core.some_links import shovel_link
 
 LINK = ExchangeLink(
@@ -237,3 +238,18 @@ def test_the_rate_is_that_of_the_last_minute() -> None:
     assert made.view(made[LINK.id])["rate"] == 5
     clock.now += 600
     assert made.view(made[LINK.id])["rate"] < 0.5
+
+
+def test_what_waited_is_remembered_when_it_cannot_be_known_any_more() -> None:
+    made, clock = board()
+    gauges = Gauges(backlog=849)
+    entry = made[LINK.id]
+    entry.gauges = lambda: gauges
+    made.moved(LINK.id)
+    assert (made.view(entry)["backlog"], made.view(entry)["backlog_last"]) == (849, 849)
+    begun = clock.now
+    gauges.backlog = None
+    clock.now += 240
+    view = made.view(entry)
+    assert (view["backlog"], view["backlog_last"], view["backlog_last_at"]) == (None, 849, rfc3339(begun))
+    assert (facts(entry).waiting, facts(entry).waited_last) == (None, 849)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.core.links.lifecycle import Status
@@ -85,6 +87,8 @@ def test_what_comes_first(first: list[LinkFacts], second: list[LinkFacts]) -> No
 def test_unknown_numbers_make_a_sum_a_least_one() -> None:
     waiting = waiting_of([link(1, waiting=5), link(2, waiting=None)])
     assert str(waiting) == "at least 5 messages wait upstream"
+    old = replace(link(1, waiting=None), waited_last=849)
+    assert str(waiting_of([old])) == "at least 849 messages wait upstream"
     assert str(waiting_of([link(1, waiting=1)])) == "1 message waits upstream"
 
 
