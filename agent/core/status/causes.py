@@ -91,7 +91,8 @@ def _side(link: LinkFacts) -> str:
         return "downstream"
     if link.status is Status.BLOCKED:
         return "downstream" if link.error.startswith("downstream") or "; downstream" in link.error else "upstream"
-    return "downstream" if link.reason.startswith("downstream_") else "upstream"
+    is_downstream = link.reason.startswith("downstream_") or link.error.startswith("downstream ")
+    return "downstream" if is_downstream else "upstream"
 
 
 def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
