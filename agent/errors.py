@@ -29,6 +29,8 @@ class UsageError(AgentError):
 class Severity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
+    NOT_RUN = "not run"
+    """Something is defined, and the agent does nothing with it; all else is in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Problem:
     severity: Severity = Severity.ERROR
 
     def __str__(self) -> str:
-        kind = "" if self.severity is Severity.ERROR else "warning: "
+        kind = "" if self.severity is Severity.ERROR else f"{self.severity}: "
         return f"{self.place}: {kind}{self.message}"
 
 

@@ -2,69 +2,98 @@
 
 from __future__ import annotations
 
-import io
+import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from rich.console import Console
+import yaml
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
 
 from agent.cli import output
+from agent.cli.link_names import UnknownLinkError, find
+from agent.cli.link_table import render
 from agent.cli.remote import Remote, RemoteError
 from agent.core.text.printable import printable
 
 REFRESH: Final = 1.0
-UNBOUNDED: Final = 10_000  # don't break lines if a program reads the output
-_STYLES: Final = {
-    "running": "green",
-    "starting": "cyan",
-    "blocked": "yellow",
-    "stalled": "yellow",
-    "standby": "blue",
-    "paused": "blue",
-    "terminated": "blue",
-    "stopping": "blue",
-    "removing": "magenta",
-    "backoff": "red",
-    "invalid": "red",
-}
 
 
-def show_links(remote: Remote, vhost: str | None, *, as_json: bool) -> bool:
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which links are shown; an empty one shows all."""
+
+    vhost: str | None = None
+    statuses: tuple[str, ...] = ()
+    upstreams: tuple[str, ...] = ()
+
+    def of(self, remote: Remote) -> list[dict[str, Any]]:
+        return [link for link in remote.links(self.vhost) if self._takes(link)]
+
+    def _takes(self, link: Mapping[str, Any]) -> bool:
+        if self.statuses and link["status"] not in self.statuses:
+            return False
+        return not self.upstreams or bool({link["upstream"], link.get("upstream_cluster")} & set(self.upstreams))
+
+
+def show_links(remote: Remote, selection: Selection, form: str) -> bool:
+    """Whether the agent can read its broker; where it can't, what is shown may be old."""
+    _print(selection.of(remote), form)
+    unread = remote.overview().get("unread")
+    if unread:
+        output.complain(f"{remote.where}: it can't read its broker, so this may be old: {unread}")
+    return not unread
+
+
+def _print(links: Sequence[dict[str, Any]], form: str) -> bool:
     """Whether somebody reads them."""
-    links = remote.links(vhost)
-    return output.say_json(links) if as_json else output.say(output.Ready(_as_text(links)))
+    match form:
+        case "json":
+            return output.say_json(links)
+        case "yaml":
+            return output.say(output.Ready(yaml.safe_dump(list(links), sort_keys=False).rstrip("\n")))
+        case _:
+            return output.say(output.Ready("\n".join(_lines(links, form))))
 
 
-def watch_links(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
+def _lines(links: Sequence[dict[str, Any]], form: str) -> list[str]:
+    """As wide and as high as the terminal, or as much as there is if a program reads it."""
+    if not sys.stdout.isatty():
+        return render(links, now=time.time(), width=None, wide=form == "wide")
+    size = shutil.get_terminal_size()
+    height = None if form == "wide" else size.lines - 1
+    return render(links, now=time.time(), width=size.columns, height=height, wide=form == "wide")
+
+
+def watch_links(remote: Remote, selection: Selection, form: str) -> None:
     """Runs until interrupted or until the output is closed; later errors are shown, and the request is repeated."""
-    remote.links(vhost)  # an error of the first request ends it
+    selection.of(remote)  # an error of the first request ends it
     with suppress(KeyboardInterrupt):
-        if as_json or not sys.stdout.isatty():
-            _print_again_and_again(remote, vhost, as_json=as_json)
+        if form in {"json", "yaml"} or not sys.stdout.isatty():
+            _print_again_and_again(remote, selection, form)
         else:
-            _refresh(remote, vhost)
+            _refresh(remote, selection, form)
 
 
-def _print_again_and_again(remote: Remote, vhost: str | None, *, as_json: bool) -> None:
-    while _until_answered(output.complain)(show_links, remote, vhost, as_json=as_json):
+def _print_again_and_again(remote: Remote, selection: Selection, form: str) -> None:
+    while _print(_until_answered(output.complain)(selection.of, remote), form):
         time.sleep(REFRESH)
 
 
-def _refresh(remote: Remote, vhost: str | None) -> NoReturn:
+def _refresh(remote: Remote, selection: Selection, form: str) -> NoReturn:
     with Live(Text(""), screen=True, auto_refresh=False) as live:
 
         def show_error(error: str) -> None:
             live.update(Text(printable(error), style="red"), refresh=True)
 
         while True:
-            live.update(_table(_until_answered(show_error)(remote.links, vhost)), refresh=True)
+            links = _until_answered(show_error)(selection.of, remote)
+            live.update(Text.from_ansi("\n".join(_lines(links, form)), no_wrap=True), refresh=True)
             time.sleep(REFRESH)
 
 
@@ -81,62 +110,46 @@ def _until_answered(show: Callable[[str], None]) -> Retrying:
     return Retrying(retry=retry_if_exception_type(RemoteError), wait=wait_fixed(REFRESH), before_sleep=show_new)
 
 
-def act(remote: Remote, action: str, ids: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool) -> bool:
+def act(
+    remote: Remote, action: str, named: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool
+) -> bool:
     """Whether all that were named are there; those that are get what is asked. A vhost is named, too."""
-    links = remote.links(vhost) if everything or vhost is not None else []
-    found = [str(link["id"]) for link in links if link["status"] != "removing"]  # the others accept no action
-    is_empty = vhost is not None and not found
-    asked = list(dict.fromkeys([*ids, *found]))
+    links = remote.links(vhost if everything or vhost is not None else None)
+    selected = [str(link["id"]) for link in links if link["status"] != "removing"] if not named else []
+    is_empty = vhost is not None and not selected  # those that are being removed accept no action
+    ids, missing = _found(links, named, where=remote.where)
     done = []
-    for link_id in asked:
-        if remote.act(link_id, action):
+    for link_id in dict.fromkeys([*ids.values(), *selected]):
+        view = remote.act(link_id, action)
+        if view is not None:
             done.append(link_id)
             if not as_json:  # printed one by one, since a long list takes time
-                output.say(f"{link_id} {action}")
+                output.say(f"{link_id} {action}{_remark(action, view)}")
     # Links that were selected by vhost or --all existed a moment ago, and have gone since.
-    missing = [link_id for link_id in dict.fromkeys(ids) if link_id not in done]
+    gone = [given for given, link_id in ids.items() if link_id not in done]
     if as_json:
-        output.say_json({"action": action, "links": done, "missing": missing})
-    output.complain(*(f"{remote.where}: no link has the id {link_id!r}; `links` lists them" for link_id in missing))
+        output.say_json({"action": action, "links": done, "missing": [*missing, *gone]})
+    output.complain(*missing.values(), *(f"{remote.where}: the link {given!r} has gone" for given in gone))
     if is_empty:
         output.complain(f"{remote.where}: no link is in vhost {vhost!r}; `links` lists them")
-    return not missing and not is_empty
+    return not missing and not gone and not is_empty
 
 
-def _as_text(links: Sequence[dict[str, Any]]) -> str:
-    """A table as wide as the terminal, or as wide as needed if a program reads it."""
-    is_terminal = sys.stdout.isatty()
-    written = io.StringIO()
-    console = Console(file=written, force_terminal=is_terminal, width=None if is_terminal else UNBOUNDED)
-    console.print(_table(links))
-    return written.getvalue().rstrip("\n")
+def _found(
+    links: Sequence[Mapping[str, Any]], named: Sequence[str], *, where: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Of what was named: the ids, and why there is none."""
+    found: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for each in dict.fromkeys(named):
+        try:
+            found[each] = str(find(links, each, where=where)["id"])
+        except UnknownLinkError as error:
+            missing[each] = str(error)
+    return found, missing
 
 
-def _table(links: Sequence[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("STATUS", "ID", "KIND", "VHOST", "NAME", "UPSTREAM"):
-        table.add_column(name, no_wrap=True)
-    for name in ("FORWARDED", "BACKLOG", "OLDEST"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("ERROR", overflow="fold")
-    for link in sorted(links, key=_order):
-        name = link.get("exchange") or link.get("queue") or link.get("name") or ""
-        backlog = link["backlog"]
-        table.add_row(
-            Text(printable(link["status"]), style=_STYLES.get(link["status"], "")),
-            *(_plain(each) for each in (link["id"], link["kind"], link["vhost"], name, link["upstream"])),
-            str(link["forwarded"]),
-            "-" if backlog is None else str(backlog),
-            f"{link['oldest_unconfirmed_seconds']:.1f} s",
-            _plain(link["error"] or ""),
-        )
-    return table
-
-
-def _order(link: dict[str, Any]) -> tuple[str, ...]:
-    return link["vhost"], link["kind"], link.get("exchange") or link.get("queue") or "", link["upstream"]
-
-
-def _plain(text: str) -> Text:
-    """Control characters in names are shown as escapes, not sent to the terminal."""
-    return Text(printable(text))
+def _remark(action: str, view: Mapping[str, Any]) -> str:
+    if action == "restart" and view.get("status") == "paused":
+        return f": it stays paused; `resume {view.get('id')}` lets it run"
+    return ""

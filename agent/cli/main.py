@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +13,7 @@ import typer
 
 from agent.cli import output, quarantine_commands
 from agent.cli.options import ConfigOption, Format, FormatOption
+from agent.core.links.lifecycle import Status
 from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError, UsageError
 
 OK = 0
@@ -20,10 +22,10 @@ BAD_CONFIGURATION = 2
 CANNOT_START = 3
 TROUBLE_WITH_BROKERS = 4
 UNKNOWN_LINK = 5
+DOWNSTREAM_UNREAD = 1
 INTERRUPTED = 130
 
 app = typer.Typer(
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # they print the values of variables, some of which are secrets
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,13 +34,41 @@ app = typer.Typer(
 
 
 app.add_typer(quarantine_commands.app, name="quarantine")
+
+
+class Output(StrEnum):
+    TEXT = "text"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+OutputOption = Annotated[
+    Output | None, typer.Option("-o", "--output", help="Output format: wide has all columns; json and yaml all fields.")
+]
 AGENT_URL = "http://127.0.0.1:9419"
 UrlOption = Annotated[str, typer.Option("--url", envvar="FEDERATION_AGENT_URL", help="The agent's HTTP address.")]
 TokenOption = Annotated[
     Path | None,
     typer.Option("--token-file", metavar="FILE", help="File with the agent's token (default: FEDERATION_AGENT_TOKEN)."),
 ]
-IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of links.", show_default=False)]
+
+
+def _complete(incomplete: str) -> list[tuple[str, str]]:
+    from agent.cli.completion import complete_link
+
+    return complete_link(incomplete, url=AGENT_URL)
+
+
+IdsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="LINK",
+        help="Links by id, the beginning of one, or vhost/name.",
+        show_default=False,
+        autocompletion=_complete,
+    ),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="All links.")]
 VhostOption = Annotated[str | None, typer.Option("--vhost", help="All links of this vhost.")]
 
@@ -83,6 +113,34 @@ def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
     return OK
 
 
+class Drawing(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    DOT = "dot"
+    SVG = "svg"
+
+
+@app.command()
+def topology(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Configurations of the agents, one a cluster.")],
+    exchange: Annotated[
+        list[str] | None, typer.Option("--exchange", metavar="NAME", help="Look at exchanges of this name.")
+    ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option("--address", metavar="CLUSTER=HOST[:PORT]", help="An address that other clusters know one by."),
+    ] = None,
+    format_: Annotated[Drawing, typer.Option("--format", help="Text, data, or a drawing.")] = Drawing.TEXT,
+) -> int:
+    """Show where messages go in a federation of several clusters, offline.
+
+    Reports what arrives more than once or never, and the max-hops that would be right.
+    """
+    from agent.cli.topology import show_topology
+
+    return OK if show_topology(files, exchange or [], address or [], format_=format_) else TROUBLE_WITH_BROKERS
+
+
 @app.command(name="run")
 def run_command(
     config: ConfigOption,
@@ -108,16 +166,67 @@ def links(
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
     vhost: Annotated[str | None, typer.Option("--vhost", help="Only the links of this vhost.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until interrupted.")] = False,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second, until interrupted.")] = False,
+    status: Annotated[
+        list[Status] | None, typer.Option("--status", help="Only links of this status; may be repeated.")
+    ] = None,
+    upstream: Annotated[
+        list[str] | None, typer.Option("--upstream", help="Only links of this upstream or cluster; may be repeated.")
+    ] = None,
+    output_: OutputOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Show the links of a running agent."""
-    from agent.cli.links import show_links, watch_links
+    """Show the links of a running agent, those in trouble first.
+
+    On a terminal the table fits the screen; for a program each link is one line.
+    """
+    from agent.cli.links import Selection, show_links, watch_links
     from agent.cli.remote import Remote
 
-    show = watch_links if watch else show_links
-    show(Remote(url, token_file), vhost, as_json=format_ is Format.JSON)
+    selection = Selection(vhost, tuple(each.value for each in status or ()), tuple(upstream or ()))
+    remote, form = Remote(url, token_file), _form(output_, format_)
+    if watch:
+        watch_links(remote, selection, form)
+        return OK
+    return OK if show_links(remote, selection, form) else DOWNSTREAM_UNREAD
+
+
+@app.command()
+def describe(
+    link: Annotated[
+        str,
+        typer.Argument(metavar="LINK", help="Id, the beginning of one, or vhost/name.", autocompletion=_complete),
+    ],
+    url: UrlOption = AGENT_URL,
+    token_file: TokenOption = None,
+    *,
+    output_: OutputOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Show everything about one link of a running agent: fields, last events, what to do."""
+    from agent.cli.describe import describe_link
+    from agent.cli.link_names import UnknownLinkError
+    from agent.cli.remote import Remote
+
+    try:
+        describe_link(Remote(url, token_file), link, _form(output_, format_))
+    except UnknownLinkError as error:
+        output.complain(str(error))
+        return UNKNOWN_LINK
     return OK
+
+
+@app.command()
+def status(url: UrlOption = AGENT_URL, token_file: TokenOption = None, format_: FormatOption = Format.TEXT) -> int:
+    """Show on one screen whether a running agent and its links are fine, and what is wrong.
+
+    Exits with 0 if all is fine, 1 if some links are in trouble, 2 if none works or the agent doesn't answer.
+    """
+    from agent.cli.remote import Remote
+    from agent.cli.status import show_status
+
+    return show_status(Remote(url, token_file), as_json=format_ is Format.JSON)
 
 
 @app.command()
@@ -162,6 +271,10 @@ def resume(
     return _act("resume", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
 
 
+def _form(output_: Output | None, format_: Format) -> str:
+    return (format_ if output_ is None else output_).value
+
+
 def _act(
     action: str,
     ids: list[str] | None,
@@ -176,7 +289,7 @@ def _act(
     from agent.cli.remote import Remote
 
     if bool(ids) == (everything or vhost is not None):
-        raise UsageError(f"give either ids, --vhost or --all: federation-agent {action} ID...")
+        raise UsageError(f"give either links, --vhost or --all: federation-agent {action} LINK...")
     remote = Remote(url, token_file)
     known = act(remote, action, ids or [], everything=everything, vhost=vhost, as_json=format_ is Format.JSON)
     return OK if known else UNKNOWN_LINK

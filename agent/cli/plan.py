@@ -18,6 +18,7 @@ from agent.core.links.reconcile import Verb
 from agent.core.model import Link, LinkSettings, ShovelLink
 from agent.core.rules.hops import BOUND_FROM
 from agent.definitions.sources.load import load_configuration
+from agent.errors import Severity
 from agent.runtime.survey import Survey, survey
 
 _MARKS = {
@@ -66,7 +67,13 @@ def _lines(found: Survey, agent: str) -> list[str]:
     for planned in found.plan.links:
         lines += ["", *_link_lines(planned)]
     lines += [line for link_id in found.plan.ended for line in ("", _ended_line(link_id))]
-    return [*lines, "", _summary(found.plan)]
+    return [*lines, "", f"{_summary(found.plan)}{_not_run(found)}"]
+
+
+def _not_run(found: Survey) -> str:
+    """Definitions that are not run; each has its problem above."""
+    number = sum(problem.severity is Severity.NOT_RUN for problem in found.problems)
+    return f"; {number} definition(s) not run" if number else ""
 
 
 def _ended_line(link_id: str) -> str:
@@ -123,6 +130,7 @@ def _as_json(found: Survey, agent: RunningAgent | None) -> dict[str, Any]:
         "actions": [_action_as_json(action) for action in found.plan.downstream],
         "links": [_link_as_json(planned) for planned in found.plan.links],
         "ended": list(found.plan.ended),
+        "not_run": sum(problem.severity is Severity.NOT_RUN for problem in found.problems),
         "problems": [
             {"place": str(problem.place), "severity": problem.severity, "message": problem.message}
             for problem in found.problems

@@ -57,6 +57,22 @@ class Remote:
             raise self._refused(status, found)
         return found
 
+    def link(self, link_id: str) -> dict[str, Any] | None:
+        """One link with its history; None where there is no such link."""
+        status, found = self._ask("GET", f"/api/links/{quote(link_id, safe='')}")
+        if status == http.client.NOT_FOUND:
+            return None
+        if status != http.client.OK or not isinstance(found, dict):
+            raise self._refused(status, found)
+        return found
+
+    def causes(self) -> dict[str, Any]:
+        """What is wrong, most important first."""
+        status, found = self._ask("GET", "/api/causes")
+        if status != http.client.OK or not isinstance(found, dict):
+            raise self._refused(status, found)
+        return found
+
     def bindings(self, link_id: str) -> dict[str, Any] | None:
         """What the link has bound upstream; None where there is no such link."""
         status, found = self._ask("GET", f"/api/links/{quote(link_id, safe='')}/bindings")
@@ -66,12 +82,14 @@ class Remote:
             raise self._refused(status, found)
         return found
 
-    def act(self, link_id: str, action: str) -> bool:
-        """Whether there is such a link."""
+    def act(self, link_id: str, action: str) -> dict[str, Any] | None:
+        """The link as it is then; None where there is no such link."""
         status, found = self._ask("POST", f"/api/links/{quote(link_id, safe='')}/{action}")
         if status not in {http.client.OK, http.client.NOT_FOUND}:
             raise self._refused(status, found)
-        return status == http.client.OK
+        if status != http.client.OK:
+            return None
+        return found if isinstance(found, dict) else {}
 
     def _ask(self, method: str, path: str) -> tuple[int, Any]:
         kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection

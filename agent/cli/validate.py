@@ -10,8 +10,9 @@ from typing import Any
 
 from agent.cli import output
 from agent.core.model import Definitions
+from agent.core.rules.resolve import resolve
 from agent.definitions.document.findings import one_line
-from agent.definitions.sources.load import load_configuration
+from agent.definitions.sources.load import Configuration, load_configuration
 from agent.errors import ConfigurationError, Problem, Severity
 
 
@@ -25,18 +26,26 @@ class Judgement:
     def is_valid(self) -> bool:
         return all(problem.severity is not Severity.ERROR for problem in self.problems)
 
+    @property
+    def not_run(self) -> int:
+        return sum(problem.severity is Severity.NOT_RUN for problem in self.problems)
+
 
 def validate_files(paths: Sequence[Path], *, as_json: bool) -> bool:
-    """Reports the errors of each file; returns whether there are none."""
+    """Reports the problems of each file; returns whether all are valid and the agent runs what they define."""
     judgements = [judge(path) for path in paths]
     if as_json:
         output.say_json(
-            {"valid": all(one.is_valid for one in judgements), "files": [_as_json(one) for one in judgements]}
+            {
+                "valid": all(one.is_valid for one in judgements),
+                "not_run": sum(one.not_run for one in judgements),
+                "files": [_as_json(one) for one in judgements],
+            }
         )
     else:
         for one in judgements:
             _tell(one)
-    return all(one.is_valid for one in judgements)
+    return all(one.is_valid and not one.not_run for one in judgements)
 
 
 def judge(path: Path) -> Judgement:
@@ -44,7 +53,16 @@ def judge(path: Path) -> Judgement:
         configuration = load_configuration(str(path), environment=os.environ, strict=False)
     except ConfigurationError as error:
         return Judgement(str(path), error.problems)
-    return Judgement(str(path), configuration.warnings, count(configuration.definitions))
+    problems = (*configuration.warnings, *_without_links(configuration))
+    return Judgement(str(path), problems, count(configuration.definitions))
+
+
+def _without_links(configuration: Configuration) -> tuple[Problem, ...]:
+    """References that lead nowhere, as far as the exports show which objects there are. Where the broker may define
+    more, only `plan` can tell."""
+    if configuration.settings.sources.management:
+        return ()
+    return resolve(configuration.definitions, configuration.states).problems
 
 
 def count(definitions: Definitions) -> str:
@@ -58,7 +76,8 @@ def _tell(one: Judgement) -> None:
     output.complain(*(str(problem) for problem in one.problems))
     if one.is_valid:
         contents = f" ({one.contents})" if one.contents else ""
-        output.say(one_line(one.file), ": ", output.paint("valid", "green"), contents)
+        but = f", but {one.not_run} not run" if one.not_run else ""
+        output.say(one_line(one.file), ": ", output.paint("valid", "yellow" if but else "green"), but, contents)
 
 
 def _as_json(one: Judgement) -> dict[str, Any]:
@@ -67,4 +86,4 @@ def _as_json(one: Judgement) -> dict[str, Any]:
     ]
     for problem in problems:
         problem["file"] = problem.pop("source")
-    return {"file": one.file, "valid": one.is_valid, "problems": problems}
+    return {"file": one.file, "valid": one.is_valid, "not_run": one.not_run, "problems": problems}

@@ -154,7 +154,7 @@ class Policy:
     pattern: str
     apply_to: ApplyTo
     priority: float
-    federation: Federation
+    federation: Federation | None  # None federates nothing, and keeps policies of a lower priority from doing so
     place: Place
 
 

@@ -30,8 +30,7 @@ class FlowWatch:
     @property
     def backlog(self) -> int | None:
         """What waits at the source and here; not known before the source was looked at."""
-        ready = self._lag.ready
-        return None if ready is None else ready + self._flow.unsettled
+        return self._lag.behind(self._flow.unsettled, prefetch=self._flow.prefetch)
 
     @property
     def waits(self) -> bool:
@@ -49,13 +48,15 @@ class FlowWatch:
         return now >= self._lag.due_at
 
     def observe(self, now: float, *, is_blocked: bool, must_look: bool) -> float:
-        """For how many seconds messages have waited and none was confirmed; nobody can help it while blocked."""
+        """For how many seconds messages have waited and none was confirmed; while blocked none can be."""
         flow, lag = self._flow, self._lag
         waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
-        if is_blocked:  # nothing is read then, no answer either
+        lag.is_held = is_blocked
+        if is_blocked:  # messages go on arriving at the source
             lag.forgive()
-            lag.ready, waited = None, 0.0
-        elif must_look:
+            lag.may_have_grown()
+            waited = 0.0
+        if must_look:
             lag.asks(now)
             self._is_looking = True
         self._prefetch = flow.better_prefetch(now) or self._prefetch

@@ -113,6 +113,9 @@ class RunnableLink(Protocol):
     async def is_free(self, queue: str) -> bool:
         """Whether the queue has no consumer any more."""
 
+    def waits_in(self, vhost: str) -> str | None:
+        """The queue in this vhost of its source that its messages wait in while it has no session."""
+
     def removing(self, *, cluster: str, since: float) -> Removing:
         """`cluster` is the downstream's name when the link became unwanted, at `since`."""
 

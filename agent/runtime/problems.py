@@ -9,7 +9,7 @@ import structlog
 
 from agent.definitions.sources.keeper import Keeper
 from agent.downstream.listen import SaidAlreadyError
-from agent.errors import AgentError, Problem
+from agent.errors import AgentError, Problem, Severity
 from agent.status.board import Board
 
 REFUSED: Final = "definitions refused, the last good ones stay in force"
@@ -59,16 +59,24 @@ class Problems:
         elif self._refused and not refused:
             log.info("all definitions are in force again")
         self._refused = refused
+        self._board.unread = self._failure
         is_new = bool(self._failure) and self._failure not in refused
         self._board.problems = (*refused, self._failure) if is_new else refused
 
-    def note(self, notes: tuple[str, ...]) -> None:
-        """What stops nothing is logged when it is new."""
+    def note(self, remarks: Iterable[str], found: Iterable[Problem]) -> None:
+        """What stops nothing else is logged when it is new; definitions that nobody runs are shown apart."""
+        found = tuple(found)
+        not_run = texts(each for each in found if each.severity is Severity.NOT_RUN)
+        notes = (*remarks, *texts(each for each in found if each.severity is not Severity.NOT_RUN))
+        self._log_new((*notes, *not_run))
+        self._board.notes = tuple(dict.fromkeys(notes))
+        self._board.not_run = tuple(dict.fromkeys(not_run))
+
+    def _log_new(self, notes: tuple[str, ...]) -> None:
         for note in dict.fromkeys(notes):
             if note not in self._noted:
                 log.warning("definitions noted", note=note)
         self._noted = frozenset(notes)
-        self._board.notes = tuple(dict.fromkeys(notes))
 
     def report(self, error: Exception) -> None:
         """What the watcher does with an error: it is logged once, and everything stays as it is."""

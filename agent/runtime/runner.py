@@ -24,6 +24,7 @@ from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
 from agent.links.flow import Flow
 from agent.links.kind import Removing, RunnableLink, Session
 from agent.links.registry import Kinds
+from agent.runtime.resting import Resting
 from agent.status.board import Gauges
 from agent.tasks import GuardedTasks
 
@@ -72,12 +73,15 @@ class LinkRunner:
         self._built_under = ""  # the downstream's cluster name when the link became unwanted
         self._removing: Removing | None = None
         self._linger_task: asyncio.Task[None] | None = None
+        self._resting: Resting | None = None
+        self._resting_task: asyncio.Task[None] | None = None
 
     def gauges(self) -> Gauges:
         """What the board shows of this moment."""
         return Gauges(
             in_flight=self.in_flight,
             backlog=self._backlog,
+            backlog_is_exact=not self._may_have_more,
             oldest_unconfirmed=self.waits(self._loop.time()),
             bindings=self._runnable.bound,
             known=self._runnable.known,
@@ -99,7 +103,14 @@ class LinkRunner:
     def _backlog(self) -> int | None:
         if self._removing is not None:
             return self._removing.messages
-        return self._session.backlog if self._session else None
+        if self._session is not None:
+            return self._session.backlog
+        return self._resting.messages if self._resting else None
+
+    @property
+    def _may_have_more(self) -> bool:
+        """While it is blocked nothing is read: messages that the source has sent are counted nowhere."""
+        return bool(self.state.blocked) and self._flow is not None and (self._backlog or 0) <= self._flow.prefetch
 
     @property
     def local(self) -> Shared | None:
@@ -147,6 +158,8 @@ class LinkRunner:
             seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, *notes)
         if self._removing is not None:
             seen = (self._removing.looks, self._removing.messages)
+        elif self._resting is not None:
+            seen = ("resting", self._resting.messages)
         moved = seen != self._seen or self.in_flight > 0
         self._seen = seen
         return moved
@@ -187,7 +200,20 @@ class LinkRunner:
         for effect in effects:
             self._execute(effect)
         if self.state != before:
+            self._rest()
             self._on_change(self, before)
+
+    def _rest(self) -> None:
+        """While it is paused its queue is still looked at."""
+        is_paused = self.state.status is lifecycle.Status.PAUSED and self.state.phase is Phase.IDLE
+        if is_paused and self._resting is None:
+            source = self._kinds.ends(self.link).source
+            resting = self._resting = Resting(self._brokers, source, self._runnable.waits_in)
+            self._resting_task = self._keep(resting.run, "look at the queue of a paused link")
+        elif not is_paused and self._resting is not None:
+            self._resting = None
+            if self._resting_task is not None:
+                self._resting_task.cancel()
 
     def start(self) -> None:
         if not self.state.started:

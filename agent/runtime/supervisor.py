@@ -134,7 +134,7 @@ class Supervisor:
         )
         self._resolved = found.links
         self._problems.left_out = texts((*reading.problems, *found.unjudged))
-        self._problems.note((*notes, *texts(reading.warnings), *texts(found.problems)))
+        self._problems.note(notes, (*reading.warnings, *found.problems))
         wanted = {link.id: self._judged(link, reading) for link in found.links}
         self._reading = reading
         with self._bindings.reading(exchanges_of(wanted.values())) as number:

@@ -51,6 +51,7 @@ class Gauges:
     bindings: int = 0
     prefetch: int = 0
     backlog: int | None = None
+    backlog_is_exact: bool = True  # otherwise more may wait
     oldest_unconfirmed: float = 0.0
     upstream_cluster: str | None = None
     uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
@@ -73,6 +74,8 @@ class Entry:
     last_confirm: float | None = None
     history: History = field(default_factory=History)
     reason: Reason = Reason.APPEARED  # of the last change of its status
+    backlog_last: int | None = None  # when it was last known
+    backlog_last_at: float = 0.0
     _confirmed: int = 0
     _blocked_before: float = 0.0
     _blocked_at: float = 0.0
@@ -91,6 +94,7 @@ class Entry:
 
     def change(self, state: LinkState, now: float) -> None:
         reason = reason_of(self.state, state)
+        self.note_backlog(now)
         if state.status is not self.state.status:
             self._blocked_before, self._blocked_at = self.blocked_seconds, self.monotonic()
             self.since = now
@@ -105,8 +109,15 @@ class Entry:
         if self.meter.forwarded != self._confirmed:
             self._confirmed = self.meter.forwarded
             self.last_confirm = now
+        self.note_backlog(now)
         if self.history.is_due(now):
             self.history.sample(self.look(now))
+
+    def note_backlog(self, now: float) -> None:
+        """Remembers how many messages wait, for when that can't be known any more."""
+        backlog = self.gauges().backlog
+        if backlog is not None:
+            self.backlog_last, self.backlog_last_at = backlog, now
 
     def has_new_note(self) -> bool:
         """Whether its note is another one than when this was asked last."""
@@ -141,8 +152,10 @@ class Board:
     cluster: str | None = None
     vhosts: frozenset[str] | None = None  # of the downstream; None if they can't be listed
     ready: bool = False
+    unread: str = ""  # why the downstream can't be read, while it can't
     problems: tuple[str, ...] = ()  # errors that keep the latest definitions of a source from taking effect
     notes: tuple[str, ...] = ()  # remarks on the definitions in force, which stop nothing
+    not_run: tuple[str, ...] = ()  # definitions that are valid and that the agent does nothing with
     refusals: int = 0
     reloaded_at: float = 0.0  # when all sources were last read and completely put in force
     expiries: tuple[Expiry, ...] = ()
@@ -242,8 +255,10 @@ class Board:
             "cluster": self.cluster,
             "version": self.version,
             "ready": self.ready,
+            "unread": self.unread or None,
             "problems": [*self.problems, *self.errors.problems],
             "notes": list(self.notes),
+            "not_run": list(self.not_run),
             "reload_success": not self.problems,
             "reloaded": rfc3339(self.reloaded_at) if self.reloaded_at else None,
             "now": rfc3339(self.clock()),
@@ -273,7 +288,16 @@ class Board:
             "owner": None if state.status is Status.STANDBY else self.owner,
             **_sample(entry, gauges),
             "reconnects": entry.reconnects,
+            "reason": entry.reason,
+            "backlog_last": entry.backlog_last if gauges.backlog is None else gauges.backlog,
+            "backlog_last_at": self._backlog_at(entry, gauges),
+            "rate": round(entry.history.rate(entry.look(self.clock())), 2),
         }
+
+    def _backlog_at(self, entry: Entry, gauges: Gauges) -> str | None:
+        if gauges.backlog is not None:
+            return rfc3339(self.clock())
+        return None if entry.backlog_last is None else rfc3339(entry.backlog_last_at)
 
 
 def sample(entry: Entry) -> dict[str, Any]:
@@ -292,6 +316,7 @@ def _sample(entry: Entry, gauges: Gauges) -> dict[str, Any]:
         "returned": meter.returned,
         "in_flight": gauges.in_flight,
         "backlog": gauges.backlog,
+        "backlog_is_exact": gauges.backlog is not None and gauges.backlog_is_exact,
         "oldest_unconfirmed_seconds": round(gauges.oldest_unconfirmed, 3),
         "prefetch": gauges.prefetch,
         "bindings": gauges.bindings,

@@ -14,6 +14,8 @@ from agent.status.times import rfc3339
 TRANSITIONS: Final = 50
 WINDOW: Final = 900.0
 EVERY: Final = 15.0
+RECENT: Final = 60.0  # seconds that a rate is an average of
+LEAST: Final = 1.0  # of them; fewer say nothing
 _PACKED: Final = struct.Struct("<dQQIqf")
 _UNKNOWN: Final = -1
 
@@ -49,6 +51,18 @@ class History:
         self._sampled_at = sample.at
         backlog = _UNKNOWN if sample.backlog is None else sample.backlog
         self._samples.append(_PACKED.pack(*sample[:4], backlog, sample.oldest_unconfirmed_seconds))
+
+    def rate(self, current: Point) -> float:
+        """Messages in a second, over the last minute or since the last sample before that."""
+        first: tuple[float, int] | None = None
+        for packed in reversed(self._samples):
+            at, forwarded = _PACKED.unpack(packed)[:2]
+            if first is not None and current.at - at > RECENT:
+                break
+            first = at, forwarded
+        if first is None or current.at - first[0] < LEAST:
+            return 0.0
+        return max(0, current.forwarded - first[1]) / (current.at - first[0])
 
     def view(self, current: Point) -> dict[str, Any]:
         """Oldest first; the current values come last."""

@@ -34,6 +34,11 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
             "When all definitions were last read and put in force.",
         ),
         Family("federation_agent_config_refusals_total", Type.COUNTER, "Definitions that were refused."),
+        Family(
+            "federation_agent_definitions_not_run",
+            Type.GAUGE,
+            "Definitions that are valid and that the agent does nothing with.",
+        ),
         Family("federation_agent_ready", Type.GAUGE, "Whether definitions were read and links follow them."),
         Family(
             "federation_agent_export_dropped_events_total",
@@ -130,6 +135,7 @@ def _of_agent(board: Board, entries: Iterable[Entry]) -> bytes:
         "federation_agent_config_reload_success": {"": int(not board.problems)},
         "federation_agent_config_reload_timestamp_seconds": {"": board.reloaded_at},
         "federation_agent_config_refusals_total": {"": board.refusals},
+        "federation_agent_definitions_not_run": {"": len(board.not_run)},
         "federation_agent_ready": {"": int(board.ready)},
         "federation_agent_export_dropped_events_total": {"": board.export_dropped},
         "federation_agent_unexpected_errors_total": {

@@ -29,7 +29,7 @@ KINDS = {"yaml", "console", "text", ""}
 MANDATORY = "downstream: {uri: amqp://localhost}\n"
 AGENT = ".venv/bin/federation-agent "
 STARTED = 40.0  # seconds, on a machine that is busy
-ASKING = {"links", "pause", "resume", "restart"}
+ASKING = {"status", "describe", "links", "pause", "resume", "restart"}
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
@@ -129,7 +129,8 @@ def test_a_command_does_what_it_is_shown_to_do(
             finally:
                 process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 0, err
+    nothing_there = 5 if command.startswith(f"{AGENT}quarantine ") else 0
+    assert process.returncode in {0, nothing_there}, err
     written = (folder / "agent.yaml").read_text() if "> agent.yaml" in command else out
     assert written or command.startswith(f"{AGENT}run ")
 

@@ -171,3 +171,24 @@ def test_errors_that_nobody_can_read_leave_the_exit_status(folder: Path) -> None
     with Path("/dev/full").open("wb") as full:
         command = [COMMAND, "validate", "bad.yaml"]
         assert subprocess.run(command, cwd=folder, stderr=full, timeout=DEADLINE, check=False).returncode == 2
+
+
+def test_what_is_defined_and_not_run_is_a_problem(folder: Path) -> None:
+    (folder / "idle.yaml").write_text(GOOD + "upstream-sets: {s: []}\n")
+    done = federation_agent("validate", "idle.yaml", cwd=folder)
+    assert done.status == 2
+    assert done.out == "idle.yaml: valid, but 1 not run (upstreams: 1, upstream sets: 1, policies: 1)\n"
+    assert done.errors == ["idle.yaml:4:20: not run: the set is empty, so it defines no link"]
+    found = json.loads(federation_agent("validate", "idle.yaml", "--format", "json", cwd=folder).out)
+    assert (found["valid"], found["not_run"], found["files"][0]["problems"][0]["severity"]) == (True, 1, "not run")
+
+
+def test_a_reference_that_leads_nowhere_in_an_export(folder: Path) -> None:
+    definition = {"federation-upstream-set": "nowhere"}
+    policy = {"vhost": "/", "name": "p", "pattern": "", "apply-to": "exchanges", "definition": definition}
+    exchange = {"vhost": "/", "name": "x", "type": "topic", "durable": True, "arguments": {}}
+    (folder / "export.json").write_text(json.dumps({"policies": [policy], "exchanges": [exchange]}))
+    (folder / "agent.yaml").write_text("downstream: {uri: amqp://h}\ndefinitions: {files: [export.json]}\n")
+    done = federation_agent("validate", "agent.yaml", cwd=folder)
+    assert done.status == 2
+    assert "not run: upstream set 'nowhere' in vhost '/' isn't defined, so it yields no link" in done.err

@@ -12,11 +12,12 @@ class Lag:
     """The lag of one session. A quiet link's queue is read rarely, because a thousand of them must cost almost
     nothing."""
 
-    __slots__ = ("_confirmed", "_is_known", "_looked_at", "_moves", "_rest", "_waits_since", "ready")
+    __slots__ = ("_confirmed", "_is_known", "_looked_at", "_moves", "_rest", "_waits_since", "is_held", "ready")
 
     def __init__(self, now: float, *, confirmed: int, chance: float) -> None:
         """`chance`, from 0 to 1, spreads the reads of links that started together."""
         self.ready: int | None = None  # messages in the upstream queue when last read
+        self.is_held = False  # nothing is read from the source, so what it has sent can't be counted here
         self._confirmed = confirmed
         self._is_known = False
         self._waits_since: float | None = None
@@ -38,9 +39,20 @@ class Lag:
             self._waits_since = now
         return 0.0 if self._waits_since is None else now - self._waits_since
 
+    def behind(self, unsettled: int, *, prefetch: int) -> int | None:
+        """The messages that wait at the source and here. If some are ready there although nothing is read, the
+        consumer has as many as its prefetch allows; otherwise there may be that many."""
+        if self.ready is None:
+            return None
+        return self.ready + (max(unsettled, prefetch) if self.is_held and self.ready else unsettled)
+
     def forgive(self) -> None:
         """Nothing could be confirmed until now, and that doesn't count as lag."""
         self._waits_since = None
+
+    def may_have_grown(self) -> None:
+        """Nothing is taken from the queue for now, so messages may wait without anything moving here."""
+        self._moves = True
 
     @property
     def due_at(self) -> float:

@@ -121,4 +121,6 @@ def without_set(arguments: Table) -> Table:
 
 
 def chosen_by_policy(policy: Policy | None) -> Chosen | None:
-    return None if policy is None else Chosen(policy.federation, policy.name, policy.place)
+    if policy is None or policy.federation is None:
+        return None
+    return Chosen(policy.federation, policy.name, policy.place)

@@ -346,7 +346,7 @@ class _VhostResolver:
         return did_you_mean(name, known) if self._hints_left >= 0 else ""
 
     def _warn(self, place: Place, message: str) -> None:
-        self.problems.append(Problem(place, message, Severity.WARNING))
+        self.problems.append(Problem(place, message, Severity.NOT_RUN))
 
     def _place(self, what: str) -> Place:
         return Place(f"downstream {what} in vhost {self._vhost!r}")

@@ -50,7 +50,7 @@ class Findings:
         """Raises ConfigurationError if there are too many to continue; further warnings are dropped."""
         if not key and self.is_unresolved(path):
             return  # it was checked with a placeholder, and a warning already says so; a key has no placeholder
-        if severity is Severity.WARNING and self.full:
+        if severity is not Severity.ERROR and self.full:
             return
         place = self.locate(path, key)
         self.problems.append(problem_at(place, message, severity))
@@ -94,6 +94,10 @@ class Spot:
 
     def warn(self, message: str, *parts: str | int, key: bool = False) -> None:
         self.findings.add(message, self.path + parts, key=key, severity=Severity.WARNING)
+
+    def not_run(self, message: str, *parts: str | int, key: bool = False) -> None:
+        """What is defined here is valid, and the agent does nothing with it."""
+        self.findings.add(message, self.path + parts, key=key, severity=Severity.NOT_RUN)
 
     def is_unresolved(self, *parts: str | int) -> bool:
         return self.findings.is_unresolved(self.path + parts)

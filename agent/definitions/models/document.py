@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from agent.definitions.models.keys import Keys
 from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyModel
@@ -41,6 +41,7 @@ class DocumentModel(SectionsModel):
     """Configuration of federation-agent."""
 
     noun = "the file"
+    model_config = ConfigDict(json_schema_extra={"patternProperties": {"^x-": {}}})  # they hold YAML anchors
 
     agent: Annotated[AgentModel, MAY_BE_EMPTY] = key("The agent itself.")
     downstream: DownstreamModel = Field(description="The cluster that the agent runs beside; mandatory.")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Federation, Policy
 from agent.core.rules.policies import SET_ARGUMENTS
-from agent.definitions.document.findings import Spot
+from agent.definitions.document.findings import Spot, suggest
 from agent.definitions.models.keys import Keys
 from agent.definitions.models.value_types import Arguments, Name, Regex, ShortText, key, kind_of, refuse
 from agent.errors import Place
@@ -19,7 +21,8 @@ FEDERATION_KEYS = tuple(choice.value for choice in Choice)
 
 
 class PolicyDefinitionModel(Keys):
-    """What a policy does: exactly one of these keys."""
+    """What a policy does: exactly one of these keys. One that has no key of federation federates nothing, and keeps
+    policies of a lower priority from doing so."""
 
     noun = "a policy's definition"
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
@@ -35,19 +38,42 @@ class PolicyDefinitionModel(Keys):
             spot.error(f"a policy's definition takes exactly one of {', '.join(FEDERATION_KEYS)}", key=True)
 
     @classmethod
+    def is_of_something_else(cls, raw: object) -> bool:
+        """Whether no key has to do with federation, not even a misspelt one."""
+        return (
+            isinstance(raw, dict)
+            and bool(raw)
+            and not any(str(name).startswith("federation") or suggest(str(name), FEDERATION_KEYS) for name in raw)
+        )
+
+    @classmethod
     def about_unknown(cls, name: str) -> str:
         hint = super().about_unknown(name)
         return hint or "; the agent's policies only federate: set it with a policy on the broker as well"
 
-    def to_core(self) -> Federation:
-        (name, value), *_ = self.written().items()
-        return Federation(Choice(name.replace("_", "-")), value)
+    def to_core(self) -> Federation | None:
+        for name, value in self.written().items():
+            return Federation(Choice(name.replace("_", "-")), value)
+        return None
 
 
 def _not_streams(value: object) -> object:
     if value == "streams":
         raise refuse("streams are never federated; write queues or all, or remove the policy")
     return value
+
+
+def _only_of_federation(value: object) -> object:
+    return {} if PolicyDefinitionModel.is_of_something_else(value) else value
+
+
+class _AlsoOthers:
+    """In the JSON Schema: a definition may also have keys of which none is about federation."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        federating = handler(schema)
+        others = {"type": "object", "minProperties": 1, "propertyNames": {"not": {"pattern": "^federation"}}}
+        return {"anyOf": [federating, others]}
 
 
 class PolicyModel(Keys):
@@ -65,11 +91,19 @@ class PolicyModel(Keys):
     priority: Annotated[float, Field(allow_inf_nan=False)] = Field(
         default=0, description="If several policies match, the one with the highest priority wins; 0 by default."
     )
-    definition: PolicyDefinitionModel = Field(description="What the policy does; mandatory.")
+    definition: Annotated[PolicyDefinitionModel, BeforeValidator(_only_of_federation), _AlsoOthers()] = Field(
+        description="What the policy does; mandatory."
+    )
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        if isinstance(raw.get("definition"), dict):
+        if PolicyDefinitionModel.is_of_something_else(raw.get("definition")):
+            spot.warn(
+                "no key of federation: what this policy matches isn't federated, unless by one of a higher priority",
+                "definition",
+                key=True,
+            )
+        elif isinstance(raw.get("definition"), dict):
             PolicyDefinitionModel.rules(raw["definition"], spot.at("definition"))
 
     def to_core(self, name: str, place: Place) -> Policy:

@@ -28,6 +28,7 @@ from agent.definitions.models.value_types import (
     INTEGRAL,
     MAX_EXPIRY,
     MAY_BE_EMPTY,
+    WITHOUT_UNIT,
     AmqpUris,
     Milliseconds,
     Name,
@@ -76,7 +77,7 @@ class LinkKeys(Keys):
         "When a message is acknowledged upstream: `on-confirm` (default, loses nothing), `on-publish` or `no-ack`."
     )
     trust_user_id: bool = key("Whether the `user_id` of messages is kept; false by default.")
-    expires: Annotated[int, Field(ge=1, le=MAX_EXPIRY), INTEGRAL] = key(
+    expires: Annotated[int, Field(ge=1, le=MAX_EXPIRY), INTEGRAL, WITHOUT_UNIT] = key(
         "Milliseconds without a consumer after which the upstream queue is deleted; never by default."
     )
     message_ttl: Milliseconds = key("Milliseconds that a message may wait in the upstream queue; no limit by default.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
@@ -102,7 +103,23 @@ Name: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_SHORT_TEXT}),
 ]
 INTEGRAL = BeforeValidator(_whole)
-Milliseconds: TypeAlias = Annotated[int, Field(ge=0, le=MAX_EXPIRY), INTEGRAL]
+_WITH_UNIT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|sec|m|min|h|d|w)\s*")
+_IN_MS: Final = {
+    "ms": 1, "s": 1_000, "sec": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+}  # fmt: skip
+
+
+def _without_unit(value: object) -> object:
+    given = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
+    if given is not None:
+        written = round(float(given[1]) * _IN_MS[given[2]])
+        raise refuse(f"it is in milliseconds, without a unit: for {given[1]} {given[2]} write {written}")
+    return value
+
+
+WITHOUT_UNIT: Final = BeforeValidator(_without_unit)
+
+Milliseconds: TypeAlias = Annotated[int, Field(ge=0, le=MAX_EXPIRY), INTEGRAL, WITHOUT_UNIT]
 SecondsOrNone: TypeAlias = Annotated[float, Field(ge=0, le=MAX_EXPIRY / 1000, allow_inf_nan=False)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=MAX_EXPIRY / 1000, allow_inf_nan=False)]
 

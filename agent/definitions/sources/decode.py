@@ -144,7 +144,7 @@ def decode_set(name: str, raw: object, spot: Spot) -> UpstreamSet | None:
         spot.error(f"expected a list of members such as {{upstream: NAME}}, got {kind_of(raw)}")
         return None
     if not raw:
-        spot.warn("the set is empty, so it defines no link")
+        spot.not_run("the set is empty, so it defines no link")
     members = [check(SetMemberModel, member, spot.at(number)) for number, member in enumerate(raw)]
     for number, member in enumerate(members):
         if member is not None:
@@ -188,7 +188,7 @@ def has_readable_patterns(raw: Mapping[str, Any], spot: Spot) -> bool:
         try:
             check_regex(text if isinstance(text, str) else "")
         except PydanticCustomError as error:
-            spot.warn(f"{name}: {error}; the policy defines no link", name)
+            spot.not_run(f"{name}: {error}; the policy defines no link", name)
             return False
     return True
 
@@ -210,7 +210,7 @@ def decode_bindings(_name: str, raw: object, spot: Spot) -> tuple[Binding, ...] 
 
 def decode_shovel(name: str, raw: object, spot: Spot) -> Shovel | None:
     if isinstance(raw, dict) and spot.native and (key := other_protocol(raw)):
-        spot.warn(
+        spot.not_run(
             f"the agent's shovels support only AMQP 0-9-1, so this one is left to the broker's own plugin ({key})", key
         )
         return None

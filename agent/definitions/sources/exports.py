@@ -22,6 +22,7 @@ from agent.definitions.sources.parameters import (
     GLOBAL_PARAMETER,
     decode_global,
     decode_native_policy,
+    decode_other_policy,
     decode_parameters,
 )
 from agent.errors import ConfigurationError, Place, Problem
@@ -102,12 +103,7 @@ def _definitions(lists: Lists, vhost: str, root: Spot) -> Definitions:
     parameters = decode_parameters(
         lists["parameters"], lambda number, _: root.at("parameters", number, "value"), default_vhost=vhost
     )
-    policies: dict[str, dict[str, Policy]] = {}
-    for number, raw in enumerate(lists["policies"]):
-        name = raw.get("name")
-        policy = decode_native_policy(name, raw, root.at("policies", number)) if isinstance(name, str) else None
-        if policy is not None:
-            policies.setdefault(_vhost(raw, vhost), {})[policy.name] = policy
+    policies = _policies(lists["policies"], vhost, root)
     own = [
         decode_global(raw.get("value"), replace(root.at("global_parameters", number, "value"), native=False))
         for number, raw in enumerate(lists["global_parameters"])
@@ -115,6 +111,21 @@ def _definitions(lists: Lists, vhost: str, root: Spot) -> Definitions:
     ]
     by_policies = Definitions({name: VhostDefinitions(policies=found) for name, found in policies.items()})
     return merge([("parameters", parameters), ("policies", by_policies), *((GLOBAL_PARAMETER, one) for one in own)])
+
+
+def _policies(raws: list[Mapping[str, Any]], vhost: str, root: Spot) -> dict[str, dict[str, Policy]]:
+    """Those that federate, and in the vhosts that have such the others that may win against them."""
+    found: dict[str, dict[str, Policy]] = {}
+    for decoding in (decode_native_policy, decode_other_policy):
+        federated = set(found)
+        for number, raw in enumerate(raws):
+            name, its_vhost = raw.get("name"), _vhost(raw, vhost)
+            if not isinstance(name, str) or (decoding is decode_other_policy and its_vhost not in federated):
+                continue
+            policy = decoding(name, raw, root.at("policies", number))
+            if policy is not None:
+                found.setdefault(its_vhost, {})[policy.name] = policy
+    return found
 
 
 def _by_vhost(items: Iterable[Mapping[str, Any]], vhost: str) -> dict[str, list[Mapping[str, Any]]]:

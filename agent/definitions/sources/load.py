@@ -33,6 +33,8 @@ from agent.definitions.sources.unrouted import check_unrouted
 from agent.errors import ConfigurationError, Place, Problem
 from agent.read_file import UnreadableError, read_file
 
+FREE = "x-"
+"""What the keys at the top level begin with that hold YAML anchors and mean nothing themselves."""
 ROOT_KEYS = ("agent", "downstream", "definitions", *SECTIONS, VHOSTS)
 
 
@@ -147,8 +149,10 @@ class _Loading:
         )
 
     def _refuse_unknown_sections(self) -> None:
+        if "downstream" not in self._raw and any(key in self._raw for key in _OF_EXPORTS):
+            raise ConfigurationError([file_problem(self._path, _AN_EXPORT)])
         for key in self._raw:
-            if key not in ROOT_KEYS:
+            if key not in ROOT_KEYS and not key.startswith(FREE):
                 hint = suggest(key, ROOT_KEYS)
                 self._spot.error(f"unknown key {quoted(key)}{hint}", key, key=True)
 
@@ -181,6 +185,18 @@ class _Loading:
         report(message, *path)
 
 
+_OF_EXPORTS = (
+    "rabbit_version",
+    "rabbitmq_version",
+    "parameters",
+    "global_parameters",
+    "topic_permissions",
+    "permissions",
+)
+_AN_EXPORT = (
+    "this is a RabbitMQ definitions export and no configuration: write a configuration with the key 'downstream', and "
+    "list this file there under definitions.files"
+)
 _EMPTY = "the file is empty; it needs at least the key 'downstream'"
 _NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"
 

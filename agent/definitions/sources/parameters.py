@@ -9,12 +9,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Si
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from pydantic_core import PydanticCustomError
+
 from agent.core.fields import UNREAD, UnusableError, check_json
 from agent.core.model import ApplyTo, Choice, Definitions, Policy, VhostDefinitions
 from agent.definitions.document.findings import Findings, Path, Spot, in_order, quoted, raise_errors, suggest
 from agent.definitions.models.explain import check
 from agent.definitions.models.local import FEDERATION_KEYS, PolicyDefinitionModel
-from agent.definitions.models.value_types import kind_of
+from agent.definitions.models.value_types import check_regex, kind_of
 from agent.definitions.sources.decode import (
     MOST_REGEX_BYTES,
     SECTIONS,
@@ -255,6 +257,24 @@ def decode_native_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Polic
         return None
     kept = {key: raw[key] for key in ("pattern", "apply-to", "priority") if key in raw}
     return decode_policy(name, kept | {"definition": definition}, spot)
+
+
+def decode_other_policy(name: str, raw: Mapping[str, Any], spot: Spot) -> Policy | None:
+    """A broker's policy that federates nothing, and keeps others of a lower priority from doing so. One that can't be
+    read is left out without a word: it is none of the agent's business."""
+    pattern, apply_to, priority = raw.get("pattern"), raw.get("apply-to", ApplyTo.ALL), raw.get("priority", 0)
+    if federating_part(raw) or not isinstance(pattern, str) or apply_to not in set(ApplyTo) - {ApplyTo.STREAMS}:
+        return None
+    if isinstance(priority, bool) or not isinstance(priority, int | float):
+        return None
+    spot.findings.regex_bytes += len(pattern)
+    if spot.findings.regex_bytes > MOST_REGEX_BYTES:
+        return None
+    try:
+        check_regex(pattern)
+    except PydanticCustomError:
+        return None
+    return Policy(name, pattern, ApplyTo(apply_to), priority, None, spot.place)
 
 
 def federating_part(raw: Mapping[str, Any]) -> dict[str, Any]:

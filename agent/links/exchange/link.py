@@ -10,10 +10,11 @@ from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.reconcile import Known
+from agent.core.links.reconcile import Known, upstream_queue_name
 from agent.core.links.restarts import leads_elsewhere
 from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, ExchangeLink
+from agent.core.rules import names
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
@@ -106,6 +107,10 @@ class RunnableExchangeLink:
         brokers = self._shared.brokers
         async with await brokers.control(brokers.federation_ends(self.link).source) as control:
             return not await count_consumers(control.connection, queue)
+
+    def waits_in(self, vhost: str) -> str | None:
+        queue = upstream_queue_name(self.link, vhost, self._shared.brokers.cluster)
+        return None if names.are_too_long(queue) else queue
 
     def removing(self, *, cluster: str, since: float) -> Lingering:
         return Lingering(self.link, self._shared.brokers, cluster=cluster, since=since)

@@ -101,6 +101,9 @@ class RunnableQueueLink:
         self._asked += 1
         return consumers != 1 or self._asked % TRIED_EVERY == 0
 
+    def waits_in(self, vhost: str) -> str | None:  # noqa: ARG002 - it is called the same in each
+        return self._link.remote_name
+
     def removing(self, *, cluster: str, since: float) -> NoReturn:
         """Nothing upstream is ever removed, so there is nothing to wait for: see `QueueLink.cleans_up`."""
         raise NotImplementedError("nothing of a queue link is removed")

@@ -76,7 +76,7 @@ class Upkeep:
         taken."""
         self._moved = self._movement
         must_look = self._must_look_upstream(now)
-        if must_look and not is_blocked:
+        if must_look:
             self._look_upstream_at = now + LOOK_UPSTREAM
         waited = self._watch.observe(now, is_blocked=is_blocked, must_look=must_look)
         if not self._demand.takes and not self._flow.unsettled:

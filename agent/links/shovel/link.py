@@ -12,7 +12,7 @@ from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.suspicion import Watch
-from agent.core.model import Binding, ShovelLink
+from agent.core.model import Binding, QueueSource, ShovelLink
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
@@ -81,6 +81,11 @@ class RunnableShovel:
     async def is_free(self, queue: str) -> bool:
         async with await self._shared.brokers.control(self._shared.ends(self._link).source) as control:
             return not await count_consumers(control.connection, queue)
+
+    def waits_in(self, vhost: str) -> str | None:  # noqa: ARG002 - it is called the same in each
+        """A queue that it makes for itself goes with its session."""
+        source = self._link.shovel.source
+        return source.queue if isinstance(source, QueueSource) else None
 
     def removing(self, *, cluster: str, since: float) -> NoReturn:
         """What it declared stays, so there is nothing to wait for: see `ShovelLink.cleans_up`."""

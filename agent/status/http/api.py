@@ -13,7 +13,7 @@ from agent.core.model import LinkKind
 from agent.core.rules.bindings import Group
 from agent.core.tagged import to_tagged
 from agent.errors import BrokerError
-from agent.status import metrics
+from agent.status import causes, metrics
 from agent.status.board import Board, Entry
 from agent.status.http import native
 from agent.status.http.answers import answer, answer_list, answer_text, compact, refuse, with_list
@@ -48,6 +48,7 @@ class Api:
             web.get("/readyz", self._ready),
             web.get("/metrics", self._scrape),
             web.get("/api/overview", self._overview),
+            web.get("/api/causes", self._causes),
             web.get("/api/openapi.json", self._openapi),
             web.get("/api/links", self._links),
             web.get("/api/events", self._events),
@@ -88,6 +89,10 @@ class Api:
 
     async def _overview(self, _: web.Request) -> web.Response:
         return answer(self._board.overview())
+
+    async def _causes(self, _: web.Request) -> web.Response:
+        async with self._turns.one():
+            return answer(await causes.summary(self._board))
 
     async def _openapi(self, _: web.Request) -> web.Response:
         return answer(document(self._board.version))

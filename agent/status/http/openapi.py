@@ -8,6 +8,8 @@ from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.core.rules.names import LETTERS
+from agent.core.status.advice import Trouble
+from agent.core.status.causes import Level
 from agent.status.http import native
 
 Json = dict[str, Any]
@@ -88,17 +90,14 @@ _COUNTERS: Final[Json] = {
         **COUNT_OR_NONE,
         "description": "Messages upstream and in the agent; null while unknown.",
     },
+    "backlog_is_exact": {"type": "boolean", "description": "Whether no more than `backlog` messages wait."},
     "oldest_unconfirmed_seconds": SECONDS,
     "prefetch": COUNT,
     "bindings": COUNT,
     "last_confirm": TIME_OR_NONE,
 }
 _ENDS: Final[Json] = dict.fromkeys(
-    (
-        *("exchange", "upstream_exchange"),
-        *("queue", "upstream_queue"),
-        *("name", "source", "destination", "destination_uri"),
-    ),
+    ("exchange", "upstream_exchange", "queue", "upstream_queue", "name", "source", "destination", "destination_uri"),
     TEXT,
 )
 _LINK: Final[Json] = {
@@ -115,7 +114,12 @@ _LINK: Final[Json] = {
     "owner": TEXT_OR_NONE,
     **_COUNTERS,
     "reconnects": COUNT,
+    "reason": REASON,
+    "backlog_last": {**COUNT_OR_NONE, "description": "As last known; `backlog_last_at` says when."},
+    "backlog_last_at": TIME_OR_NONE,
+    "rate": {**SECONDS, "description": "Messages in a second, over about the last minute."},
 }
+_WAITING: Final = _object({"messages": COUNT, "is_exact": {"type": "boolean"}})
 _HISTORY: Final = _object(
     {
         "transitions": _list(_object({"at": TIME, "status": STATUS, "reason": REASON, "error": TEXT_OR_NONE})),
@@ -134,6 +138,29 @@ _HISTORY: Final = _object(
     }
 )
 SCHEMAS: Final[Json] = {
+    "Causes": _object(
+        {
+            "level": {"type": "string", "enum": [str(level) for level in Level]},
+            "verdict": TEXT,
+            "waiting": _WAITING,
+            "causes": _list(
+                _object(
+                    {
+                        "side": {"type": "string", "enum": ["downstream", "upstream"]},
+                        "broker": TEXT,
+                        "trouble": {"type": "string", "enum": [str(trouble) for trouble in Trouble]},
+                        "headline": TEXT,
+                        "since": TIME,
+                        "links": _list(LINK_ID),
+                        "were_flowing": COUNT,
+                        "waiting": _WAITING,
+                        "error": TEXT,
+                        "advice": TEXT,
+                    }
+                )
+            ),
+        }
+    ),
     "Error": _object({"error": TEXT}),
     "Ok": _object({"status": {"const": "ok"}}),
     "Overview": _object(
@@ -143,8 +170,10 @@ SCHEMAS: Final[Json] = {
             "cluster": TEXT_OR_NONE,
             "version": TEXT,
             "ready": {"type": "boolean"},
+            "unread": TEXT_OR_NONE,
             "problems": _list(TEXT),
             "notes": _list(TEXT),
+            "not_run": _list(TEXT),
             "reload_success": {"type": "boolean"},
             "reloaded": TIME_OR_NONE,
             "now": TIME,
@@ -277,6 +306,11 @@ PATHS: Final[Json] = {
     },
     "/api/overview": {
         "get": _operation("overview", "The agent itself.", {"200": _json("The agent.", _ref("schemas", "Overview"))})
+    },
+    "/api/causes": {
+        "get": _operation(
+            "causes", "What is wrong, most important first.", {"200": _json("Causes.", _ref("schemas", "Causes"))}
+        )
     },
     "/api/links": {"get": _operation("listLinks", "All links.", {"200": _LINKS}, "OfVhost")},
     "/api/links/{id}": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
@@ -10,7 +11,9 @@ from typing import Final
 import pytest
 from playwright.sync_api import Page, expect
 
-from agent.core.links.lifecycle import LinkState
+from agent.amqp.data.splice import Counts
+from agent.core.links.lifecycle import Blocked, LinkState, Phase
+from agent.errors import Side
 from agent.status.board import Gauges
 from tests.integration.page.conftest import Open
 from tests.integration.page.served import (
@@ -62,8 +65,17 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     expect_names(page, "orders.us", LONG, "stock", "audit", "prices", "orders.eu")
     causes = page.locator("#causes .cause")
     expect(causes).to_have_count(3)
-    expect(causes.nth(1)).to_contain_text(str(REFUSED.error))
-    expect(causes.nth(1)).to_contain_text("Restart tries at once")
+    expect(page.locator("#verdict")).to_have_text(
+        re.compile(
+            r"^dc2 \(downstream\): nothing confirmed for .*, 1 of 6 links stalled, 3120 messages wait upstream; 2"
+        )
+    )
+    refused = causes.filter(has_text=str(REFUSED.error))
+    expect(refused.locator("summary")).to_contain_text("1 of 6 links down")
+    expect(refused.locator(".advice")).to_contain_text("Check that")
+    expect(refused.locator(".advice")).to_be_hidden()
+    refused.locator("summary").click()
+    expect(refused.locator(".advice")).to_be_visible()
     expect(page).to_have_title("(3) dc2-a")
     assert "s3ntinel" not in page.content()
 
@@ -83,7 +95,7 @@ def test_every_kind_of_link_with_its_name_and_why_nothing_moves(serve: Serve, vi
     jobs, shovel = rows.get_by_role("row", name="jobs"), rows.get_by_role("row", name="move once")
     for text in ("queue in / · upstream origin", "dc1 / jobs there", idle, "running"):
         expect(jobs).to_contain_text(text, ignore_case=True)
-    for text in ("shovel in /", "source.example:5672", "queue from", "→ amqp://", "queue to", "finished"):
+    for text in ("shovel in /", "source.example:5672/%2f / queue from", "→ queue to", "finished"):
         expect(shovel).to_contain_text(text, ignore_case=True)
     expect(shovel).not_to_contain_text("upstream")
     shovel.get_by_role("link", name="move once").click()
@@ -98,10 +110,43 @@ def test_what_fails_for_one_reason_is_one_cause(serve: Serve, visit: Open) -> No
     page = visit(served.url).page
     causes = page.locator("#causes .cause")
     expect(causes).to_have_count(2)
+    causes.nth(1).locator("summary").click()
     causes.nth(1).get_by_role("link", name="all 5 links from paris").click()
     expect(page.locator("#found")).to_have_text("5 of 11 links")
     causes.nth(0).get_by_role("link", name="all 6 links").click()
     expect(page.locator("#found")).to_have_text("6 of 11 links")
+
+
+def test_the_incident_comes_before_old_mistakes_and_every_cause_can_be_reached(serve: Serve, visit: Open) -> None:
+    """A downstream memory alarm with six live links blocked, old mistakes, and links refused for one permission."""
+    error = "ACCESS_REFUSED - configure access to queue 'federation: x{} -> dc2' in vhost '/' refused for user 'fed'"
+    alarm = LinkState(phase=Phase.OPEN, started=True, blocked=(Blocked(Side.DOWNSTREAM, "low on memory"),))
+    served = serve()
+    served.put(
+        [
+            *(Shown(link(at, f"old{at}", upstream=f"u{at}"), DENIED, cluster=f"old{at}") for at in range(10)),
+            *(
+                Shown(link(at, f"x{at}"), failed(error.format(at), permanent=True), cluster="dc9")
+                for at in range(20, 221)
+            ),
+            *(
+                Shown(link(at, f"live{at}"), alarm, counts=Counts(forwarded=5), gauges=Gauges(backlog=100))
+                for at in range(300, 306)
+            ),
+        ]
+    )
+    page = visit(served.url).page
+    expect(page.locator("#verdict")).to_contain_text("dc2 (downstream): memory alarm for")
+    expect(page.locator("#verdict")).to_contain_text(
+        "6 of 217 links blocked, 600 messages wait upstream; 11 more causes"
+    )
+    causes = page.locator("#causes .cause")
+    expect(causes.nth(0)).to_contain_text("memory_breakdown")
+    expect(causes.nth(1).locator("summary")).to_contain_text("201 of 217 links down")
+    causes.nth(1).locator("summary").click()
+    expect(causes.nth(1).locator(".advice")).to_contain_text("rabbitmqctl set_permissions -p / fed")
+    page.get_by_role("button", name="Show 4 more causes").click()
+    expect(causes).to_have_count(12)
 
 
 def test_links_are_found_and_the_address_tells_how(serve: Serve, visit: Open) -> None:
@@ -226,7 +271,7 @@ def test_what_is_not_known_is_not_told_as_nothing(serve: Serve, visit: Open) -> 
     figures = opened.page.locator("#figures")
     expect(figures).to_contain_text("waiting\N{EN DASH}")
     served.put([Shown(link(3, "c"), gauges=Gauges(backlog=7, oldest_unconfirmed=61))])
-    expect(figures).to_contain_text("waiting7")
+    expect(figures).to_contain_text("waitingat least 7")
     expect(figures).to_contain_text("oldest unconfirmed1 min 1 s")
     opened.go("#/links/00000001")
     expect(opened.page.locator("#numbers")).to_contain_text("Oldest unconfirmed\N{EN DASH}")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 
 import pytest
+import yaml
 
 from tests.acceptance.command import COMMAND, Done, federation_agent
 from tests.integration.federation.conftest import AgentOf, SiteOn
@@ -48,7 +49,8 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
         link for link in json.loads(command(agent, "links", "--format", "json").out) if link["vhost"] == here.vhost
     )
     shown = command(agent, "links", "--vhost", here.vhost)
-    head, row = shown.out.splitlines()
+    summary, head, row = shown.out.splitlines()
+    assert summary.startswith("1 link: 1 running; ")
     assert head.split()[:4] == ["STATUS", "ID", "KIND", "VHOST"]
     assert row.split()[:6] == ["running", first["id"], "exchange", here.vhost, X, "origin"]
 
@@ -64,14 +66,14 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     watching = ["env", "--default-signal=INT", COMMAND, "links", "--watch", "--vhost", here.vhost, "--url", url(agent)]
     with subprocess.Popen(watching, env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE) as process:
         assert process.stdout
-        told = [process.stdout.readline().split()[0] for _ in range(4)]
+        told = [process.stdout.readline().split()[0] for _ in range(6)]
         process.send_signal(signal.SIGINT)
         process.communicate()
-    assert (told, process.returncode) == ([b"STATUS", b"running"] * 2, 0)
+    assert (told, process.returncode) == ([b"1", b"STATUS", b"running"] * 2, 0)
 
     unknown = command(agent, "restart", GONE, first["id"], GONE)
     assert (unknown.status, unknown.out) == (5, f"{first['id']} restart\n")
-    assert unknown.errors == [f"agent {url(agent)}: no link has the id '{GONE}'; `links` lists them"]
+    assert unknown.errors == [f"agent {url(agent)}: no link has the id or the vhost/name '{GONE}'; `links` lists them"]
     partly = command(agent, "restart", GONE, first["id"], "--format", "json")
     assert partly.status == 5
     assert json.loads(partly.out) == {"action": "restart", "links": [first["id"]], "missing": [GONE]}
@@ -88,6 +90,82 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     eventually(lambda: set(statuses(agent).values()) == {"paused"}, what="both are paused")
 
 
+def test_a_link_by_its_name_and_the_whole_at_a_glance(agent_of: AgentOf, broker: Node, here: Site, there: Site) -> None:
+    agent = agent_of(broker)
+    here.exchange().queue("k")
+    settings = {"http": {"listen": f"127.0.0.1:{agent.port}", "token": TOKEN}}
+    broken = {"broken": {"uri": "amqp://nobody:wrong@127.0.0.1:1"}}
+    definitions = federated(there)
+    definitions["upstreams"] |= broken
+    agent.write({here.vhost: definitions}, agent=settings).start()
+    eventually(lambda: _by_upstream(agent).get("broken", ("", ""))[1] == "backoff", what="one link fails")
+    eventually(lambda: _by_upstream(agent)["origin"][1] == "running", what="the other runs")
+    found = _by_upstream(agent)
+    name = f"{here.vhost}/{X}"
+
+    several = command(agent, "pause", name)
+    assert (several.status, "names 2 links" in several.err) == (5, True)
+    assert command(agent, "describe", GONE).status == 5
+    one = found["broken"][0]
+    described = command(agent, "describe", one[:6])
+    assert described.status == 0
+    for part in (
+        f"Link:    {name}",
+        "Status:  backoff for ",
+        "Error:   ",
+        "Do:      Check that ",
+        "Events:",
+        "appeared",
+    ):
+        assert part in described.out
+    assert json.loads(command(agent, "describe", one, "-o", "json").out)["history"]["transitions"]
+
+    assert command(agent, "pause", one).status == 0
+    eventually(lambda: _by_upstream(agent)["broken"][1] == "paused", what="it is paused")
+    assert "it stays paused" in command(agent, "restart", one).out
+    assert command(agent, "status").status == 0
+    assert command(agent, "resume", one).status == 0
+    eventually(lambda: _by_upstream(agent)["broken"][1] == "backoff", what="it fails again")
+    glance = command(agent, "status")
+    assert glance.status == 1
+    assert glance.out.startswith("DEGRADED: 127.0.0.1:1 (upstream): unreachable for ")
+    assert "1 of 2 links down" in glance.out
+    assert json.loads(command(agent, "status", "--format", "json").out)["level"] == "degraded"
+
+    assert command(agent, "links", "--status", "backoff", "-o", "wide").out.count("\n") == 3
+    by_upstream = yaml.safe_load(command(agent, "links", "--upstream", "origin", "-o", "yaml").out)
+    assert [link["id"] for link in by_upstream] == [found["origin"][0]]
+    completed = federation_agent(
+        _FEDERATION_AGENT_COMPLETE="complete_bash",
+        COMP_WORDS=f"federation-agent describe {one[:4]}",
+        COMP_CWORD="2",
+        FEDERATION_AGENT_URL=url(agent),
+        FEDERATION_AGENT_TOKEN=TOKEN,
+    )
+    assert completed.out.split() == [one]
+    assert agent.terminate() == 0
+    away = command(agent, "status")
+    assert (away.status, away.out.split(":")[0]) == (2, "DOWN")
+
+
+def test_an_agent_that_cannot_read_its_broker_says_so(agent_of: AgentOf, broker: Node, here: Site) -> None:
+    agent = agent_of(broker, management_uri="http://127.0.0.1:1")
+    agent.write({here.vhost: {}}).start()
+
+    def links() -> Done:
+        return command(agent, "links")
+
+    eventually(lambda: links().status == 1, what="links exits with 1")
+    assert "it can't read its broker" in links().err
+    assert command(agent, "status").status == 2
+
+
+def _by_upstream(agent: Agent) -> dict[str, tuple[str, str]]:
+    """Id and status."""
+    found = json.loads(command(agent, "links", "--format", "json").out or "[]")
+    return {link["upstream"]: (link["id"], link["status"]) for link in found}
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -95,9 +173,9 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
         (("links", "--url", "http://guest:s3ntinel@h"), 4, "put a token into --token-file"),
         (("links", "--url", "http://[s3ntinel"), 4, "write http://HOST:PORT"),
         (("links", "--url", "ftp://h"), 4, "write http://HOST:PORT"),
-        (("pause",), 2, "give either ids, --vhost or --all"),
-        (("pause", GONE, "--all"), 2, "give either ids, --vhost or --all"),
-        (("pause", GONE, "--vhost", "/"), 2, "give either ids, --vhost or --all"),
+        (("pause",), 2, "give either links, --vhost or --all"),
+        (("pause", GONE, "--all"), 2, "give either links, --vhost or --all"),
+        (("pause", GONE, "--vhost", "/"), 2, "give either links, --vhost or --all"),
         (("links", "--token-file", "/nowhere"), 3, "No such file"),
     ],
 )

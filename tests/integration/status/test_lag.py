@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.integration.federation.conftest import AgentOf
@@ -71,3 +72,37 @@ def _until(told: Any, holds: Callable[[dict[str, Any]], bool]) -> list[tuple[str
         if name == "link" and holds(data):
             return seen
     raise AssertionError("the events have ended")
+
+
+@contextmanager
+def alarm(broker: Node) -> Iterator[None]:
+    broker.ctl("set_vm_memory_high_watermark", "absolute", "1")
+    try:
+        yield
+    finally:
+        broker.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+
+
+def test_lag_is_known_while_a_link_is_blocked_or_paused(
+    agent_of: AgentOf, broker: Node, here: Site, there: Site
+) -> None:
+    here.exchange().queue("k")
+    there.exchange()
+    agent = agent_of(broker).write({here.vhost: federated(there, **{"prefetch-count": PREFETCH})}).start()
+    link = link_when(agent, "that runs", lambda link: link["status"] == "running" and link["backlog"] == 0)
+    get(agent, f"/api/links/{link['id']}/pause", "POST")
+    link_when(agent, "paused", lambda link: link["status"] == "paused")
+    there.publish([f"m{number}" for number in range(MESSAGES)])
+    link_when(agent, "paused with its backlog", lambda link: (link["status"], link["backlog"]) == ("paused", MESSAGES))
+    assert metric(agent, "federation_agent_backlog_messages") == MESSAGES
+    with alarm(broker):
+        get(agent, f"/api/links/{link['id']}/resume", "POST")
+        link_when(agent, "blocked", lambda link: link["status"] == "blocked")
+        link_when(agent, "blocked with its backlog", lambda link: (link["backlog"] or 0) == MESSAGES)
+        there.publish(["more"])
+        link_when(
+            agent, "blocked with more", lambda link: (link["status"], link["backlog"]) == ("blocked", MESSAGES + 1)
+        )
+        assert metric(agent, "federation_agent_backlog_messages") == MESSAGES + 1
+        assert "26 messages wait upstream" in get(agent, "/api/causes")["verdict"]
+    assert len(here.take(MESSAGES + 1)) == MESSAGES + 1

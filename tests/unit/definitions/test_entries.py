@@ -162,7 +162,7 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
     ("section", "complaint"),
     [
         ("upstream-sets: {all: [{upstream: a}]}", "the set 'all' always means every upstream; choose another name"),
-        ("upstream-sets: {s: []}", "warning: the set is empty, so it defines no link"),
+        ("upstream-sets: {s: []}", "not run: the set is empty, so it defines no link"),
         ("upstream-sets: {s: {upstream: a}}", "expected a list of members such as {upstream: NAME}, got a mapping"),
         ("upstream-sets: {s: [a]}", "expected a mapping, got text"),
         ("upstream-sets: {s: [{upstream: a, uri: amqp://h}]}", "unknown key 'uri' in a member of an upstream set"),

@@ -64,6 +64,8 @@ def test_yaml_in_the_reference_loads(tmp_path: Path) -> None:
 
 
 GOOD: list[dict[str, Any]] = [
+    {"policies": {"p": {"pattern": "x", "definition": {"max-length": 1}}}},
+    {"x-anchors": {"anything": [1]}, "x-more": None},
     {"upstreams": {"a": {"uri": "amqp://h", "ack-mode": "${env:MODE}", "prefetch-count": "auto"}}},
     {"upstreams": {"a": {"uri": ["amqp://h"], "prefetch-count": 3, "ha-policy": ["x"], "expires": 1}}},
     {"upstreams": {"a": {"host": "${env:HOST}", "protocol": "${env:P}", "mechanism": "EXTERNAL", "heartbeat": "none"}}},
@@ -95,7 +97,7 @@ BAD: list[dict[str, Any]] = [
     {"upstream-sets": {"all": []}},
     {"upstream-sets": {"s": [{}]}},
     {"policies": {"p": {"pattern": "x", "definition": {}}}},
-    {"policies": {"p": {"pattern": "x", "definition": {"max-length": 1}}}},
+    {"policies": {"p": {"pattern": "x", "definition": {"federation-upstrem": "a"}}}},
     {"exchanges": {"amq.x": {"type": "topic"}}},
     {"exchanges": {"e": {"type": "topics"}}},
     {"exchanges": {"e": {}}},

@@ -8,7 +8,10 @@ from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Troubl
 from agent.core.model import Exchange, ExchangeLink, LinkSettings
 from agent.errors import Side
 from agent.status.board import Board, Gauges
+from agent.status.causes import facts, summary
 from agent.status.http.native import link_view
+from agent.status.times import rfc3339
+from tests.unit.core.some_links import shovel_link
 
 LINK = ExchangeLink(
     id="1a2b3c4d",
@@ -50,6 +53,16 @@ def test_a_link_as_the_api_tells_it() -> None:
     assert (view["forwarded"], view["dropped"], view["in_flight"], view["bindings"]) == (3, 2, 7, 2)
     assert view["uri"] == "amqp://h:5672/%2f"
     assert view["since"] == "2027-01-15T08:00:00.000Z"
+
+
+def test_a_shovel_shows_where_its_messages_come_from_and_go_to() -> None:
+    made, _ = board()
+    link = shovel_link()
+    made.put(link, RUNNING, Counts(), Gauges)
+    view = made.view(made[link.id])
+    assert (view["source"], view["destination"]) == ("queue q", "each message's own exchange")
+    assert view["destination_uri"] == link.shovel.destination_uris[0].safe
+    assert "source" not in made.view(made[LINK.id])
 
 
 def test_since_tells_when_the_status_changed_and_nothing_else() -> None:
@@ -198,3 +211,45 @@ def test_readers_get_all_of_a_link_whose_note_is_another() -> None:
             made.moved(LINK.id)
             news = feed.take()
             assert (news.changed, news.moved) == (((LINK.id,), ()) if is_changed else ((), (LINK.id,)))
+
+
+async def test_causes_are_those_of_all_links_with_the_downstream_by_name() -> None:
+    made, clock = board()
+    made.cluster = "dc2-prod"
+    made.changed(LINK.id, RUNNING)
+    assert (await summary(made))["verdict"] == "1 link, 1 running"
+    made.changed(LINK.id, replace(RUNNING, blocked=(Blocked(Side.DOWNSTREAM, "low on memory"),)))
+    clock.now += 240
+    found = await summary(made)
+    assert found["level"] == "down"
+    assert found["verdict"] == "dc2-prod (downstream): memory alarm for 4 min, 1 of 1 link blocked"
+    [cause] = found["causes"]
+    assert (cause["links"], cause["were_flowing"], cause["waiting"]["is_exact"]) == ([LINK.id], 1, False)
+
+
+def test_the_rate_is_that_of_the_last_minute() -> None:
+    made, clock = board()
+    counts = made[LINK.id].meter
+    assert made.view(made[LINK.id])["rate"] == 0
+    for _ in range(20):
+        clock.now += 10
+        counts.forwarded += 50
+        made.moved(LINK.id)
+    assert made.view(made[LINK.id])["rate"] == 5
+    clock.now += 600
+    assert made.view(made[LINK.id])["rate"] < 0.5
+
+
+def test_what_waited_is_remembered_when_it_cannot_be_known_any_more() -> None:
+    made, clock = board()
+    gauges = Gauges(backlog=849)
+    entry = made[LINK.id]
+    entry.gauges = lambda: gauges
+    made.moved(LINK.id)
+    assert (made.view(entry)["backlog"], made.view(entry)["backlog_last"]) == (849, 849)
+    begun = clock.now
+    gauges.backlog = None
+    clock.now += 240
+    view = made.view(entry)
+    assert (view["backlog"], view["backlog_last"], view["backlog_last_at"]) == (None, 849, rfc3339(begun))
+    assert (facts(entry).waiting, facts(entry).waited_last) == (None, 849)

@@ -8,6 +8,7 @@ export class About {
   #api;
   #store;
   #problems = new Told("problems", "problem-list");
+  #notRun = new Told("not-run", "not-run-list");
   #notes = new Told("notes", "note-list");
 
   constructor(api, store) {
@@ -25,12 +26,13 @@ export class About {
     }
   }
 
-  show({ agent, group, cluster, version, problems = [], notes = [] }) {
+  show({ agent, group, cluster, version, problems = [], not_run: notRun = [], notes = [] }) {
     text(byId("agent"), agent ?? "");
     const others = group && group !== cluster ? `group ${group}` : "";
     const parts = [cluster && `beside ${cluster}`, others, version && `version ${version}`];
     text(byId("agent-more"), parts.filter(Boolean).join(" · "));
     this.#problems.show(problems);
+    this.#notRun.show(notRun);
     this.#notes.show(notes);
   }
 }

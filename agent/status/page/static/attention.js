@@ -1,18 +1,18 @@
-/** Links that need attention: down or degraded, grouped by cause, with the full reason and advice. */
+/** What is wrong in one sentence, and its causes: one line each, the most important first and open. */
 
-import { byId, h, text } from "./dom.js";
-import { duration, moment, plural } from "./format.js";
+import { byId, h, set, text } from "./dom.js";
+import { plural } from "./format.js";
 import { badge } from "./icons.js";
 import { format } from "./router.js";
-import { needsSomebody, stateOf } from "./states.js";
+import { stateOf } from "./states.js";
 
-const CAUSES = 4;
+const CAUSES = 8;
 const NAMED = 3;
 
 export class Attention {
   #shown = "";
   #all = false;
-  #ages = [];
+  #lines = new Map();
 
   constructor() {
     byId("more-causes").addEventListener("click", () => {
@@ -24,61 +24,62 @@ export class Attention {
 
   onToggle = () => {};
 
-  show(rows, clock) {
-    const causes = causesOf(rows);
-    const key = JSON.stringify(causes.map((cause) => [cause.key, cause.rows.map((row) => [row.id, row.since])]));
-    byId("attention").hidden = causes.length === 0;
-    if (key !== this.#shown) this.#draw(causes);
+  /** `rows` are all links by id; a link that has gone since the causes were read is left out. */
+  show({ verdict, causes }, rows) {
+    const known = causes
+      .map((cause) => ({ ...cause, rows: cause.links.map((id) => rows.get(id)).filter(Boolean) }))
+      .filter((cause) => cause.rows.length > 0);
+    byId("attention").hidden = known.length === 0;
+    if (known.length === 0) return;
+    text(byId("verdict"), verdict);
+    const key = JSON.stringify(known.map((cause) => [keyOf(cause), cause.links, cause.error, cause.advice]));
+    if (key !== this.#shown) this.#draw(known);
     this.#shown = key;
-    for (const { node, since } of this.#ages) text(node, duration((clock - since) / 1_000));
+    for (const cause of known) text(this.#lines.get(keyOf(cause)), headOf(cause));
   }
 
   #draw(causes) {
-    this.#ages = [];
+    const isOpen = new Map([...byId("causes").children].map((node) => [node.dataset.key, node.firstChild.open]));
+    this.#lines = new Map(causes.map((cause) => [keyOf(cause), h("span", { class: "cause-line" })]));
     const shown = this.#all ? causes : causes.slice(0, CAUSES);
-    byId("causes").replaceChildren(...shown.map((cause) => this.#cause(cause)));
+    const nodes = shown.map((cause, at) => this.#cause(cause, isOpen.get(keyOf(cause)) ?? at === 0));
+    byId("causes").replaceChildren(...nodes);
     const more = byId("more-causes");
     more.hidden = causes.length <= CAUSES;
     text(more, this.#all ? "Show fewer" : `Show ${plural(causes.length - CAUSES, "more cause")}`);
     more.setAttribute("aria-expanded", String(this.#all));
   }
 
-  #cause({ status, reason, rows }) {
-    const since = Math.min(...rows.map((row) => row.since));
-    const node = h("time", { datetime: new Date(since).toISOString(), title: moment(since) });
-    const age = h("span", { class: "cause-since" }, "for ", node);
-    this.#ages.push({ node, since });
-    return h(
-      "li",
-      { class: "cause", "data-group": stateOf(status).group },
-      h("div", { class: "cause-head" }, badge(status), age, namesOf(rows, status, reason)),
-      h("p", { class: "cause-reason" }, reason || "No reason is known."),
-      h("p", { class: "advice" }, stateOf(status).advice),
+  #cause(cause, isOpen) {
+    const { status } = cause.rows[0].view;
+    const details = h(
+      "details",
+      {},
+      h("summary", {}, badge(status), this.#lines.get(keyOf(cause))),
+      h("p", { class: "cause-reason" }, cause.error || "No reason is known."),
+      h("p", { class: "advice" }, cause.advice),
+      namesOf(cause.rows, status),
     );
+    set(details, "open", isOpen ? "" : null);
+    return h("li", { class: "cause", "data-group": stateOf(status).group, "data-key": keyOf(cause) }, details);
   }
 }
 
-function causesOf(rows) {
-  const causes = new Map();
-  for (const row of rows) {
-    if (!needsSomebody(row.view.status)) continue;
-    const { status, error: reason } = row.view;
-    const { severity } = row;
-    const key = [status, reason].join("\n"); // a downstream that is away is one cause, however many upstreams there are
-    if (!causes.has(key)) causes.set(key, { key, status, reason, severity, rows: [] });
-    causes.get(key).rows.push(row);
-  }
-  return [...causes.values()].sort((one, other) => one.severity - other.severity || other.rows.length - one.rows.length);
-}
+/** Without what changes while it lasts. */
+const keyOf = ({ side, broker, trouble, since }) => [side, broker, trouble, since].join("\n");
+
+const headOf = ({ broker, side, headline }) => `${broker} (${side}): ${headline}`;
 
 /** A few links by name; if there are many, the first ones and a link to all. */
-function namesOf(rows, status, reason) {
+function namesOf(rows, status) {
   const named = rows.slice(0, rows.length > NAMED ? NAMED - 1 : NAMED);
   const names = named.map((row) => h("li", {}, h("a", { href: format({ view: "link", id: row.id }) }, row.name)));
   if (rows.length > NAMED) {
     const sources = new Set(rows.map((row) => row.source));
     const [from, where] = sources.size === 1 ? [rows[0].source, ` from ${rows[0].source}`] : ["", ""];
-    const rest = format({ view: "links", state: status, ...(from ? { from } : { q: reason }) });
+    const { error } = rows[0].view;
+    const isShared = error && rows.every((row) => row.view.error === error);
+    const rest = format({ view: "links", state: status, ...(from ? { from } : isShared ? { q: error } : {}) });
     names.push(h("li", {}, h("a", { href: rest }, `all ${plural(rows.length, "link")}${where}`)));
   }
   return h("ul", { class: "names" }, ...names);

@@ -109,7 +109,7 @@ export class Detail {
     const { view } = row;
     text(byId("detail-title"), row.name);
     text(byId("hop-source"), `${row.source} / ${row.remote}`);
-    text(byId("hop-target"), row.view.kind === "shovel" ? row.target : `${cluster ?? "this cluster"} / ${row.name}`);
+    text(byId("hop-target"), `${view.destination_uri || (cluster ?? "this cluster")} / ${row.target}`);
     showBadge(this.#state, view.status);
     text(byId("detail-since"), `since ${moment(row.since)}, for ${duration((clock - row.since) / 1_000)}`);
     text(byId("detail-reason"), view.error ?? "");

@@ -4,6 +4,7 @@ import { About } from "./about.js";
 import { Announcer } from "./announce.js";
 import { Api } from "./api.js";
 import { Attention } from "./attention.js";
+import { Causes } from "./causes.js";
 import { Connection } from "./connection.js";
 import { Detail } from "./detail.js";
 import { askToken, confirmAction } from "./dialogs.js";
@@ -31,6 +32,7 @@ class Page {
   #about = new About(this.#api, this.#store);
   #summary = new Summary();
   #attention = new Attention();
+  #causes = new Causes(this.#api);
   #table = new Table({ onRelease: () => this.#draw({ reorder: true }) });
   #topology = new Topology(() => this.#draw());
   #detail = new Detail({
@@ -62,7 +64,10 @@ class Page {
     this.#feed.addEventListener("down", ({ detail }) => this.#lost(detail));
     this.#feed.addEventListener("event", ({ detail }) => this.#take(detail));
     this.#store.addEventListener("members", () => this.#regroup());
-    this.#store.addEventListener("links", () => this.#draw({ reorder: true }));
+    this.#store.addEventListener("links", () => {
+      this.#causes.soon();
+      this.#draw({ reorder: true });
+    });
     this.#store.addEventListener("samples", () => this.#draw({ reorder: isLively(sortOf(this.#route).key) }));
     this.#store.addEventListener("about", () => {
       this.#entitle();
@@ -70,6 +75,7 @@ class Page {
     });
     this.#store.addEventListener("moved", ({ detail }) => this.#moved(detail));
     this.#attention.onToggle = () => this.#draw();
+    this.#causes.addEventListener("change", () => this.#draw());
     addEventListener("hashchange", () => this.#turn());
     byId("search").addEventListener("input", () => this.#search());
     byId("filter").addEventListener("submit", (event) => event.preventDefault());
@@ -82,6 +88,7 @@ class Page {
   #connected() {
     this.#connection.up();
     this.#about.read();
+    this.#causes.soon();
     if (this.#route.view === "link") this.#detail.refresh();
     byId("forget").hidden = !this.#api.hasToken;
   }
@@ -103,12 +110,14 @@ class Page {
 
   #regroup() {
     this.#ranks = null;
+    this.#causes.soon();
     this.#entitle();
     this.#draw({ reorder: true });
   }
 
   #moved(detail) {
     this.#announcer.moved(detail);
+    this.#causes.soon();
     this.#entitle();
     if (this.#route.view === "link" && detail.row.id === this.#route.id) this.#detail.refresh();
   }
@@ -220,7 +229,7 @@ class Page {
   #drawLinks(total, moments) {
     const rows = this.#store.rows;
     this.#summary.show(total, this.#route);
-    this.#attention.show(rows.values(), moments.clock);
+    this.#attention.show(this.#causes.found, rows);
     if (this.#reorder) this.#arrange(moments.now);
     byId("loading").hidden = this.#isRead;
     const isEmpty = this.#isRead && rows.size === 0;

@@ -1,7 +1,7 @@
 /** One link as a row of the table. */
 
 import { h, set, text } from "./dom.js";
-import { age, count, duration, moment, rate } from "./format.js";
+import { NONE, age, count, duration, moment, rate } from "./format.js";
 import { badge, showBadge } from "./icons.js";
 import { format } from "./router.js";
 import { drawSparkline, sparkline } from "./sparkline.js";
@@ -79,7 +79,6 @@ export class RowView {
     text(this.source, `${source} / ${remote}`);
     set(this.source, "title", this.source.textContent);
     text(this.target, `→ ${target}`);
-    set(this.target, "title", target);
     text(this.owner, view.owner ?? "");
   }
 
@@ -87,7 +86,10 @@ export class RowView {
     const { view, series } = this.row;
     drawSparkline(this.spark, series.rates(now));
     text(this.rate, rate(series.rate(now)));
-    text(this.backlog, count(view.backlog));
+    const isKnown = view.backlog !== null;
+    text(this.backlog, isKnown ? count(view.backlog) : view.backlog_last === null ? NONE : `~${count(view.backlog_last)}`);
+    const at = view.backlog_last_at;
+    set(this.backlog, "title", !isKnown && at ? `last known ${moment(Date.parse(at))}` : null);
     text(this.oldest, view.oldest_unconfirmed_seconds ? age(view.oldest_unconfirmed_seconds) : "");
     for (const [key, node] of Object.entries(this.figures)) text(node, count(view[key]));
   }

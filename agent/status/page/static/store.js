@@ -17,11 +17,11 @@ class Row {
     this.source = cluster ?? (view.upstream || view.uri || "unknown"); // a shovel has no upstream
     this.name = named(view.exchange ?? view.queue ?? view.name);
     this.remote = named(view.upstream_exchange ?? view.upstream_queue ?? view.source ?? "");
-    this.target = view.kind === "shovel" ? `${view.destination_uri} / ${view.destination}` : this.name;
+    this.target = view.destination ?? this.name; // a shovel's name isn't where its messages go
     this.since = Date.parse(view.since);
     this.severity = stateOf(view.status).severity;
-    const words = [view.id, view.kind, view.vhost, this.name, this.remote, this.target, view.upstream, this.source];
-    this.search = [...words, view.policy, view.uri, view.destination_uri, view.status, view.error, view.owner].join("\n").toLowerCase();
+    const words = [view.id, view.kind, view.vhost, this.name, this.remote, this.target, view.upstream, this.source, view.policy];
+    this.search = [...words, view.uri, view.status, view.error, view.owner].join("\n").toLowerCase();
   }
 
   put(now) {
@@ -72,6 +72,7 @@ export class Store extends EventTarget {
       const row = this.#rows.get(sample.id);
       if (!row) continue;
       Object.assign(row.view, sample);
+      if (sample.backlog !== null) row.view.backlog_last = sample.backlog;
       row.put(now);
     }
     this.#tell("samples");
@@ -115,12 +116,14 @@ export const wanting = (rows) => rows.reduce((sum, row) => sum + (needsSomebody(
 
 /** Totals of all links: the number in each status, messages per second, messages known to wait. */
 export function totals(rows, now) {
-  const found = { links: 0, byStatus: new Map(), rate: 0, backlog: null, oldest: 0 };
+  const found = { links: 0, byStatus: new Map(), rate: 0, backlog: null, isExact: true, oldest: 0 };
   for (const row of rows) {
     found.links += 1;
     found.byStatus.set(row.view.status, (found.byStatus.get(row.view.status) ?? 0) + 1);
     found.rate += row.series.rate(now) ?? 0;
-    if (row.view.backlog !== null) found.backlog = (found.backlog ?? 0) + row.view.backlog;
+    const backlog = row.view.backlog ?? row.view.backlog_last ?? null;
+    if (backlog !== null) found.backlog = (found.backlog ?? 0) + backlog;
+    found.isExact &&= row.view.backlog_is_exact !== false;
     found.oldest = Math.max(found.oldest, row.view.oldest_unconfirmed_seconds ?? 0);
   }
   return found;

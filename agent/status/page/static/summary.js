@@ -30,7 +30,8 @@ export class Summary {
   show(total, route) {
     text(this.#figures.links, exact(total.links));
     text(this.#figures.rate, rate(total.rate));
-    text(this.#figures.backlog, count(total.backlog));
+    const least = total.backlog === null || total.isExact ? "" : "at least ";
+    text(this.#figures.backlog, least + count(total.backlog));
     text(this.#figures.oldest, age(total.oldest));
     const chosen = statesOf(route);
     for (const [status, { item, link, number }] of this.#chips) {

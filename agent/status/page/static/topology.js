@@ -80,13 +80,17 @@ function labelOf(arrow, flow, letters) {
   const shown = flow > 0 ? rate(flow) : "";
   if (letters === 0) return isBundle(arrow) ? `${arrow.rows.length} ×` : shown;
   const left = letters - shown.length - 6;
-  const what = isBundle(arrow) ? plural(arrow.rows.length, "link") : shorten(arrow.rows[0].name, left);
+  const what = isBundle(arrow) ? plural(arrow.rows.length, "link") : shorten(titleOf(arrow.rows[0]), left);
   return [what, shown].filter(Boolean).join(" · ");
 }
 
+/** A shovel may bring messages to any broker, not only to the cluster that the arrow leads to. */
+const titleOf = ({ view, name, target }) =>
+  view.kind === "shovel" ? `${name} → ${target} at ${view.destination_uri}` : name;
+
 function describe(source, arrow, flow) {
   const [row] = arrow.rows;
-  if (!isBundle(arrow)) return `${row.name} from ${source.name}: ${row.view.status}, ${rate(flow)}`;
+  if (!isBundle(arrow)) return `${titleOf(row)} from ${source.name}: ${row.view.status}, ${rate(flow)}`;
   return `${plural(arrow.rows.length, "link")} from ${source.name} ${GROUPS[arrow.group].label}, ${rate(flow)}`;
 }
 

@@ -69,3 +69,23 @@ def test_a_moving_link_is_looked_at_every_few_seconds() -> None:
             lag.asks(now)
             found.append(now)
     assert len(found) == 30 / MOVING
+
+
+def test_a_queue_that_nothing_is_taken_from_is_looked_at_again_soon() -> None:
+    lag = Lag(0.0, confirmed=0, chance=1.0)
+    lag.asks(0.0)
+    lag.told(0)
+    assert lag.due_at > MOVING
+    lag.may_have_grown()
+    assert lag.due_at == MOVING
+
+
+def test_what_a_held_link_has_not_read_counts_once_its_prefetch_is_full() -> None:
+    lag = Lag(0.0, confirmed=0, chance=1.0)
+    assert lag.behind(3, prefetch=10) is None
+    lag.told(5)
+    assert lag.behind(3, prefetch=10) == 8
+    lag.is_held = True
+    assert lag.behind(3, prefetch=10) == 15
+    lag.told(0)
+    assert lag.behind(3, prefetch=10) == 3

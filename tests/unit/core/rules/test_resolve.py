@@ -89,6 +89,18 @@ def test_the_highest_priority_wins_and_nothing_is_merged() -> None:
     assert routes(solve(book(low, high), exchanges(Exchange("x", "topic")))) == [("x", "b", "x", "high")]
 
 
+def test_a_policy_that_federates_nothing_wins_like_any_other() -> None:
+    topic = exchanges(Exchange("x", "topic"), Exchange("y", "topic"))
+    other = Policy("limits", "^x$", ApplyTo.ALL, 2, None, HERE)
+    assert routes(solve(book(policy("p", "a", choice=Choice.UPSTREAM, priority=1), other), topic)) == [
+        ("y", "a", "y", "p")
+    ]
+    higher = policy("p", "a", choice=Choice.UPSTREAM, priority=3)
+    assert len(routes(solve(book(higher, other), topic))) == 2
+    verdict = policy("brokers", "b", choice=Choice.UPSTREAM, priority=1)
+    assert routes(solve(book(other), exchanges(Exchange("x", "topic", policy=verdict)))) == []
+
+
 def test_the_brokers_verdict_is_taken_and_weighed_against_the_agents_own() -> None:
     verdict = policy("brokers", "b", choice=Choice.UPSTREAM, pattern="^nothing-like-it$", priority=5)
     judged = exchanges(Exchange("x", "topic", policy=verdict))
@@ -186,7 +198,7 @@ def test_what_is_missing_yields_no_link_and_a_warning_with_a_suggestion() -> Non
     found = solve(definitions, exchanges(*(Exchange(name, "topic") for name in "xyz")))
     assert routes(found) == [("y", "origin", "y", "2")]
     text = "\n".join(str(problem) for problem in found.problems)
-    assert "agent.yaml:1:1: warning: upstream set 'bth'" in text
+    assert "agent.yaml:1:1: not run: upstream set 'bth'" in text
     assert "did you mean 'both'?" in text
     assert "did you mean 'origin'?" in text
     assert "upstream 'gone'" in text

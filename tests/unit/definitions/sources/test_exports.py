@@ -87,7 +87,7 @@ def test_a_whole_broker(encode: Any) -> None:
     assert vhost.upstreams["a"].settings == LinkOverrides(max_hops=2)
     assert set(vhost.upstreams) == {"a", "b"}
     assert vhost.policies["p"].federation == Federation(Choice.SET, "all")
-    assert set(vhost.policies) == {"p"}
+    assert vhost.policies["q"].federation is None  # it takes part in matching
     assert set(export.definitions.of("v").upstream_sets) == {"s"}
     assert set(export.states["/"].exchanges) == {"x"}
     assert set(export.states["/"].queues) == {"q"}
@@ -126,7 +126,7 @@ def test_places_in_json() -> None:
     assert complaints(text) == [
         "f:4:35: unknown key 'max-hop' in an upstream; did you mean 'max-hops'?",
         "f:7:8: uri: the scheme must be amqp or amqps",
-        "f:9:41: warning: pattern: not a regular expression: missing ) at position 1; the policy defines no link",
+        "f:9:41: not run: pattern: not a regular expression: missing ) at position 1; the policy defines no link",
     ]
 
 
@@ -233,3 +233,18 @@ def test_every_path_is_found_where_its_value_begins(value: Any, indent: int | st
         assert place.column is not None
         rest = "\n".join([lines[place.line - 1][place.column - 1 :], *lines[place.line :]])
         assert json.JSONDecoder().raw_decode(rest)[0] == item
+
+
+def policies_of(*policies: dict[str, Any]) -> dict[str, Any]:
+    found = read({"policies": [{"vhost": "/", "pattern": "", **policy} for policy in policies]})
+    return {name: policy.federation for name, policy in found.definitions.of("/").policies.items()}
+
+
+def test_policies_that_federate_nothing_take_part_where_others_federate() -> None:
+    federating = {"name": "f", "definition": {"federation-upstream-set": "all"}}
+    other = {"name": "o", "definition": {"max-length": 1}, "priority": 9}
+    assert policies_of(other) == {}
+    assert policies_of(other, federating) == {"f": Federation(Choice.SET, "all"), "o": None}
+    unreadable = {**other, "pattern": "("}
+    assert list(policies_of(unreadable, federating)) == ["f"]
+    assert list(policies_of({**other, "apply-to": "streams"}, federating)) == ["f"]

@@ -352,3 +352,34 @@ upstreams:
     assert [warning.message for warning in configuration.warnings] == [
         "verify_none: the server's identity is not checked; set cacertfile instead"
     ]
+
+
+def test_an_export_that_is_given_as_configuration(tmp_path: Path) -> None:
+    [complaint] = complaints(tmp_path, json.dumps({"rabbit_version": "4.1.0", "vhosts": [], "policies": []}))
+    assert complaint.startswith("1:1: this is a RabbitMQ definitions export and no configuration")
+    assert "list this file there under definitions.files" in complaint
+
+
+@pytest.mark.parametrize(
+    ("given", "written"), [("1h", 3_600_000), ("30 s", 30_000), ("1.5h", 5_400_000), ("2d", 172_800_000)]
+)
+def test_a_duration_with_a_unit(tmp_path: Path, given: str, written: int) -> None:
+    text = f"{DOWNSTREAM}upstreams: {{a: {{uri: 'amqp://h', expires: {given}}}}}\n"
+    [complaint] = complaints(tmp_path, text)
+    assert f"it is in milliseconds, without a unit: for {given.rstrip('hsd ').strip()}" in complaint
+    assert complaint.endswith(f"write {written}")
+
+
+def test_keys_that_begin_with_x_hold_anchors(tmp_path: Path) -> None:
+    text = f"x-common: &common {{max-hops: 3}}\n{DOWNSTREAM}upstreams: {{a: {{<<: *common, uri: 'amqp://h'}}}}\n"
+    found = load(tmp_path, text)
+    assert found.definitions.of("/").upstreams["a"].settings.max_hops == 3
+    assert not found.warnings
+
+
+def test_a_policy_without_a_key_of_federation_is_noted(tmp_path: Path) -> None:
+    text = f"{DOWNSTREAM}policies: {{p: {{pattern: x, definition: {{max-length: 5}}}}}}\n"
+    found = load(tmp_path, text)
+    assert found.definitions.of("/").policies["p"].federation is None
+    [note] = found.warnings
+    assert "no key of federation: what this policy matches isn't federated" in str(note)

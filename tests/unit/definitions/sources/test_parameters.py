@@ -145,7 +145,7 @@ def test_a_pattern_that_only_the_broker_can_read_costs_its_policy_and_nothing_el
     (complaint,) = complaints(**answers)
     assert complaint.startswith(
         f"{API} policy 'p' in vhost '/', 'definition', 'federation-upstream-pattern': "
-        "warning: federation-upstream-pattern: "
+        "not run: federation-upstream-pattern: "
     )
     assert complaint.endswith("; the policy defines no link")
 
@@ -192,7 +192,7 @@ def test_shovels_of_other_protocols_are_left_to_the_plugin() -> None:
     value = {"src-protocol": "amqp10", "src-address": "/q", "src-uri": "amqp://", "dest-uri": "amqp://"}
     assert complaints(parameters=[parameter("shovel", "s", value)]) == [
         (
-            f"{API} shovel 's' in vhost '/', 'src-protocol': warning: the agent's shovels support only AMQP 0-9-1, so "
+            f"{API} shovel 's' in vhost '/', 'src-protocol': not run: the agent's shovels support only AMQP 0-9-1, so "
             "this one is left to the broker's own plugin (src-protocol)"
         )
     ]

@@ -1,0 +1,20 @@
+"""Names of links for the shell's completion, from the agent at FEDERATION_AGENT_URL."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from agent.cli.link_names import completions
+from agent.cli.remote import Remote
+from agent.errors import AgentError
+
+PATIENCE: Final = 2.0  # seconds; somebody waits for it at each press of a key
+
+
+def complete_link(begun: str, *, url: str) -> list[tuple[str, str]]:
+    """Nothing where the agent doesn't answer: a shell has no place for an error."""
+    try:
+        return completions(Remote(os.environ.get("FEDERATION_AGENT_URL", url), None, within=PATIENCE).links(), begun)
+    except (AgentError, KeyError, TypeError):
+        return []

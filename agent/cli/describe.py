@@ -1,0 +1,78 @@
+"""`describe`: one link of a running agent, with what happened to it and what to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import yaml
+
+from agent.cli import output
+from agent.cli.link_names import find, full_name
+from agent.cli.remote import Remote
+from agent.core.links.lifecycle import Status
+from agent.core.status.advice import advice, trouble_of
+from agent.core.status.causes import DEGRADED, DOWN
+from agent.core.text.durations import age
+
+EVENTS: Final = 10
+_FIRST: Final = ("id", "kind", "vhost")
+_APART: Final = ("history", "error", "since", "reason", "status", "backlog_last", "backlog_last_at")
+
+
+def describe_link(remote: Remote, named: str, form: str) -> None:
+    """Raises UnknownLinkError."""
+    found = find(remote.links(), named, where=remote.where)
+    link = remote.link(str(found["id"])) or dict(found)
+    match form:
+        case "json":
+            output.say_json(link)
+        case "yaml":
+            output.say(output.Ready(yaml.safe_dump(link, sort_keys=False).rstrip("\n")))
+        case _:
+            for line in lines(link, now=time.time()):
+                output.say(line)
+
+
+def lines(link: Mapping[str, Any], *, now: float) -> Iterator[str]:
+    yield f"Link:    {full_name(link)}"
+    yield f"Status:  {link['status']} for {_age(link['since'], now)} ({link.get('reason', '')})"
+    if link["error"]:
+        yield f"Error:   {link['error']}"
+    todo = _advice(link)
+    if todo:
+        yield f"Do:      {todo}"
+    fields = [key for key in (*_FIRST, *link) if key not in _APART]
+    width = max(map(len, fields))
+    for key in dict.fromkeys(fields):
+        yield f"{key.ljust(width)}  {_value(link, key, now)}"
+    events = link.get("history", {}).get("transitions", [])[-EVENTS:]
+    yield "Events:" if events else "Events:  none"
+    for event in events:
+        error = f"  {event['error']}" if event["error"] else ""
+        yield f"  {_age(event['at'], now).rjust(6)} ago  {event['status'].ljust(10)}  {event['reason']}{error}"
+
+
+def _value(link: Mapping[str, Any], key: str, now: float) -> str:
+    value = link[key]
+    if key == "backlog" and value is None and link.get("backlog_last") is not None:
+        return f"not known now; last known {link['backlog_last']}, {_age(link['backlog_last_at'], now)} ago"
+    return "-" if value is None else str(value)
+
+
+def _age(moment: str, now: float) -> str:
+    return age(now - datetime.fromisoformat(moment).timestamp())
+
+
+def _advice(link: Mapping[str, Any]) -> str:
+    status = link["status"]
+    if status == Status.PAUSED:
+        return f"Messages wait upstream. `resume {link['id']}` continues."
+    if status not in DOWN | DEGRADED:
+        return ""
+    reason, error = str(link.get("reason", "")), str(link["error"] or "")
+    is_downstream = reason.startswith("downstream") or status == Status.STALLED
+    broker = "the downstream" if is_downstream else str(link["upstream_cluster"] or link["upstream"])
+    return advice(trouble_of(Status(status), reason, error), broker, error)

@@ -1,0 +1,191 @@
+"""Links as a table that fits the terminal: the most severe first, ids and statuses always whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import typer
+
+from agent.cli.link_names import name_of
+from agent.cli.output import Ready
+from agent.core.text.durations import age
+from agent.core.text.printable import printable
+
+Link = Mapping[str, Any]
+
+SEVERITY: Final = (
+    "invalid", "backoff", "stalled", "blocked", "starting", "removing", "stopping", "paused", "terminated", "standby",
+    "running",
+)  # fmt: skip
+_STYLES: Final = {
+    "running": "green",
+    "starting": "cyan",
+    "blocked": "yellow",
+    "stalled": "yellow",
+    "standby": "blue",
+    "paused": "blue",
+    "terminated": "blue",
+    "stopping": "blue",
+    "removing": "magenta",
+    "backoff": "red",
+    "invalid": "red",
+}
+_SPACE: Final = 2  # between columns
+_LEAST: Final = 8  # letters of a name that was shortened
+_KEPT: Final = -1  # rank of columns that are never left out
+_EXTRA: Final = 6  # from this rank on
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`rank` says which is left out first where there is no room: the largest. `shrinks`: whether its values may be
+    shortened."""
+
+    title: str
+    value: Callable[[Link, float], str]
+    rank: int = _KEPT
+    right: bool = False
+    shrinks: bool = False
+    wide: bool = False
+
+
+def _since(link: Link, now: float) -> str:
+    return age(now - datetime.fromisoformat(str(link["since"])).timestamp())
+
+
+def _backlog(link: Link, _: float) -> str:
+    """One that was last known some time ago has a ~, one that may be larger a +."""
+    if link["backlog"] is not None:
+        return str(link["backlog"]) + ("" if link.get("backlog_is_exact", True) else "+")
+    return "-" if link.get("backlog_last") is None else f"~{link['backlog_last']}"
+
+
+def _rate(link: Link, _: float) -> str:
+    rate = link.get("rate")
+    if rate is None:
+        return "-"
+    return f"{rate:.0f}/s" if rate >= 10 or rate == 0 else f"{rate:.1f}/s"
+
+
+COLUMNS: Final = (
+    Column("STATUS", lambda link, _: str(link["status"])),
+    Column("ID", lambda link, _: str(link["id"])),
+    Column("KIND", lambda link, _: str(link["kind"]), 6),
+    Column("VHOST", lambda link, _: str(link["vhost"]), 5, shrinks=True),
+    Column("NAME", lambda link, _: name_of(link), shrinks=True),
+    Column("UPSTREAM", lambda link, _: str(link["upstream"] or link.get("source") or "-"), 3, shrinks=True),
+    Column("BACKLOG", _backlog, 1, right=True),
+    Column("RATE", _rate, 2, right=True),
+    Column("AGE", _since, 0, right=True),
+    Column("FORWARDED", lambda link, _: str(link["forwarded"]), 8, right=True),
+    Column("OLDEST", lambda link, _: f"{link['oldest_unconfirmed_seconds']:.1f}s", 7, right=True),
+    Column("RECONNECTS", lambda link, _: str(link["reconnects"]), right=True, wide=True),
+    Column("PREFETCH", lambda link, _: str(link["prefetch"]), right=True, wide=True),
+    Column("BINDINGS", lambda link, _: str(link["bindings"]), right=True, wide=True),
+    Column("POLICY", lambda link, _: str(link["policy"] or "-"), wide=True),
+    Column("URI", lambda link, _: str(link["uri"] or "-"), wide=True),
+    Column("ERROR", lambda link, _: str(link["error"] or ""), 9),
+)
+
+
+def in_order(links: Iterable[Link]) -> list[Link]:
+    return sorted(
+        links, key=lambda link: (_severity(link), link["vhost"], link["kind"], name_of(link), link["upstream"])
+    )
+
+
+def _severity(link: Link) -> int:
+    return SEVERITY.index(link["status"]) if link["status"] in SEVERITY else len(SEVERITY)
+
+
+def render(links: Iterable[Link], *, now: float, width: int | None, height: int | None = None, wide: bool) -> list[str]:
+    """Lines: a summary, the heads of columns, the links. Without a `width` each link is one line, however long, and
+    all columns are there; with one, errors are on a line of their own. More lines than `height` are left out."""
+    ordered = in_order(links)
+    lines = [summary(ordered)]
+    if not ordered:
+        return lines
+    columns = [column for column in COLUMNS if (wide or not column.wide)]
+    if width is not None and not wide:
+        columns = columns[:-1]  # the error
+    cells = [[printable(column.value(link, now)) for column in columns] for link in ordered]
+    kept, widths = _fit(columns, cells, None if wide else width)
+    lines.append(_line([columns[at].title for at in kept], [columns[at] for at in kept], widths))
+    for link, row in zip(ordered, cells, strict=True):
+        shown = _line([row[at] for at in kept], [columns[at] for at in kept], widths)
+        own = [_painted(shown, str(link["status"]))]
+        if width is not None and not wide and link["error"]:
+            own.append(_cut(f"  └ {printable(str(link['error']))}", width))
+        if height is not None and len(lines) + len(own) >= height:
+            shown_links = _shown(lines)
+            lines.append(f"… {len(ordered) - shown_links} more: {_by_status(ordered[shown_links:])}")
+            return lines
+        lines += own
+    return lines
+
+
+def _shown(lines: Sequence[str]) -> int:
+    """How many links these lines show, besides the summary and the heads."""
+    return sum(not line.startswith("  └ ") for line in lines) - 2
+
+
+def summary(links: Sequence[Link]) -> str:
+    known = [link["backlog"] is not None and link.get("backlog_is_exact", True) for link in links]
+    waiting = sum(link["backlog"] or link.get("backlog_last") or 0 for link in links)
+    about = "" if all(known) else "at least "
+    rate = sum(link.get("rate") or 0.0 for link in links)
+    count = f"{len(links)} link{'' if len(links) == 1 else 's'}"
+    if not links:
+        return "no links"
+    return f"{count}: {_by_status(links)}; {about}{waiting} messages wait; {rate:.0f}/s"
+
+
+def _by_status(links: Iterable[Link]) -> str:
+    found = Counter(str(link["status"]) for link in links)
+    ordered = sorted(found, key=lambda status: SEVERITY.index(status) if status in SEVERITY else len(SEVERITY))
+    return ", ".join(f"{found[status]} {printable(status)}" for status in ordered)
+
+
+def _fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> tuple[list[int], list[int]]:
+    """Which columns are kept, and how wide each is."""
+    natural = [max(len(column.title), *(len(row[at]) for row in cells)) for at, column in enumerate(columns)]
+    kept = list(range(len(columns)))
+    if width is None:
+        return kept, natural
+    least = [min(own, _LEAST) if column.shrinks else own for own, column in zip(natural, columns, strict=True)]
+
+    def needed(sizes: Sequence[int]) -> int:
+        return sum(sizes[at] for at in kept) + _SPACE * (len(kept) - 1)
+
+    for sizes, lowest in ((natural, _EXTRA), (least, 0)):  # extra columns go before any name is shortened
+        while needed(sizes) > width and (droppable := [at for at in kept if columns[at].rank >= lowest]):
+            kept.remove(max(droppable, key=lambda at: columns[at].rank))
+    fitted = list(natural)
+    while needed(fitted) > width:
+        shrinking = [at for at in kept if columns[at].shrinks and fitted[at] > least[at]]
+        if not shrinking:
+            break
+        fitted[max(shrinking, key=lambda at: fitted[at])] -= 1
+    return kept, [fitted[at] for at in kept]
+
+
+def _line(values: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+    cells = [
+        _cut(value, width).rjust(width) if column.right else _cut(value, width).ljust(width)
+        for value, column, width in zip(values, columns, widths, strict=True)
+    ]
+    return (" " * _SPACE).join(cells).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(1, width - 1)] + "…"
+
+
+def _painted(line: str, status: str) -> str:
+    """The status stands first."""
+    style = _STYLES.get(status)
+    return line if style is None else Ready(typer.style(status, fg=style) + line.removeprefix(status))

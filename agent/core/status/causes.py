@@ -1,0 +1,160 @@
+"""Links in trouble → causes, the most important first, and one sentence about the whole."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from agent.core.links.lifecycle import Status
+from agent.core.status.advice import Trouble, advice, denied, trouble_of
+from agent.core.text.durations import in_words
+
+DOWN: Final = frozenset({Status.INVALID, Status.BACKOFF})
+DEGRADED: Final = frozenset({Status.BLOCKED, Status.STALLED})
+_NOT_ACTIVE: Final = frozenset(
+    {Status.PAUSED, Status.STANDBY, Status.TERMINATED, Status.STOPPING, Status.REMOVING}
+)  # they aren't expected to move messages
+
+
+class Level(StrEnum):
+    FINE = "fine"
+    DEGRADED = "degraded"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFacts:
+    """`reason` is that of the last change of status. `waiting` is the backlog where it is known,
+    `waited_last` what it was when it was last known, `forwarded` what the
+    link has moved since the agent started."""
+
+    id: str
+    status: Status
+    reason: str
+    error: str
+    upstream: str
+    since: float
+    forwarded: int = 0
+    waiting: int | None = None
+    waited_last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Messages that wait; `is_exact` is false where the number is old, or unknown for some links."""
+
+    messages: int
+    is_exact: bool
+
+    def __str__(self) -> str:
+        about = "" if self.is_exact else "at least "
+        return f"{about}{self.messages} {'message waits' if self.messages == 1 else 'messages wait'} upstream"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One broker and one kind of trouble, with the links that it stops. `error` is that of one of them."""
+
+    side: str  # downstream | upstream
+    broker: str
+    trouble: Trouble
+    since: float
+    links: tuple[str, ...]
+    were_flowing: int
+    waiting: Waiting
+    error: str
+    advice: str
+
+
+def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ...]:
+    """Ranked by whether messages were flowing, how many links they stop, how many messages wait, and how recent."""
+    found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
+    for link in links:
+        if link.status in DOWN | DEGRADED:
+            found[_key(link, downstream)].append(link)
+    return tuple(sorted((_cause(key, members) for key, members in found.items()), key=_rank))
+
+
+def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
+    trouble = trouble_of(link.status, link.reason, link.error)
+    side = _side(link)
+    missing = denied(link.error) if trouble is Trouble.PERMISSION else None
+    whose = () if missing is None else (missing.user, missing.vhost)
+    return side, downstream if side == "downstream" else link.upstream, trouble, *whose
+
+
+def _side(link: LinkFacts) -> str:
+    if link.status is Status.STALLED:
+        return "downstream"
+    if link.status is Status.BLOCKED:
+        return "downstream" if link.error.startswith("downstream") or "; downstream" in link.error else "upstream"
+    is_downstream = link.reason.startswith("downstream_") or link.error.startswith("downstream ")
+    return "downstream" if is_downstream else "upstream"
+
+
+def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
+    side, broker, trouble = key[0], key[1], Trouble(key[2])
+    error = Counter(link.error for link in members).most_common(1)[0][0]
+    return Cause(
+        side=side,
+        broker=broker,
+        trouble=trouble,
+        since=min(link.since for link in members),
+        links=tuple(link.id for link in members),
+        were_flowing=sum(link.forwarded > 0 for link in members),
+        waiting=waiting_of(members),
+        error=error,
+        advice=advice(trouble, broker, error),
+    )
+
+
+def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
+    links = tuple(links)
+    known = sum((link.waited_last or 0) if link.waiting is None else link.waiting for link in links)
+    return Waiting(known, all(link.waiting is not None for link in links))
+
+
+def _rank(cause: Cause) -> tuple[bool, int, int, float, str]:
+    return cause.were_flowing == 0, -len(cause.links), -cause.waiting.messages, -cause.since, cause.broker
+
+
+def level_of(links: Sequence[LinkFacts]) -> Level:
+    """Down where no link that should move messages can."""
+    expected = [link for link in links if link.status not in _NOT_ACTIVE]
+    affected = sum(link.status in DOWN | DEGRADED for link in expected)
+    if not affected:
+        return Level.FINE
+    return Level.DOWN if affected == len(expected) else Level.DEGRADED
+
+
+def verdict(causes: Sequence[Cause], links: Sequence[LinkFacts], *, now: float) -> str:
+    """The most important cause as a sentence; without causes, how many links are in which state."""
+    if not causes:
+        by_status = Counter(link.status for link in links)
+        return ", ".join([_count(len(links), "link"), *(f"{number} {status}" for status, number in by_status.items())])
+    first = causes[0]
+    found = f"{first.broker} ({first.side}): {headline(first, len(links), now=now)}"
+    more = len(causes) - 1
+    return f"{found}; {_count(more, 'more cause')}" if more else found
+
+
+def headline(cause: Cause, total: int, *, now: float) -> str:
+    """A cause in one line, without the broker."""
+    stopped = f"{len(cause.links)} of {_count(total, 'link')} {_HOW.get(cause.trouble, 'down')}"
+    waits = f", {cause.waiting}" if cause.waiting.messages else ""
+    return f"{cause.trouble} for {in_words(now - cause.since)}, {stopped}{waits}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+_HOW: Final = {
+    Trouble.MEMORY_ALARM: "blocked",
+    Trouble.DISK_ALARM: "blocked",
+    Trouble.BLOCKED: "blocked",
+    Trouble.NO_CONFIRMS: "stalled",
+}

@@ -1,0 +1,33 @@
+"""Lengths of time as people read them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_WORDS: Final = {"d": "d", "h": "h", "m": "min", "s": "s"}
+_TWO_BELOW: Final = {"d": 10, "h": 10, "m": 10}  # 3h20m, but 12h
+
+
+def age(seconds: float) -> str:
+    """As kubectl writes it: `45s`, `5m30s`, `12m`, `3h20m`, `4d`."""
+    return "".join(f"{number}{unit}" for unit, number in _parts(seconds))
+
+
+def in_words(seconds: float) -> str:
+    """The largest unit alone: `45 s`, `4 min`, `3 h`, `12 d`."""
+    unit, number = _parts(seconds)[0]
+    return f"{number} {_WORDS[unit]}"
+
+
+def _parts(seconds: float) -> list[tuple[str, int]]:
+    whole = max(0, int(seconds))
+    for at, (unit, length) in enumerate(_UNITS):
+        number, rest = divmod(whole, length)
+        if number:
+            if number < _TWO_BELOW.get(unit, 0):
+                smaller, its_length = _UNITS[at + 1]
+                if rest >= its_length:
+                    return [(unit, number), (smaller, rest // its_length)]
+            return [(unit, number)]
+    return [("s", 0)]

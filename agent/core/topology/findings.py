@@ -1,0 +1,163 @@
+"""What is wrong with a federation: messages that arrive twice or never, and the max-hops that would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Final
+
+from agent.core.topology.flow import TooManyCopiesError, bound, copies, hops_in_all_ways, reaches
+from agent.core.topology.graph import Graph, Hop, Node
+
+LARGEST_REMEDIED: Final = 24  # links of a part for which it is tried which of them has to differ
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Of what is published to the one exchange once, how many copies get to the other."""
+
+    publisher: Node
+    subscriber: Node
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """With `max_hops` for all links but this one every message arrives once."""
+
+    hop: Hop
+    of_it: int
+    max_hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Exchanges that links connect with each other, and with no other.
+
+    `arrivals` has every pair between which messages could pass; None where messages are copied so often that counting
+    has no use. `fitting` are the values of max-hops, the same for all links of the part, with which each pair gets
+    exactly one copy; none larger than `longest` is tried, since it would change nothing. `fragile` are links without
+    which some pair besides its own two ends gets nothing.
+    """
+
+    graph: Graph
+    arrivals: tuple[Arrival, ...] | None
+    fitting: tuple[int, ...]
+    remedies: tuple[Remedy, ...]
+    fragile: tuple[Hop, ...]
+    longest: int
+
+    @property
+    def never(self) -> tuple[Arrival, ...]:
+        return tuple(each for each in self.arrivals or () if not each.copies)
+
+    @property
+    def repeated(self) -> tuple[Arrival, ...]:
+        return tuple(each for each in self.arrivals or () if each.copies > 1)
+
+    @property
+    def is_right(self) -> bool:
+        return self.arrivals is not None and not self.never and not self.repeated
+
+    @property
+    def is_one_way_ring(self) -> bool:
+        nodes = self.graph.nodes
+        return len(nodes) > 2 and all(len(self.graph.leaving(n)) == len(self.graph.entering(n)) == 1 for n in nodes)
+
+
+@dataclass(frozen=True)
+class Findings:
+    parts: tuple[Part, ...]
+
+    @cached_property
+    def arrivals(self) -> tuple[Arrival, ...]:
+        return tuple(each for part in self.parts for each in part.arrivals or ())
+
+    @property
+    def is_right(self) -> bool:
+        return all(part.is_right for part in self.parts)
+
+
+def examine(graph: Graph) -> Findings:
+    return Findings(tuple(_part(part) for part in graph.parts))
+
+
+def _part(graph: Graph) -> Part:
+    longest = len({node.site for node in graph.nodes})
+    fitting = tuple(_fitting(graph, longest))
+    try:
+        arrivals: tuple[Arrival, ...] | None = tuple(_arrivals(graph))
+        fragile = tuple(_fragile(graph))
+    except TooManyCopiesError:
+        arrivals, fragile = None, ()
+    remedies = () if fitting else tuple(_remedies(graph, longest))
+    return Part(graph, arrivals, fitting, remedies, fragile, longest)
+
+
+def _arrivals(graph: Graph) -> Iterator[Arrival]:
+    """Each pair on its own for `never`, as if nobody else subscribed; all together for copies: a copy that somebody
+    else's binding asks for arrives as well."""
+    everywhere = bound(graph, graph.nodes)
+    alone = {subscriber: bound(graph, [subscriber]) for subscriber in graph.nodes}
+    for publisher in graph.nodes:
+        together = copies(graph, publisher, through=everywhere)
+        for subscriber in sorted(graph.reachable(publisher) - {publisher}):
+            reached = reaches(graph, publisher, subscriber, through=alone[subscriber])
+            yield Arrival(publisher, subscriber, together.get(subscriber, 0) if reached else 0)
+
+
+def _fitting(graph: Graph, longest: int) -> Iterator[int]:
+    yield from (max_hops for max_hops in range(1, longest + 1) if _is_right(graph.with_max_hops(max_hops)))
+
+
+def _remedies(graph: Graph, longest: int) -> Iterator[Remedy]:
+    """What one link must differ in where no value is right for all: those with the lowest max-hops."""
+    if len(graph.hops) > LARGEST_REMEDIED:
+        return
+    for max_hops in range(1, longest + 1):
+        everywhere = graph.with_max_hops(max_hops)
+        found = [
+            Remedy(hop, of_it, max_hops)
+            for hop, changed in zip(graph.hops, everywhere.hops, strict=True)
+            for of_it in range(1, max_hops)
+            if _is_right(everywhere.altered(changed, of_it))
+        ]
+        yield from found
+        if found:
+            return
+
+
+def _is_right(graph: Graph) -> bool:
+    try:
+        return all(each.copies == 1 for each in _arrivals(graph))
+    except TooManyCopiesError:
+        return False
+
+
+def _fragile(graph: Graph) -> Iterator[Hop]:
+    everywhere = bound(graph, graph.nodes)
+    found = {
+        hop
+        for publisher in graph.nodes
+        for subscriber, needed in hops_in_all_ways(graph, publisher, through=everywhere).items()
+        for hop in needed
+        if (publisher, subscriber) != (hop.upstream, hop.downstream)
+    }
+    yield from (hop for hop in graph.hops if hop in found)
+
+
+def ranges(values: Iterable[int], *, unlimited_from: int | None = None) -> str:
+    """`2`, or `2 to 4`, with `or` between: as people read it. A run up to `unlimited_from` is `2 or more`."""
+    runs = [
+        [value for _, value in run]
+        for _, run in groupby(enumerate(values), key=lambda numbered: numbered[1] - numbered[0])
+    ]
+    return " or ".join(_range(run[0], run[-1], unlimited_from) for run in runs)
+
+
+def _range(first: int, last: int, unlimited_from: int | None) -> str:
+    if last == unlimited_from:
+        return f"{first} or more"
+    return str(first) if first == last else f"{first} to {last}"

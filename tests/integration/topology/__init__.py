@@ -1,0 +1,1 @@
+"""`topology` held against real brokers."""

@@ -1,0 +1,114 @@
+"""What `topology` says of the agents' files is what comes at real brokers. Sites are vhosts, which hops tell apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.acceptance.command import federation_agent
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.test_topologies import Edges, bound_entries
+from tests.lab.node import Node
+from tests.lab.user_program import times
+
+SHAPES: Mapping[str, tuple[Edges, int]] = {
+    "pair": ({0: [1], 1: [0]}, 1),
+    "triangle": ({number: [other for other in range(3) if other != number] for number in range(3)}, 1),
+    "triangle, too many hops": ({number: [other for other in range(3) if other != number] for number in range(3)}, 2),
+    "fan-out": ({1: [0], 2: [0], 3: [0]}, 1),
+    "ring of six": ({number: [(number + 1) % 6] for number in range(6)}, 5),
+    "ring of six, too few hops": ({number: [(number + 1) % 6] for number in range(6)}, 3),
+    "diamond, too few hops": ({1: [0], 2: [0], 3: [1, 2]}, 1),
+    "diamond, too many hops": ({1: [0], 2: [0], 3: [1, 2]}, 2),
+    "complete graph": ({number: [other for other in range(4) if other != number] for number in range(4)}, 1),
+    "complete graph, too many hops": (
+        {number: [other for other in range(4) if other != number] for number in range(4)},
+        3,
+    ),
+}
+Parts = list[dict[str, Any]]
+RIGHT = {"pair", "triangle", "fan-out", "ring of six", "complete graph"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sites on the brokers in turn, a queue bound to everything at each."""
+
+    sites: Sequence[Site]
+    edges: Edges
+    max_hops: int
+
+    def definitions(self, broker: Node) -> dict[str, dict[str, object]]:
+        return {
+            site.vhost: federated(*(self.sites[up] for up in self.edges.get(number, ())), **{"max-hops": self.max_hops})
+            for number, site in enumerate(self.sites)
+            if site.node is broker and number in self.edges
+        }
+
+    def wait_steady(self) -> None:
+        """Until bindings have travelled as far as they may."""
+        for site, expected in zip(self.sites, bound_entries(self.edges, len(self.sites), self.max_hops), strict=True):
+            site.wait_bound(*[""] * expected)
+
+    def arrivals(self, expected: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+        """By the vhosts of publisher and subscriber, how many copies come until as many are there as are expected, and
+        a moment longer. All publish at once."""
+        for site in self.sites:
+            site.publish([site.vhost], "")
+        found: dict[tuple[str, str], int] = {}
+        for at in self.sites:
+            came = times(at.take(sum(copies for (_, to), copies in expected.items() if to == at.vhost) + 1, deadline=8))
+            assert came.pop(at.vhost) == 1
+            found |= {(publisher, at.vhost): copies for publisher, copies in came.items()}
+        return found
+
+
+def test_copies_and_verdicts_are_those_of_real_brokers(
+    agent_of: AgentOf, site_on: SiteOn, brokers: Sequence[Node]
+) -> None:
+    shapes = {name: _shape(edges, max_hops, site_on, brokers) for name, (edges, max_hops) in SHAPES.items()}
+    agents = []
+    for broker in brokers:
+        vhosts = {vhost: found for each in shapes.values() for vhost, found in each.definitions(broker).items()}
+        agents.append(agent_of(broker).write(vhosts).start())
+    simulated = _simulated(agents)
+    for shape in shapes.values():
+        shape.wait_steady()
+    for name, shape in shapes.items():
+        expected = _expected(simulated, shape)
+        assert shape.arrivals(expected) == expected, name
+        assert all(part["right"] for part in _parts(simulated, shape)) == (name in RIGHT), name
+
+
+def _shape(edges: Edges, max_hops: int, site_on: SiteOn, brokers: Sequence[Node]) -> Shape:
+    count = 1 + max(*edges, *(up for found in edges.values() for up in found))
+    sites = [site_on(brokers[number % len(brokers)]) for number in range(count)]
+    for site in sites:
+        site.exchange(kind="fanout").queue("")
+    return Shape(sites, edges, max_hops)
+
+
+def _simulated(agents: Sequence[Agent]) -> Parts:
+    """By the command as users call it, with the very files that the agents run with."""
+    done = federation_agent("topology", *(agent.path for agent in agents), "--exchange", "fed.x", "--format", "json")
+    assert done.status == 4
+    found: Parts = json.loads(done.out)["parts"]
+    return found
+
+
+def _parts(simulated: Parts, shape: Shape) -> Parts:
+    vhosts = {site.vhost for site in shape.sites}
+    return [part for part in simulated if {each["vhost"] for each in part["exchanges"]} <= vhosts]
+
+
+def _expected(simulated: Parts, shape: Shape) -> dict[tuple[str, str], int]:
+    return {
+        (each["from"]["vhost"], each["to"]["vhost"]): each["copies"]
+        for part in _parts(simulated, shape)
+        for each in part["arrivals"]
+        if each["copies"]
+    }

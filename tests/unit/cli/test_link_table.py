@@ -1,0 +1,125 @@
+"""The table of links: what fits, what comes first, what is never shortened."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from agent.cli.link_names import UnknownLinkError, completions, find
+from agent.cli.link_table import SEVERITY, render
+from agent.core.links.lifecycle import Status
+
+COLOUR = re.compile(r"\x1b\[\d+m")
+NOW = 1_800_000_000.0
+SINCE = "2027-01-15T07:00:00.000Z"  # an hour ago
+
+
+def link(number: int, status: str = "running", **more: Any) -> dict[str, Any]:
+    return {
+        "id": f"{number:08x}",
+        "kind": "exchange",
+        "vhost": "/",
+        "exchange": f"orders.{number}",
+        "upstream": "dc1",
+        "upstream_cluster": "rabbit@dc1",
+        "uri": "amqp://dc1.example",
+        "policy": "federate",
+        "status": status,
+        "error": None,
+        "since": SINCE,
+        "forwarded": 12_345_678,
+        "backlog": 849,
+        "oldest_unconfirmed_seconds": 1.5,
+        "reconnects": 2,
+        "prefetch": 1000,
+        "bindings": 3,
+        "rate": 12.3,
+        **more,
+    }
+
+
+def shown(links: list[dict[str, Any]], **how: Any) -> list[str]:
+    defaults: dict[str, Any] = {"now": NOW, "width": 80, "wide": False}
+    return [COLOUR.sub("", line) for line in render(links, **{**defaults, **how})]
+
+
+def test_every_status_has_a_severity() -> None:
+    assert set(SEVERITY) == set(Status)
+
+
+def test_eighty_columns_are_enough_and_ids_and_statuses_are_whole() -> None:
+    links = [
+        link(1, "terminated", vhost="tenant-with-a-long-name", exchange="an.exchange.with.a.really.long.name" * 2),
+        link(2, "backoff", error="upstream dc1: connection refused " * 20, upstream="europe-west-production-cluster"),
+    ]
+    lines = shown(links)
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == ["STATUS", "ID", "VHOST", "NAME", "UPSTREAM", "BACKLOG", "RATE", "AGE"]
+    assert lines[2].startswith("backoff     00000002")
+    assert lines[3].startswith("  └ upstream dc1: connection refused")
+    assert lines[4].startswith("terminated  00000001")
+    assert lines[4].endswith("849  12/s   1h")
+
+
+def test_a_wider_terminal_shows_more_and_a_narrower_one_less() -> None:
+    assert "KIND" in shown([link(1)], width=100)[1]
+    narrow = shown([link(1, "terminated")], width=40)
+    assert max(map(len, narrow[1:])) <= 40
+    assert "terminated  00000001" in narrow[2]
+    assert "UPSTREAM" not in narrow[1]
+
+
+def test_the_most_severe_come_first_and_the_summary_counts() -> None:
+    links = [link(1), link(2, "paused", backlog=None), link(3, "blocked"), link(4, "invalid"), link(5, "backoff")]
+    lines = shown(links)
+    assert lines[0].startswith("5 links: 1 invalid, 1 backoff, 1 blocked, 1 paused, 1 running; at least 3396 messages")
+    assert [line.split()[0] for line in lines[2:]] == ["invalid", "backoff", "blocked", "paused", "running"]
+
+
+def test_at_a_thousand_links_the_first_screen_is_what_matters() -> None:
+    links = [link(number) for number in range(1000)] + [link(2000, "blocked", error="downstream blocked")]
+    lines = shown(links, height=24)
+    assert len(lines) <= 24
+    assert lines[2].startswith("blocked")
+    assert lines[-1] == "… 981 more: 981 running"
+
+
+def test_a_program_gets_one_line_for_each_link_with_all_columns() -> None:
+    lines = shown([link(1, "backoff", error="x" * 300)], width=None)
+    assert len(lines) == 3
+    assert lines[2].endswith("x" * 300)
+
+
+def test_wide_has_every_column() -> None:
+    assert {"POLICY", "URI", "PREFETCH", "ERROR"} <= set(shown([link(1)], wide=True)[1].split())
+
+
+def test_control_characters_of_names_are_shown() -> None:
+    assert "\\x1b" in shown([link(1, exchange="\x1b[2J")])[2]
+
+
+LINKS = [link(0xAB000001), link(0xAB000002, vhost="v"), link(0xC0000003, exchange="same"), link(0xC1, exchange="same")]
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [("ab000001", "ab000001"), ("ab000002", "ab000002"), ("c", "c0000003"), ("v/orders.2868903938", "ab000002")],
+)
+def test_links_are_named_by_id_prefix_or_vhost_and_name(named: str, found: str) -> None:
+    assert find(LINKS, named, where="agent")["id"] == found
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [("ab", "names 2 links: ab000001"), ("//same", "names 2 links"), ("zz", "no link has"), ("", "no link has")],
+)
+def test_what_names_none_or_several(named: str, why: str) -> None:
+    with pytest.raises(UnknownLinkError, match=why):
+        find(LINKS, named, where="agent")
+
+
+def test_completions_are_ids_and_names() -> None:
+    assert [each for each, _ in completions(LINKS, "ab")] == ["ab000001", "ab000002"]
+    assert [each for each, _ in completions(LINKS, "v/")] == ["v/orders.2868903938"]

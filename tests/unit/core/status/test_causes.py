@@ -1,0 +1,149 @@
+"""Causes of trouble: grouped, ranked, and in words. The first scene is one that misled operators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent.core.links.lifecycle import Status
+from agent.core.status.advice import Denied, Trouble, denied, trouble_of
+from agent.core.status.causes import Level, LinkFacts, causes_of, level_of, verdict, waiting_of
+
+NOW = 1_000_000.0
+ALARM = "downstream blocked: low on memory"
+
+
+def link(  # the defaults are a link that an alarm stopped
+    number: int,
+    status: Status = Status.BLOCKED,
+    reason: str = "downstream_blocked",
+    error: str = ALARM,
+    *,
+    upstream: str = "dc1",
+    ago: float = 250.0,
+    forwarded: int = 10,
+    waiting: int | None = 0,
+) -> LinkFacts:
+    return LinkFacts(f"{number:08x}", status, reason, error, upstream, NOW - ago, forwarded, waiting)
+
+
+def refused(number: int, *, queue: str = "q", upstream: str = "dc3") -> LinkFacts:
+    error = f"upstream x: ACCESS_REFUSED - configure access to queue '{queue}' in vhost 'v' refused for user 'fed'"
+    reason = "upstream_refused"
+    return link(number, Status.INVALID, reason, error, upstream=upstream, ago=90_000, forwarded=0, waiting=None)
+
+
+def incident() -> list[LinkFacts]:
+    """Six live links blocked by an alarm, four old misconfigurations, three links that run."""
+    blocked = [link(number, waiting=100 + number, upstream=f"dc{number % 2}") for number in range(6)]
+    old = [refused(10 + number, upstream=f"old{number}") for number in range(4)]
+    return [*old, *blocked, *(link(20 + number, Status.RUNNING, "opened", "") for number in range(3))]
+
+
+def test_the_incident_comes_before_old_mistakes() -> None:
+    links = incident()
+    causes = causes_of(links, downstream="dc2-prod")
+    assert [(cause.trouble, len(cause.links)) for cause in causes] == [
+        (Trouble.MEMORY_ALARM, 6), (Trouble.PERMISSION, 1), (Trouble.PERMISSION, 1), (Trouble.PERMISSION, 1),
+        (Trouble.PERMISSION, 1),
+    ]  # fmt: skip
+    assert verdict(causes, links, now=NOW) == (
+        "dc2-prod (downstream): memory alarm for 4 min, 6 of 13 links blocked, 615 messages wait upstream; "
+        "4 more causes"
+    )
+
+
+def test_many_links_refused_for_one_missing_permission_are_one_cause() -> None:
+    [cause] = causes_of([refused(number, queue=f"q{number}") for number in range(201)], downstream="dc2")
+    assert (len(cause.links), cause.broker, cause.side) == (201, "dc3", "upstream")
+    assert "user 'fed' needs configure on queue 'q0' in vhost 'v'" in cause.advice
+    assert "rabbitmqctl set_permissions -p v fed" in cause.advice
+
+
+def test_another_user_is_another_cause() -> None:
+    other = "ACCESS_REFUSED - read access to queue 'q' in vhost 'v' refused for user 'other'"
+    found = causes_of([refused(1), link(2, Status.INVALID, "upstream_refused", other, upstream="dc3")], downstream="d")
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([link(1, waiting=0, forwarded=1)], [link(2, reason="upstream_lost", forwarded=0, upstream="u")] * 3),
+        ([link(1), link(2)], [link(3, Status.BACKOFF, "upstream_lost", "lost", waiting=900)]),
+        ([link(1, waiting=2)], [link(3, Status.BACKOFF, "upstream_lost", "lost", waiting=1)]),
+        ([link(1, ago=10)], [link(3, Status.BACKOFF, "upstream_lost", "lost", ago=20)]),
+    ],
+    ids=["were flowing", "more links", "more messages", "more recent"],
+)
+def test_what_comes_first(first: list[LinkFacts], second: list[LinkFacts]) -> None:
+    second = [link(9 + at, Status.BACKOFF, "upstream_lost", "lost", upstream="u", ago=NOW - each.since,
+                   forwarded=each.forwarded, waiting=each.waiting) for at, each in enumerate(second)]  # fmt: skip
+    found = causes_of([*second, *first], downstream="d")
+    assert found[0].links == tuple(each.id for each in first)
+
+
+def test_unknown_numbers_make_a_sum_a_least_one() -> None:
+    waiting = waiting_of([link(1, waiting=5), link(2, waiting=None)])
+    assert str(waiting) == "at least 5 messages wait upstream"
+    old = replace(link(1, waiting=None), waited_last=849)
+    assert str(waiting_of([old])) == "at least 849 messages wait upstream"
+    assert str(waiting_of([link(1, waiting=1)])) == "1 message waits upstream"
+
+
+@pytest.mark.parametrize(
+    ("links", "level"),
+    [
+        ([], Level.FINE),
+        ([link(1, Status.RUNNING), link(2, Status.PAUSED)], Level.FINE),
+        ([link(1), link(2, Status.RUNNING)], Level.DEGRADED),
+        ([link(1), link(2, Status.PAUSED)], Level.DOWN),
+    ],
+)
+def test_how_bad_it_is(links: list[LinkFacts], level: Level) -> None:
+    assert level_of(links) is level
+
+
+def test_without_causes_the_verdict_counts_links() -> None:
+    links = [link(1, Status.RUNNING), link(2, Status.RUNNING), link(3, Status.PAUSED)]
+    assert verdict((), links, now=NOW) == "3 links, 2 running, 1 paused"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "error", "trouble"),
+    [
+        (Status.BLOCKED, "downstream_blocked", "downstream blocked: low on disk", Trouble.DISK_ALARM),
+        (Status.BLOCKED, "upstream_blocked", "upstream blocked: ", Trouble.BLOCKED),
+        (Status.STALLED, "no_confirms", "no confirm for 30 s", Trouble.NO_CONFIRMS),
+        (Status.BACKOFF, "upstream_unreachable", "connection refused", Trouble.UNREACHABLE),
+        (Status.BACKOFF, "upstream_heartbeat", "heartbeats missed", Trouble.LOST),
+        (Status.INVALID, "upstream_refused", "login refused for user 'u': check", Trouble.LOGIN),
+        (Status.INVALID, "upstream_refused", "vhost 'v' does not exist: create it there or", Trouble.NO_VHOST),
+        (Status.INVALID, "upstream_refused", "user 'u' may not access vhost 'v': give", Trouble.PERMISSION),
+        (Status.INVALID, "upstream_refused", "something else", Trouble.INVALID),
+        (Status.BACKOFF, "upstream_closed", "something else", Trouble.OTHER),
+    ],
+)
+def test_kinds_of_trouble(status: Status, reason: str, error: str, trouble: Trouble) -> None:
+    assert trouble_of(status, reason, error) is trouble
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            "access to exchange 'a b' in vhost '/' refused for user 'u'",
+            Denied("", "exchange 'a b'", "/", "u"),
+        ),
+        (
+            "access to topic 'k' in exchange 'x' in vhost '/' refused for user 'u'",
+            Denied("", "topic 'k' in exchange 'x'", "/", "u"),
+        ),
+        ("write access to queue 'q' in vhost 'v' refused for user 'u'", Denied("write", "queue 'q'", "v", "u")),
+        ("nothing of the kind", None),
+        ("access to queue " * 10_000, None),
+    ],
+)
+def test_what_a_broker_denies(error: str, expected: Denied | None) -> None:
+    assert denied(error) == expected
