@@ -37,7 +37,7 @@ class RunnableShovel:
     upstream_cluster = None
 
     def __init__(self, link: ShovelLink, shared: ShovelLinks, counts: Counts) -> None:
-        self._link = link
+        self.link = link
         self._shared = shared
         self._counts = counts
         self.memory = Memory()
@@ -51,7 +51,9 @@ class RunnableShovel:
         return self.memory.until.remaining
 
     def inherit(self, former: object) -> None:
-        """What is left to move follows from the new definition alone."""
+        """The count of what is left to move goes on, unless the definition is another one: then it begins anew."""
+        if isinstance(former, RunnableShovel) and former.link == self.link:
+            self.memory = former.memory
 
     def is_suspected(self, now: float) -> bool:
         return self.memory.path.suspicion.watch(now) is not Watch.OFF
@@ -64,9 +66,9 @@ class RunnableShovel:
         apart: bool,
     ) -> ShovelSession:
         return ShovelSession(
-            self._link,
+            self.link,
             connections,
-            self._shared.ends(self._link),
+            self._shared.ends(self.link),
             apart=apart,
             counts=self._counts,
             memory=self.memory,
@@ -74,7 +76,7 @@ class RunnableShovel:
         )
 
     async def is_free(self, queue: str) -> bool:
-        async with await self._shared.brokers.control(self._shared.ends(self._link).source) as control:
+        async with await self._shared.brokers.control(self._shared.ends(self.link).source) as control:
             return not await count_consumers(control.connection, queue)
 
     def removing(self, *, cluster: str, since: float) -> NoReturn:
