@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
@@ -61,10 +61,10 @@ class Brokers:
         """Where a broker is asked things. No messages travel that way, so it is read whatever a destination takes."""
         return await self._controls.acquire(end, lambda: _connect_silent(end, _shuffled(end.uris)))
 
-    async def source(self, end: End, uri: AmqpUri, *, apart: str | None = None) -> Shared:
+    async def source(self, end: End, uri: AmqpUri, *, apart: Hashable = None) -> Shared:
         """Where messages come from: `uri` is the one that `control` is connected by, since its queues exist there.
 
-        `apart` is the id of a link that shares its connection with no other.
+        Only links with an equal `apart` share a connection, such as the id of one that shares it with no other.
         """
         return await self._sources.acquire((end, uri, apart), lambda: _connect_silent(end, [uri]))
 

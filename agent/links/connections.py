@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from agent.amqp.connection_pool import Shared
 from agent.core.addresses.uri import AmqpUri
@@ -41,13 +41,17 @@ class Connections:
         apart: str | None = None,
         source_apart: str | None = None,
     ) -> tuple[Shared, Shared]:
-        """Where messages come from, and where they go, opened side by side; see `Brokers` for what is given."""
+        """Where messages come from, and where they go, opened side by side; see `Brokers` for what is given.
+
+        While a destination takes nothing, nothing is read for it. So links share what they read from only where their
+        messages go to the same `destination_uri`.
+        """
         return await both(
-            self.from_source(source, uri, apart=apart or source_apart),
+            self.from_source(source, uri, apart=apart or source_apart or destination_uri),
             self.to_destination(destination, destination_uri, apart=apart),
         )
 
-    async def from_source(self, source: End, uri: AmqpUri, *, apart: str | None = None) -> Shared:
+    async def from_source(self, source: End, uri: AmqpUri, *, apart: Hashable = None) -> Shared:
         up = self._up = self._hold(await self._brokers.source(source, uri, apart=apart))
         return up
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from agent.amqp.connect import connect_any
@@ -40,17 +41,21 @@ async def look_at_destinations(downstream: Sequence[AmqpUri], links: Iterable[Li
 
 async def _look_at(uris: tuple[AmqpUri, ...], links: list[ShovelLink]) -> Mapping[str, Sight]:
     queues = {link.shovel.destination.queue for link in links if isinstance(link.shovel.destination, QueueDestination)}
+    connect = partial(
+        connect_any,
+        where="shovel destination",
+        name=CONNECTION_NAME,
+        default_vhost=DEFAULT_VHOST,
+        within=PATIENCE,
+    )
     try:
-        async with await connect_any(
-            random.sample(uris, len(uris)),
-            where="shovel destination",
-            name=CONNECTION_NAME,
-            default_vhost=DEFAULT_VHOST,
-            within=PATIENCE,
-        ) as connection:
+        async with await connect(random.sample(uris, len(uris))) as connection:
             broker = str(connection.uri)
             site = Site(connection.server.cluster_name, connection.vhost)
-            found = await probe(connection, queues=queues, exchanges={*filter(None, map(_exchange_of, links))})
+            exchanges = {*filter(None, map(_exchange_of, links))}
+            found = await probe(
+                connection, queues=queues, exchanges=exchanges, spare=partial(connect, [connection.uri])
+            )
     except BrokerError as error:
         unseen = Sight(str(uris[0]), error=str(error), error_is_permanent=isinstance(error, PermanentError))
         return {link.id: unseen for link in links}
@@ -66,6 +71,9 @@ def _sight(link: ShovelLink, broker: str, site: Site, *, found: Found) -> Sight:
     destination = link.shovel.destination
     if isinstance(destination, QueueDestination):
         queue = found.queues[destination.queue]
+        if queue.presence not in {Presence.EXISTS, Presence.MISSING}:
+            error = f"shovel destination: queue {destination.queue!r}: {queue.detail}"
+            return Sight(broker, site, error=error, error_is_permanent=queue.presence is Presence.REFUSED)
         exists = queue.presence is Presence.EXISTS
         return Sight(broker, site, Seen(queue=QueueSeen(queue.messages, queue.consumers) if exists else None))
     exchange = found.exchanges.get(destination.exchange or "")

@@ -42,7 +42,7 @@ class RunnableShovel:
     upstream_cluster = None
 
     def __init__(self, link: ShovelLink, shared: ShovelLinks, counts: Counts) -> None:
-        self._link = link
+        self.link = link
         self._shared = shared
         self._counts = counts
         self.memory = Memory()
@@ -56,7 +56,9 @@ class RunnableShovel:
         return self.memory.until.remaining
 
     def inherit(self, former: object) -> None:
-        """What is left to move follows from the new definition alone."""
+        """The count of what is left to move goes on, unless the definition is another one: then it begins anew."""
+        if isinstance(former, RunnableShovel) and former.link == self.link:
+            self.memory = former.memory
 
     def is_suspected(self, now: float) -> bool:
         return self.memory.path.suspicion.watch(now) is not Watch.OFF
@@ -69,9 +71,9 @@ class RunnableShovel:
         apart: bool,
     ) -> ShovelSession:
         return ShovelSession(
-            self._link,
+            self.link,
             connections,
-            self._shared.ends(self._link),
+            self._shared.ends(self.link),
             apart=apart,
             counts=self._counts,
             memory=self.memory,
@@ -79,7 +81,7 @@ class RunnableShovel:
         )
 
     async def is_free(self, queue: str) -> bool:
-        async with await self._shared.brokers.control(self._shared.ends(self._link).source) as control:
+        async with await self._shared.brokers.control(self._shared.ends(self.link).source) as control:
             return not await count_consumers(control.connection, queue)
 
     def waits_in(self, vhost: str) -> str | None:  # noqa: ARG002 - it is called the same in each

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from agent.amqp.connect import connect_any
+from agent.amqp.wire import methods
+from agent.core.addresses.uri import parse
 from agent.core.links.plan import Outlook
 from agent.core.model import ExchangeLink
 from agent.errors import ConfigurationError, PermanentError
@@ -197,6 +200,41 @@ async def test_shovels_look_for_their_source(pair: Pair) -> None:
             [("create", "queue", "stands"), ("create", "queue", "to")],
         ),  # without a path, a shovel means vhost /
     }
+
+
+async def test_a_destination_of_a_shovel_is_looked_at_whatever_its_name(pair: Pair) -> None:
+    """Some brokers close the connection instead of answering that it is missing, so it is asked for on a spare one."""
+    long = "ž" * 115
+    pair.there.admin.queue(pair.vhost, long)
+    pair.there.admin.exchange(pair.vhost, long)
+    shovel = {
+        "src-uri": pair.there.uri(pair.vhost),
+        "src-exchange": "amq.fanout",
+        "dest-uri": pair.there.uri(pair.vhost),
+    }
+    shovels = {
+        "queue": shovel | {"dest-queue": long, "dest-predeclared": True},
+        "exchange": shovel | {"dest-exchange": long},
+        "none": shovel | {"dest-queue": long + "x", "dest-predeclared": True},
+    }
+    found = await pair.plan({"shovels": shovels})
+    assert {planned.link.name: str(planned.outlook) for planned in found.plan.links} == {
+        "queue": "run",
+        "exchange": "run",
+        "none": "backoff",
+    }
+
+
+async def test_a_destination_queue_that_another_connection_keeps_for_itself(pair: Pair) -> None:
+    """Neither `run` nor `plan` takes it for one that is missing."""
+    async with await connect_any([parse(pair.there.uri(pair.vhost))], where="test", name="test") as connection:
+        channel = await connection.channel()
+        await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="locked", exclusive=True)
+        uri = pair.there.uri(pair.vhost)
+        shovel = {"src-uri": uri, "src-exchange": "amq.fanout", "dest-uri": uri, "dest-queue": "locked"}
+        [planned] = (await pair.plan({"shovels": {"s": shovel}})).plan.links
+    assert (planned.outlook, planned.actions) == (Outlook.BACKOFF, ())
+    assert "exclusive access to locked queue 'locked'" in planned.reason
 
 
 async def without_api(pair: Pair, of_vhost: dict[str, Any], **sections: Any) -> Any:

@@ -71,3 +71,21 @@ def test_at_the_source_it_goes_on(
         assert here.take(COUNT, queue="dest") == numbered(COUNT)
         eventually(lambda: depth(there.uri, "src") == 0, what="all is acknowledged")
     assert "blocked" not in agent.history(here.vhost, "drain", "")
+
+
+def test_shovels_from_the_same_source_to_other_destinations_go_on(
+    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, here: Site
+) -> None:
+    """Nothing is read from the source for the one that is blocked, and that must hold up no other."""
+    there = site_on(broker_on(None, name="second"))
+    blocked = shovel(here, there, src_queue="for there", dest_queue="got", src_prefetch_count=PREFETCH)
+    free = shovel(here, here, src_queue="for here", dest_queue="got", src_prefetch_count=PREFETCH)
+    agent = agent_of(here.node).write({here.vhost: {"shovels": {"blocked": blocked, "free": free}}}).start()
+    agent.wait_running(2)
+    with memory_alarm(there.node):
+        here.publish(["first"], "for there", exchange="")
+        agent.wait_for("blocked", named(here, "blocked"))
+        here.publish(numbered(COUNT), "for here", exchange="")
+        assert here.take(COUNT, queue="got") == numbered(COUNT)
+        assert agent.links()[named(here, "blocked")]["status"] == "blocked"
+    assert there.take(1, queue="got") == ["first"]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site
+from tests.integration.federation.test_renaming import RENAMED
 from tests.integration.shovels.shoveling import ask, named, shovel, shovels
 from tests.lab.user_program import depth, numbered
 
@@ -74,3 +75,24 @@ def test_after_a_time(agent_of: AgentOf, here: Site, there: Site) -> None:
     agent.wait_for("terminated", named(here))
     there.publish(numbered(10), "src", exchange="")
     assert depth(there.uri, "src") == 10
+
+
+def test_another_name_of_the_downstream_begins_no_new_count(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """One that has finished stays so, and one that runs moves what is left."""
+    there.queue(name="src").publish(numbered(10), "src", exchange="")
+    there.queue(name="src2").publish(numbered(3), "src2", exchange="")
+    done = shovel(there, here, src_delete_after=5)
+    runs = shovel(there, here, src_queue="src2", dest_queue="dest2", src_delete_after=5)
+    agent = agent_of(here.node).write({here.vhost: {"shovels": {"done": done, "runs": runs}}}).start()
+    agent.wait_for("terminated", named(here, "done"))
+    assert here.take(3, queue="dest2") == numbered(3)
+    former = here.node.cluster_name
+    try:
+        here.node.admin.put("cluster-name", body={"name": "renamed"})
+        agent.wait_told(RENAMED)
+        there.publish(numbered(10, start=3), "src2", exchange="")
+        agent.wait_for("terminated", named(here, "runs"))
+    finally:
+        here.node.admin.put("cluster-name", body={"name": former})
+    assert (depth(there.uri, "src2"), depth(there.uri, "src")) == (8, 5)
+    assert agent.history(*named(here, "done")).count("running") == 1
