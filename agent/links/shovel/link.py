@@ -86,7 +86,7 @@ class RunnableShovel:
 
     def waits_in(self, vhost: str) -> str | None:  # noqa: ARG002 - it is called the same in each
         """A queue that it makes for itself goes with its session."""
-        source = self._link.shovel.source
+        source = self.link.shovel.source
         return source.queue if isinstance(source, QueueSource) else None
 
     def removing(self, *, cluster: str, since: float) -> NoReturn:
