@@ -9,6 +9,7 @@ from typing import NoReturn
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.restarts import asks_the_same
 from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, ShovelLink
 from agent.errors import BrokerError
@@ -52,7 +53,7 @@ class RunnableShovel:
 
     def inherit(self, former: object) -> None:
         """The count of what is left to move goes on, unless the definition is another one: then it begins anew."""
-        if isinstance(former, RunnableShovel) and former.link == self.link:
+        if isinstance(former, RunnableShovel) and asks_the_same(former.link, self.link):
             self.memory = former.memory
 
     def is_suspected(self, now: float) -> bool:
