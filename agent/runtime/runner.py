@@ -17,6 +17,7 @@ from agent.amqp.failures import trouble_of
 from agent.amqp.wire.channel import UnansweredError
 from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Effect, Event, LinkState, Phase
+from agent.core.links.restarts import asks_the_same
 from agent.core.model import Binding, Link
 from agent.errors import AgentError, BrokerError, PermanentError, Side
 from agent.links.connections import Connections
@@ -231,11 +232,14 @@ class LinkRunner:
             self.send(lifecycle.Wanted())
 
     def redefine(self, link: Link) -> None:
-        """The definition changed: the link starts again, its queue stays."""
+        """The definition changed: the link starts again, its queue stays. One that has done all that it was defined
+        for starts again only for something else."""
+        is_done = self.state.completed and asks_the_same(self.link, link)
         self.link = link
         former, self._runnable = self._runnable, self._made_runnable()
         self._runnable.inherit(former)
-        self.send(lifecycle.Restart())
+        if not is_done:
+            self.send(lifecycle.Restart())
 
     def served_by(self, other: Other, reason: str | None) -> None:
         """Somebody else serves the link, or, without a reason, does so no more; it waits for the last of them."""

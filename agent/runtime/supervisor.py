@@ -175,15 +175,13 @@ class Supervisor:
         return self._kinds
 
     def _move(self, brokers: Brokers, uris: tuple[AmqpUri, ...], reading: Reading) -> None:
-        """The downstream has other addresses or another name: links start again, under names that follow from it. One
-        that has done all that it was defined for has nothing to do there either."""
+        """The downstream has other addresses or another name: links start again, under names that follow from it."""
         former, before = brokers.cluster, self._reading
         if brokers.downstream != uris:
             self._tasks.once("listen elsewhere", self.listener.leave())
         brokers.downstream, brokers.cluster = uris, reading.cluster
         for runner in self._runners:
-            if not runner.state.completed:
-                runner.redefine(runner.link)
+            runner.redefine(runner.link)
         if former == reading.cluster:
             return
         log.warning("the downstream's cluster name is another", cluster=reading.cluster, former=former)

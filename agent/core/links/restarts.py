@@ -27,6 +27,24 @@ def _essence(link: Link) -> Link:
             return replace(link, shovel=replace(link.shovel, place=_ANYWHERE))
 
 
+def asks_the_same(former: Link, now: Link) -> bool:
+    """Whether two definitions differ in credentials at most. Those are no reason to move again what a shovel has moved,
+    or counted, before.
+    """
+    if isinstance(former, ShovelLink) and isinstance(now, ShovelLink):
+        return _without_addresses(former) == _without_addresses(now) and _addresses(former) == _addresses(now)
+    return not needs_restart(former, now)
+
+
+def _without_addresses(link: ShovelLink) -> ShovelLink:
+    return replace(link, uris=(), shovel=replace(link.shovel, source_uris=(), destination_uris=(), place=_ANYWHERE))
+
+
+def _addresses(link: ShovelLink) -> list[list[str]]:
+    """As they may be shown."""
+    return [[uri.safe for uri in uris] for uris in (link.shovel.source_uris, link.shovel.destination_uris)]
+
+
 def leads_elsewhere(former: Iterable[str], now: Iterable[str]) -> bool:
     """Whether none of a link's addresses is one that it had, so that what it knows may be of another broker.
 

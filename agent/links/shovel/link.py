@@ -11,6 +11,7 @@ from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.restarts import asks_the_same
 from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, QueueSource, ShovelLink
 from agent.errors import BrokerError
@@ -57,7 +58,7 @@ class RunnableShovel:
 
     def inherit(self, former: object) -> None:
         """The count of what is left to move goes on, unless the definition is another one: then it begins anew."""
-        if isinstance(former, RunnableShovel) and former.link == self.link:
+        if isinstance(former, RunnableShovel) and asks_the_same(former.link, self.link):
             self.memory = former.memory
 
     def is_suspected(self, now: float) -> bool:

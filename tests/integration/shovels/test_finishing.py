@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.integration.federation.sites import Site
 from tests.integration.federation.test_renaming import RENAMED
 from tests.integration.shovels.shoveling import ask, named, shovel, shovels
 from tests.lab.user_program import depth, numbered
+from tests.lab.waiting import eventually
 
 
 @pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish"])
@@ -96,3 +98,27 @@ def test_another_name_of_the_downstream_begins_no_new_count(agent_of: AgentOf, h
         here.node.admin.put("cluster-name", body={"name": former})
     assert (depth(there.uri, "src2"), depth(there.uri, "src")) == (8, 5)
     assert agent.history(*named(here, "done")).count("running") == 1
+
+
+def test_another_password_is_no_reason_to_run_again(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """It takes effect with the next restart."""
+    there.node.admin.user("mover", "former", "administrator")
+    there.node.admin.permissions(there.vhost, "mover")
+    there.queue(name="src").publish(numbered(10), "src", exchange="")
+
+    def definition(password: str) -> dict[str, Any]:
+        uri = there.node.uri(there.vhost, "mover", password)
+        return shovels(shovel(there, here, src_uri=uri, src_delete_after=5))
+
+    agent = agent_of(here.node).write({here.vhost: definition("former")}).start()
+    agent.wait_for("terminated", named(here))
+    there.node.admin.user("mover", "latter", "administrator")
+    agent.write({here.vhost: definition("latter")})
+    read = agent.wait_told("configuration read", 2)[-1]["timestamp"]
+    eventually(lambda: ask(agent, "/api/overview")["reloaded"] > read, what="it is in force")
+    [link] = ask(agent, "/api/links")
+    assert (link["status"], depth(there.uri, "src")) == ("terminated", 5)
+    ask(agent, f"/api/links/{link['id']}/restart", "POST")
+    assert here.take(10, queue="dest") == numbered(10)
+    agent.wait_for("terminated", named(here))
+    assert agent.history(*named(here)).count("running") == 2
