@@ -38,7 +38,7 @@ from agent.runtime.problems import Problems, texts
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.runners import Runners
 from agent.runtime.ticker import TASK as TICKER
-from agent.runtime.ticker import beat
+from agent.runtime.ticker import tick_links
 from agent.status.board import Board
 from agent.tasks import GuardedTasks
 
@@ -232,7 +232,7 @@ class Supervisor:
     def _begin_ticking(self) -> None:
         if not self._is_ticking:
             self._is_ticking = True
-            self._tasks.keep(TICKER, lambda: beat(self._runners.by_id.items, self._board))
+            self._tasks.keep(TICKER, lambda: tick_links(self._runners.by_id.items, self._board))
 
     def act(self, link_id: str, action: str) -> None:
         """What an operator asks of a link."""

@@ -1,4 +1,4 @@
-"""One beat a second for what links do by the clock: a timer for each of them would cost more than all they do."""
+"""One tick a second for what links do by the clock: a timer for each of them would cost more than all they do."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ EVERY: Final = 1.0
 TASK: Final = "look after links every second"
 
 
-class Beating(Sharer, Protocol):
+class Ticking(Sharer, Protocol):
     def tick(self, now: float) -> bool:
-        """Whether something moved since the last beat."""
+        """Whether something moved since the last tick."""
 
 
-async def beat(links: Callable[[], Iterable[tuple[str, Beating]]], board: Board) -> None:
+async def tick_links(links: Callable[[], Iterable[tuple[str, Ticking]]], board: Board) -> None:
     """Until cancelled; the board learns of each link whose counts changed since the last second."""
     fairness = Fairness(lambda: (link for _, link in links()))
     while True:
         await asyncio.sleep(EVERY)
         with board.errors.catching(TASK):
-            await _beat_once(links(), board, fairness)
+            await _tick_once(links(), board, fairness)
 
 
-async def _beat_once(links: Iterable[tuple[str, Beating]], board: Board, fairness: Fairness) -> None:
+async def _tick_once(links: Iterable[tuple[str, Ticking]], board: Board, fairness: Fairness) -> None:
     loop = asyncio.get_running_loop()
     async for link_id, link in in_slices(links):
         try:
@@ -39,4 +39,4 @@ async def _beat_once(links: Iterable[tuple[str, Beating]], board: Board, fairnes
             if moved:
                 board.moved(link_id)
     fairness.tick(loop.time())
-    board.beat()
+    board.tick()

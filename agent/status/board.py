@@ -208,7 +208,7 @@ class Board:
         if self._entries.pop(link_id, None) is not None:
             self._tell(Feed.lose, link_id)
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """All links that changed in this round were reported."""
         for feed in self._feeds:
             feed.flush()

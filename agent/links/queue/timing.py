@@ -1,6 +1,6 @@
-"""When each queue link is to look at its queue: one beat for all, as most have nothing to do most of the time.
+"""When each queue link is to look at its queue: one tick for all, as most have nothing to do most of the time.
 
-However many links are due, only so many look in one beat, each in its turn. Looks that events ask for aren't counted.
+However many links are due, only so many look in one tick, each in its turn. Looks that events ask for aren't counted.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final, Protocol
 from agent.tasks import GuardedTasks, UnexpectedErrors
 
 EVERY: Final = 0.05
-MOST_LOOKS: Final = 50  # in a beat: with more links that are due, each looks less often
+MOST_LOOKS: Final = 50  # in a tick: with more links that are due, each looks less often
 TASK: Final = "look at queues of queue links"
 
 
 class Timed(Protocol):
-    def beat(self, now: float) -> bool:
+    def looks_if_due(self, now: float) -> bool:
         """Whether it was time to look at the queue."""
 
 
@@ -35,7 +35,7 @@ class Timing:
     def timing(self, link: Timed) -> Iterator[None]:
         self._links[link] = None
         if self._task is None:
-            self._task = self._tasks.keep(TASK, self._beat)
+            self._task = self._tasks.keep(TASK, self._tick)
         try:
             yield
         finally:
@@ -44,15 +44,15 @@ class Timing:
                 self._task.cancel()
                 self._task = None
 
-    async def _beat(self) -> None:
+    async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(EVERY)
-            self._beat_once(loop.time())
+            self._tick_once(loop.time())
 
-    def _beat_once(self, now: float) -> None:
+    def _tick_once(self, now: float) -> None:
         """Those that looked go to the end of the row."""
-        looked = list(islice((link for link in self._links if link.beat(now)), MOST_LOOKS))
+        looked = list(islice((link for link in self._links if link.looks_if_due(now)), MOST_LOOKS))
         for link in looked:
             del self._links[link]
             self._links[link] = None

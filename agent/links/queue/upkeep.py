@@ -87,7 +87,7 @@ class Upkeep:
     def _must_look_upstream(self, now: float) -> bool:
         return self._watch.is_due(now) if self._demand.takes else now >= self._look_upstream_at
 
-    def beat(self, now: float) -> bool:
+    def looks_if_due(self, now: float) -> bool:
         """Whether it is time to look at the queue: also soon after messages began to move."""
         is_time = now >= self._due_at or (
             self._counts.forwarded != self._seen_forwarded and not self._is_watched_closely

@@ -144,16 +144,16 @@ class Served:
         self.do(lambda: self.board.changed(shown.link.id, state))
 
     def forward(self, links: Sequence[Shown], messages: int) -> None:
-        """One beat in which each of these forwards so many."""
+        """One tick in which each of these forwards so many."""
 
-        def beat() -> None:
+        def tick() -> None:
             for each in links:
                 each.counts.forwarded += messages
                 each.counts.bytes += messages * 1024
                 self.board.moved(each.link.id)
-            self.board.beat()
+            self.board.tick()
 
-        self.do(beat)
+        self.do(tick)
 
     def _act(self, link_id: str, action: str) -> None:
         self.acted.append((link_id, action))

@@ -1,4 +1,4 @@
-"""The beat that all links share, in virtual time."""
+"""The tick that all links share, in virtual time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.core.links.lifecycle import LinkState
 from agent.core.model import Link
-from agent.runtime.ticker import EVERY, beat
+from agent.runtime.ticker import EVERY, tick_links
 from agent.status.board import Board, Gauges
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.status.test_board import LINK, Clock
@@ -45,7 +45,7 @@ class Beaten:
 
 
 def beaten(*links: Beaten, beats: int) -> list[tuple[str, ...]]:
-    """Which links the board's readers are told of, beat by beat."""
+    """Which links the board's readers are told of, tick by tick."""
     told: list[tuple[str, ...]] = []
 
     async def live() -> None:
@@ -53,12 +53,12 @@ def beaten(*links: Beaten, beats: int) -> list[tuple[str, ...]]:
         for each in links:
             board.put(each.link, LinkState(), Counts(), Gauges)
         with board.feed() as feed:
-            beating = asyncio.create_task(beat(lambda: [(each.link.id, each) for each in links], board))
+            ticking = asyncio.create_task(tick_links(lambda: [(each.link.id, each) for each in links], board))
             await asyncio.sleep(EVERY / 2)
             for _ in range(beats):
                 await asyncio.sleep(EVERY)
                 told.append(feed.take().moved)
-            beating.cancel()
+            ticking.cancel()
 
     in_virtual_time(live())
     return told

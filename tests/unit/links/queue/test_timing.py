@@ -14,7 +14,7 @@ class Link:
     every: float
     looks: list[float] = field(default_factory=list)
 
-    def beat(self, now: float) -> bool:
+    def looks_if_due(self, now: float) -> bool:
         is_time = not self.looks or now - self.looks[-1] >= self.every
         if is_time:
             self.looks.append(now)

@@ -71,7 +71,7 @@ async def test_counters_come_with_the_beat_and_only_of_links_that_moved(serve: S
         await event()
         counts.forwarded += 7
         served.board.moved(OTHER.id)
-        served.board.beat()
+        served.board.tick()
         name, samples = await event()
         assert name == "samples"
         [only] = samples
@@ -132,7 +132,7 @@ async def test_a_reader_that_takes_nothing_is_disconnected(serve: Serve) -> None
         while served.board.readers:
             for entry in served.board:
                 served.board.moved(entry.link.id)
-            served.board.beat()
+            served.board.tick()
             await asyncio.sleep(0.01)
             served.later += 1.0
             served.server.connections.sweep()
