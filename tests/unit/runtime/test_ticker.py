@@ -64,7 +64,7 @@ def beaten(*links: Beaten, beats: int) -> list[tuple[str, ...]]:
     return told
 
 
-def test_each_link_has_its_beat_and_only_those_that_moved_are_told() -> None:
+def test_each_link_has_its_tick_and_only_those_that_moved_are_told() -> None:
     first, second = Beaten(FIRST, [True, False, True]), Beaten(SECOND, [False, False, True])
     assert beaten(first, second, beats=3) == [(FIRST.id,), (), (FIRST.id, SECOND.id)]
     assert first.at == [EVERY, 2 * EVERY, 3 * EVERY]

@@ -26,7 +26,7 @@ def looked(links: list[Link], seconds: float) -> Counter[int]:
     timing = Timing(UnexpectedErrors())
     timing._links = dict.fromkeys(links)
     for number in range(round(seconds / EVERY)):
-        timing._beat_once(number * EVERY)
+        timing._tick_once(number * EVERY)
     return Counter(len(link.looks) for link in links)
 
 

@@ -63,7 +63,7 @@ async def test_first_all_links_then_what_becomes_of_them(serve: Serve) -> None:
         assert await event() == ("gone", {"id": LINK.id})
 
 
-async def test_counters_come_with_the_beat_and_only_of_links_that_moved(serve: Serve) -> None:
+async def test_counters_come_with_the_tick_and_only_of_links_that_moved(serve: Serve) -> None:
     served = await serve()
     counts = Counts()
     served.board.put(OTHER, RUNNING, counts, lambda: Gauges(in_flight=1, backlog=5, oldest_unconfirmed=0.25))
