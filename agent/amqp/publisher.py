@@ -14,6 +14,7 @@ from agent.amqp.wire.methods import Call
 from agent.errors import PermanentError, TransientError
 
 CONFIRMED_WITHIN: Final = 10.0
+SLOWEST: Final = 1024 * 1024  # bytes in a second: large messages have longer
 _HEADER: Final = frames.OVERHEAD + 12  # bytes of a content header besides the properties
 
 
@@ -53,16 +54,16 @@ class Publisher:
         outcome = self._outcome = asyncio.get_running_loop().create_future()
         self._is_returned = False
         self._channel.publish(exchange, routing_key, properties, body, mandatory=True)
-        closed = self._channel.closed
+        closed, patience = self._channel.closed, CONFIRMED_WITHIN + len(body) / SLOWEST
         done, _ = await asyncio.wait(
-            (outcome, closed), timeout=CONFIRMED_WITHIN, return_when=asyncio.FIRST_COMPLETED
+            (outcome, closed), timeout=patience, return_when=asyncio.FIRST_COMPLETED
         )  # fmt: skip
         self._outcome = None
-        if closed in done:
+        if closed in done and outcome not in done:
             raise TransientError(f"{doing}: {one_line(str(closed.result()))}") from closed.result()
         if outcome not in done:
             self._channel.leave()  # a late confirm must not be taken for that of another message
-            raise TransientError(f"{doing}: no confirm within {CONFIRMED_WITHIN:g} s")
+            raise TransientError(f"{doing}: no confirm within {patience:.0f} s")
         if not outcome.result():
             raise TransientError(f"{doing}: refused by the broker (basic.nack)")
         if self._is_returned:

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,10 +64,11 @@ def show_messages(path: Path, choice: Choice, most: int, *, as_json: bool) -> in
 
     async def look(quarantined: Quarantined) -> list[SetAside]:
         found: list[SetAside] = []
-        async for each in quarantined.look(with_bodies=True):
-            found.append(replace(each, body=None if each.body is None else each.body[:_SHOWN]))
-            if len(found) == most:
-                break
+        async with aclosing(quarantined.look(with_bodies=True)) as looked:
+            async for each in looked:
+                found.append(replace(each, body=None if each.body is None else each.body[:_SHOWN]))
+                if len(found) == most:
+                    break
         return found
 
     found = _run(path, choice, look)

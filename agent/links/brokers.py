@@ -15,7 +15,7 @@ from agent.amqp.data.target import Target
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
-from agent.core.rules import names
+from agent.core.rules import names, quarantine
 from agent.downstream.consumers import Consumers
 from agent.errors import Side, happening_on
 from agent.links.ends import End, Ends, federation_ends
@@ -86,11 +86,14 @@ class Brokers:
 
     def capture(
         self, source: End, uri: AmqpUri, *, link: str, options: FlowOptions, is_quorum: bool
-    ) -> Callable[[Target], Capture]:
-        """Makes what collects messages for the quarantine beside their source, which `uri` leads to."""
+    ) -> Callable[[Target], Capture] | None:
+        """Makes what collects messages for the quarantine beside their source, which `uri` leads to. None where they
+        come from there: they would go round for ever."""
+        if options.queue == quarantine.QUEUE:
+            return None
 
         async def connect() -> Connection:
-            return await _connect_silent(source, [uri], name=QUARANTINE)
+            return await _connect(source, [uri], name=QUARANTINE)
 
         lane = Lane(link, is_quorum=is_quorum, destination=options.destination, opener=connect)
         return lambda target: self.quarantines.capture((source, uri), target, lane)

@@ -79,6 +79,10 @@ class Flow:
         return self._window.prefetch
 
     @property
+    def is_consuming(self) -> bool:
+        return self._consumer is not None and self._consumer.is_consuming
+
+    @property
     def is_watched(self) -> bool:
         """Whether it was begun under suspicion."""
         return self._watch is not Watch.OFF
@@ -221,7 +225,7 @@ class Flow:
     def better_prefetch(self, now: float) -> int | None:
         """The prefetch to change to, where another suits what went through since the last call; about once a second."""
         wanted = self._window.better(now)
-        return wanted if self._consumer is not None and self._consumer.is_consuming else None
+        return wanted if self.is_consuming else None
 
     async def resize(self, wanted: int) -> None:
         """Another prefetch, by a new consumer on the same channel; the broker's answer isn't waited for."""
@@ -314,7 +318,7 @@ class Flow:
     async def _finish_aside(self) -> None:
         """What is on its way to the quarantine is acknowledged once it is there, or it would come again and go there
         twice."""
-        if self._target is not None:
+        if self._target is not None and self._options.acknowledges:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_PATIENCE):
                     await self._target.all_aside()

@@ -17,7 +17,7 @@ class FlowWatch:
     def __init__(self, flow: Flow, counts: Counts) -> None:
         self._flow = flow
         self._counts = counts
-        self._lag = Lag(asyncio.get_running_loop().time(), confirmed=counts.forwarded, chance=random.random())
+        self._lag = Lag(asyncio.get_running_loop().time(), confirmed=_done(counts), chance=random.random())
         self.wake = asyncio.Event()
         self._is_looking = False
         self._prefetch: int | None = None
@@ -30,7 +30,8 @@ class FlowWatch:
     @property
     def backlog(self) -> int | None:
         """What waits at the source and here; not known before the source was looked at."""
-        return self._lag.behind(self._flow.unsettled, prefetch=self._flow.prefetch)
+        flow = self._flow
+        return self._lag.behind(flow.unsettled, prefetch=flow.prefetch if flow.is_consuming else 0)
 
     @property
     def waits(self) -> bool:
@@ -41,7 +42,7 @@ class FlowWatch:
     def movement(self) -> tuple[int | None, ...]:
         """What changes when messages move."""
         counts = self._counts
-        return counts.forwarded, counts.bytes, counts.returned, self._lag.ready
+        return _done(counts), counts.bytes, counts.returned, self._lag.ready
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to look at the source's queue."""
@@ -50,7 +51,7 @@ class FlowWatch:
     def observe(self, now: float, *, is_blocked: bool, must_look: bool) -> float:
         """For how many seconds messages have waited and none was confirmed; while blocked none can be."""
         flow, lag = self._flow, self._lag
-        waited = lag.observe(now, confirmed=self._counts.forwarded, unsettled=flow.unsettled)
+        waited = lag.observe(now, confirmed=_done(self._counts), unsettled=flow.unsettled)
         lag.is_held = is_blocked
         if is_blocked:  # messages go on arriving at the source
             lag.forgive()
@@ -78,3 +79,8 @@ class FlowWatch:
             ready = await look()
             if ready is not None:
                 self._lag.told(ready)
+
+
+def _done(counts: Counts) -> int:
+    """Messages that needed nothing more."""
+    return counts.forwarded + sum(counts.quarantined.values())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from agent.amqp.connect import Connection
+from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
@@ -138,3 +139,6 @@ class Kind(Protocol[Link_contra]):
 
     def rewriter(self, link: Link_contra, source: Connection, destination: Connection) -> Rewriter:
         """What the link changes of messages on their way between these."""
+
+    def destination(self, link: Link_contra) -> Destination:
+        """Where its messages are published."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,7 @@ from agent.amqp.publisher import Publisher
 from agent.amqp.questions import attempt, demand
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.tables import CodecError
 from agent.core import fields
 from agent.core.fields import Table
 from agent.core.rules import objects, quarantine
@@ -49,6 +51,11 @@ class _Parcel:
     target: Target
     lane: Lane
     time: int
+
+    @property
+    def is_wanted(self) -> bool:
+        """What can't be acknowledged any more comes again, and is set aside then."""
+        return self.target.can_settle
 
     @property
     def why(self) -> Why:
@@ -89,7 +96,11 @@ class Quarantines:
         )
 
     def _take(self, key: object, parcel: _Parcel) -> None:
-        parcel.target.sets_aside(parcel.captured.tag, parcel.captured.reason)
+        try:
+            parcel.target.sets_aside(parcel.captured.tag, parcel.captured.reason)
+        except CodecError:
+            self._room.give_back(parcel.captured.size)
+            raise
         place = self._places.setdefault(key, _Place())
         place.waiting.append(parcel)
         if not place.is_working:
@@ -97,38 +108,57 @@ class Quarantines:
             self._tasks.once(TASK, self._work(key, place))
 
     async def _work(self, key: object, place: _Place) -> None:
+        """Messages may come while the connection is closed, so it is looked again."""
         try:
-            await self._carry(place)
-        except BrokerError as error:
-            self._leave_all(place, str(error))
+            while place.waiting:
+                await self._carry(place)
         finally:
             place.is_working = False
-            self._leave_all(place, "an unexpected error: see the log")
             self._places.pop(key, None)
+            self._leave_all(place, "an unexpected error: see the log")
 
     async def _carry(self, place: _Place) -> None:
-        async with await place.waiting[0].lane.opener() as connection:
-            await _ensure(connection, is_quorum=place.waiting[0].lane.is_quorum)
-            publisher = Publisher(connection)
-            await publisher.open()
-            while place.waiting:
+        try:
+            async with await place.waiting[0].lane.opener() as connection:
+                await _ensure(connection, is_quorum=place.waiting[0].lane.is_quorum)
+                publisher = Publisher(connection)
+                await publisher.open()
+                await self._carry_by(publisher, place)
+        except BrokerError as error:
+            self._leave_all(place, str(error))
+
+    async def _carry_by(self, publisher: Publisher, place: _Place) -> None:
+        """Until one costs the channel: what is behind it goes by another. The first is always tried."""
+        parcel = place.waiting[0]
+        while True:
+            error: BrokerError | None = None
+            if parcel.is_wanted:
                 try:
-                    await self._put(publisher, place.waiting[0])
-                except BrokerError as error:
-                    if not publisher.is_usable:
-                        raise
-                    self._leave(place.waiting.popleft(), str(error))  # what is behind it may have more luck
-                else:
-                    self._done(place.waiting.popleft())
+                    await self._put(publisher, parcel)
+                except BrokerError as failure:
+                    error = failure
+            place.waiting.popleft()
+            if error is None:
+                self._done(parcel)
+            else:
+                self._leave(parcel, str(error))
+            if not place.waiting or not publisher.is_usable:
+                return
+            parcel = place.waiting[0]
 
     async def _put(self, publisher: Publisher, parcel: _Parcel) -> None:
         captured = parcel.captured
-        properties = enclosed(captured.properties, parcel.why, room=publisher.room_for_properties)
+        room = publisher.room_for_properties
+        # Headers may be as large as a frame, and reading them would hold up all links.
+        properties = await asyncio.to_thread(enclosed, captured.properties, parcel.why, room=room)
         await publisher.publish("", quarantine.QUEUE, properties, captured.body)
 
     def _done(self, parcel: _Parcel) -> None:
         captured = parcel.captured
         self._room.give_back(captured.size)
+        if not parcel.is_wanted:
+            parcel.target.is_not_aside(captured.tag, captured.excess, "the link has ended")
+            return
         parcel.target.is_aside(captured.tag)
         log.warning(
             "message put into quarantine",

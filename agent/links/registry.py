@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from agent.amqp.connect import Connection
+from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.core.model import ExchangeLink, Link, LinkKind, QueueLink, ShovelLink
@@ -40,6 +41,9 @@ class KindOfAgent(Generic[OfKind]):
 
     def rewriter(self, link: Link, source: Connection, destination: Connection) -> Rewriter:
         return self._kind.rewriter(self._checked(link), source, destination)
+
+    def destination(self, link: Link) -> Destination:
+        return self._kind.destination(self._checked(link))
 
     def _checked(self, link: Link) -> OfKind:
         if not isinstance(link, self._links):
@@ -85,3 +89,6 @@ class Kinds:
 
     def rewriter(self, link: Link, source: Connection, destination: Connection) -> Rewriter:
         return self._kinds[link.kind].rewriter(link, source, destination)
+
+    def destination(self, link: Link) -> Destination:
+        return self._kinds[link.kind].destination(link)

@@ -156,7 +156,8 @@ class LinkRunner:
             dropped, trouble = sum(counts.dropped.values()), self._trouble
             bound, backlog = self._runnable.bound, session.backlog
             notes = self.note, trouble, self._idle
-            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, backlog, bound, *notes)
+            aside = sum(counts.quarantined.values())
+            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, aside, backlog, bound, *notes)
         if self._removing is not None:
             seen = (self._removing.looks, self._removing.messages)
         elif self._resting is not None:
@@ -211,10 +212,14 @@ class LinkRunner:
             source = self._kinds.ends(self.link).source
             resting = self._resting = Resting(self._brokers, source, self._runnable.waits_in)
             self._resting_task = self._keep(resting.run, "look at the queue of a paused link")
-        elif not is_paused and self._resting is not None:
-            self._resting = None
-            if self._resting_task is not None:
-                self._resting_task.cancel()
+        elif not is_paused:
+            self._rest_no_more()
+
+    def _rest_no_more(self) -> None:
+        self._resting = None
+        if self._resting_task is not None:
+            self._resting_task.cancel()
+            self._resting_task = None
 
     def start(self) -> None:
         if not self.state.started:
@@ -238,6 +243,8 @@ class LinkRunner:
         self.link = link
         former, self._runnable = self._runnable, self._made_runnable()
         self._runnable.inherit(former)
+        self._rest_no_more()  # its queue may be another one now
+        self._rest()
         if not is_done:
             self.send(lifecycle.Restart())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 
@@ -56,6 +56,10 @@ class SetAside:
     body: bytes | None
 
 
+class ForgedError(PermanentError):
+    """A message in quarantine that no agent has put there."""
+
+
 class Destinations:
     """Where the messages of one quarantine were going, connected as they are needed."""
 
@@ -71,10 +75,20 @@ class Destinations:
         """As the link would. What it would drop needs to go nowhere."""
         why = found.why
         publisher, rewriter = self._ready.get(why.link) or await self._open(why.link)
+        self._check(why)
         delivery = Delivery(why.source_exchange, why.source_routing_key, redelivered=True)
         properties = rewritten(rewriter, Properties.read(found.properties), delivery)
         if not isinstance(properties, str):
             await publisher.publish(_name(why.exchange), _name(why.routing_key), properties.write(), body)
+
+    def _check(self, why: Why) -> None:
+        """Anybody who may publish beside the source could ask for any destination; only the link's own is right."""
+        destination = self._kinds.destination(self._links[why.link])
+        asked = ((destination.exchange, why.exchange), (destination.routing_key, why.routing_key))
+        if any(fixed is not None and fixed != _name(found) for fixed, found in asked):
+            raise ForgedError(
+                f"a message says that it was going to {_name(why.exchange)!r}, and its link doesn't lead there"
+            )
 
     async def _open(self, link_id: str) -> tuple[Publisher, Rewriter]:
         link = self._links.get(link_id)
@@ -122,7 +136,7 @@ class Quarantined:
         brokers = Brokers(configuration.settings.downstream.uris, reading.cluster, stall_after=0.0)
         return cls(Kinds(brokers), found.links, choice)
 
-    async def look(self, *, with_bodies: bool) -> AsyncIterator[SetAside]:
+    async def look(self, *, with_bodies: bool) -> AsyncGenerator[SetAside, None]:
         async for connection in self._places():
             async with self._held(connection, with_bodies=with_bodies) as held:
                 async for message in held:
@@ -158,24 +172,27 @@ class Quarantined:
 
     async def _round(self, connection: Connection, destinations: Destinations, outcome: Outcome) -> bool:
         """Whether another is needed: of very many bytes some had no room, and others were done."""
-        before, is_rest = outcome.done, False
+        before = outcome.done
+        late: set[str] = set()  # links of which one had no room: the next ones would pass it
         async with self._held(connection, with_bodies=True) as held:
             async for message in held:
                 found = self._chosen(message)
-                if found is None or found.why.link in destinations.failed:
+                if found is None or found.why.link in destinations.failed | late:
                     continue
                 if message.body is None:
-                    is_rest = True
+                    late.add(found.why.link)
                     continue
                 try:
                     await destinations.publish(found, message.body)
-                except (BrokerError, CodecError) as error:
+                except (ForgedError, CodecError) as error:
+                    outcome.problems.append(f"link {found.why.link}: {error}: drop it")
+                except BrokerError as error:
                     destinations.failed.add(found.why.link)  # its next ones would pass this one
                     outcome.problems.append(f"link {found.why.link}: {error}")
                 else:
                     held.acknowledge(message.tag)
                     outcome.done += 1
-        return is_rest and outcome.done > before
+        return bool(late) and outcome.done > before
 
     async def _places(self) -> AsyncIterator[Connection]:
         """Each broker's quarantine once, however many links there are."""

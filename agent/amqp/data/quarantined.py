@@ -13,12 +13,13 @@ from agent.amqp.data import header_table
 from agent.amqp.data.walk import Names, check_table
 from agent.amqp.wire import frames
 from agent.amqp.wire.properties import EXPIRATION, HEADERS, USER_ID, Properties
-from agent.amqp.wire.tables import CodecError, decode_table
+from agent.amqp.wire.tables import MAX_SHORT, CodecError, decode_table
 from agent.core.fields import Field
 from agent.core.rules import quarantine
 
 _PARKED: Final = (("CC", quarantine.CC), ("BCC", quarantine.BCC))
 _SHORT_STRINGS: Final = ((EXPIRATION, quarantine.EXPIRATION), (USER_ID, quarantine.USER_ID))
+_TIMES: Final = range(253_402_300_800)  # until the year 9999; anybody may have written one
 _OURS: Final = Names(
     quarantine.REASON,
     quarantine.LINK,
@@ -76,6 +77,8 @@ def enclosed(properties: bytes, why: Why, *, room: int) -> bytes:
 
     `room` is how many bytes fit. More are answered where nothing helps.
     """
+    if len(properties) > room:
+        return _kept(quarantine.DEFLATED_PROPERTIES, zlib.compress(properties), why)
     try:
         written = _enclosed(Properties.read(properties), why)
     except CodecError:
@@ -124,6 +127,8 @@ def restored(properties: bytes) -> Restored | None:
     if deflated is not None:
         return Restored(why, _inflated(deflated[5:]))
     expiration = _raw_text(headers, quarantine.EXPIRATION)
+    if expiration is not None and len(expiration) > MAX_SHORT:
+        raise CodecError(f"an expiration of {len(expiration)} bytes")
     if expiration is not None:
         found = found.replaced(((EXPIRATION, bytes([len(expiration)]) + expiration),))
     for name, parked in _PARKED:
@@ -151,7 +156,7 @@ def _why(headers: bytes) -> Why | None:
         values[name].value if name in values else None for name in (quarantine.REASON, quarantine.LINK, quarantine.TIME)
     )
     exchange, routing_key = (_raw_text(headers, name) for name in (quarantine.EXCHANGE, quarantine.ROUTING_KEY))
-    if not (isinstance(reason, str) and isinstance(link, str) and isinstance(time, int)):
+    if not (isinstance(reason, str) and isinstance(link, str) and isinstance(time, int) and time in _TIMES):
         return None
     if exchange is None or routing_key is None:
         return None

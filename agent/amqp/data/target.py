@@ -181,10 +181,15 @@ class Target:
 
     def sets_aside(self, tag: int, reason: str) -> None:
         """The downstream could never take this, and it is on its way to the quarantine."""
-        self._on_the_way_aside[tag] = reason
         if self._ack_mode is not AckMode.NO_ACK:
             self.confirms.hold(tag)
             self._limit_unsettled()
+        self._on_the_way_aside[tag] = reason
+
+    @property
+    def can_settle(self) -> bool:
+        """Whether its source can still hear what became of a message, or doesn't want to."""
+        return self._settles or self._ack_mode is AckMode.NO_ACK
 
     def is_aside(self, tag: int) -> None:
         """It is in the quarantine."""
@@ -223,7 +228,7 @@ class Target:
         """What an operator should know of messages that don't go through; empty where all do."""
         limits: dict[str, int] = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
         told = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unfit.describe(limits)]
-        if self._no_quarantine:
+        if self._no_quarantine and (told[0] or self._on_the_way_aside):
             told.append(f"what can't be published downstream can't be put into the quarantine: {self._no_quarantine}")
         if refused := self.confirms.held - self._unfit.count - self._held_aside:
             told.append(f"{refused} refused by the downstream (basic.nack: is a queue there full?) and tried again")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent.amqp.connect import Connection
+from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
@@ -23,7 +24,7 @@ from agent.links.exchange.lingering import Lingering
 from agent.links.exchange.lookout import Lookouts
 from agent.links.exchange.plugin_type import PluginTypes
 from agent.links.exchange.removal import Removal
-from agent.links.exchange.session import ExchangeSession, Memory, header_of, route_of
+from agent.links.exchange.session import ExchangeSession, Memory, destination_of, header_of, route_of
 
 
 @dataclass
@@ -42,6 +43,9 @@ class ExchangeLinks:
 
     def runnable(self, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
         return RunnableExchangeLink(link, self, counts, on_noted)
+
+    def destination(self, link: ExchangeLink) -> Destination:
+        return destination_of(link)
 
     def rewriter(self, link: ExchangeLink, source: Connection, destination: Connection) -> Rewriter:  # noqa: ARG002 - it depends on the source alone
         return header_of(link, source, route_of(link, source, self.brokers.cluster))

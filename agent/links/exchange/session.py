@@ -124,7 +124,7 @@ class ExchangeSession(OpenSession[Upkeep]):
         return FlowOptions(
             queue,
             names.consumer_tag(self._link.upstream),
-            Destination(self._link.name),
+            destination_of(self._link),
             exclusive=True,
             ack_mode=settings.ack_mode,
             prefetch=settings.prefetch_count,
@@ -170,3 +170,7 @@ def header_of(link: ExchangeLink, there: Connection, route: Route) -> ReceivedFr
         max_hops=settings.max_hops,
         trust_user_id=settings.trust_user_id,
     )
+
+
+def destination_of(link: ExchangeLink) -> Destination:
+    return Destination(link.name)

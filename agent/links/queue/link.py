@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from agent.amqp.connect import Connection
+from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
@@ -17,7 +18,7 @@ from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import Ends
-from agent.links.queue.session import Memory, QueueSession, headers_of
+from agent.links.queue.session import Memory, QueueSession, destination_of, headers_of
 from agent.links.queue.timing import Timing
 from agent.links.queue.upstream_queue import UpstreamQueues
 
@@ -40,6 +41,9 @@ class QueueLinks:
 
     def runnable(self, link: QueueLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableQueueLink:  # noqa: ARG002 - it has no notes
         return RunnableQueueLink(link, self, counts)
+
+    def destination(self, link: QueueLink) -> Destination:
+        return destination_of(link)
 
     def rewriter(self, link: QueueLink, source: Connection, destination: Connection) -> Rewriter:  # noqa: ARG002 - it depends on the source alone
         return headers_of(link, source)

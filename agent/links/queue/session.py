@@ -140,7 +140,7 @@ class QueueSession(OpenSession[Upkeep]):
         return FlowOptions(
             link.remote_name,
             settings.consumer_tag or names.consumer_tag(link.upstream),
-            Destination("", link.name),
+            destination_of(link),
             arguments=PRIORITY,
             ack_mode=settings.ack_mode,
             prefetch=settings.prefetch_count or self._fixed_prefetch,
@@ -152,3 +152,7 @@ class QueueSession(OpenSession[Upkeep]):
 
 def headers_of(link: QueueLink, there: Connection) -> VisitHeaders:
     return VisitHeaders(str(written_uri(link.uris, there)), link.name, trust_user_id=link.settings.trust_user_id)
+
+
+def destination_of(link: QueueLink) -> Destination:
+    return Destination("", link.name)

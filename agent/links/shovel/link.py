@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from agent.amqp.connect import Connection
+from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
@@ -19,7 +20,7 @@ from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import Ends
 from agent.links.shovel.ends import shovel_ends
-from agent.links.shovel.session import Memory, ShovelSession, rewriter_of
+from agent.links.shovel.session import Memory, ShovelSession, destination_of, rewriter_of
 
 
 @dataclass
@@ -31,6 +32,9 @@ class ShovelLinks:
 
     def runnable(self, link: ShovelLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableShovel:  # noqa: ARG002 - it has no notes
         return RunnableShovel(link, self, counts)
+
+    def destination(self, link: ShovelLink) -> Destination:
+        return destination_of(link)
 
     def rewriter(self, link: ShovelLink, source: Connection, destination: Connection) -> Rewriter:
         return rewriter_of(link, source, destination, cluster=self.brokers.cluster)

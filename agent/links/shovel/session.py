@@ -194,9 +194,7 @@ class ShovelSession(OpenSession[Upkeep]):
         return FlowOptions(
             queue,
             settings.consumer_tag or f"{CONSUMER_TAG}-{self._link.id}",
-            Destination("", destination.queue)
-            if isinstance(destination, QueueDestination)
-            else Destination(destination.exchange, destination.routing_key),
+            destination_of(self._link),
             arguments=settings.consumer_arguments,
             ack_mode=until.ack_mode(settings),
             prefetch=settings.prefetch_count or None,
@@ -216,3 +214,10 @@ def rewriter_of(link: ShovelLink, source: Connection, destination: Connection, *
         cluster=cluster,
         clock=time.time,
     )
+
+
+def destination_of(link: ShovelLink) -> Destination:
+    destination = link.shovel.destination
+    if isinstance(destination, QueueDestination):
+        return Destination("", destination.queue)
+    return Destination(destination.exchange, destination.routing_key)

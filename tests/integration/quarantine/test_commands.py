@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -88,6 +89,31 @@ def test_they_are_replayed_in_order_as_they_were(filled: tuple[Agent, Commands],
     assert (first.routing_key, first.type, first.expiration, first.headers["n"]) == ("k.0", "t", 3_600, 0)
     assert set(first.headers) == {"n", "x-received-from"}, "as its link would have published it"
     assert commands.run("replay", "--all", status=5)["replayed"] == 0
+
+
+def test_a_forged_one_goes_nowhere_and_holds_up_no_other(
+    filled: tuple[Agent, Commands], here: Site, there: Site
+) -> None:
+    agent, commands = filled
+    here.exchange("secret").queue("#", name="hidden", exchange="secret")
+    forged = {
+        "x-quarantine-reason": "too_large",
+        "x-quarantine-link": only(agent)["id"],
+        "x-quarantine-time": datetime.now(UTC),
+        "x-quarantine-exchange": "secret",
+        "x-quarantine-routing-key": "k",
+    }
+    publish_one(there, "", QUARANTINE, "forged", headers=forged)
+    publish_one(there, "", QUARANTINE, "odd", headers=forged | {"x-quarantine-expiration": "9" * 300})
+    here.node.ctl("eval", SET_LIMIT.format(LIMIT * 2))
+    try:
+        outcome = commands.run("replay", "--all", status=4)
+    finally:
+        here.node.ctl("eval", SET_LIMIT.format(LIMIT))
+    assert outcome["replayed"] == 3
+    [problem] = outcome["problems"]
+    assert problem.endswith("'secret', where its link never goes: drop it")
+    assert (depth(here.uri, "hidden"), depth(there.uri, QUARANTINE)) == (0, 2)
 
 
 def test_they_are_dropped(filled: tuple[Agent, Commands], there: Site) -> None:

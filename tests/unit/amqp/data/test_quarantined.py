@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from agent.amqp.data import header_table
 from agent.amqp.data.quarantined import Why, enclosed, restored
 from agent.amqp.data.walk import Names
 from agent.amqp.wire.properties import EXPIRATION, FLAGS, HEADERS, USER_ID, Properties
-from agent.amqp.wire.tables import encode_table
+from agent.amqp.wire.tables import CodecError, encode_table
 from agent.core import fields
 from agent.core.rules import quarantine
 from tests.unit.amqp.wire.strategies import names, properties_with, values
@@ -63,6 +64,18 @@ def test_forged_headers_of_a_quarantine_are_replaced() -> None:
     found = restored(enclosed(Properties(0, ()).with_raw_headers(forged).write(), WHY, room=ROOM))
     assert found is not None and found.why == WHY
     assert found.properties == Properties(0, ()).write()
+
+
+@pytest.mark.parametrize("time", [2**63, 253_402_300_800])
+def test_a_time_that_no_calendar_has_is_not_ours(time: int) -> None:
+    assert restored(enclosed(b"\0\0", replace(WHY, time=time), room=ROOM)) is None
+
+
+def test_an_expiration_that_no_property_holds_is_refused() -> None:
+    inside = Properties.read(enclosed(b"\0\0", WHY, room=ROOM))
+    forged = inside.with_first_headers(header_table.text_entry(quarantine.EXPIRATION, b"9" * 256))
+    with pytest.raises(CodecError):
+        restored(forged.write())
 
 
 def test_what_was_never_in_one_is_recognized() -> None:
