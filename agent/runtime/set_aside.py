@@ -86,9 +86,7 @@ class Destinations:
         destination = self._kinds.destination(self._links[why.link])
         asked = ((destination.exchange, why.exchange), (destination.routing_key, why.routing_key))
         if any(fixed is not None and fixed != _name(found) for fixed, found in asked):
-            raise ForgedError(
-                f"a message says that it was going to {_name(why.exchange)!r}, and its link doesn't lead there"
-            )
+            raise ForgedError(f"a message says that it was going to {_name(why.exchange)!r}, where its link never goes")
 
     async def _open(self, link_id: str) -> tuple[Publisher, Rewriter]:
         link = self._links.get(link_id)
