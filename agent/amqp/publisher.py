@@ -9,7 +9,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.failures import one_line
 from agent.amqp.questions import refusal
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.amqp.wire.channel import Channel, ChannelClosedError, Message, UnansweredError
 from agent.amqp.wire.methods import Call
 from agent.errors import PermanentError, TransientError
 
@@ -63,7 +63,7 @@ class Publisher:
             raise TransientError(f"{doing}: {one_line(str(closed.result()))}") from closed.result()
         if outcome not in done:
             self._channel.leave()  # a late confirm must not be taken for that of another message
-            raise TransientError(f"{doing}: no confirm within {patience:.0f} s")
+            raise UnansweredError(f"{doing}: no confirm within {patience:.0f} s")
         if not outcome.result():
             raise TransientError(f"{doing}: refused by the broker (basic.nack)")
         if self._is_returned:

@@ -20,7 +20,7 @@ from agent.amqp.failures import NOT_FOUND
 from agent.amqp.publisher import Publisher
 from agent.amqp.questions import attempt, demand
 from agent.amqp.wire import methods
-from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.tables import CodecError
 from agent.core import fields
 from agent.core.fields import Table
@@ -135,6 +135,8 @@ class Quarantines:
             if parcel.is_wanted:
                 try:
                     await self._put(publisher, parcel)
+                except UnansweredError:  # the next would wait as long in vain
+                    raise
                 except BrokerError as failure:
                     error = failure
             place.waiting.popleft()
