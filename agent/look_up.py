@@ -1,0 +1,83 @@
+"""Looks up the names of hosts: one whose DNS servers don't answer delays no other.
+
+The threads that an event loop has for this are few, and all its connections share them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from concurrent.futures import Future
+from ipaddress import ip_address
+from typing import Final
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+MOST: Final = 128  # names at the same time
+
+
+async def addresses_of(host: str) -> tuple[str, ...]:
+    """The addresses of a host, as numbers; raises OSError. Who asks for a name that is being looked up waits for
+    the same answer, with a deadline of their own.
+    """
+    if _is_address(host):
+        return (host,)
+    return await asyncio.wrap_future(_looking_for(host).done)
+
+
+class Resolver(AbstractResolver):
+    """For aiohttp."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found = [(each, socket.AF_INET6 if ":" in each else socket.AF_INET) for each in await addresses_of(host)]
+        return [
+            ResolveResult(
+                hostname=host, host=address, port=port, family=of, proto=socket.IPPROTO_TCP, flags=socket.AI_NUMERICHOST
+            )
+            for address, of in found
+            if family in {socket.AF_UNSPEC, of}
+        ]
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+
+class _LookUp(threading.Thread):
+    """A daemon: the end of the process doesn't wait for it."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(name=f"look up {host}", daemon=True)
+        self.host = host
+        self.done: Future[tuple[str, ...]] = Future()
+        self.done.set_running_or_notify_cancel()  # others may wait for it, so it can't be cancelled
+
+    def run(self) -> None:
+        try:
+            found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            self.done.set_exception(error if isinstance(error, OSError) else OSError(f"no name of a host: {error}"))
+        else:
+            self.done.set_result(tuple(dict.fromkeys(str(address[0]) for *_, address in found)))
+
+
+def _looking_for(host: str) -> _LookUp:
+    running = [each for each in threading.enumerate() if isinstance(each, _LookUp) and not each.done.done()]
+    same = next((each for each in running if each.host == host), None)
+    if same is not None:
+        return same
+    if len(running) >= MOST:
+        raise socket.gaierror(socket.EAI_AGAIN, f"the DNS servers have yet to answer for {MOST} other names")
+    begun = _LookUp(host)
+    begun.start()
+    return begun
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
