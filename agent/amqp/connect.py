@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from types import TracebackType
 from typing import Self
@@ -21,6 +23,7 @@ from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.core.fields import Field, Table
 from agent.errors import BrokerError, PermanentError, TransientError
+from agent.look_up import addresses_of
 from agent.network import explain, server_name, tls_context
 
 PRODUCT = "federation-agent"
@@ -75,6 +78,12 @@ class Server:
             if able.tag == "F"
             else frozenset(),
         )
+
+
+@cache
+def _own_version() -> str:
+    """Reading it takes milliseconds, in which no link moves a message."""
+    return version(PRODUCT)
 
 
 def _text(field: Field | None) -> str | None:
@@ -171,7 +180,7 @@ async def connect(
     try:
         async with asyncio.timeout(seconds):
             wire = await _open_socket(uri, terms)
-            await wire.open({"product": PRODUCT, "version": version(PRODUCT), "connection_name": name})
+            await wire.open({"product": PRODUCT, "version": _own_version(), "connection_name": name})
             if (end := _end_of(wire)) is not None:  # it accepted the login and then closed the connection
                 raise end
     except TimeoutError as error:
@@ -237,15 +246,29 @@ def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:
 
 
 async def _open_socket(uri: AmqpUri, terms: Terms) -> WireConnection:
+    """At the first address of the host that answers."""
+    failures: list[OSError] = []
+    context = None if uri.tls is None else await tls_context(uri.tls, where=terms.where)
+    for address in await addresses_of(uri.connect_host):
+        try:
+            return await _open_at(address, uri, terms, context)
+        except ssl.SSLError:
+            raise
+        except OSError as error:
+            failures.append(error)
+    raise failures[0] if len(failures) == 1 else OSError("; ".join(map(str, failures)))
+
+
+async def _open_at(address: str, uri: AmqpUri, terms: Terms, context: ssl.SSLContext | None) -> WireConnection:
     loop = asyncio.get_running_loop()
-    if uri.tls is None:
-        _, wire = await loop.create_connection(lambda: WireConnection(terms), uri.connect_host, uri.connect_port)
+    if uri.tls is None or context is None:
+        _, wire = await loop.create_connection(lambda: WireConnection(terms), address, uri.connect_port)
         return wire
     _, wire = await loop.create_connection(
         lambda: WireConnection(terms),
-        uri.connect_host,
+        address,
         uri.connect_port,
-        ssl=await tls_context(uri.tls, where=terms.where),
+        ssl=context,
         server_hostname=server_name(uri.tls, uri.connect_host),
         ssl_shutdown_timeout=_TLS_SHUTDOWN,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -145,10 +146,33 @@ class Pool:
         group.forget_left()
         return next((shared for shared in group.open if shared.users < self._room(shared)), None)
 
+    def rekey(self, successor: Callable[[Hashable], Hashable]) -> list[tuple[Hashable, Connection]]:
+        """From now on the open connections belong to the keys that `successor` answers; returns those that moved, with
+        their former keys."""
+        moved = []
+        for key, group in tuple(self._groups.items()):
+            group.forget_left()
+            now = successor(key)
+            if now == key or not group.open:
+                continue
+            for shared in group.open:
+                shared.on_left = partial(self._forget_needless, now)
+                moved.append((key, shared.connection))
+            self._groups.setdefault(now, _Group()).open += group.open
+            group.open = []
+            self._forget_needless(key)
+        return moved
+
     def standing(self, key: Hashable) -> Iterator[Connection]:
         """The open connections to that endpoint."""
         group = self._groups.get(key, _Group())
         return (shared.connection for shared in group.open if not shared.connection.is_closed)
+
+    def abort(self, error: BrokerError) -> None:
+        """Ends all connections without a word."""
+        for group in self._groups.values():
+            for shared in group.open:
+                shared.connection.wire.abort(error)
 
     def _room(self, shared: Shared) -> int:
         """How many links fit; a broker may allow few channels, and some channel numbers may be unusable."""

@@ -15,7 +15,7 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.errors import TransientError
 
-LARGEST_TOGETHER: Final = 64 * 1024 * 1024  # bytes of bodies that wait to be looked at
+LARGEST_TOGETHER: Final = 64 * 1024 * 1024  # bytes of bodies, and of properties, that wait to be looked at
 MOST: Final = 65_535  # the largest prefetch
 COMES_WITHIN: Final = 10.0
 CONSUMER: Final = "federation-agent: looking"
@@ -32,15 +32,23 @@ class Held:
 
 
 class HeldMessages:
-    """Of one queue: what was in it when it was opened."""
+    """Of one queue: what was in it when it was opened. `has_more`: more than can be held together, so some of it isn't
+    looked at; it is still in its place.
+    """
 
-    def __init__(self, connection: Connection, channel: Channel, queue: str, wants: Callable[[bytes], bool]) -> None:
+    def __init__(
+        self, connection: Connection, channel: Channel, queue: str, *, wants: Callable[[bytes], bool], room: int
+    ) -> None:
         self._connection = connection
         self._channel = channel
         self._queue = queue
         self._wants = wants
-        self._arrived: asyncio.Queue[Held] = asyncio.Queue()
+        self._room = room
+        self.has_more = False
+        self._is_cut = False
+        self._arrived: asyncio.Queue[Held | None] = asyncio.Queue()
         self._bytes = 0
+        self._properties_bytes = 0
         self._count = 0
         channel.on_message = self._take
 
@@ -49,7 +57,7 @@ class HeldMessages:
         channel = self._channel
         try:
             found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=self._queue, passive=True)
-            self._count = min(found["messages"], MOST)
+            self._count, self.has_more = min(found["messages"], MOST), found["messages"] > MOST
             if self._count:
                 await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._count)
                 consumed = {"queue": self._queue, "consumer_tag": CONSUMER}
@@ -68,28 +76,38 @@ class HeldMessages:
                 if self._channel.closed.done():
                     raise TransientError(f"{self._connection.where}: {self._channel.closed.result()}") from None
                 return
+            if held is None:
+                return
             self._bytes -= 0 if held.body is None else held.size
+            self._properties_bytes -= len(held.properties)
             yield held
 
     def acknowledge(self, tag: int) -> None:
         self._channel.send(methods.BASIC_ACK, delivery_tag=tag, multiple=False)
 
     def _take(self, message: Message) -> None:
+        if self._is_cut:
+            return
         properties, size = message.properties.write(), len(message.body)
-        has_room = self._bytes + size <= LARGEST_TOGETHER or not self._bytes
+        if self._properties_bytes + len(properties) > self._room:
+            self._is_cut = self.has_more = True  # for all that follow, as none may pass another
+            self._arrived.put_nowait(None)
+            return
+        has_room = self._bytes + size <= self._room or not self._bytes
         body = message.body if has_room and self._wants(properties) else None
         self._bytes += 0 if body is None else size
+        self._properties_bytes += len(properties)
         self._arrived.put_nowait(Held(message.call["delivery_tag"], properties, size, body))
 
 
 @asynccontextmanager
 async def held_messages(
-    connection: Connection, queue: str, *, wants: Callable[[bytes], bool]
+    connection: Connection, queue: str, *, wants: Callable[[bytes], bool], room: int = LARGEST_TOGETHER
 ) -> AsyncIterator[HeldMessages]:
     """`wants` says by the properties (with their flags) whether a message's body is kept."""
     channel = connection.wire.begin_channel()
     try:
-        held = HeldMessages(connection, channel, queue, wants)
+        held = HeldMessages(connection, channel, queue, wants=wants, room=room)
         await held.begin()
         yield held
     finally:

@@ -62,6 +62,13 @@ class Capture:
         self._begun = lambda body: Captured(tag, reason, delivery, properties, body, excess)
         return True
 
+    def take(self, captured: Captured) -> bool:
+        """One that is whole already; whether there is room for it."""
+        if not self._room.take(captured.size):
+            return False
+        self._hand_over(captured)
+        return True
+
     def add(self, part: bytes) -> None:
         self._parts.append(part)
 

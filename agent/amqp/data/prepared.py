@@ -6,6 +6,7 @@ import struct
 from typing import Final
 
 from agent.amqp.data.delivery import Destination, read_address
+from agent.amqp.data.probe import may_be_probe
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.tables import short_string
@@ -13,6 +14,8 @@ from agent.amqp.wire.tables import short_string
 PUBLISH: Final = 4
 """Where the publish is in what is prepared. Before it: the header entries of a message that was not redelivered and of
 one that was, and the same as whole tables, for a message that has none."""
+ADDRESS: Final = 5
+"""Where the address itself is."""
 
 _MOST: Final = 256 * 1024
 _OF_AN_ENTRY: Final = 350  # bytes that Python takes for an entry besides what is in it
@@ -53,22 +56,33 @@ class Prepared:
             self._forget()
 
     def add(self, address: bytes) -> tuple[bytes, ...]:
-        """Empty where the bytes are no address: two names with their lengths, and nothing else."""
-        end = len(address)
-        key = 1 + address[0] if address else end
-        if key >= end or key + 1 + address[key] != end:
-            return ()
-        head = self._head if self._has_exchange else self._head + address[:key]
-        publish = frames.frame(frames.METHOD, self._number, head + (self._key or address[key:]) + self._flags)
-        size = end + len(publish) + _OF_AN_ENTRY
-        if self._varies or not self._entries:
-            self._entries = self._entries_for(address)
-            size += sum(map(len, self._entries))
+        """Empty where the bytes are no address: two names with their lengths, and nothing else. Also where messages
+        with this address have to be looked at one by one."""
+        key = _key_of(address)
+        return () if key is None or may_be_probe(address[key + 1 :]) else self._add(address, key)
+
+    def add_unusual(self, address: bytes) -> tuple[bytes, ...]:
+        """One that `add` answers nothing for; empty where it is none."""
+        key = _key_of(address)
+        return () if key is None else self._made(address, key)
+
+    def _add(self, address: bytes, key: int) -> tuple[bytes, ...]:
+        made = self._made(address, key)
+        size = len(address) + len(made[PUBLISH]) + _OF_AN_ENTRY
+        if self._varies or not self._size:
+            size += sum(map(len, made[:PUBLISH]))
         if self._size + size > _MOST:
             self._forget()
-        made = self.known[address] = (*self._entries, publish)
+        self.known[address] = made
         self._size += size
         return made
+
+    def _made(self, address: bytes, key: int) -> tuple[bytes, ...]:
+        head = self._head if self._has_exchange else self._head + address[:key]
+        publish = frames.frame(frames.METHOD, self._number, head + (self._key or address[key:]) + self._flags)
+        if self._varies or not self._entries:
+            self._entries = self._entries_for(address)
+        return *self._entries, publish, address
 
     def _entries_for(self, address: bytes) -> tuple[bytes, ...]:
         entries = [
@@ -79,3 +93,10 @@ class Prepared:
     def _forget(self) -> None:
         self.known.clear()
         self._size = 0
+
+
+def _key_of(address: bytes) -> int | None:
+    """Where the routing key begins, with its length; None where the bytes are no address."""
+    end = len(address)
+    key = 1 + address[0] if address else end
+    return None if key >= end or key + 1 + address[key] != end else key

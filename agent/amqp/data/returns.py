@@ -30,6 +30,11 @@ class Returns:
         self._longest = longest
         self._tags: list[int] = []
 
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return len(self._tags)
+
     def add(self, tags: Iterable[int]) -> None:
         waits = bool(self._tags)
         self._tags += tags

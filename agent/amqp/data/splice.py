@@ -20,11 +20,14 @@ from typing import Final
 
 from agent.amqp.data.capture import Capture
 from agent.amqp.data.delivery import Delivery, Destination, read_address
+from agent.amqp.data.held import Received, Ways
 from agent.amqp.data.prepared import PUBLISH, Prepared
+from agent.amqp.data.probe import Probes, token_of
+from agent.amqp.data.refused import MOST_RETURNS, RETURNS_MARK, returns_of
 from agent.amqp.data.rewriting import Rewriter, rewritten
 from agent.amqp.data.scrutiny import Scrutiny
 from agent.amqp.data.target import MOST_UNSETTLED, Counts, Outlet, Target
-from agent.amqp.data.unfit import CLOSES, TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
+from agent.amqp.data.unfit import CLOSES, RETURNED, TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
 from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
 from agent.amqp.wire.properties import (
@@ -76,8 +79,10 @@ class Source:
         scrutiny: Scrutiny | None = None,
         limit: int | None = None,
         capture: Capture | None = None,
+        spares_returned: bool = False,
     ) -> None:
-        """With `scrutiny`, messages are looked at one by one, and those are unfit that it objects to.
+        """With `scrutiny`, messages are looked at one by one, and those are unfit that it objects to. With
+        `spares_returned`, those too that the source would drop if they came back some more times.
 
         `limit` is how many are published; what comes beyond is neither published nor settled, unless more are allowed.
         """
@@ -89,11 +94,13 @@ class Source:
         self._rewriter = rewriter
         self._prepared = Prepared(rewriter, destination, number=target.number)
         self._mark, *others = rewriter.marks or (b"",)
-        self._other_marks = tuple(others)
+        self._other_marks = (*others, RETURNS_MARK) if spares_returned else tuple(others)
+        self._spares_returned = spares_returned
         self._changes = rewriter.changes
         self._unusual = 0 if self._changes.users is None else USER_ID
         self._is_careful = scrutiny is not None or bool(self._changes.values)  # messages are looked at one by one
         self._scrutiny = scrutiny
+        self.probes: Probes | None = None
         self._capture = capture
         self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
         self._largest = MAX_BODY if target.largest is None else target.largest
@@ -104,18 +111,25 @@ class Source:
         self._tag = 0
         self._redelivered = 0
         self._address = b""
+        self._may_be_probe = False
         self._around: tuple[bytes, ...] = ()
+        self._was_added: bytes | Received = b""
         self._awaits_header = False
         self._size = 0
         self._missing = 0
         self._skips = False
         self._begun = 0  # where it begins in `_out`
         self._is_midway = False
+        self._counted = 0  # the last delivery that is counted as taken
+        self._apart = 0  # since then: probes, and what came beyond the limit
         # What one read brought
         self._out: list[bytes | bytearray | memoryview] = []
         self._tags: list[int] = []
+        self._prepared_for: list[tuple[bytes, ...]] = []
+        self._added: list[bytes | Received] = []
         self._bytes = 0
         self._redeliveries = 0
+        self._rewritten = 0  # bytes of properties as they came, where others were written
         self._has_dropped = False
 
     @property
@@ -132,6 +146,11 @@ class Source:
     def is_exhausted(self) -> bool:
         """Whether as many have come as may be taken."""
         return self._tag >= self._last_allowed
+
+    def forget_largest(self) -> None:
+        """The destination may take larger bodies by now: the next one shows it."""
+        self._target.largest, self._largest = None, MAX_BODY
+        self._at_once = min(self._room, self._largest)
 
     def allow(self, count: int) -> None:
         """So many more may be taken; what came beyond the limit goes back now, and may be among them."""
@@ -190,7 +209,8 @@ class Source:
         tails, tail_mask = TAILS, TAIL_MASK
         mark, others, unusual, room, at_once = self._mark, self._other_marks, self._unusual, self._room, self._at_once
         view = memoryview(buffer)  # written out before the buffer is read into again
-        out, tags, last, size_of_all, redeliveries = self._out, self._tags, self._tag, 0, 0
+        out, prepared_for, added = self._out, self._prepared_for, self._added
+        last, size_of_all, redeliveries = self._tag, 0, 0
         try:
             while at + _SHORTEST <= end:
                 kind, channel, size, method, length = _DELIVERY.unpack_from(buffer, at)
@@ -258,13 +278,15 @@ class Source:
                 _PREFIX.pack_into(buffer, header, frames.HEADER, target_number, size)
                 _CHANNEL.pack_into(buffer, body + 1, target_number)
                 out += (around[PUBLISH], view[header:where], entry, view[where:after])
-                tags.append(tag)
+                prepared_for.append(around)
+                added.append(entry)
                 last = tag
                 size_of_all += body_size
                 redeliveries += redelivered
                 at = after
         except (IndexError, struct.error):
             pass  # properties that lead out of the buffer; nothing was changed for that message yet
+        self._tags += range(self._tag + 1, last + 1)
         self._tag = last
         self._bytes += size_of_all
         self._redeliveries += redeliveries
@@ -277,6 +299,8 @@ class Source:
         tag, flags = _TAG_AND_FLAG.unpack_from(buffer, where)
         address = bytes(buffer[where + 9 : after - 1])
         around = self._prepared.known.get(address) or self._prepared.add(address)
+        self._may_be_probe = not around
+        around = around or self._prepared.add_unusual(address)
         if not around:
             raise CodecError("a delivery that makes no sense")
         if tag != self._tag + 1:  # what is acknowledged is counted from one tag to the next
@@ -313,6 +337,7 @@ class Source:
         # In place: these bytes are consumed, and one slice is cheaper than three.
         _PREFIX.pack_into(buffer, at, frames.HEADER, self._target_number, size)
         self._out += (self._around[PUBLISH], buffer[at:where], entry, buffer[where:after])
+        self._was_added = entry
         return True
 
     def _content(self, kind: int, buffer: bytearray, at: int, after: int) -> None:
@@ -333,8 +358,11 @@ class Source:
         self._awaits_header = False
         self._begun = len(self._out)
         if self._skips:
+            self._apart += 1
             return
-        if self._size > self._largest:
+        if self._may_be_probe and (token := token_of(bytes(buffer[at + _TO_FLAGS : after - 1]))) is not None:
+            self._probe(token, buffer, at, after)
+        elif self._size > self._largest:
             self._refuse(TOO_LARGE, bytes(buffer[at + _TO_FLAGS : after - 1]), size=self._size)
         elif ids != _IDS:
             self._refuse(UNREADABLE, bytes(buffer[at + _TO_FLAGS : after - 1]))
@@ -342,6 +370,19 @@ class Source:
             self._refuse(objection, bytes(buffer[at + _TO_FLAGS : after - 1]))
         elif flags & self._unusual or self._changes.values or not self._splice(buffer, at, after, flags=flags):
             self._rewrite(bytes(buffer[at + 7 : after - 1]))
+
+    def _probe(self, token: bytes, buffer: bytearray, at: int, after: int) -> None:
+        """Goes on as it is to where it is awaited; nobody wants one of another agent, or of an earlier session."""
+        self._apart += 1
+        publish = self.probes.publish(token, self._target_number) if self.probes and not self._size else None
+        if publish is None or after - at - _OVERHEAD > self._room:
+            self._skips = self._has_dropped = True
+            self._target.probe_dropped(self._tag)
+            return
+        _PREFIX.pack_into(buffer, at, frames.HEADER, self._target_number, after - at - _OVERHEAD)
+        self._out += (publish, buffer[at:after])
+        self._was_added = b""
+        self._target.passes_probe(self._tag)
 
     def _object(self, scrutiny: Scrutiny, buffer: bytearray, at: int, after: int) -> str:
         properties = bytes(buffer[at + _TO_FLAGS : after - 1])
@@ -354,6 +395,9 @@ class Source:
             return
         received = payload[12:]
         try:
+            if self._spares_returned and returns_of(Properties.read(received).raw_headers) >= MOST_RETURNS:
+                self._refuse(RETURNED, received)
+                return
             found = rewritten(self._rewriter, Properties.read(received), self._delivery)
         except CodecError:
             self._refuse(UNREADABLE, received)
@@ -367,6 +411,7 @@ class Source:
             self._refuse(TOO_MANY_HEADERS, received, size=len(payload))
         else:
             self._out += (self._around[PUBLISH], frames.frame(frames.HEADER, self._target_number, payload))
+            self._was_added = Received(received)
 
     def _is_marked(self, data: bytes | bytearray, at: int, end: int) -> bool:
         """Whether one of the rewriter's headers may be there."""
@@ -410,8 +455,12 @@ class Source:
             self._capture.end()
         if not self._skips:
             self._tags.append(self._tag)
+            self._prepared_for.append(self._around)
+            self._added.append(self._was_added)
             self._bytes += self._size
             self._redeliveries += self._redelivered
+            if isinstance(self._was_added, Received):
+                self._rewritten += len(self._was_added.properties)
         self._skips = False
         if self._tag == self._last_allowed and self.on_exhausted is not None:
             self.on_exhausted()
@@ -424,17 +473,39 @@ class Source:
             self._out = out[self._begun :]
             del out[self._begun :]
             self._begun, midway = 0, False
+        if midway and self._tags:  # what is whole stays apart from the beginning of the next
+            self._target.write(b"".join(out[: self._begun]))
+            del out[: self._begun]
+            self._publish()
         if midway is not self._is_midway:
             self._is_midway = midway
             self._target.streams(midway=midway)
         if out:
             self._target.write(b"".join(out))
         if self._tags:
-            self._target.published(self._tags, self._bytes, redelivered=self._redeliveries)
-            self._tags, self._bytes, self._redeliveries = [], 0, 0
+            self._publish()
+        if self._tag != self._counted:
+            self._count()
         if self._has_dropped:
             self._has_dropped = False
             self._target.acknowledge()
+
+    def _count(self) -> None:
+        """Counts deliveries by their tags, once a read; one whose fate isn't decided yet, with the next read."""
+        is_collecting = self._capture is not None and self._capture.is_collecting
+        undecided = self._awaits_header or (self._missing > 0 and (not self._skips or is_collecting))
+        decided = self._tag - undecided
+        self._target.took(decided - self._counted - self._apart)
+        self._counted, self._apart = decided, 0
+
+    def _publish(self) -> None:
+        """All of what was written since the last time is whole."""
+        ways = Ways(self._prepared_for, self._added)
+        self._target.published(
+            self._tags, self._bytes, redelivered=self._redeliveries, ways=ways, rewritten=self._rewritten
+        )
+        self._tags, self._prepared_for, self._added = [], [], []
+        self._bytes, self._redeliveries, self._rewritten = 0, 0, 0
 
 
 def _has_any(marks: tuple[bytes, ...], data: bytes | bytearray, at: int, end: int) -> bool:

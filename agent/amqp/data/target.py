@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from agent.amqp.data.held import HeldBuffers
+from agent.amqp.data.held import NO_WAYS, HeldBuffers, Ways
+from agent.amqp.data.refused import Refused
 from agent.amqp.data.returns import LONGEST, Later, Returns
 from agent.amqp.data.unfit import TOO_LARGE, TOO_MANY_HEADERS, Unfit
 from agent.amqp.wire import frames, methods
@@ -18,6 +19,7 @@ from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.tables import CodecError
 from agent.core.links.confirms import Confirms
 from agent.core.links.histogram import Histogram
+from agent.core.links.refusals import Refusals
 from agent.core.model import AckMode
 from agent.errors import BrokerError
 
@@ -40,6 +42,8 @@ class Counts:
     """What went through a link since it was made; the board reads it."""
 
     forwarded: int = 0
+    taken: int = 0  # read from the source, probes and what came beyond a limit excepted
+    given_back: int = 0  # to the source, on purpose or because the link ended; they come again
     bytes: int = 0
     redelivered: int = 0
     returned: int = 0
@@ -69,8 +73,9 @@ class Outlet(Protocol):
 class Target:
     """Settles upstream what the downstream confirms, in one frame for all of it.
 
-    What the downstream refuses or can never take goes back upstream after a while. It isn't dropped, it doesn't come
-    again at once and forever, and what follows it flows on. But it keeps coming until something is changed.
+    What the downstream refuses is published again from what is held, see `Refused`. Where it isn't held, and where the
+    downstream can never take it, it goes back upstream after a while. It isn't dropped, it doesn't come again at once
+    and forever, and what follows it flows on. But it keeps coming until something is changed.
     """
 
     def __init__(
@@ -84,12 +89,14 @@ class Target:
         largest: int | None = None,
         longest_return: float = LONGEST,
         held: HeldBuffers | None = None,
+        give_up_after: float | None = None,
         later: Later | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """`largest` is what the broker is known to take of a body; it shows that only when it refuses one.
 
-        `held` is given what is written, until it is confirmed; only with `on-confirm`.
+        `held` is given what is written, until it is confirmed; only with `on-confirm`. What is refused is published
+        again from there; for more than `give_up_after` seconds only if no other message gets through.
 
         `longest_return` is how many seconds at most go by before upstream is given back what was refused.
         """
@@ -110,7 +117,8 @@ class Target:
         self._ack_mode = ack_mode
         self._settle = settle
         self._clock = clock or loop.time
-        self._refused = Returns(later, self._give_back, longest=longest_return)
+        self._returned = Returns(later, self._give_back, longest=longest_return)
+        self.refused = None if self.held is None else self._made_refused(self.held, give_up_after, later)
         self._unfit = Unfit(later, self._give_back, self._clock, pause=longest_return)
         self._batches: deque[tuple[int, float]] = deque()  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
@@ -120,6 +128,21 @@ class Target:
         self._no_quarantine = ""  # why the last one isn't there
         self._withholds = False
         self._quiet: asyncio.Future[None] | None = None
+        self._waits_for_refused = False
+        self._probes: set[int] = set()  # that are written with the next messages, by tag
+        self._probes_in_flight: set[int] = set()  # by publish number
+        self._is_abandoned = False
+
+    def _made_refused(self, held: HeldBuffers, give_up_after: float | None, later: Later) -> Refused:
+        return Refused(
+            held,
+            Refusals(give_up_after),
+            self.confirms,
+            publish=self._publish_again,
+            may_publish=lambda: self.is_open and not self._channel.is_midway,
+            later=later,
+            clock=self._clock,
+        )
 
     def fed_by(self, upstream: Channel) -> None:
         """Where deliveries come from, and are settled."""
@@ -144,27 +167,66 @@ class Target:
         """Whether the broker has the beginning of a message and waits for the rest."""
         self._channel.is_midway = midway
 
+    def took(self, count: int) -> None:
+        """So many deliveries were read, whatever becomes of them."""
+        self._counts.taken += count
+
+    @property
+    def unsettled(self) -> int:
+        """Taken, and neither forwarded, dropped, in the quarantine, nor given back."""
+        if self._is_abandoned:
+            return 0
+        if self._ack_mode is AckMode.NO_ACK:  # nothing is held, since nothing can be given back
+            return len(self._on_the_way_aside)
+        probes = sum(self.confirms.is_in_flight(number) for number in self._probes_in_flight)
+        return self.confirms.in_flight + self.confirms.held - probes
+
+    def abandon(self) -> None:
+        """Both channels have ended: what isn't settled is given back by the source's broker."""
+        if self._ack_mode is not AckMode.NO_ACK:
+            self._counts.given_back += self.unsettled
+        self._is_abandoned = True
+
     def write(self, data: bytes) -> None:
         """Frames of publishes."""
         self.outlet.write_soon(data)
         if self.held is not None:
             self.held.written(data)
 
-    def published(self, tags: list[int], size: int, *, redelivered: int) -> None:
-        """These deliveries were written, whole and in this order."""
+    def published(self, tags: list[int], size: int, *, redelivered: int, ways: Ways, rewritten: int) -> None:
+        """These deliveries were written, whole and in this order; see `HeldBuffers.published`."""
         counts = self._counts
         counts.bytes += size
         counts.redelivered += redelivered
         if self._ack_mode is AckMode.ON_CONFIRM:
             last = self.confirms.published(tags)
+            if self._probes:
+                first = last - len(tags) + 1
+                self._probes_in_flight.update(first + at for at, tag in enumerate(tags) if tag in self._probes)
+                self._probes.clear()
             self._batches.append((last, self._clock()))
             self._limit_unsettled()
             if self.held is not None:
-                self.held.published(last)
+                self.held.published(last, ways, rewritten=rewritten)
             return
-        counts.forwarded += len(tags)
+        counts.forwarded += len(tags) - len(self._probes)
+        self._probes.clear()
         self._done(tags)
         self.acknowledge()
+
+    def _publish_again(self, data: bytes, last: int) -> None:
+        """What is refused once more is held already."""
+        self.outlet.write_soon(data)
+        self._batches.append((last, self._clock()))
+        if self.held is not None:
+            self.held.published(last, NO_WAYS)
+
+    def passes_probe(self, tag: int) -> None:
+        """A delivery that is written with the next messages is a probe, which no number counts."""
+        self._probes.add(tag)
+
+    def probe_dropped(self, tag: int) -> None:
+        self._done([tag])
 
     def dropped(self, tag: int, reason: str) -> None:
         self._counts.dropped[reason] = self._counts.dropped.get(reason, 0) + 1
@@ -194,6 +256,8 @@ class Target:
     def is_aside(self, tag: int) -> None:
         """It is in the quarantine."""
         reason = self._has_arrived(tag)
+        if self.refused is not None and self.refused.owns(tag):
+            self.refused.is_aside(tag)
         self._counts.quarantined[reason] = self._counts.quarantined.get(reason, 0) + 1
         self.quarantined += 1
         self._no_quarantine = ""
@@ -204,7 +268,11 @@ class Target:
     def is_not_aside(self, tag: int, size: int, why: str) -> None:
         """It can't be put into the quarantine, so it waits at its source."""
         self._no_quarantine = why
-        self.unfit(tag, self._has_arrived(tag), size)
+        reason = self._has_arrived(tag)
+        if self.refused is not None and self.refused.owns(tag):
+            self.refused.is_not_aside(tag)
+        else:
+            self.unfit(tag, reason, size)
         self.acknowledge()
 
     def _has_arrived(self, tag: int) -> str:
@@ -220,23 +288,30 @@ class Target:
 
     @property
     def held_unfit(self) -> int:
-        """How many deliveries are held that can't be published."""
-        return self._unfit.count
+        """How many deliveries are held that can't be published, or that are refused."""
+        return self._unfit.count + (self.refused.waiting if self.refused else 0)
+
+    @property
+    def count_refused(self) -> int:
+        """How many deliveries wait since the downstream refused them."""
+        return self._returned.count + (self.refused.count if self.refused else 0)
+
+    def release(self) -> None:
+        """Nothing is published any more, and nothing kept for that."""
+        if self.refused is not None:
+            self.refused.release()
 
     @property
     def trouble(self) -> str:
         """What an operator should know of messages that don't go through; empty where all do."""
         limits: dict[str, int] = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
         told = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unfit.describe(limits)]
-        if self._no_quarantine and (told[0] or self._on_the_way_aside):
+        refused = self.count_refused
+        if self._no_quarantine and (told[0] or refused or self._on_the_way_aside):
             told.append(f"what can't be published downstream can't be put into the quarantine: {self._no_quarantine}")
-        if refused := self.confirms.held - self._unfit.count - self._held_aside:
+        if refused:
             told.append(f"{refused} refused by the downstream (basic.nack: is a queue there full?) and tried again")
         return "; ".join(filter(None, told))
-
-    @property
-    def _held_aside(self) -> int:
-        return 0 if self._ack_mode is AckMode.NO_ACK else len(self._on_the_way_aside)
 
     def _lost(self) -> str:
         """Where nothing is acknowledged."""
@@ -246,7 +321,8 @@ class Target:
     def take(self, buffer: bytearray, at: int, end: int) -> int:
         """Consumes whole frames of the downstream channel: confirms quickly, everything else by the channel."""
         prefix = frames.PREFIX.unpack_from
-        confirmed, counts = 0, self._ack_mode is AckMode.ON_CONFIRM
+        # What is confirmed after the end counts as given back already.
+        confirmed, counts = 0, self._ack_mode is AckMode.ON_CONFIRM and not self._is_abandoned
         while end - at >= frames.OVERHEAD:
             kind, of_channel, size = prefix(buffer, at)
             after = at + frames.OVERHEAD + size
@@ -270,11 +346,21 @@ class Target:
             elif kind == frames.METHOD:
                 self._channel.received(kind, bytes(buffer[at + 7 : after - 1]))
             at = after
-        self._counts.forwarded += confirmed
-        self._refused.taken += confirmed
+        self._confirmed(confirmed)
+        return at
+
+    def _confirmed(self, count: int) -> None:
+        """So many publishes, in one read; it may be none."""
+        if self._probes_in_flight:
+            arrived = {number for number in self._probes_in_flight if not self.confirms.is_in_flight(number)}
+            self._probes_in_flight -= arrived
+            count -= len(arrived)
+        self._counts.forwarded += count
+        self._returned.taken += count
+        if self.refused is not None:
+            self.refused.confirmed(count)
         self._measure()
         self.acknowledge()
-        return at
 
     async def settled(self) -> None:
         """Waits until nothing is in flight."""
@@ -282,6 +368,14 @@ class Target:
             if self._quiet is None or self._quiet.done():
                 self._quiet = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._quiet)
+
+    async def all_settled(self) -> None:
+        """Waits until nothing is in flight, nor waits since it was refused."""
+        self._waits_for_refused = True
+        try:
+            await self.settled()
+        finally:
+            self._waits_for_refused = False
 
     async def all_aside(self) -> None:
         """Waits until nothing is on its way to the quarantine."""
@@ -291,7 +385,8 @@ class Target:
 
     @property
     def _is_busy(self) -> bool:
-        return bool(self.confirms.in_flight or self._on_the_way_aside)
+        refused = self._waits_for_refused and self.refused is not None and self.refused.count
+        return bool(self.confirms.in_flight or self._on_the_way_aside or refused)
 
     def surplus(self, tags: Iterable[int]) -> None:
         """What came beyond a limit goes back at once."""
@@ -340,10 +435,15 @@ class Target:
                 self.confirms.dropped(tag)
 
     def _refuse(self, number: int, *, multiple: bool) -> None:
-        tags = self.confirms.refused(number, multiple=multiple)
-        self._counts.refused += len(tags)
-        self._refused.add(tags)
-        self._report_held(len(tags))
+        named, refused = self.confirms.refused(number, multiple=multiple), self.refused
+        for probe in self._probes_in_flight & named.keys():  # another one follows soon
+            self._probes_in_flight.discard(probe)
+            self.confirms.disposed(named.pop(probe))
+        self._counts.refused += len(named)
+        back = [tag for each, tag in named.items() if refused is None or not refused.take(each, tag)]
+        self._returned.add(back)
+        if back:
+            self._report_held(len(back))
 
     def _report_held(self, count: int) -> None:
         if self.on_held is not None:
@@ -352,6 +452,7 @@ class Target:
     def _give_back(self, tags: list[int]) -> None:
         if not self._settles:
             return
+        self._counts.given_back += len(tags)
         self._return(tags)
         self.acknowledge()
 

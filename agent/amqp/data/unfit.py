@@ -12,6 +12,7 @@ TOO_LARGE: Final = Reason.TOO_LARGE
 TOO_MANY_HEADERS: Final = Reason.HEADERS_TOO_LARGE
 UNREADABLE: Final = Reason.UNREADABLE
 CLOSES: Final = Reason.CLOSES
+RETURNED: Final = Reason.RETURNED
 LONGEST_UNFIT: Final = 60.0
 COMES_BACK_WITHIN: Final = 5.0  # what was given back is counted as waiting for so long
 
@@ -20,6 +21,7 @@ _NOUNS: Final[Mapping[str, str]] = {
     TOO_MANY_HEADERS: "with headers larger than a frame there",
     UNREADABLE: "with properties that can't be read",
     CLOSES: "over which it closes the connection or channel",
+    RETURNED: "which the source would drop if they came back more often",
 }
 
 

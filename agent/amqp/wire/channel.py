@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.methods import Call, Method
+from agent.amqp.wire.permissions import ACCESS_REFUSED, with_permission
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.questions import Questions
 from agent.amqp.wire.tables import CodecError
@@ -174,7 +175,10 @@ class Channel:
         if not self.is_usable:
             return
         closing = {"code": REPLY_SUCCESS, "text": "done", "class_id": 0, "method_id": 0}
-        answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, **closing)
+        try:
+            answer = self.ask(methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK, **closing)
+        except BrokerError:
+            return  # this very write found that the connection may not be used any more, and the channel ended with it
         answer.add_done_callback(lambda _: self.end(ChannelClosedError(REPLY_SUCCESS, "closed by the agent")))
 
     def received(self, kind: int, payload: bytes) -> None:
@@ -226,10 +230,10 @@ class Channel:
     def _called(self, call: Call) -> None:
         match call.method:
             case methods.CHANNEL_CLOSE if self.is_midway:
-                self._abandon(ChannelClosedError(call["code"], one_line(self._writer.redacted(call["text"]))))
+                self._abandon(self._closing(call))
             case methods.CHANNEL_CLOSE:
                 self._writer.answer(frames.frame(frames.METHOD, self.number, methods.CHANNEL_CLOSE_OK.encode()))
-                self.end(ChannelClosedError(call["code"], one_line(self._writer.redacted(call["text"]))))
+                self.end(self._closing(call))
             case methods.CHANNEL_FLOW:
                 self._comply(call, methods.CHANNEL_FLOW_OK, active=call["active"])
             case methods.BASIC_ACK | methods.BASIC_NACK:
@@ -243,6 +247,13 @@ class Channel:
                 self._content = call
             case _:
                 self._answered(call)
+
+    def _closing(self, call: Call) -> ChannelClosedError:
+        text = call["text"]
+        if call["code"] == ACCESS_REFUSED:
+            ids = call["class_id"], call["method_id"]
+            text = with_permission(text, ids, self._questions.values_of(ids))
+        return ChannelClosedError(call["code"], one_line(self._writer.redacted(text)))
 
     def _cancelled(self, call: Call) -> None:
         tag = call["consumer_tag"]

@@ -15,6 +15,7 @@ from agent.amqp.wire.channel import Channel, UnansweredError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, NotAmqpError, one_line
 from agent.amqp.wire.login import Terms, client_properties, lower
 from agent.amqp.wire.methods import Call, Method
+from agent.amqp.wire.permit import Permit
 from agent.amqp.wire.tables import CodecError
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism
@@ -49,6 +50,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self.channel_max = 0
         self.heartbeat = 0
         self.on_blocked: Callable[[str | None], None] | None = None
+        self.permit = Permit()
         self.closed: asyncio.Future[BrokerError] = loop.create_future()
         self._gone: asyncio.Future[None] = loop.create_future()
         self._terms = terms
@@ -91,6 +93,16 @@ class WireConnection(asyncio.BufferedProtocol):
         return self._terms.where
 
     @property
+    def heard(self) -> float:
+        """When the peer was heard last, by the loop's clock."""
+        return self._heard
+
+    @property
+    def said(self) -> float:
+        """When anything was written last."""
+        return self._said
+
+    @property
     def peer_certificate(self) -> bytes | None:
         """What the broker showed, as DER; None without TLS."""
         tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
@@ -112,6 +124,9 @@ class WireConnection(asyncio.BufferedProtocol):
         if self.closed.done():  # what was read already must not be read again
             return
         self._heard = self._loop.time()
+        if self._heard > self.permit.until:
+            self._end(self.permit.end())
+            return
         self._filled += nbytes
         self._read()
 
@@ -120,7 +135,7 @@ class WireConnection(asyncio.BufferedProtocol):
             self._read_frames()
         except BrokerError as error:
             self._end(error)
-        except (AgentError, ValueError, IndexError, struct.error) as error:  # whatever bytes there are
+        except (AgentError, ValueError, LookupError, struct.error) as error:  # whatever bytes there are
             broken = TransientError(f"broken AMQP: {error}")
             broken.__cause__ = error
             self._end(broken)
@@ -160,6 +175,9 @@ class WireConnection(asyncio.BufferedProtocol):
         if self._transport is None or self.closed.done():
             raise self.closed.result() if self.closed.done() else TransientError("not connected")
         self._said = self._loop.time()
+        if self._said > self.permit.until:
+            self._end(self.permit.end())
+            raise self.closed.result()
         if self._batch:
             self._batch.append(data)
             data = b"".join(self._batch)
@@ -325,7 +343,10 @@ class WireConnection(asyncio.BufferedProtocol):
             self._last_number = self._last_number % limit + 1
             if self._last_number not in self._channels and self._last_number not in self._abandoned:
                 return self._last_number
-        raise TransientError(f"{self._terms.where}: all {limit} channels are in use")
+        raise TransientError(
+            f"{self._terms.where}: all {limit} channels of a connection are in use: raise channel_max, of which a link"
+            " needs at least 4"
+        )
 
     def _tune(self, tune: Call) -> None:
         self.channel_max = lower(self._terms.channel_max, tune["channel_max"])

@@ -60,6 +60,10 @@ class Questions:
     def awaits(self, answer: Method) -> bool:
         return any(question.answer is answer for question in self._open)
 
+    def values_of(self, ids: tuple[int, int]) -> Mapping[str, Any]:
+        """Those of the oldest request for this method; empty without one."""
+        return next((each.values for each in self._open if each.method.ids == ids), {})
+
     def overdue(self, *, patience: float, since: float) -> Question | None:
         """The oldest, if no request was answered for that long, and the broker could have answered it `since`. Each
         response restarts the time: thousands may be in flight to a broker that handles them one by one.

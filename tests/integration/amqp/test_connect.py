@@ -104,7 +104,7 @@ async def test_limits_of_the_uri(broker: Node, connecting: Connecting) -> None:
     assert connection.wire.heartbeat == 7
     for _ in range(3):
         await connection.channel()
-    with pytest.raises(TransientError, match="all 3 channels are in use"):
+    with pytest.raises(TransientError, match="all 3 channels of a connection are in use: raise channel_max"):
         await connection.channel()
 
 

@@ -97,3 +97,13 @@ async def test_a_broker_that_sends_without_end_beyond_the_limit_is_left() -> Non
     link.source._tag = MOST_UNSETTLED
     await link.deliver(*sent([MOST_UNSETTLED + 1, MOST_UNSETTLED + 2]))
     assert "more deliveries than the prefetch allows" in str(link.upstream.closed.result())
+
+
+async def test_what_comes_beyond_the_limit_is_not_taken() -> None:
+    link, _ = await limited(2)
+    await link.deliver(*sent(range(1, 5)))
+    assert link.counts.taken == 2
+    await link.answer(methods.BASIC_NACK, delivery_tag=1)
+    await link.deliver(*sent([5, 6]))
+    assert (link.counts.taken, link.counts.given_back) == (3, 0)
+    assert link.target.unsettled == 3

@@ -27,6 +27,12 @@ VISITED = with_table((RECEIVED_FROM, fields.array(received_entry("u", "x", redel
 UNFIT = Properties(HEADERS, ())
 
 
+def unexplained(link: Link) -> int:
+    counts = link.counts
+    told = counts.forwarded + sum(counts.dropped.values()) + sum(counts.quarantined.values()) + counts.given_back
+    return counts.taken - told - link.target.unsettled
+
+
 class Brokers(RuleBasedStateMachine):
     """An upstream that closes the channel on whoever settles twice; a downstream that answers in any order."""
 
@@ -100,6 +106,11 @@ class Brokers(RuleBasedStateMachine):
         assert self.settled.returned <= self.not_taken
         assert not self.link.upstream.closed.done()
         assert self.link.target.confirms.in_flight == len(self.outstanding)
+
+    @invariant()
+    def each_that_was_taken_is_accounted_for(self) -> None:
+        assert self.link.counts.taken == self.last
+        assert unexplained(self.link) == 0
 
     @invariant()
     def what_waits_to_be_returned_holds_up_nothing(self) -> None:
@@ -288,6 +299,14 @@ async def test_what_is_known_to_be_too_large_is_not_published() -> None:
     assert [dict(method)["delivery_tag"] for method in link.settled()] == [2, 3]
 
 
+async def test_what_was_too_large_is_tried_again_once_that_is_forgotten() -> None:
+    link = await Link.made(largest=1000)
+    link.source.forget_largest()
+    await link.deliver(Sent(1, body=bytes(1001)), Sent(2, body=bytes(500_000)))
+    assert [len(got.body) for got in link.published()] == [1001, 500_000]
+    assert link.counts.unfit == {}
+
+
 def test_a_broker_tells_what_it_takes_when_it_refuses_more() -> None:
     said = "PRECONDITION_FAILED - message size 2000000 is larger than configured max size 1048576"
     assert largest_taken(ChannelClosedError(406, said)) == 1048576
@@ -351,3 +370,27 @@ async def test_an_upstream_that_minds_no_prefetch_is_left() -> None:
     link.target.confirms.published(range(1, MOST_UNSETTLED + 1))
     await link.deliver(Sent(1, properties=UNFIT))
     assert "more deliveries than the prefetch allows" in str(link.upstream.closed.result())
+
+
+async def test_what_is_not_settled_at_the_end_counts_as_given_back() -> None:
+    link = await Link.made()
+    await link.deliver(*(Sent(tag, body=b"b") for tag in (1, 2, 3)))
+    await link.answer(methods.BASIC_ACK, delivery_tag=1)
+    assert (link.counts.taken, link.target.unsettled) == (3, 2)
+    link.target.abandon()
+    assert (link.counts.given_back, link.target.unsettled) == (2, 0)
+    await link.answer(methods.BASIC_ACK, delivery_tag=2)  # its source's broker has it already
+    assert link.counts.forwarded == 1
+    assert unexplained(link) == 0
+
+
+async def test_a_delivery_of_which_only_a_part_is_here_is_not_taken_yet() -> None:
+    link = await Link.made()
+    whole = link.delivery(Sent(1, body=b"body"))
+    for upto in range(1, len(whole)):
+        link.upstream.get_buffer(-1)[:1] = whole[upto - 1 : upto]
+        link.upstream.buffer_updated(1)
+        assert (link.counts.taken, unexplained(link)) == (0, 0)
+    link.upstream.get_buffer(-1)[:1] = whole[-1:]
+    link.upstream.buffer_updated(1)
+    assert (link.counts.taken, unexplained(link)) == (1, 0)

@@ -168,6 +168,7 @@ class Link:
         destination: Destination = TO_EXCHANGE,
         limit: int | None = None,
         held: HeldBuffers | None = None,
+        give_up_after: float | None = None,
     ) -> Link:
         upstream, up = await opened(frame_max[0])
         downstream, down = await opened(frame_max[1])
@@ -182,6 +183,7 @@ class Link:
             largest=largest,
             longest_return=longest_return,
             held=held,
+            give_up_after=give_up_after,
             later=clock.later,
             clock=clock,
         )

@@ -1,0 +1,54 @@
+"""Which permission a broker misses. Before 4.0 it names the object and the user, and not the permission."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agent.amqp.wire import methods
+
+ACCESS_REFUSED: Final = 403
+_OBJECT: Final = re.compile(r"(?<!read )(?<!write )(?<!configure )access to (exchange|queue) '(.{0,255}?)' in vhost ")
+_TOPIC: Final = re.compile(r"(?<!read )(?<!write )access to topic '")
+_OF_TOPIC: Final = {
+    methods.EXCHANGE_BIND.ids: "read",
+    methods.QUEUE_BIND.ids: "read",
+    methods.BASIC_PUBLISH.ids: "write",
+}
+_ALWAYS: Final = {
+    (methods.EXCHANGE_DECLARE.ids, "exchange"): "configure",
+    (methods.EXCHANGE_DELETE.ids, "exchange"): "configure",
+    (methods.QUEUE_DECLARE.ids, "queue"): "configure",
+    (methods.QUEUE_DELETE.ids, "queue"): "configure",
+    (methods.QUEUE_BIND.ids, "queue"): "write",
+    (methods.QUEUE_BIND.ids, "exchange"): "read",
+    (methods.BASIC_CONSUME.ids, "queue"): "read",
+    (methods.BASIC_GET.ids, "queue"): "read",
+    (methods.BASIC_PUBLISH.ids, "exchange"): "write",
+}
+_BETWEEN_EXCHANGES: Final = frozenset({methods.EXCHANGE_BIND.ids, methods.EXCHANGE_UNBIND.ids})
+
+
+def with_permission(text: str, ids: tuple[int, int], values: Mapping[str, Any]) -> str:
+    """The broker's refusal of the method `ids` with the permission that is missing, if that is certain; `values` are
+    those of the request.
+    """
+    found = _OBJECT.search(text)
+    if found is not None:
+        permission = _permission(ids, found[1], found[2], values)
+    elif (found := _TOPIC.search(text)) is not None:
+        permission = _OF_TOPIC.get(ids, "")
+    else:
+        return text
+    return f"{text[: found.start()]}{permission} {text[found.start() :]}" if permission else text
+
+
+def _permission(ids: tuple[int, int], kind: str, name: str, values: Mapping[str, Any]) -> str:
+    if ids in _BETWEEN_EXCHANGES and kind == "exchange":
+        sides = {values.get("destination"): "write", values.get("source"): "read"}
+        return sides.get(name, "")
+    given = values.get(kind)
+    # What a declaration refers to, such as a dead-letter exchange, needs other permissions than what it declares.
+    is_other = ids in {methods.EXCHANGE_DECLARE.ids, methods.QUEUE_DECLARE.ids} and given is not None and given != name
+    return "" if is_other else _ALWAYS.get((ids, kind), "")

@@ -1,0 +1,35 @@
+"""Looking at the messages of a queue without taking them."""
+
+from __future__ import annotations
+
+import aio_pika
+import pytest
+
+from agent.amqp.held_messages import held_messages
+from tests.integration.amqp.conftest import Connecting
+from tests.lab.node import Node
+from tests.lab.waiting import eventually_async
+
+HEADER = "h" * 10_000
+COUNT = 5
+
+
+@pytest.mark.parametrize(("room", "seen"), [(25_000, 2), (1_000_000, COUNT)])
+async def test_what_does_not_fit_stays_where_it_is(
+    broker: Node, vhost: str, connecting: Connecting, room: int, seen: int
+) -> None:
+    queue = "held"
+    broker.admin.queue(vhost, queue)
+    async with await aio_pika.connect(broker.uri(vhost)) as publishing:
+        exchange = (await publishing.channel()).default_exchange
+        for number in range(COUNT):
+            await exchange.publish(aio_pika.Message(str(number).encode(), headers={"h": HEADER}), queue)
+    connection = await connecting(broker.uri(vhost))
+    async with held_messages(connection, queue, wants=lambda _: True, room=room) as held:
+
+        async def have_come() -> bool:
+            return held.has_more or held._arrived.qsize() == COUNT
+
+        await eventually_async(have_come, what="they have come")
+        assert [(each.body or b"").decode() async for each in held] == [str(number) for number in range(seen)]
+        assert held.has_more == (seen < COUNT)
