@@ -1,0 +1,1 @@
+"""What is wrong with brokers before links run there, decided from what was seen of them."""

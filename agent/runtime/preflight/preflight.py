@@ -1,0 +1,255 @@
+"""Every check of a configuration on the real brokers, and what it found. Nothing is changed anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final
+
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.check.finding import Finding, Level, Topic, in_order
+from agent.core.check.loops import Way, judge_loops
+from agent.core.check.releases import judge_clock, judge_opened, judge_pair
+from agent.core.links.plan import Outlook
+from agent.core.model import native_link
+from agent.core.status.advice import denied
+from agent.definitions.sources.load import Configuration
+from agent.errors import BrokerError, Severity
+from agent.runtime.preflight.api import Api
+from agent.runtime.preflight.endpoints import Tried, endpoints_of, try_all
+from agent.runtime.preflight.objects import judge_alternates, judge_events, judge_queues
+from agent.runtime.preflight.permissions import Account, accounts_of, judge, judge_tags, present_grant
+from agent.runtime.preflight.scene import Apis, Scene, ends_of, judge_given, opened_by_endpoint, working_addresses
+from agent.runtime.survey import Agent, Survey, survey
+
+Trial = Callable[[Scene], AsyncIterator[Finding]]
+
+_LEVELS: Final = {Severity.ERROR: Level.ERROR, Severity.WARNING: Level.WARNING, Severity.NOT_RUN: Level.WARNING}
+ASKING: Final = 60.0  # seconds for all questions to HTTP APIs, and for looking at what links depend on
+LOOPS: Final = 10.0
+READING: Final = 60.0  # seconds for reading the downstream and looking at all links
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    findings: tuple[Finding, ...]
+    tried: tuple[Tried, ...]
+    scene: Scene
+
+
+async def check(
+    configuration: Configuration,
+    *,
+    apis: Mapping[str, Sequence[HttpUrl]],
+    agent: Agent | None = None,
+    trial: Trial | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Checked:
+    """`apis` are HTTP APIs of further brokers, by the name of an upstream or by HOST:PORT; `trial` comes last. Raises
+    ConfigurationError where sources of definitions conflict."""
+    async with AsyncExitStack() as stack:
+        opened = await _open_apis(configuration, apis, stack, clock)
+        checking = _Checking(configuration, opened, clock)
+        checked = await checking.run(agent)
+        if trial is None:
+            return checked
+        trials = await _all(trial(checked.scene))
+        return replace(checked, findings=tuple(in_order([*checked.findings, *trials])))
+
+
+async def _open_apis(
+    configuration: Configuration,
+    given: Mapping[str, Sequence[HttpUrl]],
+    stack: AsyncExitStack,
+    clock: Callable[[], float],
+) -> Apis:
+    downstream = configuration.settings.downstream
+    own = None
+    if downstream.management:
+        made = Api(downstream.management, where="downstream", setting="downstream.management", clock=clock)
+        own = await stack.enter_async_context(made)
+    others = {
+        name: await stack.enter_async_context(Api(urls, where=f"HTTP API of {name}", setting="--api", clock=clock))
+        for name, urls in given.items()
+    }
+    return Apis(downstream.uris, own, others)
+
+
+class _Checking:
+    def __init__(self, configuration: Configuration, apis: Apis, clock: Callable[[], float]) -> None:
+        self._configuration = configuration
+        self._apis = apis
+        self._clock = clock
+        self._findings: list[Finding] = []
+
+    async def run(self, agent: Agent | None) -> Checked:
+        found = await self._survey(agent)
+        definitions = self._configuration.definitions if found is None else found.reading.definitions
+        downstream = self._configuration.settings.downstream.uris
+        tried = await try_all(endpoints_of(definitions, downstream))
+        scene = Scene(
+            () if found is None else tuple(ends_of(each, downstream) for each in found.plan.links),
+            opened_by_endpoint(tried),
+            "" if found is None else found.reading.cluster,
+            self._apis,
+            working_addresses(tried),
+        )
+        exchanges = {vhost: list(each.exchanges) for vhost, each in definitions.vhosts.items() if each.exchanges}
+        accounts = accounts_of(scene, exchanges)
+        self._findings += await _all(_unreachable(tried, accounts, scene.apis))
+        for each in tried:
+            if each.opened is not None:
+                self._findings += judge_opened(each.opened, self._clock())
+        self._findings += _pairs(scene)
+        if found is not None:
+            self._findings += await _all(_links(scene, found, tried, accounts))
+            self._findings += await _loops(scene.ways)
+        ends = [end for each in scene.links for end in (each.source, each.destination)]
+        self._findings += judge_given(self._apis.given, dict.fromkeys([*(each.endpoint for each in tried), *ends]))
+        await self._ask(scene, accounts, found)
+        return Checked(tuple(in_order(self._findings)), tuple(tried), scene)
+
+    async def _survey(self, agent: Agent | None) -> Survey | None:
+        try:
+            async with asyncio.timeout(READING):
+                found = await survey(self._configuration, agent)
+        except TimeoutError:
+            message = f"it and the links' upstreams could not be read within {READING:g} s, so links weren't checked"
+            self._findings.append(Finding(Level.ERROR, Topic.DEFINITIONS, "downstream", message, "see its log"))
+            return None
+        except BrokerError as error:
+            message = f"its definitions and objects can't be read, so links weren't checked: {error}"
+            self._findings.append(Finding(Level.ERROR, Topic.DEFINITIONS, "downstream", message))
+            return None
+        for problem in found.problems:
+            level = _LEVELS[problem.severity]
+            if problem in self._configuration.warnings and problem.severity is Severity.WARNING:
+                level = Level.NOTE  # `validate` shows it and accepts the file
+            self._findings.append(Finding(level, Topic.DEFINITIONS, str(problem.place), problem.message))
+        if not found.plan.links:
+            message = "no definition matches anything that exists downstream: there are no links"
+            self._findings.append(Finding(Level.NOTE, Topic.DEFINITIONS, found.reading.broker, message))
+        return found
+
+    async def _ask(self, scene: Scene, accounts: list[Account], found: Survey | None) -> None:
+        sources: list[AsyncIterator[Finding]] = [
+            judge(accounts, scene),
+            judge_events(self._apis.downstream),
+            judge_alternates(scene),
+            judge_queues(scene, {} if found is None else found.bindings),
+            *(_clock_of(api) for api in self._apis.all),
+        ]
+        if self._apis.own is not None:
+            reads = self._configuration.settings.sources.management
+            sources.append(judge_tags(self._apis.own, reads_definitions=reads))
+        else:
+            self._findings.append(_NO_API)
+        for findings in await asyncio.gather(*(in_time(each, ASKING) for each in sources)):
+            self._findings += findings
+        for api in self._apis.all:
+            for what, why in sorted(api.failures.items()):
+                if not what.startswith("permissions of "):  # reported with the user
+                    message = f"{what} can't be read, so what depends on it wasn't judged: {why}"
+                    self._findings.append(Finding(Level.NOTE, Topic.DEFINITIONS, api.where, message))
+            if api.failures and api in self._apis.given.values():
+                message = f"asked for with --api, but it fails: {next(iter(api.failures.values()))}"
+                self._findings.append(Finding(Level.WARNING, Topic.DEFINITIONS, api.where, message))
+
+
+_NO_API: Final = Finding(
+    Level.NOTE,
+    Topic.DEFINITIONS,
+    "downstream",
+    "permissions, policies, the clock and the native plugins' links can't be judged without the HTTP API",
+    "set downstream.management",
+)
+
+
+async def _all(findings: AsyncIterator[Finding]) -> list[Finding]:
+    return [each async for each in findings]
+
+
+async def in_time(findings: AsyncIterator[Finding], seconds: float) -> list[Finding]:
+    """Those that were found until then, and whether there could be more."""
+    found: list[Finding] = []
+    try:
+        async with asyncio.timeout(seconds):
+            async for each in findings:
+                found.append(each)  # noqa: PERF401 - those before the time is over are kept
+    except TimeoutError:
+        message = f"not everything was judged: the brokers took longer than {seconds:g} s to answer"
+        found.append(Finding(Level.WARNING, Topic.DEFINITIONS, "brokers", message, "see which HTTP API is slow"))
+    return found
+
+
+async def _loops(ways: Sequence[Way]) -> list[Finding]:
+    """Beside the event loop: it takes up to `LOOPS` seconds of CPU time."""
+    ends = time.monotonic() + LOOPS
+    return await asyncio.to_thread(lambda: list(judge_loops(ways, lambda: time.monotonic() < ends)))
+
+
+async def _clock_of(api: Api) -> AsyncIterator[Finding]:
+    difference = await api.clock_difference()
+    if difference is not None:
+        for each in judge_clock(api.where, difference):
+            yield each
+
+
+async def _unreachable(tried: Sequence[Tried], accounts: Sequence[Account], apis: Apis) -> AsyncIterator[Finding]:
+    """An address that fails is an error where no other one of the same broker works."""
+    working = {each.endpoint for each in tried if each.opened is not None}
+    for each in tried:
+        if each.error is None:
+            continue
+        text = str(each.error)
+        level = Level.WARNING if each.endpoint in working else Level.ERROR
+        topic = Topic.TLS if "certificate" in text or "TLS" in text else Topic.CONNECTION
+        account = next((one for one in accounts if one.endpoint == each.endpoint and denied(text) is not None), None)
+        fix = await _fix(account, apis)
+        yield Finding(level, topic, each.where, text.removeprefix(f"{each.where}: "), fix)
+
+
+def _pairs(scene: Scene) -> Iterator[Finding]:
+    for each in dict.fromkeys((each.source, each.destination) for each in scene.links):
+        source, destination = map(scene.shown, each)
+        if source is not None and destination is not None:
+            yield from judge_pair(source, destination)
+
+
+async def _links(
+    scene: Scene, found: Survey, tried: Sequence[Tried], accounts: Sequence[Account]
+) -> AsyncIterator[Finding]:
+    """What would keep links from running, by reason; an address that fails is reported already."""
+    known = [str(each.error) for each in tried if each.error is not None]
+    stopped = [each for each in scene.links if each.planned.outlook is not Outlook.RUN]
+    stopped.sort(key=lambda each: (each.planned.outlook, each.planned.reason))
+    for (outlook, reason), several in groupby(stopped, key=lambda each: (each.planned.outlook, each.planned.reason)):
+        of_reason = list(several)
+        if any(text in reason for text in known):
+            continue
+        labels = tuple(each.label for each in of_reason)
+        where = str(of_reason[0].planned.broker)
+        if outlook is not Outlook.STANDBY:
+            refused = denied(reason)
+            account = next(
+                (one for one in accounts if refused is not None and _is_of(one, refused.user, refused.vhost)), None
+            )
+            topic = Topic.LINK if refused is None else Topic.PERMISSIONS
+            yield Finding(Level.ERROR, topic, where, reason, await _fix(account, scene.apis), labels)
+        elif any(native_link(each.link) in found.reading.native_links for each in of_reason):
+            fix = "disable the plugin on the downstream, or remove the definition from one of the two"
+            yield Finding(Level.WARNING, Topic.PLUGIN, found.reading.broker, reason, fix, labels)
+        else:
+            yield Finding(Level.NOTE, Topic.PLUGIN, where, reason, "", labels)
+
+
+async def _fix(account: Account | None, apis: Apis) -> str:
+    return "" if account is None else account.command(await present_grant(account, apis))
+
+
+def _is_of(account: Account, user: str, vhost: str) -> bool:
+    return (account.user, account.vhost) == (user, vhost)

@@ -1,0 +1,293 @@
+"""`check` on real brokers: each trouble is found, a healthy pair has none, and nothing changes on either broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from agent.core.addresses import http_url
+from agent.core.check.finding import Finding, Level, Topic
+from agent.core.check.permissions import Permission
+from agent.definitions.sources.load import load_configuration
+from agent.runtime.preflight.preflight import check
+from tests.acceptance.command import federation_agent
+from tests.integration.preflight.conftest import arranged
+from tests.integration.preflight.scene import ORIGIN, PASSWORD, Pair, everything_but, problems
+from tests.lab.certificates import Authority, tls_conf
+from tests.lab.lab import Lab
+from tests.lab.node import MANAGEMENT, Node
+from tests.lab.waiting import eventually
+
+Naming = Callable[[str], str]
+OBJECTS: Final = ("exchanges", "queues", "bindings", "policies", "parameters", "permissions", "users", "vhosts")
+
+
+def objects(node: Node) -> dict[str, Any]:
+    """The broker's definitions, and its objects that no export holds, such as exclusive queues."""
+    exported = node.admin.get("definitions")
+    names = {kind: sorted(each["name"] for each in node.admin.get(kind)) for kind in ("exchanges", "queues")}
+    return {key: exported[key] for key in OBJECTS} | {"names": names}
+
+
+def only(findings: list[Finding], topic: Topic, level: Level = Level.WARNING) -> Finding:
+    [found] = [each for each in problems(findings) if each.topic is topic]
+    assert found.level is level, found
+    return found
+
+
+async def test_a_healthy_pair_has_no_problems_and_stays_as_it_is(pair: Pair) -> None:
+    before = objects(pair.here), objects(pair.there)
+    assert problems(await pair.check()) == []
+    assert (objects(pair.here), objects(pair.there)) == before
+
+
+def test_the_command_exits_with_0_for_it(pair: Pair) -> None:
+    path = pair.write(pair.upstream())
+    api = "origin=${env:ORIGIN_API}"
+    done = federation_agent("check", "-c", path, "--api", api, ORIGIN_API=pair.there.management_uri())
+    assert (done.status, done.out.splitlines()[-1]) == (0, "1 links checked: 0 errors, 0 warnings, 0 notes")
+    assert f"ok upstream origin 127.0.0.1:{pair.there.amqp_port}: RabbitMQ " in done.out
+
+
+def test_the_command_exits_with_4_for_problems_and_shows_no_secret(pair: Pair, name: Naming) -> None:
+    user = name("user")
+    pair.user(pair.there, user)
+    wrong = pair.there.uri(pair.vhost, user, "not-" + PASSWORD)
+    path = pair.write(pair.upstream(wrong))
+    done = federation_agent("check", "-c", path, "--format", "json")
+    assert done.status == 4
+    told = json.loads(done.out)
+    assert told["ok"] is False
+    [found] = [each for each in told["findings"] if each["level"] == "error"]
+    assert (found["topic"], found["where"]) == ("connection", f"upstream origin 127.0.0.1:{pair.there.amqp_port}")
+    assert found["message"] == f"login refused for user {user!r}: check user and password in its URI"
+    text = federation_agent("check", "-c", path)
+    assert text.status == 4
+    assert PASSWORD not in done.out + text.out + text.err
+    assert "error connection: upstream origin" in text.out
+
+
+async def test_a_missing_vhost(pair: Pair) -> None:
+    found = only(await pair.check(pair.upstream(pair.there.uri("nowhere"))), Topic.CONNECTION, Level.ERROR)
+    assert "vhost 'nowhere' does not exist" in found.message
+
+
+async def test_nobody_listens(pair: Pair, lab: Lab) -> None:
+    uri = f"amqp://127.0.0.1:{lab.ports.take()}/"
+    found = only(await pair.check(pair.upstream(uri)), Topic.CONNECTION, Level.ERROR)
+    assert "connection refused" in found.message
+
+
+async def test_one_of_two_addresses_fails(pair: Pair, lab: Lab) -> None:
+    dead = f"amqp://127.0.0.1:{lab.ports.take()}/"
+    several = pair.upstream() | {"upstreams": {"origin": {"uri": [pair.there.uri(pair.vhost), dead]}}}
+    found = only(await pair.check(several), Topic.CONNECTION)
+    assert "connection refused" in found.message
+
+
+@pytest.mark.parametrize(
+    ("permission", "on"),
+    [
+        (Permission.CONFIGURE, "'federation: x -> "),
+        (Permission.WRITE, "'federation: x -> "),
+        (Permission.READ, "'x'"),
+    ],
+)
+async def test_a_missing_permission_upstream(pair: Pair, name: Naming, permission: Permission, on: str) -> None:
+    user = name("user")
+    uri = pair.user(pair.there, user, **everything_but(permission, "^federation-agent: |^amq.default$"))
+    found = [each for each in problems(await pair.check(pair.upstream(uri))) if each.level is Level.ERROR]
+    [lacking] = found
+    assert lacking.topic is Topic.PERMISSIONS
+    assert f"{permission} on {on}" in lacking.message
+    assert lacking.fix.startswith(f"rabbitmqctl set_permissions -p {pair.vhost} {user} ")
+    assert lacking.links == (f"{pair.vhost}/x",)
+
+
+async def test_the_line_grants_what_is_missing(pair: Pair, name: Naming) -> None:
+    user = name("user")
+    uri = pair.user(pair.there, user, configure="^mine", write="", read="")
+    found = problems(await pair.check(pair.upstream(uri)))
+    assert len(found) == 2, "\n".join(f"{each.level} {each.where} {each.message} {each.links}" for each in found)
+    required, further = found
+    assert (required.level, further.level) == (Level.ERROR, Level.WARNING)
+    pair.there.ctl(*_arguments(required.fix))
+    assert problems(await pair.check(pair.upstream(uri))) == []
+    [granted] = pair.there.admin.get("users", user, "permissions")
+    assert granted["configure"].startswith("(^mine)|")
+
+
+async def test_without_an_api_permissions_are_not_taken_for_proved(pair: Pair, name: Naming) -> None:
+    uri = pair.user(pair.there, name("user"), configure="", write="", read="")
+    found = await pair.check(pair.upstream(uri), with_api=False)
+    [unjudged] = [each for each in found if each.topic is Topic.PERMISSIONS]
+    assert unjudged.level is Level.NOTE
+    assert "can't be judged" in unjudged.message
+    assert "doesn't prove them" in unjudged.message
+    assert "rabbitmqctl set_permissions" not in unjudged.fix  # it would remove what the user has
+    assert "to the patterns of user" in unjudged.fix
+
+
+async def test_a_missing_permission_downstream(pair: Pair, name: Naming) -> None:
+    user = name("user")
+    uri = pair.user(pair.here, user, write="^nothing$")
+    pair.here.admin.permissions("/", user)
+    downstream = {"uri": pair.here.uri("/", user, PASSWORD), "management": pair.here.management_uri()}
+    found = only(await pair.check(downstream=downstream), Topic.PERMISSIONS, Level.ERROR)
+    assert "write on 'x' (publishing)" in found.message
+    assert uri
+
+
+async def test_the_clock_of_a_broker_differs(pair: Pair) -> None:
+    found = problems(await pair.check(clock=lambda: time.time() + 100))
+    assert {each.topic for each in found} == {Topic.CLOCK}
+    assert all(re.search(r"its clock is (99|100) s behind", each.message) for each in found)
+
+
+async def test_a_queue_that_refuses_messages_when_full(pair: Pair) -> None:
+    definition = {"max-length": 10, "overflow": "reject-publish"}
+    pair.here.admin.policy(pair.vhost, "short", "^q$", definition=definition, apply_to="queues")
+    found = only(await pair.check(), Topic.LIMITS)
+    assert "queue 'q'" in found.message
+    assert "max-length 10, reject-publish, by policy 'short'" in found.message
+
+
+async def test_a_policy_that_drops_what_waits_upstream(pair: Pair) -> None:
+    pair.there.admin.policy(pair.vhost, "all", ".*", definition={"max-length": 1000}, apply_to="queues")
+    found = only(await pair.check(), Topic.LIMITS)
+    assert "has max-length by policy 'all'" in found.message
+
+
+async def test_a_missing_alternate_exchange(pair: Pair) -> None:
+    pair.here.admin.exchange(pair.vhost, "x2", arguments={"alternate-exchange": "nowhere"})
+    pair.there.admin.exchange(pair.vhost, "x2")
+    found = only(await pair.check(), Topic.ALTERNATE)
+    assert "alternate exchange 'nowhere' of exchange 'x2'" in found.message
+
+
+async def test_an_alternate_exchange_by_policy(pair: Pair) -> None:
+    definition = {"alternate-exchange": "nowhere"}
+    pair.here.admin.policy(pair.vhost, "ae", "^x$", definition=definition, apply_to="exchanges")
+    assert "'nowhere'" in only(await pair.check(), Topic.ALTERNATE).message
+
+
+async def test_an_exchange_that_federates_itself(pair: Pair) -> None:
+    found = only(await pair.check(pair.upstream(pair.here.uri(pair.vhost))), Topic.LOOP, Level.ERROR)
+    assert "is the downstream itself" in found.message
+
+
+async def test_shovels_in_a_circle(pair: Pair) -> None:
+    def shovel(source: Node, destination: Node) -> dict[str, str]:
+        return {
+            "src-uri": source.uri(pair.vhost), "src-queue": "q",
+            "dest-uri": destination.uri(pair.vhost), "dest-queue": "q",
+        }  # fmt: skip
+
+    shovels = {"there": shovel(pair.here, pair.there), "back": shovel(pair.there, pair.here)}
+    found = only(await pair.check({"shovels": shovels}), Topic.LOOP, Level.ERROR)
+    assert found.links == (f"{pair.vhost}/there", f"{pair.vhost}/back")
+
+
+async def test_no_event_exchange(lab: Lab, second_broker: Node, name: Naming, tmp_path: Path) -> None:
+    quiet = lab.shared("quiet", plugins=(MANAGEMENT,))
+    vhost = name("vhost")
+    with quiet.admin.temporary_vhost(vhost), second_broker.admin.temporary_vhost(vhost):
+        found = only(await arranged(tmp_path, quiet, second_broker, vhost).check(), Topic.EVENTS)
+    assert found.fix == "rabbitmq-plugins enable rabbitmq_event_exchange"
+
+
+async def test_the_native_plugin_runs_the_same_link(
+    native_broker: Node, second_broker: Node, name: Naming, tmp_path: Path
+) -> None:
+    vhost = name("vhost")
+    with native_broker.admin.temporary_vhost(vhost), second_broker.admin.temporary_vhost(vhost):
+        pair = arranged(tmp_path, native_broker, second_broker, vhost)
+        admin = native_broker.admin
+        admin.parameter("federation-upstream", vhost, "origin", {"uri": second_broker.uri(vhost)})
+        admin.policy(vhost, "federate", "^x", definition={"federation-upstream-set": "all"}, apply_to="exchanges")
+        eventually(lambda: admin.get("federation-links", vhost), 20, what="the plugin runs the link")
+        found = only(await pair.check({}, definitions={"management": True}), Topic.PLUGIN)
+    assert "the federation plugin of the downstream runs this link" in found.message
+    assert found.links == (f"{vhost}/x",)
+
+
+@pytest.fixture(scope="module")
+def secure(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, int, Authority]]:
+    """A broker whose certificate lasts two days."""
+    directory = tmp_path_factory.mktemp("secure")
+    authority = Authority.create(directory)
+    port = lab.ports.take()
+    conf = [f"listeners.ssl.1 = 127.0.0.1:{port}", *tls_conf(authority, authority.server())]
+    node = lab.node("secure", conf=conf).start()
+    yield node, port, authority
+    node.kill()
+
+
+def _secured(pair: Pair, secure: tuple[Node, int, Authority], **query: object) -> str:
+    node, port, _ = secure
+    node.admin.vhost(pair.vhost)
+    parameters = "&".join(f"{key}={value}" for key, value in query.items())
+    return f"amqps://guest:guest@localhost:{port}/{pair.vhost}?{parameters}"
+
+
+async def test_a_certificate_that_expires_soon(pair: Pair, secure: tuple[Node, int, Authority]) -> None:
+    uri = _secured(pair, secure, cacertfile=secure[2].cacertfile)
+    found = problems(await pair.check(pair.upstream(uri), with_api=False))
+    assert {(each.topic, each.level) for each in found} == {(Topic.TLS, Level.WARNING)}
+    assert any(re.match(r"the server's certificate expires in (1\.9|2\.0) days", each.message) for each in found)
+    assert any("an authority in" in each.message for each in found)
+
+
+async def test_a_wrong_authority(pair: Pair, secure: tuple[Node, int, Authority], tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Authority.create(tmp_path / "other", "other")
+    uri = _secured(pair, secure, cacertfile=other.cacertfile)
+    found = only(await pair.check(pair.upstream(uri), with_api=False), Topic.TLS, Level.ERROR)
+    assert "its certificate is not trusted" in found.message
+
+
+async def test_a_certificate_that_nobody_verifies(pair: Pair, secure: tuple[Node, int, Authority]) -> None:
+    uri = _secured(pair, secure, verify="verify_none")
+    found = problems(await pair.check(pair.upstream(uri), with_api=False))
+    assert any("is not verified" in each.message for each in found)
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("release", ["trixie", "sid"])
+async def test_a_delivery_limit_of_quorum_queues(
+    release: str, broker: Node, broker_on: Callable[..., Node], name: Naming, tmp_path: Path
+) -> None:
+    newer, vhost = broker_on(release), name("vhost")
+    with broker.admin.temporary_vhost(vhost), newer.admin.temporary_vhost(vhost):
+        pair = arranged(tmp_path, broker, newer, vhost)
+        quorum = {**pair.upstream(**{"queue-type": "quorum"})}
+        found = only(await pair.check(quorum), Topic.RELEASE)
+        assert "returned 20 times (delivery limit from the default of releases from 4.0 on)" in found.message
+        newer.ctl(*_arguments(found.fix.partition(", or")[0]))
+        assert problems(await pair.check(quorum)) == []
+        newer.admin.policy(vhost, "low", "^fed", definition={"delivery-limit": 7}, apply_to="queues", priority=9)
+        assert "policy 'low'" in only(await pair.check(quorum), Topic.RELEASE).message
+
+
+def _arguments(command: str) -> list[str]:
+    import shlex
+
+    words = shlex.split(command)
+    assert words[0] == "rabbitmqctl"
+    return words[1:]
+
+
+async def test_an_api_given_on_purpose_that_fails_is_a_warning(pair: Pair) -> None:
+    configuration = load_configuration(str(pair.write(pair.upstream())), environment={})
+    apis = {ORIGIN: [http_url.parse("http://u:secret@127.0.0.1:1")], "typo": [http_url.parse("http://127.0.0.1:1")]}
+    found = problems(list((await check(configuration, apis=apis)).findings))
+    messages = "\n".join(each.message for each in found)
+    assert "asked for with --api, but it fails: " in messages
+    assert "--api typo" in {each.where for each in found}
+    assert "secret" not in messages

@@ -1,0 +1,98 @@
+"""`check --deliver`: a trial through a running agent, and which links are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from agent.core.addresses import http_url
+from agent.core.check.finding import Finding, Level, Topic
+from agent.definitions.sources.load import load_configuration
+from agent.runtime.preflight.delivery import try_links
+from agent.runtime.preflight.preflight import check
+from tests.acceptance.command import federation_agent
+from tests.integration.preflight.scene import ORIGIN, Pair
+from tests.lab.lab import Lab
+from tests.lab.waiting import eventually
+
+
+@pytest.fixture
+def running(pair: Pair, lab: Lab) -> Iterator[Callable[[], None]]:
+    """Starts an agent with the pair's configuration, and waits until its links run."""
+    started = []
+
+    def start() -> None:
+        path = pair.write(pair.upstream(), agent={"http": {"listen": f"127.0.0.1:{lab.ports.take()}"}})
+        log = pair.directory / "agent.log"
+        started.append(lab.agents.start(["run", "-c", path], output=log))
+        eventually(lambda: '"status": "running"' in log.read_text(), 20, what="the link runs")
+
+    yield start
+    for each in started:
+        each.send_signal(9)
+        each.wait(20)
+
+
+async def deliver(pair: Pair) -> list[Finding]:
+    configuration = load_configuration(str(pair.directory / "agent.yaml"), environment={})
+    apis = {ORIGIN: [http_url.parse(pair.there.management_uri())]}
+    found = await check(configuration, apis=apis, trial=try_links)
+    return [each for each in found.findings if each.topic is Topic.DELIVERY]
+
+
+def objects(pair: Pair) -> list[object]:
+    return [
+        sorted(str(each.get("name", each)) for each in node.admin.get(kind, pair.vhost))
+        for node in (pair.here, pair.there)
+        for kind in ("exchanges", "queues", "bindings")
+    ]
+
+
+async def test_a_message_is_published_received_and_nothing_left(pair: Pair, running: Callable[[], None]) -> None:
+    running()
+    eventually(lambda: "key" in str(pair.there.admin.get("bindings", pair.vhost)), 20, what="the binding is upstream")
+    before = objects(pair)
+    [found] = await deliver(pair)
+    assert found.level is Level.NOTE, found
+    assert "a message arrived after " in found.message
+    assert f"by {pair.there.cluster_name} (amqp://127.0.0.1:{pair.there.amqp_port}/{pair.vhost})" in found.message
+    assert objects(pair) == before
+    assert pair.here.admin.get("queues", pair.vhost, "q").get("messages", 0) == 0
+
+
+async def test_links_whose_messages_users_could_get_are_left_out(pair: Pair) -> None:
+    """And the trial of one that no agent runs fails in its time."""
+    for node, vhost in ((pair.here, pair.vhost), (pair.there, pair.vhost)):
+        node.admin.exchange(vhost, "x.all")
+        node.admin.exchange(vhost, "x.fanout", "fanout")
+        node.admin.exchange(vhost, "x.other", arguments={"alternate-exchange": "amq.fanout"})
+    pair.here.admin.bind(pair.vhost, "x.all", "q", "#")
+    pair.write(pair.upstream())
+    by_label = {each.links[0].partition("/")[2]: each for each in await deliver(pair)}
+    assert "'q' is bound to exchange 'x.all' for every routing key" in by_label["x.all"].message
+    assert "of a fanout exchange every queue" in by_label["x.fanout"].message
+    assert "has an alternate exchange" in by_label["x.other"].message
+    assert (by_label["x"].level, by_label["x"].message) == (Level.ERROR, "its binding isn't upstream after 20 s")
+
+
+def test_the_command(pair: Pair, running: Callable[[], None]) -> None:
+    running()
+    api = f"origin={pair.there.management_uri()}"
+    done = federation_agent("check", "-c", pair.directory / "agent.yaml", "--api", api, "--deliver")
+    assert done.status == 0, done.out + done.err
+    assert "note delivery: " in done.out
+
+
+async def test_a_link_whose_queue_has_a_dead_letter_exchange_is_left_out(
+    pair: Pair, running: Callable[[], None]
+) -> None:
+    pair.there.admin.queue(pair.vhost, "a user's")
+    pair.there.admin.policy(
+        pair.vhost, "letters", ".*", definition={"dead-letter-exchange": "amq.fanout"}, apply_to="queues"
+    )
+    pair.there.admin.bind(pair.vhost, "amq.fanout", "a user's", "")
+    running()
+    [found] = await deliver(pair)
+    assert found.level is Level.NOTE
+    assert "has a dead-letter exchange by policy 'letters'" in found.message
