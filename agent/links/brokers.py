@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.connection_pool import Pool, Shared
-from agent.amqp.data.capture import Capture
+from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.target import Target
+from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names, quarantine
 from agent.downstream.consumers import Consumers
-from agent.errors import Side, happening_on
-from agent.links.ends import End, Ends, federation_ends
+from agent.errors import Side, TransientError, happening_on
+from agent.links.ends import End, Ends, federation_ends, timed
 from agent.links.options import FlowOptions
 from agent.links.quarantine import Lane, Quarantines
-from agent.tasks import UnexpectedErrors
+from agent.links.renewals import renew
+from agent.tasks import GuardedTasks, UnexpectedErrors
 
 QUARANTINE: Final = names.AGENT_PREFIX + "putting messages into quarantine"
+PROBES: Final = names.AGENT_PREFIX + "probing"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
+KEPT_TOGETHER: Final = 48 * 1024 * 1024  # bytes of messages that wait for their confirms
 
 
 @dataclass
@@ -42,16 +46,25 @@ class Brokers:
     holds_removals: Callable[[], bool] = lambda: False
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)
     consumers: Consumers = field(default_factory=Consumers)  # of the downstream's queues
+    is_shared: bool = False  # other agents of the group may run links of this one
+    permit: Permit = field(default_factory=Permit)  # until when links may be run here
+    room: Room = field(default_factory=lambda: Room(KEPT_TOGETHER))  # for what isn't confirmed yet, of all links
     quarantines: Quarantines = field(init=False)
     _controls: Pool = field(init=False)
+    _probing: Pool = field(init=False)
     _sources: Pool = field(init=False)
     _destinations: Pool = field(init=False)
 
     def __post_init__(self) -> None:
         self.quarantines = Quarantines(self.errors)
         self._controls = Pool(LINKS_PER_CONTROL, errors=self.errors)
+        self._probing = Pool(LINKS_PER_CONTROL, errors=self.errors)
         self._sources = Pool(errors=self.errors)
         self._destinations = Pool(errors=self.errors)
+
+    def renew(self, ends: Mapping[End, End], tasks: GuardedTasks) -> None:
+        """These ends have other passwords now; what is connected to them goes on."""
+        renew((self._controls, self._sources, self._destinations, self._probing), ends, tasks)
 
     def federation_ends(self, link: Link) -> Ends:
         """Of a link that federates."""
@@ -59,22 +72,48 @@ class Brokers:
 
     async def control(self, end: End) -> Shared:
         """Where a broker is asked things. No messages travel that way, so it is read whatever a destination takes."""
-        return await self._controls.acquire(end, lambda: _connect_silent(end, _shuffled(end.uris)))
+        return await self._controls.acquire(
+            (end, None, None, self.is_shared),
+            lambda: self._permitted(_connect_silent(end, [self._timed(uri) for uri in _shuffled(end.uris)])),
+        )
+
+    def _timed(self, uri: AmqpUri) -> AmqpUri:
+        """Where another agent takes over, the broker has to notice soon that this one is gone."""
+        return timed(uri) if self.is_shared else uri
 
     async def source(self, end: End, uri: AmqpUri, *, apart: Hashable = None) -> Shared:
         """Where messages come from: `uri` is the one that `control` is connected by, since its queues exist there.
 
         Only links with an equal `apart` share a connection, such as the id of one that shares it with no other.
         """
-        return await self._sources.acquire((end, uri, apart), lambda: _connect_silent(end, [uri]))
+        return await self._sources.acquire(
+            (end, uri, apart, self.is_shared), lambda: self._permitted(_connect_silent(end, [self._timed(uri)]))
+        )
 
     async def destination(self, end: End, uri: AmqpUri | None = None, *, apart: str | None = None) -> Shared:
         """Where messages are published; by default by any of the URIs."""
         uris = None if uri is None else [uri]
         with happening_on(Side.DOWNSTREAM):
             return await self._destinations.acquire(
-                (end, uri, apart), lambda: _connect(end, _shuffled(end.uris) if uris is None else uris)
+                (end, uri, apart),
+                lambda: self._permitted(_connect(end, _shuffled(end.uris) if uris is None else uris)),
             )
+
+    async def probing(self, end: End, uri: AmqpUri) -> Shared:
+        """Where probes are published: an alarm there holds up nothing else."""
+        return await self._probing.acquire(
+            (end, uri, None), lambda: self._permitted(_connect(end, [self._timed(uri)], name=PROBES))
+        )
+
+    async def _permitted(self, opening: Coroutine[Any, Any, Connection]) -> Connection:
+        connection = await opening
+        connection.wire.permit = self.permit
+        return connection
+
+    def sever(self) -> None:
+        """Ends all connections of links at once: another agent of the group may run them."""
+        for pool in (self._sources, self._destinations, self._controls, self._probing):
+            pool.abort(TransientError("the lease of links is lost"))
 
     async def trial(self, end: End, uri: AmqpUri) -> Connection:
         """A connection that may be lost."""
@@ -102,7 +141,7 @@ class Brokers:
         """What the brokers at both ends have shown, as DER, on the connections that the link may use."""
         for uri, apart in product((None, *ends.destination.uris), (None, link_id)):
             yield from _shown(Side.DOWNSTREAM, self._destinations.standing((ends.destination, uri, apart)))
-        yield from _shown(Side.UPSTREAM, self._controls.standing(ends.source))
+        yield from _shown(Side.UPSTREAM, self._controls.standing((ends.source, None, None, self.is_shared)))
 
 
 def _shown(side: Side, connections: Iterable[Connection]) -> Iterator[tuple[Side, bytes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.amqp.connect import Connection
@@ -12,6 +12,7 @@ from agent.core.model import Link
 from agent.core.rules import names
 
 DOWNSTREAM: Final = "downstream"
+SHARED_HEARTBEAT: Final = 1  # seconds; a broker takes a connection for lost after two to three of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +63,8 @@ def written_uri(uris: Sequence[AmqpUri], connection: Connection) -> AmqpUri:
     if connection.uri in uris:
         return connection.uri
     return next((uri for uri in uris if uri.is_downstream_itself), connection.uri)
+
+
+def timed(uri: AmqpUri) -> AmqpUri:
+    """With the heartbeat of links that several agents share, unless the URI has its own."""
+    return replace(uri, heartbeat=SHARED_HEARTBEAT) if uri.heartbeat is None else uri

@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import Final
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.capture import Capture
+from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.held import HeldBuffers
+from agent.amqp.data.probe import Probes
 from agent.amqp.data.returns import LONGEST, SPARINGLY
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.scrutiny import Scrutiny
@@ -19,6 +20,7 @@ from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
 from agent.amqp.questions import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
+from agent.core.links import prefetch
 from agent.core.links.suspicion import Watch
 from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
@@ -46,17 +48,25 @@ class Flow:
         counts: Counts,
         path: LearnedPath,
         capture: Callable[[Target], Capture] | None = None,
+        room: Room | None = None,
     ) -> None:
-        """`capture` makes what collects messages for the quarantine."""
+        """`capture` makes what collects messages for the quarantine. In `room` messages are kept until they are
+        confirmed, so that those that are refused needn't go back to their source.
+        """
         self._options = options
         self._up = up
         self._down = down
         self._counts = counts
         self._path = path
+        self.probes: Probes | None = None  # to be set before `start`
         self._made_capture = capture
+        self._room = room
         self._capture: Capture | None = None
         self._loop = asyncio.get_running_loop()
         self.idle = ""  # why nothing is taken, where that is as it should be
+        self.unproved = ""  # why it isn't known whether messages would get through, where that is looked for
+        self.lag: float | None = None  # seconds that the last probe took
+        self.last_probe: float | None = None  # when it arrived, in seconds since 1970
         self.acknowledged_for_sure = 0  # of `acknowledged`, what the source is known to have read
         self._into: Channel | None = None
         self._out: Channel | None = None
@@ -64,6 +74,7 @@ class Flow:
         self._source: Source | None = None
         self._consumer: Consumer | None = None
         self._flows = False
+        self._forgets: asyncio.TimerHandle | None = None
         self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
         self._unrouted: asyncio.Future[BrokerError] = self._loop.create_future()
         self._forwarded_before = counts.forwarded
@@ -100,6 +111,11 @@ class Flow:
     def unsettled(self) -> int:
         """Messages that upstream has delivered and that are not settled."""
         return self._window.unsettled
+
+    @property
+    def unaccounted(self) -> int:
+        """Messages that are counted as taken and not yet as anything else."""
+        return self._target.unsettled if self._target else 0
 
     @property
     def forwarded(self) -> int:
@@ -177,6 +193,9 @@ class Flow:
         if self.is_watched:
             self._scrutiny = Scrutiny(self._path.suspicion, self._loop.time, lambda: target.confirms.unconfirmed)
         self._capture = self._made_capture(target) if self._made_capture else None
+        if target.refused is not None:
+            target.refused.hand_over = self._capture.take if self._capture else None
+            target.refused.counts_returns = self._counts_returns
         source = self._source = Source(
             out,
             target,
@@ -185,10 +204,12 @@ class Flow:
             scrutiny=self._scrutiny,
             limit=self._options.limit,
             capture=self._capture,
+            spares_returned=self._counts_returns and self._path.fruitless >= prefetch.FRUITLESS,
         )
         consumer = self._consumer = Consumer(
             self._options, self._window, up=self._up, out=out, source=source, target=target
         )
+        source.probes = self.probes
         source.on_exhausted = self._has_all
         if self._options.limit is not None:
             target.on_held = self._take_more
@@ -198,19 +219,22 @@ class Flow:
         self._up.wire.divert(out.number, source)
         self._down.wire.fed_by(self._up.wire)
         self._flows = True
+        if target.largest is not None:
+            self._forgets = self._loop.call_at(self._path.largest_until, source.forget_largest)
         await (consumer.pause() if paused else consumer.begin())
 
     def _made_target(self, into: Channel) -> Target:
-        path, keep = self._path, self._options.keep_bytes
+        path, room = self._path, self._room
         return Target(
             into,
             self._down.wire,
             self._counts,
             ack_mode=self._options.ack_mode,
             settle=self._up.wire.write_soon,
-            largest=path.largest if self._loop.time() < path.largest_until else None,
+            largest=path.largest_at(self._down.uri.safe, self._loop.time()),
             longest_return=SPARINGLY if self._is_dear else LONGEST,
-            held=HeldBuffers(keep) if keep else None,
+            held=None if room is None else HeldBuffers(prefetch.BYTES_ON_THE_WAY, room),
+            give_up_after=self._options.quarantine_after,
         )
 
     # While it runs
@@ -266,7 +290,7 @@ class Flow:
         while True:
             await self._has_taken_all.wait()
             if self._target is not None:
-                await self._target.settled()
+                await self._target.all_settled()
             if self._has_taken_all.is_set():
                 return
 
@@ -298,6 +322,8 @@ class Flow:
 
     async def leave(self) -> None:
         """Closes the channels, settled or not: what isn't acknowledged goes back to the upstream queue."""
+        if self._forgets is not None:
+            self._forgets.cancel()
         out = self._out
         if out is not None and not out.closed.done():
             self._up.wire.divert(out.number, DiscardDeliveries(out))
@@ -306,6 +332,8 @@ class Flow:
                 self._consumer.give_back()
         if self._capture is not None:
             self._capture.abandon()
+        if self._target is not None:
+            self._target.release()
         if self._flows:
             self._down.wire.starved_by(self._up.wire)
             self._flows = False
@@ -314,6 +342,8 @@ class Flow:
             channel.leave()
         if self._channels:
             await asyncio.wait([channel.closed for channel in self._channels], timeout=self._patience)
+        if self._target is not None:
+            self._target.abandon()
 
     async def _finish_aside(self) -> None:
         """What is on its way to the quarantine is acknowledged once it is there, or it would come again and go there
@@ -332,8 +362,12 @@ class Flow:
     @property
     def _is_dear(self) -> bool:
         """Whether each message that is given back is one step nearer to being dropped over there."""
-        server = self._up.server
-        return self._options.is_quorum and server.limits_deliveries and not server.forgives_nacks
+        return self._counts_returns and not self._up.server.forgives_nacks
+
+    @property
+    def _counts_returns(self) -> bool:
+        """Whether a message that is returned too often, by whatever means, is dropped over there."""
+        return self._options.is_quorum and self._up.server.limits_deliveries
 
     @property
     def _is_midway(self) -> bool:
@@ -354,11 +388,12 @@ class Flow:
         error = closed.result()
         largest = largest_taken(error)
         if largest is not None:
-            self._path.largest = largest
-            self._path.largest_until = self._loop.time() + LARGEST_IS_KNOWN
+            self._path.learn_largest(largest, self._down.uri.safe, until=self._loop.time() + LARGEST_IS_KNOWN)
         elif blames_message(error) and self._may_have_caused_it:
             on_the_way = self._scrutiny.on_the_way if self._scrutiny else ()
             self._path.suspicion.broke(self._loop.time(), self._watch, on_the_way)
+        elif not isinstance(error, ChannelClosedError):
+            self._path.largest = None  # the next connection may take more
 
     @property
     def _may_have_caused_it(self) -> bool:

@@ -14,9 +14,9 @@ class FlowOptions:
     """`tag` names the first consumer; those that follow it get a number. `prefetch` None is sized to the path.
 
     `is_quorum`: the queue counts what comes back to it. `limit` is how many messages are forwarded before the flow
-    has finished; what comes beyond goes back. `keep_bytes` bounds the messages that are kept until they are confirmed.
-    `ends_on_return`: a message that no queue takes breaks the flow and isn't acknowledged: the destination is a queue,
-    and that is gone.
+    has finished; what comes beyond goes back. `quarantine_after` is for how many seconds a message may be refused
+    while others get through; None: for ever. `ends_on_return`: a message that no queue takes breaks the flow and isn't
+    acknowledged: the destination is a queue, and that is gone.
     """
 
     queue: str
@@ -28,7 +28,7 @@ class FlowOptions:
     prefetch: int | None = None
     is_quorum: bool = False
     limit: int | None = None
-    keep_bytes: int = 0
+    quarantine_after: float | None = None
     ends_on_return: bool = False
 
     def __post_init__(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 FIRST_STEP = 0.1
 LEAST_UPPER = 0.5
 LEAST_STEADY = 1.0
-SLOW_RETRY = 60.0
+SLOW_RETRY = 20.0
+"""With the chance added 25 s: a permission that was given back is found within half a minute, without a person."""
 
 
 def delay(attempt: int, upper: float, chance: float) -> float:

@@ -2,8 +2,8 @@
 
 Delivery tags of a channel with one consumer are 1, 2, 3 …, so everything up to the lowest unsettled tag can be
 acknowledged at once. A broker refuses `multiple` on a tag that is already settled; the tag returned here never is.
-Deliveries that wait to be returned must not be acknowledged along with others: while any waits, those after it are
-acknowledged one by one.
+Deliveries that wait to be returned must not be acknowledged along with others: while any waits, or is published again,
+those after it are acknowledged one by one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class Confirms:
     __slots__ = (
         "_acknowledgeable",
         "_acknowledged",
+        "_again",
         "_held",
         "_lowest",
         "_next_number",
@@ -38,7 +39,8 @@ class Confirms:
         self._settled: dict[int, bool] = {}  # tag above `_lowest` -> to be acknowledged (True) or settled (False)
         self._acknowledgeable = 0  # the highest tag below `_lowest` that is to be acknowledged
         self._acknowledged = 0
-        self._held: set[int] = set()  # to be returned, some time
+        self._held: set[int] = set()  # to be returned or published again, some time
+        self._again: set[int] = set()  # were held, and are published again
         self._singly: list[int] = []  # settled behind one that is held
 
     @property
@@ -81,13 +83,23 @@ class Confirms:
         self._tags.update(zip(range(first, self._next_number), tags, strict=True))
         return self._next_number - 1
 
+    def published_again(self, tags: Collection[int]) -> int:
+        """Deliveries that were held were published once more; returns the publish number of the last."""
+        self._held.difference_update(tags)
+        self._again.update(tags)
+        return self.published(tags)
+
+    def is_in_flight(self, number: int) -> bool:
+        """Whether this publish is neither confirmed nor refused."""
+        return number in self._tags
+
     def dropped(self, tag: int) -> None:
         """A delivery is settled without waiting for a confirm."""
         self._settle(tag, acknowledged=True)
 
     def hold(self, tag: int) -> None:
         """A delivery is to be returned, later."""
-        if not self._held:  # a tag that was to be acknowledged along with lower ones can't wait for this one
+        if not self._waits:  # a tag that was to be acknowledged along with lower ones can't wait for this one
             waiting = [tag for tag, acknowledged in self._settled.items() if acknowledged]
             self._singly += waiting
             self._settled.update(dict.fromkeys(waiting, False))
@@ -105,17 +117,27 @@ class Confirms:
 
     def confirmed(self, number: int, *, multiple: bool) -> int:
         """The downstream confirmed these; returns how many. Raises NeverPublishedError for an impossible number."""
-        tags = self._take(number, multiple=multiple)
+        tags = self._take(number, multiple=multiple).values()
+        if self._again:
+            self._again.difference_update(tags)
         for tag in tags:
             self._settle(tag, acknowledged=True)
         return len(tags)
 
-    def refused(self, number: int, *, multiple: bool) -> list[int]:
-        """The downstream refused these; returns the delivery tags, which are held until they are returned."""
-        tags = self._take(number, multiple=multiple)
-        for tag in tags:
+    def refused(self, number: int, *, multiple: bool) -> dict[int, int]:
+        """The downstream refused these; returns the delivery tags by their publish numbers. They are held until they
+        are returned, disposed of, or published again.
+        """
+        named = self._take(number, multiple=multiple)
+        for tag in named.values():
             self.hold(tag)
-        return tags
+            self._again.discard(tag)
+        return named
+
+    @property
+    def _waits(self) -> bool:
+        """Whether any delivery may be settled much later than those after it."""
+        return bool(self._held or self._again)
 
     def acknowledge(self) -> tuple[list[int], int | None]:
         """The tags to acknowledge now: first some one by one, then one with `multiple`, if any."""
@@ -125,23 +147,23 @@ class Confirms:
         self._acknowledged = self._acknowledgeable
         return singly, self._acknowledged
 
-    def _take(self, number: int, *, multiple: bool) -> list[int]:
-        """Removes the publishes that a confirm names; a settled number is ignored. 0 doesn't mean all so far: that
-        would be everything sent, not everything received.
+    def _take(self, number: int, *, multiple: bool) -> dict[int, int]:
+        """Removes the publishes that a confirm names; returns their tags by number. A settled number is ignored. 0
+        doesn't mean all so far: that would be everything sent, not everything received.
         """
         if not 0 < number < self._next_number:
             raise NeverPublishedError(f"a confirm of publish {number}, of {self._next_number - 1} so far")
-        if not multiple:
-            tag = self._tags.pop(number, None)
-            return [] if tag is None else [tag]
         pop = self._tags.pop
-        tags = [tag for n in range(self._oldest, number + 1) if (tag := pop(n, None)) is not None]
+        if not multiple:
+            tag = pop(number, None)
+            return {} if tag is None else {number: tag}
+        tags = {n: tag for n in range(self._oldest, number + 1) if (tag := pop(n, None)) is not None}
         self._oldest = max(self._oldest, number + 1)
         return tags
 
     def _settle(self, tag: int, *, acknowledged: bool) -> None:
         if tag != self._lowest:
-            if acknowledged and self._held:
+            if acknowledged and self._waits:
                 self._singly.append(tag)
                 acknowledged = False
             self._settled[tag] = acknowledged

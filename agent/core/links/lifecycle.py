@@ -7,6 +7,7 @@ The runtime executes effects and reports their results; it decides nothing. Ever
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
@@ -110,12 +111,28 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The link has done what it was defined for, and has nothing left to do; an operator may restart it."""
+    """The link has done what it was defined for, and has nothing left to do; an operator may restart it. `earlier`: it
+    had done so before it came to this agent.
+    """
+
+    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    pass
+    """By whom, when in seconds since 1970, and why, as far as that is known."""
+
+    by: str = ""
+    at: float = 0.0
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """`paused by ann@ops since 2026-11-23 08:15 UTC: disk is replaced`, or what is known of that."""
+        by = f" by {self.by}" if self.by else ""
+        since = f" since {datetime.fromtimestamp(self.at, UTC):%Y-%m-%d %H:%M} UTC" if self.at else ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"paused{by}{since}{why}" if by or since or why else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +142,10 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class StandAside:
-    """Another replica or the native plugin runs this link."""
+    """Another replica or the native plugin runs this link. `is_served` is false where one has to be found yet."""
 
     reason: str
+    is_served: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +286,9 @@ class LinkState:
     phase: Phase = Phase.IDLE
     started: bool = False
     paused: bool = False
+    pause: Pause = Pause()
     standby: str | None = None
+    is_served: bool = True  # while it is on standby
     unwanted: Unwanted | None = None
     stop: Stop | None = None
     failure: Failed | None = None
@@ -293,7 +313,7 @@ class LinkState:
         if self.paused:
             return Status.PAUSED
         if self.standby is not None:
-            return Status.STANDBY
+            return Status.STANDBY if self.is_served else Status.BACKOFF
         if self.failure is not None:
             return Status.INVALID if self.failure.permanent else Status.BACKOFF
         if self.blocked:
@@ -306,10 +326,12 @@ class LinkState:
     def error(self) -> str:
         """Why it isn't running, in an operator's words; empty if there is no reason."""
         match self.status:
+            case Status.PAUSED:
+                return self.pause.text
             case Status.STANDBY:
                 return self.standby or ""
             case Status.INVALID | Status.BACKOFF:
-                return self.failure.error if self.failure else ""
+                return self.failure.error if self.failure else self.standby or ""
             case Status.BLOCKED:
                 return "; ".join(f"{block.side} blocked: {block.reason}" for block in self.blocked)
             case Status.STALLED:
@@ -346,16 +368,16 @@ def _asked(state: LinkState, event: Event) -> LinkState:
     match event:
         case Start():
             return replace(state, started=True)
-        case Completed():
-            return replace(state, completed=state.phase is Phase.OPEN or state.completed)
+        case Completed(earlier):
+            return replace(state, completed=earlier or state.phase is Phase.OPEN or state.completed)
         case Pause():
-            return replace(state, paused=True)
+            return replace(state, paused=True, pause=event)
         case Resume():
-            return replace(state, paused=False)
-        case StandAside(reason):
-            return replace(state, standby=reason)
+            return replace(state, paused=False, pause=Pause())
+        case StandAside(reason, is_served):
+            return replace(state, standby=reason, is_served=is_served)
         case TakeOver():
-            return replace(state, standby=None)
+            return replace(state, standby=None, is_served=True)
         case Unwanted():
             return replace(state, unwanted=state.unwanted or event)
         case Wanted():
@@ -373,9 +395,9 @@ def _follow(state: LinkState) -> Step:
             return _open(state)
         case Phase.IDLE if state.stop is not None:
             return replace(state, phase=Phase.GONE), (Finished(),)
-        case Phase.IDLE if state.unwanted is not None:
+        case Phase.IDLE if state.unwanted is not None and state.standby is None:
             return replace(state, phase=Phase.LINGERING), (Linger(state.unwanted.since),)
-        case Phase.LINGERING if state.unwanted is None or state.stop is not None:
+        case Phase.LINGERING if state.unwanted is None or state.stop is not None or state.standby is not None:
             idle, effects = _follow(replace(state, phase=Phase.IDLE))
             return idle, (CancelLinger(), *effects)
         case Phase.WAITING if not state.wants_to_run:

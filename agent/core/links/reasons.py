@@ -37,6 +37,7 @@ _RELEASED: Final = {
 }
 _RECOVERED: Final = {Status.BLOCKED: Reason.UNBLOCKED, Status.STALLED: Reason.PROGRESSED}
 _REACHED: Final = {
+    Status.BACKOFF: Reason.DOWNSTREAM_LOST,  # there its lease is, which another agent hasn't taken either
     Status.STALLED: Reason.NO_CONFIRMS,
     Status.PAUSED: Reason.PAUSED,
     Status.STANDBY: Reason.SERVED_ELSEWHERE,

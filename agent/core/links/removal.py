@@ -31,7 +31,7 @@ def announce(left: float, messages: int | None, *, held: bool) -> str:
     elif messages == 0:
         found = "it is empty"
     else:
-        found = "1 message waits" if messages == 1 else f"{messages} messages wait"
+        found = "1 message waits" if messages == 1 else f"{messages:,} messages wait"
     when = "once definitions can be read again" if held and left <= 0 else f"in {duration(max(left, 0.0))}"
     return f"no longer defined; its queue upstream is removed {when} ({found}); define it again to keep it"
 

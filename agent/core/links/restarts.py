@@ -2,29 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from hashlib import sha256
 from typing import Final
 
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import AmqpUri
 from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
 from agent.errors import Place
 
 _ANYWHERE: Final = Place("")
+_ANY: Final = Secret("")
+_DIGITS: Final = 16
 
 
 def needs_restart(running: Link, wanted: Link) -> bool:
-    """Which policy asks for the same link is no reason, nor where its definition is written."""
-    return _essence(running) != _essence(wanted)
+    """Which policy asks for the same link is no reason, nor where its definition is written, nor another password of
+    the same user, nor `lag-critical`, which is only compared with.
+    """
+    return running != wanted and _essence(running) != _essence(wanted)
+
+
+def has_other_passwords(running: Link, wanted: Link) -> bool:
+    """Whether the next connection has to log in with another password than the last one."""
+    return _all_uris(running) != _all_uris(wanted)
+
+
+def differ_in_passwords(former: Sequence[AmqpUri], now: Sequence[AmqpUri]) -> bool:
+    """Whether these are the same addresses and users in the same order, with other passwords."""
+    return former != now and _without_passwords(former) == _without_passwords(now)
+
+
+def _all_uris(link: Link) -> tuple[AmqpUri, ...]:
+    if isinstance(link, ShovelLink):
+        return (*link.uris, *link.shovel.source_uris, *link.shovel.destination_uris)
+    return link.uris
+
+
+def _without_passwords(uris: Iterable[AmqpUri]) -> tuple[AmqpUri, ...]:
+    """A URI with a user and no password logs in as guest does, so this isn't the same as having none."""
+    return tuple(uri if uri.password is None else replace(uri, password=_ANY) for uri in uris)
 
 
 def _essence(link: Link) -> Link:
+    uris = _without_passwords(link.uris)
     match link:
         case ExchangeLink():
-            return replace(link, exchange=replace(link.exchange, policy=None), policy="")
+            settings = replace(link.settings, lag_critical=None)
+            exchange = replace(link.exchange, policy=None)
+            return replace(link, uris=uris, exchange=exchange, policy="", settings=settings)
         case QueueLink():
-            return replace(link, queue=replace(link.queue, policy=None), policy="")
+            settings = replace(link.settings, lag_critical=None)
+            return replace(link, uris=uris, queue=replace(link.queue, policy=None), policy="", settings=settings)
         case ShovelLink():
-            return replace(link, shovel=replace(link.shovel, place=_ANYWHERE))
+            return _shovel_essence(link)
+
+
+def _shovel_essence(link: ShovelLink) -> ShovelLink:
+    shovel = replace(
+        link.shovel,
+        source_uris=_without_passwords(link.shovel.source_uris),
+        destination_uris=_without_passwords(link.shovel.destination_uris),
+        place=_ANYWHERE,
+        settings=replace(link.settings, lag_critical=None),
+    )
+    return replace(link, uris=_without_passwords(link.uris), shovel=shovel)
 
 
 def asks_the_same(former: Link, now: Link) -> bool:
@@ -34,6 +77,27 @@ def asks_the_same(former: Link, now: Link) -> bool:
     if isinstance(former, ShovelLink) and isinstance(now, ShovelLink):
         return _without_addresses(former) == _without_addresses(now) and _addresses(former) == _addresses(now)
     return not needs_restart(former, now)
+
+
+def purpose_of(link: Link) -> str:
+    """A digest of what a link is defined for: the same for definitions that ask for the same."""
+    if isinstance(link, ShovelLink):
+        what: object = (_written(_without_addresses(_shovel_essence(link))), _addresses(link))
+    else:
+        what = _written(_essence(link))
+    return sha256(repr(what).encode()).hexdigest()[:_DIGITS]
+
+
+def _written(value: object) -> object:
+    """Without what has its default, so that a setting that a later release adds changes nothing."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    given = [(each.name, getattr(value, each.name)) for each in fields(value) if each.init]
+    return type(value).__name__, [(name, _written(item)) for name, item in given if item != _default(type(value), name)]
+
+
+def _default(of: type, name: str) -> object:
+    return next(each.default for each in fields(of) if each.name == name)
 
 
 def _without_addresses(link: ShovelLink) -> ShovelLink:

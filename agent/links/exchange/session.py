@@ -25,6 +25,7 @@ from agent.links.exchange.building import Building, Built
 from agent.links.exchange.internal_exchange import InternalExchanges
 from agent.links.exchange.lookout import Lookouts
 from agent.links.exchange.plugin_type import PluginTypes
+from agent.links.exchange.probing import Probing
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.exchange.upkeep import Upkeep
 from agent.links.flow import Flow
@@ -32,6 +33,7 @@ from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
 from agent.links.session import OpenSession
 from agent.links.tasks import both
+from agent.tasks import together
 
 LOOK_EVERY: Final = 1.0
 
@@ -77,6 +79,18 @@ class ExchangeSession(OpenSession[Upkeep]):
         self._plugin_types = plugin_types
         self._lookouts = lookouts
         self._on_noted = on_noted
+        self._probing: Probing | None = None
+
+    async def keep_up(self) -> None:
+        probing = self._probing
+        if probing is None:
+            await super().keep_up()
+        else:
+            await together(super().keep_up(), probing.run(self._open_for_probes))
+
+    async def _open_for_probes(self) -> Shared:
+        control, _ = self._controls[0]
+        return await self._brokers.probing(self._brokers.federation_ends(self._link).source, control.connection.uri)
 
     async def open(self) -> None:
         """Connections for messages are opened while it is looked what exists upstream."""
@@ -103,10 +117,13 @@ class ExchangeSession(OpenSession[Upkeep]):
             capture=self._brokers.capture(
                 ends.source, up.connection.uri, link=link.id, options=options, is_quorum=options.is_quorum
             ),
+            room=self._brokers.room,
         )
+        if link.settings.probe is not None:
+            flow.probes = self._probing = Probing(wanted.queue, link.settings.probe, down=down.connection)
         starting = asyncio.ensure_future(flow.start(header_of(link, control.connection, wanted.route)))
         bound, _ = await both(self._bind(building, starting), starting)
-        self._upkeep = Upkeep(building, flow, self._counts, bound, on_followed=self._on_noted)
+        self._upkeep = Upkeep(building, flow, self._counts, bound, on_followed=self._on_noted, probing=self._probing)
         self._upkeep.rebind(self._latest())  # they may have changed meanwhile
 
     def follow(self, bindings: frozenset[Binding]) -> None:
@@ -129,6 +146,7 @@ class ExchangeSession(OpenSession[Upkeep]):
             ack_mode=settings.ack_mode,
             prefetch=settings.prefetch_count,
             is_quorum=settings.queue_type is QueueType.QUORUM,
+            quarantine_after=settings.quarantine_after,
         )
 
     def _building(self, control: Shared, wanted: Wanted, *, first: asyncio.Future[tuple[Shared, Shared]]) -> Building:

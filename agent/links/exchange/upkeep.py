@@ -12,6 +12,7 @@ import structlog
 from agent.amqp.data.splice import Counts
 from agent.core.model import Binding
 from agent.links.exchange.building import Building
+from agent.links.exchange.probing import Probing
 from agent.links.flow import Flow
 from agent.links.flow_watch import FlowWatch
 
@@ -32,11 +33,14 @@ class Upkeep:
         bindings: frozenset[Binding],
         *,
         on_followed: Callable[[], None] = lambda: None,
+        probing: Probing | None = None,
     ) -> None:
         """`bindings` are those that it was opened with; `on_followed` is called after others were brought in step."""
         self._on_followed = on_followed
         self._building = building
         self._counts = counts
+        self._flow = flow
+        self._probing = probing
         self._watch = FlowWatch(flow, counts)
         self._wake = self._watch.wake
         self._loop = asyncio.get_running_loop()
@@ -51,7 +55,7 @@ class Upkeep:
 
     def is_quiet(self, now: float) -> bool:
         """Nothing has moved or waits, and nothing is due: what most of a thousand links are, most of the time."""
-        if self._moved != self._movement or self._watch.waits:
+        if self._probing is not None or self._moved != self._movement or self._watch.waits:
             return False
         return not self._must_assert(now) and not self._watch.is_due(now)
 
@@ -76,11 +80,18 @@ class Upkeep:
     def tick(self, now: float, *, is_blocked: bool) -> float:
         """For how many seconds something has waited and nothing was confirmed."""
         self._moved = self._movement
+        if self._probing is not None:
+            self._look_at_probes(self._probing, now, is_blocked=is_blocked)
         if self._must_assert(now):
             self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, now)
             self._to_assert = max(1, -(-self._building.bound // self._parts))
             self._wake.set()
         return self._watch.observe(now, is_blocked=is_blocked, must_look=self._watch.is_due(now))
+
+    def _look_at_probes(self, probing: Probing, now: float, *, is_blocked: bool) -> None:
+        flow = self._flow
+        flow.unproved = probing.observe(now, forwarded=self._counts.forwarded, is_blocked=is_blocked)
+        flow.lag, flow.last_probe = probing.lag, probing.last_answer
 
     # What the lookout finds
 

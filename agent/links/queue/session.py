@@ -90,6 +90,7 @@ class QueueSession(OpenSession[Upkeep]):
             capture=self._brokers.capture(
                 ends.source, up.connection.uri, link=link.id, options=options, is_quorum=is_quorum
             ),
+            room=self._brokers.room,
         )
         queue = LocalQueue(link.vhost, link.name, local, self._brokers.consumers)
         upkeep = Upkeep(
@@ -146,6 +147,7 @@ class QueueSession(OpenSession[Upkeep]):
             prefetch=settings.prefetch_count or self._fixed_prefetch,
             # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
             is_quorum=True,
+            quarantine_after=settings.quarantine_after,
             ends_on_return=True,
         )
 

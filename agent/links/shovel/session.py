@@ -126,6 +126,7 @@ class ShovelSession(OpenSession[Upkeep]):
             capture=self._brokers.capture(
                 self._ends.source, up.connection.uri, link=link.id, options=options, is_quorum=is_quorum
             ),
+            room=self._brokers.room,
         )
         await flow.start(rewriter_of(link, control.connection, down.connection, cluster=self._brokers.cluster))
         self._memory.flow = flow
@@ -201,6 +202,7 @@ class ShovelSession(OpenSession[Upkeep]):
             # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
             is_quorum=isinstance(self._link.shovel.source, QueueSource),
             limit=self._memory.until.remaining,
+            quarantine_after=settings.quarantine_after,
             ends_on_return=isinstance(destination, QueueDestination),
         )
 

@@ -65,6 +65,24 @@ class Broker(RuleBasedStateMachine):
         self.unsettled.remove(tag)
         self.returned.add(tag)
 
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def publish_again(self, data: st.DataObject) -> None:
+        tag = data.draw(st.sampled_from(sorted(self.held)))
+        last = self.confirms.published_again([tag])
+        assert self.confirms.is_in_flight(last)
+        self.held.remove(tag)
+        del self.answered[tag]
+        self.outstanding[last] = tag
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def dispose(self, data: st.DataObject) -> None:
+        tag = data.draw(st.sampled_from(sorted(self.held)))
+        self.confirms.disposed(tag)
+        self.held.remove(tag)
+        self.answered[tag] = True
+
     def _answer(self, number: int, *, multiple: bool, taken: bool) -> list[int]:
         named = [n for n in self.outstanding if n <= number] if multiple else [number]
         tags = [self.outstanding.pop(n) for n in sorted(named)]
@@ -83,7 +101,7 @@ class Broker(RuleBasedStateMachine):
     def refuse(self, data: st.DataObject, multiple: bool) -> None:
         number = data.draw(st.sampled_from(sorted(self.outstanding)))
         tags = self._answer(number, multiple=multiple, taken=False)
-        assert sorted(self.confirms.refused(number, multiple=multiple)) == tags
+        assert list(self.confirms.refused(number, multiple=multiple).values()) == tags
         self.held.update(tags)
 
     @precondition(lambda self: self.confirms._next_number > 1)
@@ -171,7 +189,7 @@ def test_a_refusal_holds_up_nothing_that_was_taken() -> None:
     confirms = Confirms()
     confirms.published(range(1, 7))
     confirms.confirmed(4, multiple=False)
-    assert confirms.refused(2, multiple=False) == [2]
+    assert confirms.refused(2, multiple=False) == {2: 2}
     confirms.confirmed(6, multiple=True)
     singly, together = confirms.acknowledge()
     assert (sorted(singly), together) == ([3, 4, 5, 6], 1)

@@ -179,8 +179,13 @@ class Runtime(RuleBasedStateMachine):
     @invariant()
     def an_unwanted_link_is_on_its_way_out(self) -> None:
         if self.unwanted and not self.stopped and not self.finished:
-            assert self.closing or self.lingering or self.cleaning
+            assert self.closing or self.lingering or self.cleaning or self.state.standby is not None
             assert self.state.status is (Status.STOPPING if self.cleaning else Status.REMOVING)
+
+    @invariant()
+    def what_another_serves_is_not_about_to_be_removed(self) -> None:
+        if self.state.standby is not None:
+            assert not self.lingering
 
     @invariant()
     def a_link_that_should_not_run_takes_no_messages_or_is_closing(self) -> None:
@@ -361,3 +366,11 @@ def test_statuses_in_an_operators_words() -> None:
     assert (stalled.status, stalled.error) == (Status.STALLED, "no confirm for 30 s")
     assert step(stalled, life.Progressed())[0].status is Status.RUNNING
     assert run(life.Start(), life.Stop())[0].status is Status.STOPPING
+
+
+def test_a_pause_shows_who_asked_for_it_when_and_why() -> None:
+    pause = life.Pause("ann@ops", 1_790_000_000.0, "disk is replaced")
+    state, _ = run(life.Start(), pause)
+    assert state.error == "paused by ann@ops since 2026-09-21 14:13 UTC: disk is replaced"
+    assert run(life.Start(), pause, life.Resume())[0].error == ""
+    assert run(life.Start(), life.Pause())[0].error == ""

@@ -64,3 +64,9 @@ def test_a_new_link_has_appeared() -> None:
 def test_each_kind_of_failure_on_each_side_has_a_word(side: Side, trouble: Trouble) -> None:
     failed = after(*OPENED, Failed("cut", side=side, trouble=trouble))
     assert reason_of(LinkState(), failed) == f"{side}_{trouble}"
+
+
+def test_a_link_without_a_lease_waits_for_the_downstream() -> None:
+    state = after(lifecycle.Start(), lifecycle.StandAside("waits for its lease", is_served=False))
+    assert (state.status, state.error) == (lifecycle.Status.BACKOFF, "waits for its lease")
+    assert reason_of(LinkState(), state) is Reason.DOWNSTREAM_LOST

@@ -4,8 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.links.restarts import leads_elsewhere, needs_restart
-from agent.core.model import ApplyTo, Choice, Exchange, Federation, Link, LinkSettings, Policy, Queue, QueueSource
+from agent.core.addresses.uri import parse
+from agent.core.links.restarts import has_other_passwords, leads_elsewhere, needs_restart, purpose_of
+from agent.core.model import (
+    ApplyTo,
+    Choice,
+    Exchange,
+    Federation,
+    Link,
+    LinkSettings,
+    Policy,
+    Queue,
+    QueueSource,
+    Shovel,
+    ShovelLink,
+)
 from agent.errors import Place
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
@@ -53,3 +66,43 @@ def test_a_link_leads_elsewhere_when_it_has_none_of_its_addresses_any_more(
     former: list[str], now: list[str], elsewhere: bool
 ) -> None:
     assert leads_elsewhere(former, now) is elsewhere
+
+
+def with_password(link: Link, password: str, user: str = "agent") -> Link:
+    uris = (parse(f"amqp://{user}:{password}@there"),)
+    if isinstance(link, ShovelLink):
+        return replace(link, uris=uris, shovel=replace(link.shovel, source_uris=uris, destination_uris=uris))
+    return replace(link, uris=uris)
+
+
+@pytest.mark.parametrize("link", [EXCHANGE, QUEUE, SHOVEL])
+def test_another_password_is_none_and_another_user_is_one(link: Link) -> None:
+    running = with_password(link, "first")
+    assert not needs_restart(running, with_password(link, "second"))
+    assert has_other_passwords(running, with_password(link, "second"))
+    assert not has_other_passwords(running, with_password(link, "first"))
+    assert needs_restart(running, with_password(link, "first", user="other"))
+
+
+def test_a_purpose_is_the_same_for_other_credentials_and_another_place() -> None:
+    again = replace(
+        SHOVEL,
+        shovel=replace(
+            SHOVEL.shovel,
+            place=Place("agent.yaml", 7, 1),
+            source_uris=tuple(replace(each, password=None) for each in SHOVEL.shovel.source_uris),
+        ),
+    )
+    assert again != SHOVEL
+    assert purpose_of(again) == purpose_of(SHOVEL)
+
+
+@pytest.mark.parametrize(
+    "shovel",
+    [
+        replace(SHOVEL.shovel, source=QueueSource("another")),
+        replace(SHOVEL.shovel, settings=replace(SHOVEL.settings, delete_after=5)),
+    ],
+)
+def test_another_purpose(shovel: Shovel) -> None:
+    assert purpose_of(replace(SHOVEL, shovel=shovel)) != purpose_of(SHOVEL)

@@ -1,0 +1,33 @@
+"""Who paused a link, when and why: as it is remembered with the lease of the link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agent.core.links.lifecycle import Pause
+from agent.core.text.printable import printable
+
+MOST: Final = 300  # characters of what somebody writes
+LONG: Final = 24 * 3600.0  # seconds from when on a pause was probably forgotten
+_LAST: Final = 1e11
+
+
+def paused(by: object, at: object, reason: object) -> Pause:
+    """Texts come from clients and from the broker, so they may be anything."""
+    is_time = isinstance(at, int | float) and not isinstance(at, bool) and 0 <= at < _LAST
+    return Pause(_text(by), float(at) if is_time and isinstance(at, int | float) else 0.0, _text(reason))
+
+
+def _text(value: object) -> str:
+    return printable(value[:MOST]).strip()[:MOST] if isinstance(value, str) else ""
+
+
+def to_value(pause: Pause) -> dict[str, Any]:
+    return {"by": pause.by, "at": pause.at, "reason": pause.reason}
+
+
+def from_value(value: object) -> Pause:
+    """What somebody else has written pauses the link too, whatever it holds."""
+    given: Mapping[str, Any] = value if isinstance(value, dict) else {}
+    return paused(given.get("by"), given.get("at"), given.get("reason"))

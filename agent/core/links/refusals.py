@@ -1,0 +1,151 @@
+"""Messages that the downstream refused by basic.nack: when each is tried again, and which one will never get through.
+
+A full queue refuses whatever is for it, so a refusal alone shows nothing about the message. All that wait are tried
+again in rounds, in their order, with growing pauses. A message is given up once it was refused for long enough while
+others got through; but not while refused ones with the same address do, since a queue that drains slowly takes them one
+after another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+SHORTEST: Final = 0.1
+LONGEST: Final = 15.0
+AT_ONCE: Final = 4 * 1024 * 1024  # bytes that are tried again and not answered yet
+_MOST_ADDRESSES: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """`tried` is when it was published last, `before` the time before that."""
+
+    address: bytes
+    size: int
+    since: float
+    tried: float
+    before: float
+
+
+class Refusals:
+    """Of one link. Messages are named by their delivery tags; times are seconds of one clock."""
+
+    def __init__(self, give_up_after: float | None) -> None:
+        """None: never."""
+        self._give_up_after = give_up_after
+        self._found: dict[int, _Waiting] = {}
+        self._waiting: set[int] = set()  # those that aren't tried now, nor given up
+        self._round: deque[int] = deque()  # what is still to be tried in this round
+        self._trying: set[int] = set()
+        self._bytes = 0  # of those
+        self._delay = SHORTEST
+        self._is_fruitful = False
+        self._next_at = 0.0
+        self._passed_at = float("-inf")
+        self._recovered: dict[bytes, float] = {}  # by address, when a refused message last got through
+
+    @property
+    def count(self) -> int:
+        """How many wait or are tried again."""
+        return len(self._waiting) + len(self._trying)
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When `to_try` has an answer, unless it waits for one of the broker."""
+        if self._round:
+            return 0.0 if self._bytes < AT_ONCE else None
+        return self._next_at if self._waiting and not self._is_in_round else None
+
+    def refused(self, tag: int, address: bytes, size: int, *, now: float) -> None:
+        """A message, for the first time."""
+        if not self._waiting and not self._trying:
+            self._delay = SHORTEST
+            self._next_at = now + SHORTEST
+        self._found[tag] = _Waiting(address, size, now, now, now)
+        self._waiting.add(tag)
+
+    def to_try(self, now: float) -> list[int]:
+        """What is to be published again now."""
+        if not self._is_in_round and self._waiting and now >= self._next_at:
+            self._round.extend(sorted(self._waiting))
+            self._is_fruitful = False
+        tried = []
+        while self._round and self._bytes < AT_ONCE:
+            tag = self._round.popleft()
+            if tag in self._waiting:
+                tried.append(tag)
+                self._try(tag, now)
+        return tried
+
+    def refused_again(self, tag: int, now: float) -> bool:
+        """Whether it is to be given up. It waits until it is."""
+        self._tried(tag)
+        self._waiting.add(tag)
+        is_hopeless = self._is_hopeless(self._found[tag], now)
+        self._end_round(now)
+        return is_hopeless
+
+    def arrived(self, tag: int, now: float) -> None:
+        """It got through."""
+        self._tried(tag)
+        if len(self._recovered) >= _MOST_ADDRESSES:
+            self._recovered.clear()
+        self._recovered[self._found.pop(tag).address] = now
+        self._is_fruitful = True
+        self._end_round(now)
+        if not self._found:
+            self._recovered.clear()
+
+    def passed(self, now: float) -> None:
+        """A message that was not refused before got through."""
+        self._passed_at = now
+
+    def give_up(self, tag: int) -> None:
+        """It is on its way elsewhere."""
+        self._waiting.discard(tag)
+
+    def wait_on(self, tag: int, now: float) -> None:
+        """It could not be put elsewhere."""
+        self._waiting.add(tag)
+        if not self._is_in_round:
+            self._next_at = max(self._next_at, now + self._delay)
+
+    def forget(self, tag: int) -> None:
+        """It is elsewhere."""
+        self._found.pop(tag, None)
+        self._waiting.discard(tag)
+
+    @property
+    def _is_in_round(self) -> bool:
+        return bool(self._round or self._trying)
+
+    def _try(self, tag: int, now: float) -> None:
+        message = self._found[tag]
+        message.before, message.tried = message.tried, now
+        self._waiting.discard(tag)
+        self._trying.add(tag)
+        self._bytes += message.size
+
+    def _tried(self, tag: int) -> None:
+        self._trying.discard(tag)
+        self._bytes -= self._found[tag].size
+
+    def _is_hopeless(self, message: _Waiting, now: float) -> bool:
+        due = self._due(message)
+        return due is not None and now >= due and self._passed_at >= message.before
+
+    def _due(self, message: _Waiting) -> float | None:
+        """When it may be given up."""
+        if self._give_up_after is None:
+            return None
+        return max(message.since, self._recovered.get(message.address, 0.0)) + self._give_up_after
+
+    def _end_round(self, now: float) -> None:
+        """The next one comes in time for a message that may be given up then."""
+        if self._is_in_round:
+            return
+        self._delay = SHORTEST if self._is_fruitful else min(2 * self._delay, LONGEST)
+        dues = [due for tag in self._waiting if (due := self._due(self._found[tag])) is not None and due > now]
+        self._next_at = max(now + SHORTEST, min([now + self._delay, *dues]))

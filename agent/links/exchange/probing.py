@@ -1,0 +1,142 @@
+"""Sends a probe through an exchange link every few seconds: it proves that the link delivers, and shows its lag.
+
+A probe is published into the link's own queue upstream, behind all that waits there. The link publishes it to a private
+queue downstream instead of the exchange, and its arrival there is its answer, on one clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
+from agent.amqp.data import header_table
+from agent.amqp.data.probe import HEADER, token_of
+from agent.amqp.failures import one_line
+from agent.amqp.questions import refusal
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.amqp.wire.properties import HEADERS, Properties, encode
+from agent.core.rules import names
+from agent.errors import BrokerError
+
+INTERVALS: Final = 3  # without an answer; a probe lives as long
+QUEUE: Final = names.AGENT_PREFIX + "probes "
+MOST_SENT: Final = 100
+
+Opener = Callable[[], Awaitable[Shared]]
+
+
+class Probing:
+    """Of one session; `run` does it. `wall` is seconds since 1970, for what is shown."""
+
+    def __init__(self, queue: str, interval: float, *, down: Connection, wall: Callable[[], float] = time.time) -> None:
+        self.answers = 0
+        self.last_answer: float | None = None
+        self._queue = queue
+        self._interval = interval
+        self._down = down
+        self._wall = wall
+        self._loop = asyncio.get_running_loop()
+        self._private = QUEUE + secrets.token_hex(8)
+        self._sent: dict[bytes, float] = {}
+        self._lag: float | None = None
+        self._proved_at = self._loop.time()
+        self._forwarded = 0
+        self._is_listening = False
+        self._trouble = ""
+        self._upstream: Connection | None = None  # where probes are published
+
+    @property
+    def lag(self) -> float | None:
+        """Seconds that the last probe took; more where the next one has waited for longer."""
+        waiting = self._loop.time() - next(iter(self._sent.values())) if self._sent else 0.0
+        return None if self._lag is None else max(self._lag, waiting)
+
+    def observe(self, now: float, *, forwarded: int, is_blocked: bool) -> str:
+        """Why it isn't proved that the link delivers; empty where it is. Messages that get through prove it, too."""
+        is_blocked = is_blocked or (self._upstream is not None and self._upstream.wire.blocked is not None)
+        if is_blocked or forwarded != self._forwarded:
+            self._forwarded, self._proved_at = forwarded, now
+        waited = now - self._proved_at
+        if waited < INTERVALS * self._interval:
+            return ""
+        why = self._trouble or "look for what holds up the link's queue, and at the downstream"
+        return f"no probe has come through for {INTERVALS * self._interval:.0f} s: {why}"
+
+    def publish(self, token: bytes, channel: int) -> bytes | None:
+        """See `Probes`."""
+        if token not in self._sent or not self._is_listening:
+            return None
+        return frames.frame(frames.METHOD, channel, methods.BASIC_PUBLISH.encode(routing_key=self._private))
+
+    async def run(self, opener: Opener) -> None:
+        """Until cancelled. `opener` opens what probes are published by; a failure is shown, and tried again."""
+        while True:
+            try:
+                async with await opener() as upstream:
+                    self._upstream = upstream.connection
+                    await self._probe(upstream.connection)
+            except BrokerError as error:
+                self._trouble = one_line(str(error))
+            finally:
+                self._is_listening, self._upstream = False, None
+            await asyncio.sleep(self._interval)
+
+    async def _probe(self, upstream: Connection) -> None:
+        out, into = upstream.wire.begin_channel(), self._down.wire.begin_channel()
+        try:
+            await self._listen(into)
+            while True:
+                self._send(out)
+                done, _ = await asyncio.wait(
+                    (out.closed, into.closed), timeout=self._interval, return_when=asyncio.FIRST_COMPLETED
+                )
+                if done:
+                    error = done.pop().result()
+                    raise (
+                        refusal(upstream, "publishing a probe", error)
+                        if isinstance(error, ChannelClosedError)
+                        else error
+                    )
+        finally:
+            out.leave()
+            into.leave()
+
+    async def _listen(self, channel: Channel) -> None:
+        channel.on_message = self._arrived
+        own = {"queue": self._private, "exclusive": True}
+        try:
+            await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, auto_delete=True, **own)
+            await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, no_ack=True, **own)
+        except ChannelClosedError as error:
+            raise refusal(self._down, "declaring a queue for probes", error) from error
+        self._is_listening = True
+
+    def _send(self, channel: Channel) -> None:
+        token, life = secrets.token_hex(16).encode(), INTERVALS * self._interval
+        table = header_table.with_first(bytes(4), header_table.text_entry(HEADER, token))
+        properties = Properties(HEADERS, ((HEADERS, table),)).replaced((encode("expiration", str(int(life * 1000))),))
+        if self._upstream is None or self._upstream.wire.blocked is not None:
+            return
+        if self._down.wire.blocked is not None:  # it would expire in the queue, and a policy may dead-letter it
+            return
+        now = self._loop.time()
+        self._sent = {each: at for each, at in self._sent.items() if now - at < 2 * life}
+        if len(self._sent) < MOST_SENT:
+            self._sent[token] = now
+            channel.publish("", self._queue, properties.write(), b"")
+
+    def _arrived(self, message: Message) -> None:
+        token, now = token_of(message.properties.write()), self._loop.time()
+        sent = None if token is None else self._sent.get(token)
+        if sent is None:
+            return
+        self._sent = {each: at for each, at in self._sent.items() if at > sent}
+        self._lag, self._proved_at, self._trouble = now - sent, now, ""
+        self.last_answer = self._wall()
+        self.answers += 1

@@ -1,0 +1,55 @@
+"""How far behind a link is, and whether `lag-critical` allows that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent.core.links.critical import LagCritical, seconds_behind
+from agent.core.links.restarts import needs_restart
+from agent.core.model import LinkSettings
+from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
+
+LIMIT = LagCritical(seconds=300)
+
+
+@pytest.mark.parametrize(
+    ("backlog", "rate", "stuck", "probe", "behind"),
+    [
+        (None, 5.0, 9.0, None, None),
+        (0, 0.0, 9.0, None, 0.0),
+        (100, 4.0, 9.0, None, 25.0),
+        (100, 0.0, 9.0, None, 9.0),
+        (100, 4.0, 9.0, 0.5, 0.5),
+        (None, 0.0, 9.0, 0.5, 0.5),
+    ],
+)
+def test_seconds_behind(
+    backlog: int | None, rate: float, stuck: float, probe: float | None, behind: float | None
+) -> None:
+    assert seconds_behind(backlog, rate, stuck=stuck, probe=probe) == behind
+
+
+@pytest.mark.parametrize(
+    ("limit", "backlog", "behind", "reached"),
+    [
+        (LIMIT, 10**6, 299.0, False),
+        (LIMIT, 1, 300.0, True),
+        (LIMIT, 1, None, False),
+        (LagCritical(messages=5), 5, 0.0, True),
+        (LagCritical(messages=5), 4, 900.0, False),
+        (LagCritical(messages=5), None, 900.0, False),
+    ],
+)
+def test_what_is_critical(limit: LagCritical, backlog: int | None, behind: float | None, reached: bool) -> None:
+    assert limit.is_reached(backlog=backlog, behind=behind) is reached
+
+
+def test_a_change_restarts_no_link() -> None:
+    settings = LinkSettings(lag_critical=LIMIT)
+    assert not needs_restart(exchange_link(), exchange_link(settings=settings))
+    assert not needs_restart(queue_link(), replace(queue_link(), settings=settings))
+    shovel = shovel_link()
+    changed = replace(shovel.shovel, settings=replace(shovel.settings, lag_critical=LIMIT))
+    assert not needs_restart(shovel, replace(shovel, shovel=changed))
