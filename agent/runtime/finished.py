@@ -29,17 +29,18 @@ class Deleted:
 async def delete_finished(links: Iterable[Link], keeper: Keeper, management: Sequence[HttpUrl]) -> Deleted:
     """Deletes the parameters of those that a parameter still defines as it was when they ran. Others stay: what is
     written in a file or in the global parameter is the operator's."""
-    defined = keeper.standing(Source.PARAMETERS).definitions
-    shovels = [
-        link
-        for link in links
-        if isinstance(link, ShovelLink) and _is_same(link.shovel, defined.of(link.vhost).shovels.get(link.name))
-    ]
+    shovels = [link for link in links if isinstance(link, ShovelLink) and is_parameter(link, keeper)]
     if not shovels or not management:
         return Deleted()
     async with ManagementClient(management, timeout=PATIENCE) as client:
         problems = [problem for link in shovels if (problem := await _delete(client, link))]
     return Deleted(len(problems) < len(shovels), tuple(problems))
+
+
+def is_parameter(link: Link, keeper: Keeper) -> bool:
+    """Whether a parameter defines the shovel as it was when it ran."""
+    defined = keeper.standing(Source.PARAMETERS).definitions
+    return isinstance(link, ShovelLink) and _is_same(link.shovel, defined.of(link.vhost).shovels.get(link.name))
 
 
 async def _delete(client: ManagementClient, link: ShovelLink) -> str | None:

@@ -19,6 +19,8 @@ from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Effect, Event, LinkState, Phase
 from agent.core.links.restarts import asks_the_same
 from agent.core.model import Binding, Link
+from agent.core.replicas.sharing import Elsewhere
+from agent.core.replicas.slots import slot_of
 from agent.errors import AgentError, BrokerError, PermanentError, Side
 from agent.links.connections import Connections
 from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
@@ -30,6 +32,8 @@ from agent.status.board import Gauges
 from agent.tasks import GuardedTasks
 
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
+LOOK_SOON: Final = 0.5  # at first: whoever served it may be dead, which a broker notices within seconds
+SOON: Final = 20  # attempts
 APART: Final = 600.0
 FILLED: Final = 1.0  # a queue that fills and empties in turns is asked no more often than this
 
@@ -43,6 +47,7 @@ class Other(StrEnum):
 
     PLUGIN = "the federation plugin of the downstream"
     CONSUMER = "a consumer of the upstream queue"
+    REPLICA = "another agent of the group"
 
 
 class LinkRunner:
@@ -50,6 +55,7 @@ class LinkRunner:
 
     def __init__(self, link: Link, kinds: Kinds, *, on_change: OnChange) -> None:
         self.link = link
+        self.ends = kinds.ends(link)  # that its next session connects to
         self.state = LinkState()
         self.counts = Counts()
         self.note = ""
@@ -58,6 +64,7 @@ class LinkRunner:
         self._brokers = kinds.brokers
         self._kinds = kinds
         self._on_change = on_change
+        self._is_renewed = False  # its definition has other passwords than the open session
         self._runnable = self._made_runnable()
         self._session: Session | None = None
         self._connections = Connections(kinds.brokers, self._blocked)
@@ -67,8 +74,14 @@ class LinkRunner:
         self._loop = asyncio.get_running_loop()
         self._opened_at = 0.0
         self._served_by: dict[Other, str] = {}
+        self._owner: str | None = None  # the other agent of the group that runs it
+        self._is_served = True  # by that agent, as far as is known
+        self.has_recalled = False  # what it is counts, whatever was remembered before
+        self._turn: asyncio.Task[None] | None = None
+        self.slot = slot_of(link.id)
         self._of_session: list[asyncio.Task[None]] = []
         self._apart_until = 0.0
+        self._leaving: Flow | None = None  # whose messages in flight are being settled, or given back
         self._seen: tuple[object, ...] = ()
         self._is_troubled = False
         self._built_under = ""  # the downstream's cluster name when the link became unwanted
@@ -81,9 +94,12 @@ class LinkRunner:
         """What the board shows of this moment."""
         return Gauges(
             in_flight=self.in_flight,
+            unsettled=self._unsettled,
             backlog=self._backlog,
             backlog_is_exact=not self._may_have_more,
             oldest_unconfirmed=self.waits(self._loop.time()),
+            lag=self._flow.lag if self._flow else None,
+            last_probe=self._flow.last_probe if self._flow else None,
             bindings=self._runnable.bound,
             known=self._runnable.known,
             prefetch=self._flow.prefetch if self._flow else 0,
@@ -93,6 +109,8 @@ class LinkRunner:
             removal=self._removing.text if self._removing else "",
             remaining=self._flow.remaining if self._flow else self._runnable.remaining,
             destination=self._connections.down.connection.uri if self._connections.down else None,
+            owner=self._owner,
+            runs_here=Other.REPLICA not in self._served_by,
         )
 
     @property
@@ -134,6 +152,10 @@ class LinkRunner:
     def in_flight(self) -> int:
         return self._flow.in_flight if self._flow else 0
 
+    @property
+    def _unsettled(self) -> int:
+        return sum(flow.unaccounted for flow in (self._flow, self._leaving) if flow is not None)
+
     def waits(self, now: float) -> float:
         """For how long its oldest message has waited for its confirm."""
         oldest = self._flow.oldest_unconfirmed if self._flow else None
@@ -157,7 +179,8 @@ class LinkRunner:
             bound, backlog = self._runnable.bound, session.backlog
             notes = self.note, trouble, self._idle
             aside = sum(counts.quarantined.values())
-            seen = (counts.forwarded, counts.bytes, counts.returned, dropped, aside, backlog, bound, *notes)
+            probe = self._flow.last_probe if self._flow else None
+            seen = (probe, counts.forwarded, counts.bytes, counts.returned, dropped, aside, backlog, bound, *notes)
         if self._removing is not None:
             seen = (self._removing.looks, self._removing.messages)
         elif self._resting is not None:
@@ -167,10 +190,11 @@ class LinkRunner:
         return moved
 
     def _judge(self, waited: float) -> None:
-        is_stalled = self.state.stalled is not None
-        if waited >= self._brokers.stall_after and not is_stalled:
-            self.send(lifecycle.Stalled(self._why_stalled(waited)))
-        elif waited < self._brokers.stall_after and is_stalled:
+        is_stalled, unproved = self.state.stalled is not None, self._flow.unproved if self._flow else ""
+        is_due = waited >= self._brokers.stall_after
+        if (is_due or unproved) and not is_stalled:
+            self.send(lifecycle.Stalled(self._why_stalled(waited) if is_due else unproved))
+        elif not is_due and not unproved and is_stalled:
             self.send(lifecycle.Progressed())
 
     def _why_stalled(self, waited: float) -> str:
@@ -241,12 +265,24 @@ class LinkRunner:
         for starts again only for something else."""
         is_done = self.state.completed and asks_the_same(self.link, link)
         self.link = link
-        former, self._runnable = self._runnable, self._made_runnable()
-        self._runnable.inherit(former)
+        self._make_runnable_again()
         self._rest_no_more()  # its queue may be another one now
         self._rest()
         if not is_done:
             self.send(lifecycle.Restart())
+
+    def renew(self, link: Link) -> None:
+        """The definition has other passwords and nothing else: an open session goes on, and the next one uses them."""
+        if self.state.phase is not Phase.OPEN:
+            self.redefine(link)
+            return
+        self.link = link
+        self._is_renewed = True
+
+    def _make_runnable_again(self) -> None:
+        former, self._runnable = self._runnable, self._made_runnable()
+        self._runnable.inherit(former)
+        self.ends, self._is_renewed = self._kinds.ends(self.link), False
 
     def served_by(self, other: Other, reason: str | None) -> None:
         """Somebody else serves the link, or, without a reason, does so no more; it waits for the last of them."""
@@ -255,9 +291,38 @@ class LinkRunner:
         elif self._served_by.pop(other, None) is None:
             return
         if self._served_by:
-            self.send(lifecycle.StandAside("; ".join(self._served_by.values())))
+            is_served = self._is_served or self._served_by.keys() != {Other.REPLICA}
+            self.send(lifecycle.StandAside("; ".join(self._served_by.values()), is_served))
         else:
             self.send(lifecycle.TakeOver())
+
+    def recall_completion(self, *, completed: bool) -> None:
+        """Whether it has done what it is defined for, as another agent or this one before it left it."""
+        if completed:
+            self.send(lifecycle.Completed(earlier=True))
+        elif self.has_completed:
+            self.send(lifecycle.Restart())
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it holds no connection, and none is on its way."""
+        return self.state.phase in {Phase.IDLE, Phase.WAITING, Phase.GONE}
+
+    def run_elsewhere(self, verdict: Elsewhere) -> None:
+        """Another agent of the group runs the link, and remembers whether it is paused."""
+        self._owner, self._is_served = verdict.owner, verdict.is_served
+        if self._served_by.get(Other.REPLICA) == verdict.reason:
+            return
+        self._served_by.pop(Other.CONSUMER, None)
+        self.served_by(Other.REPLICA, verdict.reason)
+        if verdict.owner is not None:  # that agent remembers it
+            self.has_recalled = False
+            self.send(lifecycle.Resume())
+
+    def run_here(self) -> None:
+        """No other agent of the group runs the link."""
+        self._owner, self._is_served = None, True
+        self.served_by(Other.REPLICA, None)
 
     def waits_for(self, other: Other) -> bool:
         return other in self._served_by
@@ -331,7 +396,9 @@ class LinkRunner:
         except ServedElsewhereError as error:
             self.served_by(Other.CONSUMER, str(error))
             queue = error.queue
-            self._keep(lambda: self._await_turn(queue), "await turn")
+            if self._turn is not None:
+                self._turn.cancel()
+            self._turn = self._keep(lambda: self._await_turn(queue), "await turn")
         except BrokerError as error:
             self._broken(error)
         except AgentError as error:
@@ -364,7 +431,8 @@ class LinkRunner:
         attempt = 1
         while Other.CONSUMER in self._served_by and self.state.stop is None:
             attempt += 1
-            await asyncio.sleep(backoff.delay(attempt, LOOK_AGAIN, random.random()))
+            upper = LOOK_SOON if attempt < SOON else LOOK_AGAIN
+            await asyncio.sleep(backoff.delay(attempt, upper, random.random()))
             try:
                 is_free = await self._runnable.is_free(queue)
             except BrokerError:
@@ -410,12 +478,16 @@ class LinkRunner:
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()
         held = self._connections.detach()
-        flow, self._session = self._flow, None
+        flow = self._leaving = self._flow
+        self._session = None
         try:
             if flow is not None:
                 await self._end(flow, settle=settle)
         finally:
+            self._leaving = None
             await self._connections.leave(held)
+        if self._is_renewed:
+            self._make_runnable_again()
         self.send(lifecycle.Closed())
 
     async def _end(self, flow: Flow, *, settle: bool) -> None:

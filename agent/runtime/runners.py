@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from agent.amqp.wire.permit import Permit
+from agent.core.addresses.uri import AmqpUri
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import LinkState, Phase
+from agent.core.links.lifecycle import LinkState, Phase, Trouble
+from agent.core.links.restarts import purpose_of
 from agent.core.model import Binding, Link, LinkKind
+from agent.core.replicas.sharing import Elsewhere
 from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of
+from agent.links.brokers import Brokers
 from agent.links.registry import Kinds, SharedQueues
 from agent.runtime.link_log import LinkLog
-from agent.runtime.runner import LinkRunner
+from agent.runtime.replicas.replica import Replica
+from agent.runtime.replicas.requests import Requests
+from agent.runtime.runner import LinkRunner, Other
 from agent.status.board import Board
 from agent.tasks import GuardedTasks
 
 STOP_PATIENCE: Final = 15.0
+LEAVE_PATIENCE: Final = 2.0
+REOPEN_EVERY: Final = 0.05
+GIVE_UP_AFTER: Final = 2.0
+GIVE_UP_AGAIN: Final = 10.0
+LEASES: Final = "share links with other agents"
+_NO_CONNECTION: Final = frozenset({Trouble.UNREACHABLE, Trouble.LOST, Trouble.HEARTBEAT})
+NO_LEASE: Final = "waits until it is known which agent of the group runs it"
 NO_BINDINGS: Final = "waits until the bindings of its exchange can be read: see the agent's problems"
 
 _ASKED: Final[Mapping[str, lifecycle.Event]] = {
@@ -30,14 +43,22 @@ _ASKED: Final[Mapping[str, lifecycle.Event]] = {
 class Runners:
     """One runner for each link that was wanted last, or is being removed."""
 
-    def __init__(self, board: Board, bindings: KnownBindings) -> None:
+    def __init__(self, board: Board, bindings: KnownBindings, uris: Callable[[], Sequence[AmqpUri]]) -> None:
         self._board = board
+        self._brokers: Brokers | None = None
+        self._lease_tasks = GuardedTasks(board.errors)  # they end after all links
+        self.is_leasing = False
+        self.permit = Permit()
+        self._replica = Replica(uris, self._lease_tasks, self.permit, self)
         self._bindings = bindings
         self._log = LinkLog(board.clock)
         self._tasks = GuardedTasks(board.errors)
         self._runners: dict[str, LinkRunner] = {}
         self._leaving: set[LinkRunner] = set()
         self._is_stopping = False
+        self._follows_soon = False
+        self._requests = Requests(asyncio.get_running_loop().time)
+        self._failing: set[LinkRunner] = set()  # that are looked at again
         self.on_completed: Callable[[], object] | None = None  # a link has done all that its definition asks for
 
     def __iter__(self) -> Iterator[LinkRunner]:
@@ -57,6 +78,9 @@ class Runners:
         return exchanges_of(each.link for each in self.wanted)
 
     def get_or_make(self, link: Link, kinds: Kinds) -> LinkRunner:
+        if self._brokers is None:
+            self._brokers = kinds.brokers
+            self._brokers.is_shared = self._replica.has_company
         runner = self._runners.get(link.id)
         if runner is None:
             runner = self._runners[link.id] = LinkRunner(link, kinds, on_change=self._changed)
@@ -71,6 +95,8 @@ class Runners:
     def let_go(self, runner: LinkRunner) -> None:
         """Ends the link and leaves what it built upstream."""
         del self._runners[runner.link.id]
+        if runner.has_completed:  # defined again, it begins again
+            self._replica.remember_finished(runner.link.id, None)
         self._leaving.add(runner)
         runner.send(lifecycle.Stop())
         self._tasks.once("wait for the end of a link", self._await_end(runner), link=runner.link.id)
@@ -86,6 +112,13 @@ class Runners:
     def _forget(self, link_id: str) -> None:
         self._board.gone(link_id)
         self._log.gone(link_id)
+        if not self._follows_soon:  # once, however many links end together
+            self._follows_soon = True
+            asyncio.get_running_loop().call_soon(self._follow)
+
+    def _follow(self) -> None:
+        self._follows_soon = False
+        self._replica.follow(runner.link for runner in self)
 
     def start_ready(self) -> None:
         """Starts new links; none over a queue that is being removed, nor one whose predecessor hasn't ended yet, nor
@@ -98,11 +131,120 @@ class Runners:
         for runner in self:
             if runner.state.started or runner.link.id in leaving or removed.have_that_of(runner.link):
                 continue
+            if not self._place(runner):
+                runner.note = NO_LEASE
+                continue
             if runner.link.problem is None and self._lacks_bindings(runner.link):
                 runner.note = NO_BINDINGS
             else:
                 runner.note = ""
                 runner.start()
+
+    def share_with_others(self, *, prefers_quorum: bool = False) -> None:
+        """Whichever links other agents of the group run, this one doesn't. Those that are no longer defined count, too:
+        one of the agents has to remove what they built."""
+        self._replica.join(self._board.group, self._board.owner)
+        self._follow()
+        if not self.is_leasing:
+            self.is_leasing = True
+            self._replica.prefers_quorum = prefers_quorum
+            self._lease_tasks.keep(LEASES, self._replica.run)
+
+    def renew(self, former: Sequence[AmqpUri], now: Sequence[AmqpUri]) -> None:
+        """The downstream has other passwords."""
+        self._replica.renew(dict(zip(former, now, strict=True)))
+
+    def move(self) -> None:
+        """The downstream has other addresses."""
+        self._replica.move()
+
+    def share(self) -> None:
+        """Other links may be run by other agents of the group now."""
+        for runner in self:
+            if runner.state.started:
+                self._place(runner)
+        self.start_ready()
+
+    def _place(self, runner: LinkRunner) -> bool:
+        """Whether it is known where the link runs; where it isn't, it goes on as before."""
+        verdict = self._replica.verdict(runner.link)
+        if verdict is None:
+            return False
+        if isinstance(verdict, Elsewhere):
+            runner.run_elsewhere(verdict)
+        else:
+            self._recall(runner)  # before it may open
+            if runner.waits_for(Other.REPLICA) or not runner.state.started:
+                runner.run_here()
+        return True
+
+    def _recall(self, runner: LinkRunner) -> None:
+        """What was remembered counts where the link has just come here; otherwise what it is, which may have changed
+        while there was no lease to remember it."""
+        if not self._replica.holds(runner.slot):
+            return
+        if runner.has_recalled:
+            self._remember(runner)
+        else:
+            if (pause := self._replica.pause_of(runner.link.id)) is not None:
+                runner.send(pause)
+            runner.recall_completion(completed=self._replica.has_finished(runner.link))
+            if (asked := self._requests.take(runner.link.id)) is not None:
+                self._act(runner, asked.action, asked.pause)
+        runner.has_recalled = True
+
+    def _remember(self, runner: LinkRunner) -> None:
+        self._replica.remember_pause(runner.link.id, runner.state.pause if runner.state.paused else None)
+
+    def remember_finished(self, links: Iterable[Link]) -> None:
+        """They don't begin again where another agent takes them over, nor after a restart of this one."""
+        for link in links:
+            self._replica.remember_finished(link.id, purpose_of(link))
+
+    def recall(self, slot: int) -> None:
+        for runner in self:
+            if runner.slot != slot or runner.waits_for(Other.REPLICA):
+                continue
+            pause = self._replica.pause_of(runner.link.id)
+            runner.has_recalled = True
+            if self._replica.has_finished(runner.link):
+                runner.recall_completion(completed=True)
+            if pause is not None:
+                runner.send(pause)
+            elif runner.state.paused:
+                runner.send(lifecycle.Resume())
+
+    def begin_sharing(self) -> None:
+        """Links that run already connect again, so that brokers notice sooner if this agent is gone."""
+        if self._brokers is not None and not self._brokers.is_shared:
+            self._brokers.is_shared = True
+            self._tasks.once("connect links again", self._reopen())
+
+    def end_sharing(self) -> None:
+        """Connections that are opened from now on may be silent for longer again."""
+        if self._brokers is not None:
+            self._brokers.is_shared = False
+
+    def sever(self) -> None:
+        if self._brokers is not None:
+            self._brokers.sever()
+
+    async def _reopen(self) -> None:
+        """One after another: each takes a moment."""
+        for runner in self:
+            if runner.state.phase in {Phase.OPEN, Phase.OPENING}:
+                runner.send(lifecycle.Restart())
+                await asyncio.sleep(REOPEN_EVERY)
+
+    def is_at_rest(self, slot: int) -> bool:
+        return all(runner.is_at_rest for runner in (*self, *self._leaving) if runner.slot == slot)
+
+    def may_remove(self, runner: LinkRunner) -> bool:
+        """Whether a link that others serve may be removed here once they don't: an agent of the same group may have
+        died, and its consumer may be what serves it still."""
+        if runner.waits_for(Other.PLUGIN):
+            return False
+        return not runner.waits_for(Other.CONSUMER) or self._replica.has_company
 
     def _lacks_bindings(self, link: Link) -> bool:
         """Only exchange links copy bindings."""
@@ -111,25 +253,77 @@ class Runners:
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:
         self._board.changed(runner.link.id, runner.state)
         self._log.changed(runner.link, before, runner.state)
+        if _cannot_connect(runner.state) and runner not in self._failing:
+            self._failing.add(runner)
+            asyncio.get_running_loop().call_later(GIVE_UP_AFTER, self._give_up, runner)
         has_completed = runner.has_completed and before.phase is Phase.CLOSING
         if has_completed and self.on_completed is not None:
             self.on_completed()
         if before.phase is Phase.CLEANING and runner.state.phase is not Phase.CLEANING and not self._is_stopping:
             self._removed(runner)
 
+    def _give_up(self, runner: LinkRunner) -> None:
+        """Another agent of the group may reach what this one doesn't."""
+        if _cannot_connect(runner.state) and self._runners.get(runner.link.id) is runner:
+            self._replica.give_up(runner.link.id)
+            asyncio.get_running_loop().call_later(GIVE_UP_AGAIN, self._give_up, runner)
+        else:
+            self._failing.discard(runner)
+
     def _removed(self, runner: LinkRunner) -> None:
         """The removal is over; unless it was called off, so is the link."""
         link_id = runner.link.id
         if runner.finished.is_set() and self._runners.get(link_id) is runner:
+            self._replica.remember_pause(link_id, None)
             del self._runners[link_id]
             self._forget(link_id)
+            self._replica.tell_removed(link_id)
         self.start_ready()
 
-    def act(self, link_id: str, action: str) -> None:
-        """What an operator asks of a link."""
+    def act(self, link_id: str, action: str, pause: lifecycle.Pause | None = None) -> None:
+        """What an operator asks of a link: done by the agent of the group that runs it."""
         runner = self._runners.get(link_id)
-        if runner is not None:
-            runner.send(_ASKED[action])
+        if runner is None:
+            return
+        if runner.waits_for(Other.REPLICA):
+            self._remember_for_next(runner, action, pause)
+        else:
+            self._act(runner, action, pause)
+        self._replica.ask_others(link_id, action, pause)
+
+    def _act(self, runner: LinkRunner, action: str, pause: lifecycle.Pause | None) -> None:
+        runner.send(pause or _ASKED[action])
+        runner.has_recalled = True
+        if action == "restart":
+            self._replica.remember_finished(runner.link.id, None)
+        else:
+            self._remember(runner)
+
+    def _remember_for_next(self, runner: LinkRunner, action: str, pause: lifecycle.Pause | None) -> None:
+        """While a link is handed over, its slot is held here still, and what is remembered goes with it. Its owner may
+        be gone without that being known yet, and this agent the next one.
+        """
+        self._requests.keep(runner.link.id, action, pause)
+        if action == "restart":
+            self._replica.remember_finished(runner.link.id, None)
+        else:
+            remembered = (pause or lifecycle.Pause()) if action == "pause" else None
+            self._replica.remember_pause(runner.link.id, remembered)
+
+    def asked_by_another(self, link_id: str, action: str, pause: lifecycle.Pause | None) -> None:
+        runner = self._runners.get(link_id)
+        if runner is None or action not in _ASKED:
+            return
+        if runner.waits_for(Other.REPLICA):
+            self._remember_for_next(runner, action, pause)
+        else:
+            self._act(runner, action, pause)
+
+    def removed_by_another(self, link_id: str) -> None:
+        """What this agent kept in mind, in case that the other had died before."""
+        runner = self._runners.get(link_id)
+        if runner is not None and runner.state.unwanted is not None and runner.waits_for(Other.REPLICA):
+            self.let_go(runner)
 
     def hold(self) -> None:
         """Starts no more links from now on."""
@@ -141,6 +335,13 @@ class Runners:
         runners = [*self, *self._leaving]
         for runner in runners:
             runner.send(lifecycle.Stop())
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(STOP_PATIENCE):
-                await asyncio.gather(*(runner.finished.wait() for runner in runners))
+                await asyncio.gather(self._replica.hand_over(), *(runner.finished.wait() for runner in runners))
+        except TimeoutError:
+            self.sever()  # others take over now
+        await self._lease_tasks.end(LEAVE_PATIENCE)
+
+
+def _cannot_connect(state: LinkState) -> bool:
+    return state.failure is not None and state.failure.trouble in _NO_CONNECTION

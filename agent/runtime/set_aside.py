@@ -147,6 +147,7 @@ class Quarantined:
                             message.size,
                             message.body,
                         )
+                self._note_rest(connection, held)
 
     async def drop(self) -> Outcome:
         outcome = Outcome()
@@ -156,6 +157,7 @@ class Quarantined:
                     if self._chosen(message) is not None:
                         held.acknowledge(message.tag)
                         outcome.done += 1
+                self._note_rest(connection, held)
         return self._with_problems(outcome)
 
     async def replay(self) -> Outcome:
@@ -190,7 +192,17 @@ class Quarantined:
                 else:
                     held.acknowledge(message.tag)
                     outcome.done += 1
-        return bool(late) and outcome.done > before
+        is_wanted = (bool(late) or held.has_more) and outcome.done > before
+        if not is_wanted:
+            self._note_rest(connection, held)
+        return is_wanted
+
+    def _note_rest(self, connection: Connection, held: HeldMessages) -> None:
+        if held.has_more:
+            self.problems.append(
+                f"{connection.where}, vhost {connection.vhost}: more messages than can be looked at together: drop or"
+                " replay some of those that were, and run this again"
+            )
 
     async def _places(self) -> AsyncIterator[Connection]:
         """Each broker's quarantine once, however many links there are."""

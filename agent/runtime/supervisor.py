@@ -11,8 +11,9 @@ from typing import Final
 import structlog
 
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
-from agent.core.links.restarts import needs_restart
+from agent.core.links.restarts import differ_in_passwords, has_other_passwords, needs_restart
 from agent.core.model import Link, native_link
 from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper
@@ -30,10 +31,11 @@ from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers
 from agent.links.registry import Kinds, SharedQueues, sweep
+from agent.links.renewals import renewed_ends
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
 from agent.runtime.deleting import delete_parameter
-from agent.runtime.finished import delete_finished
+from agent.runtime.finished import delete_finished, is_parameter
 from agent.runtime.problems import Problems, texts
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.runners import Runners
@@ -44,6 +46,7 @@ from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
+QUORUM_NODES: Final = 3
 
 log = structlog.get_logger()
 
@@ -58,11 +61,12 @@ class Supervisor:
         self._reading: Reading | None = None
         self._tasks = GuardedTasks(board.errors)
         self._is_ticking = self._is_following = False
+        self._downstream_is_renewed = False  # it has other passwords than at the last reconcile
         self._reconciling = asyncio.Lock()
         self._bindings = KnownBindings()
         self._consumers = Consumers()
-        self._runners = Runners(board, self._bindings)
-        self._runners.on_completed = lambda: self._tasks.once("settle what has finished", self._settle_completed())
+        self._runners = Runners(board, self._bindings, lambda: self.configuration.settings.downstream.uris)
+        self._runners.on_completed = self._has_completed
         self.has_unread: Callable[[], bool] = lambda: False
         self._resolved: tuple[Link, ...] = ()
         self._keeper = Keeper()
@@ -112,11 +116,22 @@ class Supervisor:
     async def _reconcile_all(self) -> None:
         """Shovels that have finished are looked at after a reading, since they may have been defined anew."""
         await self._reconcile()
-        finished = [runner.link for runner in self._runners if runner.has_completed]
+        finished = self._remember_finished()
         deleted = await delete_finished(finished, self._keeper, self.configuration.settings.downstream.management)
         self._problems.left_out = (*self._problems.left_out, *deleted.problems)
         if deleted.has_deleted:
             await self._reconcile()
+
+    def _has_completed(self) -> None:
+        """Remembered at once: this agent may be gone in a moment."""
+        self._remember_finished()
+        self._tasks.once("settle what has finished", self._settle_completed())
+
+    def _remember_finished(self) -> list[Link]:
+        """Which have finished. Those of parameters aren't remembered: they are deleted, and may be set again."""
+        finished = [runner.link for runner in self._runners if runner.has_completed]
+        self._runners.remember_finished(link for link in finished if not is_parameter(link, self._keeper))
+        return finished
 
     async def _settle_completed(self) -> None:
         """What fails here is done again with the next reading, and is shown then."""
@@ -137,9 +152,11 @@ class Supervisor:
         self._problems.note(notes, (*reading.warnings, *found.problems))
         wanted = {link.id: self._judged(link, reading) for link in found.links}
         self._reading = reading
+        prefers_quorum = await self._prefers_quorum()
         with self._bindings.reading(exchanges_of(wanted.values())) as number:
             bindings = await self._read_bindings(wanted.values())
             self._keep_all(wanted, kinds, reading)
+            self._runners.share_with_others(prefers_quorum=prefers_quorum)
             self._learn(number, bindings)
         self._bindings.keep(exchanges_of(each.link for each in self._runners))
         self._runners.start_ready()
@@ -149,12 +166,39 @@ class Supervisor:
         self._board.ready = True
 
     def _keep_all(self, wanted: Mapping[str, Link], kinds: Kinds, reading: Reading) -> None:
+        self._renew_passwords(wanted, kinds)
         queues = SharedQueues(wanted.values())
         for runner in self._runners:
             if runner.link.id not in wanted:
                 self._remove(runner, reading, queues)
         for link in wanted.values():
             self._keep(link, kinds, reading)
+
+    async def _prefers_quorum(self) -> bool:
+        """Whether leases should outlive a node of the downstream; asked before they are first needed."""
+        management = self.configuration.settings.downstream.management
+        if self._runners.is_leasing or not management:
+            return False
+        try:
+            async with ManagementClient(management) as client:
+                return sum(node.get("running") is True for node in await client.nodes()) >= QUORUM_NODES
+        except AgentError:
+            return False  # classic queues do as well, but for while their node is down
+
+    def _renew_passwords(self, wanted: Mapping[str, Link], kinds: Kinds) -> None:
+        """Links that run go on with the connections they have, and those that begin share them."""
+        found = [(each, wanted.get(each.link.id, each.link)) for each in self._runners]
+        if not self._downstream_is_renewed:
+            found = [(runner, link) for runner, link in found if has_other_passwords(runner.link, link)]
+        if not found:
+            return
+        successors = {runner.link.id: kinds.ends(link) for runner, link in found}
+        changes = ((runner.ends, successors.get(runner.link.id, runner.ends)) for runner in self._runners)
+        kinds.brokers.renew(renewed_ends(changes), self._tasks)
+        for runner, link in found:
+            if not needs_restart(runner.link, link):
+                runner.renew(link)
+        self._downstream_is_renewed = False
 
     def _judged(self, link: Link, reading: Reading) -> Link:
         return reading.judged(link, has_known_bindings=self._bindings.of((link.vhost, link.name)) is not None)
@@ -163,11 +207,18 @@ class Supervisor:
         uris = self.configuration.settings.downstream.uris
         if self._kinds is None:
             stall_after = self.configuration.settings.agent.stall_after
-            brokers = Brokers(uris, reading.cluster, stall_after, errors=self._board.errors, consumers=self._consumers)
+            brokers = Brokers(
+                uris, reading.cluster, stall_after,
+                errors=self._board.errors, consumers=self._consumers, permit=self._runners.permit,
+            )  # fmt: skip
             brokers.holds_removals = self._is_unsure
             self._kinds = Kinds(brokers)
         brokers = self._kinds.brokers
-        if (brokers.downstream, brokers.cluster) != (uris, reading.cluster):
+        if brokers.cluster == reading.cluster and differ_in_passwords(brokers.downstream, uris):
+            self.listener.renew(brokers.downstream, uris, self._tasks)
+            self._runners.renew(brokers.downstream, uris)
+            brokers.downstream, self._downstream_is_renewed = uris, True
+        elif (brokers.downstream, brokers.cluster) != (uris, reading.cluster):
             self._move(brokers, uris, reading)
         agent = self.configuration.settings.agent
         brokers.stall_after, brokers.cleanup_after = agent.stall_after, agent.cleanup_after
@@ -179,6 +230,7 @@ class Supervisor:
         former, before = brokers.cluster, self._reading
         if brokers.downstream != uris:
             self._tasks.once("listen elsewhere", self.listener.leave())
+            self._runners.move()
         brokers.downstream, brokers.cluster = uris, reading.cluster
         for runner in self._runners:
             runner.redefine(runner.link)
@@ -213,7 +265,8 @@ class Supervisor:
         the same queue, such as that of a renamed upstream."""
         link = runner.link
         is_native = native_link(link) in reading.native_links
-        is_ours = runner.state.standby is None and not is_native and not wanted.have_that_of(link)
+        is_served = runner.state.standby is not None and not self._runners.may_remove(runner)
+        is_ours = not is_served and not is_native and not wanted.have_that_of(link)
         if is_ours and link.cleans_up and reading.sees(link.vhost):
             runner.unwant()
         else:
@@ -237,6 +290,10 @@ class Supervisor:
     def act(self, link_id: str, action: str) -> None:
         """What an operator asks of a link."""
         self._runners.act(link_id, action)
+
+    def pause(self, link_id: str, pause: Pause) -> None:
+        """It stays paused until somebody resumes it, whatever becomes of this process."""
+        self._runners.act(link_id, "pause", pause)
 
     async def delete_shovel(self, vhost: str, name: str) -> str | None:
         """Why it can't be deleted; None where its parameter is gone. It ends as soon as that is read."""

@@ -7,7 +7,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -32,7 +32,7 @@ from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
 from agent.downstream.read_bindings import BindingsRead, read_bindings
-from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Reading, Source
+from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, Reading, Source
 from agent.downstream.slices import in_slices
 from agent.errors import BrokerError, ConfigurationError, PermanentError, Problem
 from agent.runtime.survey_shovels import look_at_destinations
@@ -46,6 +46,8 @@ class Survey:
     reading: Reading
     plan: Plan
     problems: tuple[Problem, ...]
+    bindings: Bindings = field(default_factory=dict)
+    """Those of the federated exchanges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ async def survey(configuration: Configuration, agent: Agent | None = None) -> Su
         ended=ended,
     )
     found = (*keeper.problems, *reading.problems, *read.problems, *resolution.unjudged)
-    return Survey(reading, plan, (*found, *reading.warnings, *_unexplained(resolution)))
+    return Survey(reading, plan, (*found, *reading.warnings, *_unexplained(resolution)), read.bindings)
 
 
 def _with_bindings(link: Link, sight: Sight, read: BindingsRead) -> Sight:

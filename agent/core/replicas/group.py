@@ -1,0 +1,99 @@
+"""What a replica knows of the others of its group, from what they have reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Final
+
+from agent.core.replicas.messages import Report
+from agent.core.replicas.slots import slot_of
+
+SILENCE: Final = 7.0
+"""Seconds after which a replica that reports nothing is taken for gone. Its slots go to others long before that."""
+MOST_MEMBERS: Final = 20
+MOST_LINKS: Final = 200_000  # of all members together
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    name: str
+    slots: frozenset[int]
+    links: frozenset[str]
+    heard: float
+    is_suspect: bool = False  # it lost a slot that it hadn't given up: it is dead, or cut off from the broker
+
+
+@dataclass(slots=True)
+class Group:
+    """The others; a slot belongs to who was the last to report it."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+
+    def hear(self, report: Report, now: float) -> bool:
+        """Whether anything is new."""
+        before = self.members.get(report.replica)
+        if before is None and (len(self.members) >= MOST_MEMBERS or self._has_too_many(report)):
+            return False
+        links = report.links if report.links is not None else before.links if before else frozenset[str]()
+        self.members[report.replica] = Member(report.name, report.slots, links, now)
+        if before is not None and not before.is_suspect and (before.slots, before.links) == (report.slots, links):
+            return False
+        for replica in self.members.keys() - {report.replica}:
+            self._take_from(replica, report.slots)
+        return True
+
+    def _has_too_many(self, report: Report) -> bool:
+        known = sum(len(member.links) for member in self.members.values())
+        return known + len(report.links or ()) > MOST_LINKS
+
+    def take(self, slots: Collection[int]) -> None:
+        """We hold these now."""
+        taken = frozenset(slots)
+        for replica, member in tuple(self.members.items()):
+            if not member.slots.isdisjoint(taken):
+                self._take_from(replica, taken)
+                self.members[replica] = replace(self.members[replica], is_suspect=True)
+
+    @property
+    def able(self) -> Mapping[str, Member]:
+        """Those that are known to live."""
+        return {replica: member for replica, member in self.members.items() if not member.is_suspect}
+
+    def _take_from(self, replica: str, slots: frozenset[int]) -> None:
+        member = self.members[replica]
+        if not member.slots.isdisjoint(slots):
+            self.members[replica] = replace(member, slots=member.slots - slots)
+
+    def leave(self, replica: str) -> bool:
+        return self.members.pop(replica, None) is not None
+
+    def excuse(self, now: float) -> None:
+        """They can't report, so their silence doesn't count."""
+        self.members = {replica: replace(member, heard=now) for replica, member in self.members.items()}
+
+    def expire(self, now: float) -> bool:
+        """Forgets who has been silent for too long."""
+        gone = [replica for replica, member in self.members.items() if now - member.heard > SILENCE]
+        for replica in gone:
+            del self.members[replica]
+        return bool(gone)
+
+    def holder(self, slot: int) -> Member | None:
+        replica = self.holder_id(slot)
+        return None if replica is None else self.members[replica]
+
+    def holder_id(self, slot: int) -> str | None:
+        return next((replica for replica, member in self.members.items() if slot in member.slots), None)
+
+    def weights(self, links: Iterable[str]) -> Mapping[int, int]:
+        """How many links each slot has, of those that we or others know."""
+        known = set(links).union(*(member.links for member in self.members.values()))
+        return Counter(slot_of(link) for link in known)
+
+    def chosen(self, link: str, *, ours: str) -> str:
+        """Who runs a link that the holder of its slot doesn't know: of those that know it, always the same one."""
+        able = [ours, *(replica for replica, member in self.able.items() if link in member.links)]
+        return min(able, key=lambda replica: sha256(f"{replica} {link}".encode()).digest())

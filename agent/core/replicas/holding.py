@@ -1,0 +1,55 @@
+"""A slot that this replica holds, by its token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.core.links.lifecycle import Pause
+from agent.core.replicas.token import MOST_NUMBER, Token
+
+
+@dataclass(slots=True)
+class Held:
+    token: Token  # the latest one, which may be on its way
+    delivery: int  # of the one that arrived last, which stays unacknowledged for as long as the slot is held
+    since: float
+    is_leaving: bool = False
+    waits_for: str | None = None  # the replica that held it before, and didn't give it up
+    taken_at: float = 0.0
+    _delivered: int = field(init=False)  # its number
+
+    def __post_init__(self) -> None:
+        self._delivered = self.token.number
+
+    def take(self, delivery: int, token: Token) -> int:
+        """Another token of the slot arrived: keeps the later one, and answers which delivery isn't needed any more."""
+        if token.number <= self._delivered or token.number > MOST_NUMBER:
+            return delivery
+        if token.number > self.token.number:
+            self.token = token
+        former, self.delivery, self._delivered = self.delivery, delivery, token.number
+        return former
+
+    def renew(self, now: float) -> Token:
+        """The next token: it comes back as any does, and the former one isn't needed any more then."""
+        self.since = now
+        self.token = replace(self.token, number=self.token.number + 1)
+        return self.token
+
+    def pause(self, link: str, pause: Pause | None, now: float) -> Token:
+        """The next token, where the link is paused, or no longer."""
+        others = {each: known for each, known in self.token.paused.items() if each != link}
+        self.token = replace(self.token, paused=others if pause is None else {**others, link: pause})
+        return self.renew(now)
+
+    def finish(self, link: str, purpose: str | None, now: float) -> Token:
+        """The next token, where the link has done what it was defined for, or is to do it again."""
+        others = {each: known for each, known in self.token.finished.items() if each != link}
+        self.token = replace(self.token, finished=others if purpose is None else {**others, link: purpose})
+        return self.renew(now)
+
+    def note_tried(self, replicas: Mapping[str, float], now: float) -> Token:
+        """The next token, where these replicas couldn't run the links."""
+        self.token = replace(self.token, tried=replicas)
+        return self.renew(now)

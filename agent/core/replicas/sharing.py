@@ -1,0 +1,287 @@
+"""One replica's view of its group, and what follows from it: which links it runs, takes and gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.core.model import Link, LinkKind
+from agent.core.replicas.group import Group, Member
+from agent.core.replicas.holding import Held
+from agent.core.replicas.messages import Report
+from agent.core.replicas.shares import has_room, load_of, surplus_of_empty, surpluses
+from agent.core.replicas.slots import SLOTS, slot_of
+
+LEASE: Final = 1.7
+"""Seconds without a word of the broker after which a replica stops using the connections of its links."""
+SURELY_ENDED: Final = LEASE + 0.2
+"""Seconds from when on a replica that lost a slot has noticed it, even if only the broker knows that its connection is
+gone. Consumers of exchange links upstream are exclusive, so those needn't wait."""
+UNDECIDED_FOR: Final = 3.0
+"""Seconds after the lease began in which tokens and reports may still be on their way."""
+STRANGE_FOR: Final = 5.0
+"""A link that the holder of its slot doesn't know may have been defined just now."""
+SETTLED: Final = 0.5  # nothing has changed for so long: shares may be compared
+AT_ONCE: Final = 4  # slots that are handed over
+AGAIN: Final = 3.0  # a slot that was passed on and comes back within this time is taken
+TRIED_FOR: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Who runs a link, as its error shows it."""
+
+    reason: str
+    owner: str | None = None
+    is_served: bool = True  # false where no agent is known to run it
+
+
+Verdict = Elsewhere | bool | None
+"""Whether this replica runs a link: True, who else does, or None as long as it isn't known."""
+
+
+@dataclass(slots=True)
+class Sharing:
+    """`leased_at` is None while there is no lease: without a connection to the broker nobody can be asked. `failure` is
+    why there is none; `refusal` why there will be none."""
+
+    replica: str
+    others: Group = field(default_factory=Group)
+    held: dict[int, Held] = field(default_factory=dict)
+    links: Mapping[str, LinkKind] = field(default_factory=dict)
+    leased_at: float | None = None
+    failure: str = ""
+    refusal: str = ""
+    changed_at: float = 0.0
+    _is_deaf: bool = False
+    _hears_from: float = 0.0
+    _was_leased: bool = False
+    _ran: frozenset[int] = frozenset()  # held when the lease was lost last
+    _kept: frozenset[int] = frozenset()  # held before, while it was alone: its links go on
+    _known_since: dict[str, float] = field(default_factory=dict)
+    _passed: dict[int, float] = field(default_factory=dict)
+    _weights: Mapping[int, int] | None = None
+
+    @property
+    def weights(self) -> Mapping[int, int]:
+        if self._weights is None:
+            self._weights = self.others.weights(self.links)
+        return self._weights
+
+    def listen(self, *, may_publish: bool, now: float) -> bool:
+        """While the broker takes no messages nobody can report, so nobody is missed. Whether this has just ended: then
+        the others are to be asked.
+        """
+        has_ended = may_publish and self._is_deaf
+        self._is_deaf = not may_publish
+        if self._is_deaf:
+            self._hears_from = now + UNDECIDED_FOR
+            self.others.excuse(now)
+        return has_ended
+
+    def hears_others(self, now: float) -> bool:
+        """Whether who is silent isn't there: they could report, and had time to."""
+        return not self._is_deaf and now >= self._hears_from
+
+    @property
+    def is_alone(self) -> bool:
+        return not self.others.able
+
+    @property
+    def shown(self) -> frozenset[int]:
+        """The slots that it reports to others."""
+        return frozenset(slot for slot, held in self.held.items() if not held.is_leaving)
+
+    @property
+    def lost(self) -> Iterable[int]:
+        """The slots that nobody has reported, such as those whose queue was purged."""
+        return (slot for slot in range(SLOTS) if slot not in self.held and self.others.holder(slot) is None)
+
+    def follow(self, links: Iterable[Link], now: float) -> bool:
+        """The links that are defined now; whether they are others than before."""
+        known = {link.id: link.kind for link in links}
+        self._known_since = {link: self._known_since.get(link, now) for link in known}
+        is_new, self.links = known.keys() != self.links.keys(), known
+        self._weights = None
+        return is_new
+
+    # The lease itself
+
+    def begin(self, now: float) -> None:
+        self.leased_at, self.failure, self.refusal, self._was_leased = now, "", "", True
+
+    def lose(self) -> bool:
+        """The lease is gone, or may be. Whether others may run now what this one held; one that is alone goes on."""
+        held, is_alone = frozenset(self.held), self.is_alone
+        self.leased_at = None
+        self._kept = self._kept | held if is_alone else frozenset()
+        self._ran = held or self._ran
+        self.held.clear()
+        return bool(held) and not is_alone
+
+    def lose_slot(self, slot: int) -> None:
+        """Its queue is gone."""
+        self.held.pop(slot, None)
+
+    def forget_kept(self, now: float) -> bool:
+        """What it held before and didn't get again, another one has."""
+        if not self._kept or self.leased_at is None or now - self.leased_at <= UNDECIDED_FOR:
+            return False
+        self._kept = frozenset()
+        return True
+
+    # Who runs a link
+
+    def verdict(self, link: str, kind: LinkKind, now: float) -> Verdict:
+        slot = slot_of(link)
+        held = self.held.get(slot)
+        if held is not None:
+            return self._held_here(held, kind, now)
+        if self.refusal:
+            return True
+        found = self.others.holder(slot)
+        if found is not None and self.leased_at is not None:
+            return self._held_by(found, link, now)
+        if slot in self._kept:
+            return True
+        if self.leased_at is None:
+            return self._without_lease(kind, slot)
+        if now - self.leased_at < UNDECIDED_FOR:
+            return None
+        if self.is_alone and self.hears_others(now):  # a broker that delivers no tokens is no reason to run nothing
+            return True
+        return Elsewhere("no agent of the group has taken this link yet", is_served=False)
+
+    def _held_here(self, held: Held, kind: LinkKind, now: float) -> Verdict:
+        if held.is_leaving:
+            return Elsewhere("handed over to another agent of the group")
+        if kind is not LinkKind.EXCHANGE and held.waits_for is not None and now < held.taken_at + SURELY_ENDED:
+            return Elsewhere("another agent ran this link, and may not know yet that it has lost it", is_served=False)
+        return True
+
+    def _without_lease(self, kind: LinkKind, slot: int) -> Verdict:
+        """A link of exchanges that ran here may be tried: its consumer upstream is exclusive, whoever else runs it."""
+        if self.is_alone and (self.failure or self._was_leased):
+            return True
+        if not self.failure:
+            return Elsewhere("waits for its lease", is_served=False) if self._was_leased else None
+        if kind is LinkKind.EXCHANGE and slot in self._ran:
+            return True
+        return Elsewhere(f"waits for its lease: {self.failure}", is_served=False)
+
+    def _held_by(self, holder: Member, link: str, now: float) -> Verdict:
+        """Agents of one group may have different configurations: a link that the holder of its slot doesn't know is run
+        by one of those that do."""
+        if link in holder.links:
+            return Elsewhere(f"agent {holder.name} runs this link", holder.name)
+        is_related = not holder.links.isdisjoint(self.links)
+        if is_related and now - self._known_since.get(link, now) < STRANGE_FOR:
+            return Elsewhere(f"agent {holder.name} has yet to know this link", holder.name)
+        chosen = self.others.chosen(link, ours=self.replica)
+        if chosen == self.replica:
+            return True
+        name = self.others.members[chosen].name
+        return Elsewhere(f"agent {name} runs this link", name)
+
+    # What arrives
+
+    def hear(self, report: Report, now: float) -> bool:
+        """Whether it changes anything."""
+        is_new = self.others.hear(report, now)
+        is_waited_for = self._has_ended(report.replica, kept=report.slots)
+        return self._noted(is_new or is_waited_for, now)
+
+    def leave(self, replica: str, now: float) -> bool:
+        is_waited_for = self._has_ended(replica, kept=frozenset())
+        return self._noted(self.others.leave(replica) or is_waited_for, now)
+
+    def _has_ended(self, replica: str, *, kept: frozenset[int]) -> bool:
+        """A replica says what it still holds: whether a slot that it held before needn't wait for it any more."""
+        ended = [held for slot, held in self.held.items() if held.waits_for == replica and slot not in kept]
+        for held in ended:
+            held.waits_for = None
+        return bool(ended)
+
+    def expire(self, now: float) -> bool:
+        return self._noted(self.others.expire(now), now)
+
+    def _noted(self, is_new: bool, now: float) -> bool:
+        if is_new:
+            self.changed_at, self._weights = now, None
+        return is_new
+
+    def take(self, arrived: Mapping[int, Held], now: float, wall: float) -> list[tuple[int, Held]]:
+        """Takes slots whose tokens have arrived; answers those that are passed on to the next replica."""
+        orphans = {slot: former for slot in arrived if (former := self.others.holder_id(slot)) is not None}
+        self.others.take(arrived)
+        self._weights = None
+        passed: list[tuple[int, Held]] = []
+        for slot, held in arrived.items():
+            if self._takes(slot, held, is_orphan=slot in orphans, now=now, wall=wall):
+                self._passed.pop(slot, None)
+                self.held[slot] = held
+                held.waits_for, held.taken_at = orphans.get(slot), now
+            else:
+                self._passed[slot] = now
+                passed.append((slot, held))
+        self.changed_at = now
+        return passed
+
+    def _takes(self, slot: int, held: Held, *, is_orphan: bool, now: float, wall: float) -> bool:
+        """The slots of a replica that died arrive at once, so each of the others fills up its share. One that was given
+        up is for the replica that has the least."""
+        others = self.others.able
+        if not others or now - self._passed.get(slot, now - AGAIN) < AGAIN:
+            return True
+        tried = _fresh(held.token.tried, wall)
+        if tried and len(tried) <= len(others):
+            return self.replica not in tried
+        weights = self.weights
+        if is_orphan or not weights.get(slot, 0):
+            return has_room(slot, self.held, weights, replicas=len(others) + 1)
+        mine = load_of(self.held, weights).links
+        return mine <= min(load_of(each.slots, weights).links for each in others.values())
+
+    # What is given up
+
+    def needless(self, now: float) -> Collection[int]:
+        """Slots without links that others should have; they are given at once, since nothing has to be handed over."""
+        others = [member.slots for member in self.others.able.values()]
+        if now - self.changed_at < SETTLED or not others:
+            return ()
+        return surplus_of_empty(self.held, others, self.weights)
+
+    def surplus(self, now: float, wall: float) -> list[int]:
+        """Slots that others should have: of the replicas that have the most, one gives, and a few at a time."""
+        able = self.others.able
+        if now - self.changed_at < SETTLED or not able:
+            return []
+        weights = self.weights
+        most = max((load_of(each.slots, weights).links, replica) for replica, each in able.items())
+        if (load_of(self.held, weights).links, self.replica) < most:
+            return []
+        movable = {slot for slot, held in self.held.items() if not _fresh(held.token.tried, wall)}
+        since = {slot: held.taken_at for slot, held in self.held.items()}
+        others = [each.slots for each in able.values()]
+        return surpluses(self.held, others, weights, movable=movable, since=since, most=AT_ONCE)
+
+    def tried(self, slot: int, wall: float) -> Mapping[str, float] | None:
+        """Which replicas couldn't run the slot's links, this one included; None if all others have tried."""
+        held = self.held.get(slot)
+        if held is None or held.is_leaving or self.is_alone:
+            return None
+        fresh = _fresh(held.token.tried, wall)
+        others = len([name for name in fresh if name != self.replica])
+        return None if others >= len(self.others.able) else {**fresh, self.replica: wall}
+
+    def give(self, slots: Iterable[int], now: float) -> list[tuple[int, Held]]:
+        given = [(slot, self.held.pop(slot)) for slot in slots if slot in self.held]
+        for slot, _ in given:
+            self._passed.pop(slot, None)
+        self.changed_at = now
+        return given
+
+
+def _fresh(tried: Mapping[str, float], wall: float) -> dict[str, float]:
+    return {replica: at for replica, at in tried.items() if abs(wall - at) < TRIED_FOR}

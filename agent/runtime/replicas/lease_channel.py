@@ -1,0 +1,284 @@
+"""The leases of one group at the broker: a queue for each slot, of which only one consumer is active at a time.
+
+In each queue is a token. Who gets it holds the slot until its consumer or its connection ends; then the broker delivers
+the token to the next consumer. Nobody has to ask again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from agent.amqp.connect import Connection
+from agent.amqp.failures import ACCESS_REFUSED, PRECONDITION_FAILED
+from agent.amqp.questions import attempt, refusal
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
+from agent.core import fields
+from agent.core.fields import Table
+from agent.core.replicas import slots
+from agent.core.replicas.token import Token
+from agent.core.rules.names import AGENT_PREFIX
+from agent.errors import AgentError, BrokerError, PermanentError, TransientError
+from agent.tasks import GuardedTasks
+
+_MESSAGES: Final = "messages"
+_EXPIRES: Final = 30 * 24 * 3600 * 1000  # milliseconds without any agent
+_HOLDER_FIRST: Final = 1.0  # seconds
+_AT_ONCE: Final = 16  # queues that are declared, each on a channel of its own
+_MOST_WAITING: Final = 1_000  # messages to one replica
+_PERSISTENT: Final = struct.pack(">HB", 0x1000, 2)
+_PLAIN: Final = struct.pack(">H", 0)
+
+
+class LeasesRefusedError(PermanentError):
+    """The broker doesn't permit leases to this user."""
+
+
+class LeaseChannel:
+    """`open` and then `subscribe` come first.
+
+    `on_token` is called with the slot, the delivery's tag and the token; `on_lost` with a slot whose queue is gone, and
+    is declared again; `on_message` with what another replica says.
+
+    Nothing is published on the connection of the leases: a broker with an alarm reads nothing more of one that
+    publishes, not even that it has ended. `talk` is the connection for that.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        talk: Connection,
+        group: str,
+        replica: str,
+        *,
+        tasks: GuardedTasks,
+        on_token: Callable[[int, int, bytes], None],
+        on_lost: Callable[[int], bytes | None],
+        on_message: Callable[[bytes], None],
+    ) -> None:
+        self._connection = connection
+        self._talk = talk
+        self._talking: Channel = talk.wire.begin_channel()
+        self._on_lost = on_lost
+        self._tasks = tasks
+        self._group = group
+        self._replica = replica
+        self._on_token = on_token
+        self._on_message = on_message
+        self._channel: Channel = connection.wire.begin_channel()
+        self._kind = "classic"
+        self._tags: dict[int, str] = {}
+        self._rounds = 0
+
+    @property
+    def ends(self) -> set[asyncio.Future[BrokerError]]:
+        channels, connections = (self._channel, self._talking), (self._connection, self._talk)
+        return {*(each.closed for each in channels), *(each.wire.closed for each in connections)}
+
+    def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
+        """Why it has ended, in an operator's words."""
+        error = end.result()
+        return self._refused(error, is_opening=False) if isinstance(error, ChannelClosedError) else error
+
+    @property
+    def live_at(self) -> float:
+        """When the broker and this agent have heard of each other last, as far as this agent can know."""
+        wire = self._connection.wire
+        return min(wire.heard, wire.said)
+
+    def beat(self) -> None:
+        """More often than the heartbeat asks for: the older the last word, the shorter what runs here may go on."""
+        if self._is_usable:
+            self._connection.wire.write(frames.HEARTBEAT_FRAME)
+
+    @property
+    def may_publish(self) -> bool:
+        """While a broker has an alarm, what is published waits in the connection."""
+        return self._talking.is_usable and not self._talk.is_closed and self._talk.blocked is None
+
+    @property
+    def _is_usable(self) -> bool:
+        return self._channel.is_usable and not self._connection.is_closed
+
+    async def open(self) -> None:
+        """Joins the others: from now on their messages arrive."""
+        try:
+            await self._join()
+        except ChannelClosedError as error:
+            raise self._refused(error, is_opening=True) from error
+
+    async def _join(self) -> None:
+        exchange = slots.exchange(self._group)
+        queue = slots.own_queue(self._group, self._replica)
+        channel = self._channel
+        declared = self._declare_exchange(exchange, "fanout")
+        leases = self._declare_exchange(slots.lease_exchange(self._group), "direct")
+        limit = (("x-max-length", fields.long(_MOST_WAITING)),)
+        made = channel.ask(
+            methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, exclusive=True, auto_delete=True,
+            arguments=limit,
+        )  # fmt: skip
+        bound = channel.ask(methods.QUEUE_BIND, methods.QUEUE_BIND_OK, queue=queue, exchange=exchange)
+        channel.on_message, channel.on_cancel = self._received, self._cancelled
+        heard = channel.ask(
+            methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue, consumer_tag=_MESSAGES, no_ack=True
+        )
+        await _all((declared, leases, made, bound, heard))
+
+    def _declare_exchange(self, name: str, kind: str) -> asyncio.Future[methods.Call]:
+        return self._channel.ask(
+            methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, type=kind, durable=True
+        )
+
+    async def subscribe(self, *, prefers_quorum: bool) -> frozenset[int]:
+        """Asks for all slots; answers which of them have no token, because their queue is new."""
+        try:
+            return await self._subscribe(prefers_quorum=prefers_quorum)
+        except ChannelClosedError as error:
+            raise self._refused(error, is_opening=True) from error
+
+    async def _subscribe(self, *, prefers_quorum: bool) -> frozenset[int]:
+        await self._declare_queues(prefers_quorum=prefers_quorum)
+        bound = [self._bind(slot) for slot in range(slots.SLOTS)]
+        declared = [self._look_at(slot) for slot in range(slots.SLOTS)]
+        consuming = [self._consume(slot) for slot in range(slots.SLOTS)]
+        found = await _all(declared)
+        await _all((*bound, *consuming))
+        return frozenset(
+            slot for slot, answer in enumerate(found) if not answer["messages"] and not answer["consumers"]
+        )
+
+    async def _declare_queues(self, *, prefers_quorum: bool) -> None:
+        self._kind = "quorum" if prefers_quorum else "classic"
+        for first in range(0, slots.SLOTS, _AT_ONCE):
+            await asyncio.gather(*(self._declare(slot) for slot in range(first, first + _AT_ONCE)))
+
+    async def _declare(self, slot: int) -> None:
+        """One of the other type is as good: it was declared when the cluster had more or fewer nodes."""
+        found = await attempt(
+            self._connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK,
+            queue=self._queue(slot), durable=True, arguments=self._arguments(self._kind),
+        )  # fmt: skip
+        if isinstance(found, ChannelClosedError) and found.code != PRECONDITION_FAILED:
+            raise found
+
+    def _arguments(self, kind: str) -> Table:
+        chosen = (
+            ("x-single-active-consumer", fields.boolean(True)),
+            ("x-expires", fields.long(_EXPIRES)),
+            ("x-queue-type", fields.text(kind)),
+        )
+        if kind == "quorum" and self._connection.server.limits_deliveries:
+            return (*chosen, ("x-delivery-limit", fields.long(-1)))  # each handover would count
+        return chosen
+
+    def _queue(self, slot: int) -> str:
+        return slots.lease_queue(self._group, slot)
+
+    def _bind(self, slot: int) -> asyncio.Future[methods.Call]:
+        return self._channel.ask(
+            methods.QUEUE_BIND, methods.QUEUE_BIND_OK,
+            queue=self._queue(slot), exchange=slots.lease_exchange(self._group), routing_key=str(slot),
+        )  # fmt: skip
+
+    def _look_at(self, slot: int) -> asyncio.Future[methods.Call]:
+        return self._channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=self._queue(slot), passive=True)
+
+    def _consume(self, slot: int) -> asyncio.Future[methods.Call]:
+        """Under a new tag each time: what is still on its way to a consumer that was cancelled gives no slot."""
+        self._rounds += 1
+        tag = self._tags[slot] = f"{slot}.{self._rounds}"
+        return self._channel.ask(
+            methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=self._queue(slot), consumer_tag=tag
+        )
+
+    def give(self, slot: int, delivery: int) -> None:
+        """Passes a slot on to the replica that has waited for longest, and waits for it again behind all others."""
+        if self._is_usable and slot in self._tags:
+            self.leave(slot, delivery)
+            self._consume(slot).add_done_callback(_retrieve)
+
+    def leave(self, slot: int, delivery: int | None) -> None:
+        """Passes a slot on, if it was held by this delivery, and doesn't wait for it any more."""
+        tag = self._tags.pop(slot, None)
+        if tag is None or not self._is_usable:
+            return
+        self._channel.ask(methods.BASIC_CANCEL, methods.BASIC_CANCEL_OK, consumer_tag=tag).add_done_callback(_retrieve)
+        if delivery is not None:
+            self._channel.send(methods.BASIC_NACK, delivery_tag=delivery, requeue=True)
+
+    def acknowledge(self, delivery: int) -> None:
+        if not self._is_usable:
+            return
+        self._channel.send(methods.BASIC_ACK, delivery_tag=delivery)
+
+    def put_token(self, slot: int, token: bytes) -> None:
+        """It comes to the one that holds the slot."""
+        if not self._talking.is_usable or self._talk.is_closed:
+            return
+        self._talking.publish(slots.lease_exchange(self._group), str(slot), _PERSISTENT, token)
+
+    def say(self, message: bytes) -> None:
+        if not self._talking.is_usable or self._talk.is_closed:
+            return
+        self._talking.publish(slots.exchange(self._group), "", _PLAIN, message)
+
+    def _received(self, message: Message) -> None:
+        tag = message.call["consumer_tag"]
+        if tag == _MESSAGES:
+            self._on_message(message.body)
+            return
+        slot, delivery = int(tag.partition(".")[0]), message.call["delivery_tag"]
+        if self._tags.get(slot) == tag:
+            self._on_token(slot, delivery, message.body)
+        else:
+            self._channel.send(methods.BASIC_NACK, delivery_tag=delivery, requeue=True)
+
+    def _cancelled(self, tag: str) -> None:
+        """Its queue was deleted, or the node is down that had it."""
+        slot = next((slot for slot, each in self._tags.items() if each == tag), None)
+        if slot is None:
+            self._connection.wire.abort(TransientError(f"{self._connection.where}: the agent's own queue was deleted"))
+            return
+        del self._tags[slot]
+        token = self._on_lost(slot)
+        self._tasks.once("restore a lease", self._restore(slot, token), slot=slot)
+
+    async def _restore(self, slot: int, token: bytes | None) -> None:
+        """Where it can't be, all leases begin again. Who held the slot puts its token there; the others give it time
+        for that, since theirs says nothing.
+        """
+        try:
+            await self._declare(slot)
+            await _all((self._bind(slot), self._consume(slot)))
+        except AgentError as error:
+            self._connection.wire.abort(TransientError(f"{self._connection.where}: a lease can't be restored: {error}"))
+            return
+        if token is None:
+            await asyncio.sleep(_HOLDER_FIRST)
+        self.put_token(slot, token or Token().encode())
+
+    def _refused(self, error: ChannelClosedError, *, is_opening: bool) -> BrokerError:
+        found = refusal(self._connection, "sharing links with other agents of the group", error)
+        if error.code != ACCESS_REFUSED or not is_opening:
+            return TransientError(str(found))
+        advice = f"grant configure, write and read on '^{AGENT_PREFIX}' in vhost {self._connection.vhost!r}"
+        return LeasesRefusedError(f"{found}; {advice}")
+
+
+async def _all(answers: Iterable[asyncio.Future[methods.Call]]) -> list[methods.Call]:
+    """A refusal answers the first of them; the others end with it."""
+    found = await asyncio.gather(*answers, return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in found if not isinstance(each, BaseException)]
+
+
+def _retrieve(answer: asyncio.Future[methods.Call]) -> None:
+    """Where it failed, so has the channel, which is watched."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,469 @@
+"""This agent as one of a group: its lease at the broker, and what it and the others say to each other."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+from uuid import uuid4
+
+import structlog
+
+from agent.amqp.connect import Connection, connect_any
+from agent.amqp.renewal import renew_connection
+from agent.amqp.wire.permit import Permit
+from agent.core.addresses.uri import AmqpUri
+from agent.core.links.backoff import delay
+from agent.core.links.lifecycle import Pause
+from agent.core.links.restarts import purpose_of
+from agent.core.model import Link
+from agent.core.replicas import messages, token
+from agent.core.replicas.holding import Held
+from agent.core.replicas.messages import Asked, Leaving, Removed, Report
+from agent.core.replicas.sharing import LEASE, SURELY_ENDED, Sharing, Verdict
+from agent.core.replicas.slots import SLOTS, slot_of
+from agent.errors import AgentError
+from agent.runtime.replicas.lease_channel import LeaseChannel, LeasesRefusedError
+from agent.tasks import GuardedTasks
+
+LEASES: Final = "federation-agent: leases of links"
+MESSAGES: Final = "federation-agent: messages to other agents of the group"
+WHERE: Final = "downstream"
+HEARTBEAT: Final = 1
+"""Seconds. A broker takes a connection for lost after two to three of them."""
+CONNECT_WITHIN: Final = 3.0
+LONGEST_PAUSE: Final = 2.0
+TICK: Final = 0.25
+REPORT_EVERY: Final = 2.0
+RENEW_EVERY: Final = 60.0
+"""Brokers end consumers that keep a message for long without acknowledging it, by default after 30 minutes."""
+LOST_FOR: Final = 5.0  # a slot that nobody holds gets another token
+RELEASED_WITHIN: Final = 20.0
+STEADY: Final = 5.0  # a lease that lasted for so long is asked for again at once
+REFUSED_FOR: Final = 30.0
+ANSWER_EVERY: Final = 1.0
+ALONE_FOR: Final = 300.0
+LOOK_EVERY: Final = 0.02  # whether links have ended
+
+log = structlog.get_logger()
+
+
+class Runs(Protocol):
+    """What runs the links."""
+
+    def share(self) -> None:
+        """Verdicts may be others now."""
+
+    def is_at_rest(self, slot: int) -> bool:
+        """Whether nothing of a slot is connected."""
+
+    def begin_sharing(self) -> None:
+        """There is another agent in the group."""
+
+    def end_sharing(self) -> None:
+        """There has been no other agent in the group for long."""
+
+    def recall(self, slot: int) -> None:
+        """Another agent has changed which links of a slot are paused or finished."""
+
+    def sever(self) -> None:
+        """Others may run all links of this agent from now on: nothing more may be read or written for them."""
+
+    def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
+        """What an operator asked another agent for."""
+
+    def removed_by_another(self, link_id: str) -> None:
+        """A link that is no longer defined is gone upstream."""
+
+
+class Replica:
+    """`run` is kept by its owner; `hand_over` comes before it is cancelled."""
+
+    def __init__(self, uris: Callable[[], Sequence[AmqpUri]], tasks: GuardedTasks, permit: Permit, runs: Runs) -> None:
+        self._uris = uris
+        self._tasks = tasks
+        self._permit = permit
+        self._runs = runs
+        self._id = uuid4().hex
+        self._name = self._group = ""
+        self.prefers_quorum = False  # for leases that outlive a node of the downstream
+        self._sharing = Sharing(self._id)
+        self._are_links_known = asyncio.Event()
+        self._lease: LeaseChannel | None = None
+        self._connections: tuple[Connection, ...] = ()
+        self._arrived: dict[int, Held] = {}
+        self._releasing: set[int] = set()
+        self._reported_at = self._healed_at = self._answered_at = self._accompanied_at = 0.0
+        self._has_new_links = self._is_stopping = self._is_severed = False
+        self._logged = ""
+        self._loop = asyncio.get_running_loop()
+        permit.on_end = self._lose
+
+    # What the supervisor says and asks
+
+    def join(self, group: str, name: str) -> None:
+        """The group to share links with. In another one than before, others hold what this one held."""
+        self._name = name
+        if group != self._group:
+            self._group = group
+            self._lose()
+            self._sharing.others.members.clear()
+
+    def move(self) -> None:
+        """The broker has other addresses: its leases are there."""
+        self._lose()
+
+    def renew(self, successors: Mapping[AmqpUri, AmqpUri]) -> None:
+        """The broker's URIs have other passwords."""
+        timed = {_timed(former): _timed(now) for former, now in successors.items()}
+        for connection in self._connections:
+            if connection.uri in timed and not connection.is_closed:
+                renew_connection(connection, timed[connection.uri], self._tasks)
+
+    def follow(self, links: Iterable[Link]) -> None:
+        """The links that are defined now."""
+        self._has_new_links |= self._sharing.follow(links, self._loop.time())
+        self._are_links_known.set()
+
+    def verdict(self, link: Link) -> Verdict:
+        return self._sharing.verdict(link.id, link.kind, self._loop.time())
+
+    @property
+    def has_company(self) -> bool:
+        """Whether there are, or were a moment ago, other agents in the group."""
+        return bool(self._accompanied_at)
+
+    def holds(self, slot: int) -> bool:
+        return slot in self._sharing.held
+
+    def pause_of(self, link_id: str) -> Pause | None:
+        """As it is remembered."""
+        held = self._sharing.held.get(slot_of(link_id))
+        return None if held is None else held.token.paused.get(link_id)
+
+    def remember_pause(self, link_id: str, pause: Pause | None) -> None:
+        """For whoever holds the slot later: this agent after a restart included."""
+        slot = slot_of(link_id)
+        held = self._sharing.held.get(slot)
+        if held is not None and self._lease is not None and held.token.paused.get(link_id) != pause:
+            self._lease.put_token(slot, held.pause(link_id, pause, self._loop.time()).encode())
+
+    def has_finished(self, link: Link) -> bool:
+        """Whether it has done what it is defined for, here or elsewhere, as it is remembered."""
+        held = self._sharing.held.get(slot_of(link.id))
+        return held is not None and held.token.finished.get(link.id) == purpose_of(link)
+
+    def remember_finished(self, link_id: str, purpose: str | None) -> None:
+        slot = slot_of(link_id)
+        held = self._sharing.held.get(slot)
+        if held is not None and self._lease is not None and held.token.finished.get(link_id) != purpose:
+            self._lease.put_token(slot, held.finish(link_id, purpose, self._loop.time()).encode())
+
+    def ask_others(self, link_id: str, action: str, pause: Pause | None) -> None:
+        """The one that runs the link does it; the others know what was asked for last, should it be gone."""
+        if self._lease is not None:
+            self._lease.say(Asked(self._id, link_id, action, pause).encode())
+
+    def tell_removed(self, link_id: str) -> None:
+        if self._lease is not None and self._lease.may_publish and not self._sharing.is_alone:
+            self._lease.say(Removed(self._id, link_id).encode())
+
+    def give_up(self, link_id: str) -> None:
+        """It doesn't run here: another replica may reach what this one doesn't."""
+        slot = slot_of(link_id)
+        tried = self._sharing.tried(slot, time.time())
+        if tried is None or self._lease is None or not self._lease.may_publish or slot in self._releasing:
+            return
+        renewed = self._sharing.held[slot].note_tried(tried, self._loop.time())
+        self._lease.put_token(slot, renewed.encode())
+        self._release_soon(slot)
+
+    # The connection
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        attempt = 1
+        while True:
+            began = self._loop.time()
+            try:
+                async with await self._connect(LEASES) as connection, await self._connect(MESSAGES) as talk:
+                    self._connections = connection, talk
+                    await self._serve(connection, talk)
+            except AgentError as error:
+                self._fail(error)
+            except Exception:
+                self._sharing.failure = "an unexpected error, see the log"
+                self._fence(None)
+                self._runs.share()
+                raise
+            attempt = 1 if self._loop.time() - began > STEADY else attempt + 1
+            await asyncio.sleep(REFUSED_FOR if self._sharing.refusal else delay(attempt, LONGEST_PAUSE, 0.5))
+
+    async def _connect(self, name: str) -> Connection:
+        return await connect_any([_timed(uri) for uri in self._uris()], where=WHERE, name=name, within=CONNECT_WITHIN)
+
+    async def _serve(self, connection: Connection, talk: Connection) -> None:
+        await self._are_links_known.wait()
+        lease = LeaseChannel(
+            connection, talk, self._group, self._id,
+            tasks=self._tasks, on_token=self._token_arrived, on_lost=self._slot_lost, on_message=self._message_arrived,
+        )  # fmt: skip
+        try:
+            await lease.open()
+            self._lease = lease
+            lacking = await lease.subscribe(prefers_quorum=self.prefers_quorum)
+            if self._lease is not lease:  # the group or the broker is another by now
+                return
+            self._sharing.begin(self._loop.time())
+            self._is_severed, self._logged = False, ""
+            self._fence(lease)
+            self._report(asks=True)
+            for slot in lacking:
+                lease.put_token(slot, token.Token().encode())
+            await self._watch(lease)
+        finally:
+            self._lose()
+
+    async def _watch(self, lease: LeaseChannel) -> None:
+        while self._lease is lease and self._loop.time() <= self._permit.until:
+            done, _ = await asyncio.wait(lease.ends, timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                raise lease.explain(done.pop())
+            if self._loop.time() <= self._permit.until and self._lease is lease:
+                self._tick(lease)
+
+    def _fail(self, error: AgentError) -> None:
+        text = str(error)
+        if isinstance(error, LeasesRefusedError) and self._sharing.is_alone:
+            self._sharing.refusal = text
+            message = "links can't be shared with other agents, and this one runs all of them"
+        else:
+            message = "no leases of links"
+        if text != self._logged:
+            log.warning(message, reason=text)
+        self._sharing.failure = self._logged = text
+        self._fence(None)
+        self._runs.share()
+
+    def _lose(self) -> None:
+        """The lease is gone, or may be."""
+        if self._lease is None:
+            return
+        self._lease = None
+        self._arrived.clear()
+        self._is_severed = self._sharing.lose() and not self._is_stopping
+        self._fence(None)
+        if self._is_severed:
+            log.warning("the lease of links is lost: other agents of the group may run them now")
+            self._runs.sever()
+        self._runs.share()
+
+    def _fence(self, lease: LeaseChannel | None) -> None:
+        """Until when links may be run: where others may have taken them, not before it is known what runs here."""
+        now = self._loop.time()
+        if lease is not None:
+            # Others can't answer during an alarm.
+            is_surely_alone = self._sharing.is_alone and lease.may_publish and self._sharing.hears_others(now)
+            self._permit.until = math.inf if is_surely_alone else lease.live_at + LEASE
+        elif self._is_severed and not self._sharing.failure:
+            self._permit.until = -math.inf
+        else:
+            self._permit.until = math.inf
+
+    def _slot_lost(self, slot: int) -> bytes | None:
+        """The token to restore, where this replica had it."""
+        log.warning("a lease's queue is gone, and is declared again", slot=slot)
+        held = self._sharing.held.get(slot) or self._arrived.get(slot)
+        self._arrived.pop(slot, None)
+        self._sharing.lose_slot(slot)
+        self._runs.share()
+        return None if held is None else held.renew(self._loop.time()).encode()
+
+    # By the clock
+
+    def _tick(self, lease: LeaseChannel) -> None:
+        now = self._loop.time()
+        lease.beat()
+        if self._sharing.listen(may_publish=lease.may_publish, now=now):
+            self._report(asks=True)
+        self._fence(lease)
+        self._note_company(now)
+        if self._sharing.forget_kept(now):
+            self._runs.share()
+        if not lease.may_publish:
+            return
+        self._sharing.expire(now)
+        if self._has_new_links or now - self._reported_at >= REPORT_EVERY:
+            self._report()
+            self._runs.share()  # what was undecided may be decided by now
+        self._keep_tokens(lease, now)
+        if not self._releasing:
+            self._level(lease, now)
+
+    def _note_company(self, now: float) -> None:
+        if not self._sharing.is_alone:
+            self._accompanied_at = now
+        elif self._accompanied_at and now - self._accompanied_at > ALONE_FOR:
+            self._accompanied_at = 0.0
+            self._runs.end_sharing()
+
+    def _keep_tokens(self, lease: LeaseChannel, now: float) -> None:
+        """Renews them in time, and puts others where they are lost: the broker delivers one to who holds the slot."""
+        for slot, held in self._sharing.held.items():
+            if now - held.since > RENEW_EVERY:
+                lease.put_token(slot, held.renew(now).encode())
+        since = now - max(self._healed_at, self._sharing.leased_at or now)
+        if since > LOST_FOR and not self._releasing and self._sharing.hears_others(now):
+            self._healed_at = now
+            for slot in self._sharing.lost:
+                lease.put_token(slot, token.Token().encode())
+
+    def _report(self, *, asks: bool = False) -> None:
+        if self._lease is None or not self._lease.may_publish:
+            return
+        links = frozenset(self._sharing.links) if asks or self._has_new_links else None
+        self._has_new_links = False
+        self._reported_at = self._loop.time()
+        self._lease.say(Report(self._id, self._name, self._sharing.shown, links, asks).encode())
+
+    # What arrives
+
+    def _token_arrived(self, slot: int, delivery: int, body: bytes) -> None:
+        found = token.decode(body)
+        held = self._sharing.held.get(slot) or self._arrived.get(slot)
+        if held is not None:
+            self._take_another(slot, held, delivery, found)
+            return
+        if not self._arrived:
+            self._loop.call_soon(self._take_arrived)
+        self._arrived[slot] = Held(found, delivery, self._loop.time())
+
+    def _take_another(self, slot: int, held: Held, delivery: int, found: token.Token) -> None:
+        former = held.token
+        needless = held.take(delivery, found)
+        if self._lease is not None:
+            self._lease.acknowledge(needless)
+        if (held.token.paused, held.token.finished) != (former.paused, former.finished):
+            self._runs.recall(slot)
+
+    def _take_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, {}
+        if self._lease is None:
+            return
+        if self._is_stopping:
+            for slot, held in arrived.items():
+                self._lease.leave(slot, held.delivery)
+            return
+        for slot, held in self._sharing.take(arrived, self._loop.time(), time.time()):
+            self._lease.give(slot, held.delivery)
+        self._report()
+        self._runs.share()
+        if any(held.waits_for is not None for held in self._sharing.held.values()):
+            self._loop.call_later(SURELY_ENDED, self._runs.share)
+
+    def _message_arrived(self, body: bytes) -> None:
+        found = messages.decode(body)
+        if found is None or found.replica == self._id:
+            return
+        match found:
+            case Report():
+                self._heard(found)
+            case Leaving(replica) if self._sharing.leave(replica, self._loop.time()):
+                self._runs.share()
+            case Asked(_, link, action, pause):
+                self._runs.asked_by_another(link, action, pause)
+            case Removed(_, link):
+                self._runs.removed_by_another(link)
+
+    def _heard(self, report: Report) -> None:
+        was_alone = self._sharing.is_alone
+        lacks_links = report.links is None and report.replica not in self._sharing.others.members
+        if self._sharing.hear(report, self._loop.time()):
+            self._runs.share()
+        if report.asks or lacks_links:
+            self._answer(asks=lacks_links)
+        if was_alone and not self._sharing.is_alone:
+            self._accompanied_at = self._loop.time()
+            log.info("links are shared with another agent of the group", agent=report.name, group=self._group)
+            self._runs.begin_sharing()
+
+    def _answer(self, *, asks: bool) -> None:
+        """At once where that is seldom, and otherwise with the next report: anybody may ask as often as they like."""
+        self._has_new_links = True
+        now = self._loop.time()
+        if now - self._answered_at > ANSWER_EVERY:
+            self._answered_at = now
+            self._report(asks=asks)
+
+    # Fair shares
+
+    def _level(self, lease: LeaseChannel, now: float) -> None:
+        if needless := self._sharing.needless(now):
+            self._give(lease, needless)
+        for slot in self._sharing.surplus(now, time.time()):
+            self._release_soon(slot)
+
+    def _release_soon(self, slot: int) -> None:
+        self._releasing.add(slot)
+        self._tasks.once("hand over links", self._release(slot), slot=slot)
+
+    async def _release(self, slot: int) -> None:
+        """Its links end in order first: nothing is delivered twice."""
+        held = self._sharing.held.get(slot)
+        try:
+            if held is None:
+                return
+            held.is_leaving = True
+            self._runs.share()
+            await self._end_of_links(slot)
+            if self._lease is not None and self._sharing.held.get(slot) is held:
+                self._give(self._lease, (slot,))
+        finally:
+            self._releasing.discard(slot)
+            if held is not None and held.is_leaving and self._sharing.held.get(slot) is held:
+                held.is_leaving = False  # it wasn't given up
+                self._runs.share()
+
+    async def _end_of_links(self, slot: int) -> None:
+        until = self._loop.time() + RELEASED_WITHIN
+        while not self._runs.is_at_rest(slot):
+            if self._loop.time() > until:
+                log.warning("links didn't end in time, and are handed over all the same", slot=slot)
+                return
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _give(self, lease: LeaseChannel, slots: Iterable[int]) -> None:
+        given = self._sharing.give(slots, self._loop.time())
+        self._report()
+        for slot, held in given:
+            lease.give(slot, held.delivery)
+        self._runs.share()
+
+    async def hand_over(self) -> None:
+        """Before the agent stops: gives each slot up as soon as its links have ended, and takes no other."""
+        self._is_stopping = True
+        if self._lease is None:
+            return
+        for slot in range(SLOTS):
+            if slot not in self._sharing.held and slot not in self._arrived:
+                self._lease.leave(slot, None)
+        while self._sharing.held and self._lease is not None:
+            ended = [slot for slot in self._sharing.held if self._runs.is_at_rest(slot)]
+            given = [(slot, self._sharing.held.pop(slot)) for slot in ended]
+            if given:
+                self._report()  # before the tokens are there, so that nobody waits for an end that has been
+            for slot, held in given:
+                self._lease.leave(slot, held.delivery)
+            await asyncio.sleep(LOOK_EVERY)
+        self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        if self._lease is not None and self._lease.may_publish:
+            self._lease.say(Leaving(self._id).encode())
+
+
+def _timed(uri: AmqpUri) -> AmqpUri:
+    return replace(uri, heartbeat=HEARTBEAT)

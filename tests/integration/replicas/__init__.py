@@ -1,0 +1,1 @@
+"""Several agents of one group, which share links."""

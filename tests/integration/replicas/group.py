@@ -1,0 +1,70 @@
+"""Agents of one group, and what they show of who runs which link."""
+
+from __future__ import annotations
+
+import urllib.error
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, policies, upstreams
+from tests.integration.shovels.shoveling import ask, shovel
+from tests.lab.waiting import eventually
+
+
+def federated(here: Site, there: Site, count: int) -> dict[str, Any]:
+    """The section of a vhost with so many exchange links, and what they need downstream."""
+    for number in range(count):
+        here.exchange(f"fed.{number}").queue("k", name=f"q{number}", exchange=f"fed.{number}")
+    return {"upstreams": upstreams(there), "policies": policies()}
+
+
+def shoveled(here: Site, there: Site, count: int, **keys: Any) -> dict[str, Any]:
+    """The section of a vhost with so many shovels."""
+    return {
+        "shovels": {
+            f"move{number}": shovel(there, here, src_queue=f"src{number}", dest_queue=f"dest{number}", **keys)
+            for number in range(count)
+        }
+    }
+
+
+def replicas(agent_of: AgentOf, here: Site, section: Mapping[str, Any], count: int, **more: Any) -> list[Agent]:
+    """Agents `a`, `b` … of one group with the same links, not started."""
+    agents = [agent_of(here.node, **more) for _ in range(count)]
+    for agent, name in zip(agents, "abcdef", strict=False):
+        agent.write({here.vhost: section}, agent=agent.settings(name=name, group=here.vhost))
+    return agents
+
+
+def links(agent: Agent) -> dict[str, dict[str, Any]]:
+    """By their names, as the agent shows them now; none while it doesn't answer."""
+    try:
+        return {each.get("exchange") or each.get("queue") or each["name"]: each for each in ask(agent, "/api/links")}
+    except (urllib.error.URLError, ConnectionError):
+        return {}
+
+
+def run_by(agent: Agent) -> set[str]:
+    return {name for name, link in links(agent).items() if link["status"] == "running"}
+
+
+def loads(agents: Sequence[Agent]) -> list[int]:
+    return [len(run_by(agent)) for agent in agents]
+
+
+def wait_shared(agents: Sequence[Agent], count: int, deadline: float = 30) -> None:
+    """Until each link runs once, and no agent runs two more than another."""
+
+    def shared() -> bool:
+        running = Counter(name for agent in agents for name in run_by(agent))
+        found = loads(agents)
+        return running == Counter(set(running)) and sum(found) == count and max(found) - min(found) <= 1
+
+    eventually(shared, deadline, what=f"{count} links shared evenly")
+
+
+def wait_all_run(agents: Sequence[Agent], count: int, deadline: float) -> None:
+    eventually(lambda: sum(loads(agents)) == count, deadline, what=f"{count} links run")

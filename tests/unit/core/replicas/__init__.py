@@ -1,0 +1,1 @@
+"""Slots, shares and messages of replicas."""
