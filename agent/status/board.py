@@ -12,14 +12,16 @@ from typing import Any, Protocol
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
+from agent.core.links.critical import seconds_behind
 from agent.core.links.histogram import Histogram
-from agent.core.links.lifecycle import LinkState, Status, Trouble
+from agent.core.links.lifecycle import LinkState, Pause, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
 from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
 from agent.errors import Side
 from agent.status.feed import Feed
-from agent.status.history import History, Point
+from agent.status.history import History, Point, Range
+from agent.status.recent import Recent
 from agent.status.times import rfc3339
 from agent.tasks import UnexpectedErrors
 
@@ -31,6 +33,8 @@ class Meter(Protocol):
     bytes: int
     redelivered: int
     returned: int
+    taken: int
+    given_back: int
     dropped: dict[str, int]
     quarantined: dict[str, int]
 
@@ -48,17 +52,22 @@ class Gauges:
     """The current values of a link, without history; None means unknown."""
 
     in_flight: int = 0
+    unsettled: int = 0  # those, and what waits to be published again, set aside or given back
     bindings: int = 0
     prefetch: int = 0
     backlog: int | None = None
     backlog_is_exact: bool = True  # otherwise more may wait
     oldest_unconfirmed: float = 0.0
+    lag: float | None = None  # seconds that the last probe took
+    last_probe: float | None = None  # when it arrived, in seconds since 1970
     upstream_cluster: str | None = None
     uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
     known: Known | None = None  # what it has bound upstream
     note: str = ""
     remaining: int | None = None  # messages until it is finished, where their number is limited
     destination: AmqpUri | None = None  # where its messages go to, while it is connected
+    owner: str | None = None  # the other agent of the group that runs it, where it is known
+    runs_here: bool = True  # rather than in another agent of the group
     removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
 
 
@@ -76,6 +85,9 @@ class Entry:
     reason: Reason = Reason.APPEARED  # of the last change of its status
     backlog_last: int | None = None  # when it was last known
     backlog_last_at: float = 0.0
+    behind: float | None = None  # seconds, where `lag-critical` asks for them
+    critical_since: float | None = None  # since when it has been further behind than `lag-critical` allows
+    _empty_at: float = 0.0  # when nothing waited, as far as is known
     _confirmed: int = 0
     _blocked_before: float = 0.0
     _blocked_at: float = 0.0
@@ -110,6 +122,7 @@ class Entry:
             self._confirmed = self.meter.forwarded
             self.last_confirm = now
         self.note_backlog(now)
+        self.note_lag(now)
         if self.history.is_due(now):
             self.history.sample(self.look(now))
 
@@ -118,6 +131,26 @@ class Entry:
         backlog = self.gauges().backlog
         if backlog is not None:
             self.backlog_last, self.backlog_last_at = backlog, now
+        if backlog == 0 or not self._empty_at:
+            self._empty_at = now
+
+    def note_lag(self, now: float) -> None:
+        """A link on which nothing moves has to be looked at, too: whoever reads its lag calls this before."""
+        limit = self.link.settings.lag_critical
+        if limit is None:
+            self.behind = self.critical_since = None
+            return
+        self.note_backlog(now)
+        gauges = self.gauges()
+        backlog = self.backlog_last if gauges.backlog is None else gauges.backlog
+        if limit.seconds is not None:
+            stuck = now - max(self._empty_at, self.last_confirm or 0.0)
+            rate = self.history.rate(self.look(now))
+            self.behind = seconds_behind(backlog, rate, stuck=stuck, probe=gauges.lag)
+        if not limit.is_reached(backlog=backlog, behind=self.behind):
+            self.critical_since = None
+        elif self.critical_since is None:
+            self.critical_since = now
 
     def has_new_note(self) -> bool:
         """Whether its note is another one than when this was asked last."""
@@ -162,6 +195,7 @@ class Board:
     export_dropped: int = 0  # events that the status export could not keep
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)  # of the agent's own tasks
     on_transition: list[OnTransition] = field(default_factory=list)
+    recent: Recent = field(default_factory=Recent)
     _entries: dict[str, Entry] = field(default_factory=dict)
     _feeds: set[Feed] = field(default_factory=set)
 
@@ -191,6 +225,7 @@ class Board:
             self._tell(Feed.change, link_id)
 
     def _pass_on(self, entry: Entry, before: LinkState | None) -> None:
+        self._note(entry, entry.state.status, before.status if before else None, entry.reason)
         for told in self.on_transition:
             told(entry, before)
 
@@ -205,8 +240,17 @@ class Board:
             self._tell(Feed.change if is_new else Feed.move, link_id)
 
     def gone(self, link_id: str) -> None:
-        if self._entries.pop(link_id, None) is not None:
+        entry = self._entries.pop(link_id, None)
+        if entry is not None:
+            self._note(entry, None, entry.state.status, Reason.REMOVED)
             self._tell(Feed.lose, link_id)
+
+    def _note(self, entry: Entry, status: Status | None, previous: Status | None, reason: Reason) -> None:
+        cluster = entry.gauges().upstream_cluster
+        error = entry.state.error if status is not None else ""
+        self.recent.note(
+            self.clock(), entry.link, cluster=cluster, status=status, previous=previous, reason=reason, error=error
+        )
 
     def tick(self) -> None:
         """All links that changed in this round were reported."""
@@ -265,14 +309,15 @@ class Board:
             "links": {status: found[status] for status in Status},
         }
 
-    def story(self, entry: Entry) -> dict[str, Any]:
+    def story(self, entry: Entry, span: Range = Range.QUARTER) -> dict[str, Any]:
         """The recent history of a link, up to this moment."""
         now = self.clock()
-        return entry.history.view(entry.look(now))
+        return entry.history.view(entry.look(now), span)
 
     def view(self, entry: Entry) -> dict[str, Any]:
         """One link as `/api/links` shows it."""
         link, state, gauges = entry.link, entry.state, entry.gauges()
+        entry.note_lag(self.clock())
         return {
             "id": link.id,
             "kind": link.kind,
@@ -285,13 +330,15 @@ class Board:
             "status": state.status,
             "error": gauges.removal or state.error or gauges.note or None,
             "since": rfc3339(entry.since),
-            "owner": None if state.status is Status.STANDBY else self.owner,
+            "owner": self.owner if gauges.runs_here and state.status is not Status.STANDBY else gauges.owner,
             **_sample(entry, gauges),
             "reconnects": entry.reconnects,
             "reason": entry.reason,
             "backlog_last": entry.backlog_last if gauges.backlog is None else gauges.backlog,
             "backlog_last_at": self._backlog_at(entry, gauges),
+            "paused": _paused(state.pause) if state.paused else None,
             "rate": round(entry.history.rate(entry.look(self.clock())), 2),
+            **_lag(entry),
         }
 
     def _backlog_at(self, entry: Entry, gauges: Gauges) -> str | None:
@@ -318,10 +365,25 @@ def _sample(entry: Entry, gauges: Gauges) -> dict[str, Any]:
         "backlog": gauges.backlog,
         "backlog_is_exact": gauges.backlog is not None and gauges.backlog_is_exact,
         "oldest_unconfirmed_seconds": round(gauges.oldest_unconfirmed, 3),
+        "lag_seconds": None if gauges.lag is None else round(gauges.lag, 3),
+        "last_probe": None if gauges.last_probe is None else rfc3339(gauges.last_probe),
         "prefetch": gauges.prefetch,
         "bindings": gauges.bindings,
         "last_confirm": None if entry.last_confirm is None else rfc3339(entry.last_confirm),
     }
+
+
+def _lag(entry: Entry) -> dict[str, Any]:
+    limit, since = entry.link.settings.lag_critical, entry.critical_since
+    return {
+        "lag_critical": None if limit is None else {"seconds": limit.seconds, "messages": limit.messages},
+        "behind_seconds": None if entry.behind is None else round(entry.behind, 3),
+        "critical_since": None if since is None else rfc3339(since),
+    }
+
+
+def _paused(pause: Pause) -> dict[str, Any]:
+    return {"by": pause.by or None, "at": rfc3339(pause.at) if pause.at else None, "reason": pause.reason or None}
 
 
 def shown_uri(link: Link, gauges: Gauges) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from agent.core.links.lifecycle import Status
+from agent.core.links.pauses import LONG
 from agent.core.status.causes import Cause, LinkFacts, causes_of, headline, level_of, verdict, waiting_of
 from agent.status.board import Board, Entry
 from agent.status.slices import in_slices
@@ -14,8 +16,8 @@ THIS_CLUSTER = "this cluster"  # where its name isn't known
 
 async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
-    links = [facts(entry) async for entry in in_slices(board)]
     now = board.clock()
+    links = [facts(entry, now) async for entry in in_slices(board)]
     causes = causes_of(links, downstream=board.cluster or THIS_CLUSTER)
     waiting = waiting_of(links)
     return {
@@ -26,7 +28,9 @@ async def summary(board: Board) -> dict[str, Any]:
     }
 
 
-def facts(entry: Entry) -> LinkFacts:
+def facts(entry: Entry, now: float) -> LinkFacts:
+    since = (entry.state.pause.at or entry.since) if entry.state.status is Status.PAUSED else entry.since
+    entry.note_lag(now)
     gauges = entry.gauges()
     uri = gauges.uri or next(iter(entry.link.uris), None)
     address = entry.link.upstream if uri is None else f"{uri.connect_host or THIS_CLUSTER}:{uri.connect_port}"
@@ -36,10 +40,12 @@ def facts(entry: Entry) -> LinkFacts:
         reason=entry.reason,
         error=entry.state.error,
         upstream=gauges.upstream_cluster or address,
-        since=entry.since,
+        since=since,
+        is_forgotten=entry.state.status is Status.PAUSED and now - since >= LONG,
         forwarded=entry.meter.forwarded,
         waiting=gauges.backlog if gauges.backlog_is_exact else None,
         waited_last=entry.backlog_last if gauges.backlog is None else gauges.backlog,
+        behind_since=entry.critical_since,
     )
 
 

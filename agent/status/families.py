@@ -19,6 +19,14 @@ Sample = tuple[str, str, float]
 """The suffix of the family's name, further labels as text that begins with a comma, and a value."""
 
 
+class Brief(StrEnum):
+    """What is left of a family where metrics are to be short."""
+
+    LINK = "link"  # all of it
+    UPSTREAM = "upstream"  # one sum for the links of an upstream
+    COUNTED = "counted"  # what isn't zero
+
+
 class Type(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -47,6 +55,7 @@ class Family:
     read: Callable[[LinkReading], Iterable[Sample]] = _nothing
     labels: tuple[str, ...] = ()
     join: Callable[[list[float]], float] = sum
+    brief: Brief = Brief.LINK
 
 
 def labelled(labels: Mapping[str, str]) -> str:
@@ -129,13 +138,22 @@ LINK_FAMILIES: Final = (
         Type.COUNTER,
         "Forwarded messages that the upstream had delivered before.",
         _one(lambda of: of.entry.meter.redelivered),
+        brief=Brief.COUNTED,
     ),
-    Family(f"{PREFIX}dropped_messages_total", Type.COUNTER, "Messages that were not forwarded.", _dropped, ("reason",)),
+    Family(
+        f"{PREFIX}dropped_messages_total",
+        Type.COUNTER,
+        "Messages that were not forwarded.",
+        _dropped,
+        ("reason",),
+        brief=Brief.COUNTED,
+    ),
     Family(
         f"{PREFIX}returned_messages_total",
         Type.COUNTER,
         "Forwarded messages that the downstream could not route to a queue.",
         _one(lambda of: of.entry.meter.returned),
+        brief=Brief.COUNTED,
     ),
     Family(
         f"{PREFIX}quarantined_messages_total",
@@ -143,6 +161,7 @@ LINK_FAMILIES: Final = (
         "Messages that the downstream can't accept, moved to a quarantine upstream.",
         _quarantined,
         ("reason",),
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}reconnects_total",
@@ -150,12 +169,14 @@ LINK_FAMILIES: Final = (
         "How often the link lost its connections; attempts while it is down are not counted.",
         _reconnects,
         ("side", "reason"),
+        brief=Brief.COUNTED,
     ),
     Family(
         f"{PREFIX}blocked_seconds_total",
         Type.COUNTER,
         "For how long a broker has blocked the link.",
         _one(lambda of: of.entry.blocked_seconds),
+        brief=Brief.COUNTED,
     ),
     Family(
         f"{PREFIX}in_flight_messages",
@@ -175,6 +196,35 @@ LINK_FAMILIES: Final = (
         "For how long the oldest message in flight has waited for its confirm.",
         _one(lambda of: of.gauges.oldest_unconfirmed),
         join=max,
+        brief=Brief.COUNTED,
+    ),
+    Family(
+        f"{PREFIX}lag_seconds",
+        Type.GAUGE,
+        "Seconds that the last probe took through the link, or that the next one waits; no value without probes.",
+        _one(lambda of: of.gauges.lag),
+        join=max,
+    ),
+    Family(
+        f"{PREFIX}behind_seconds",
+        Type.GAUGE,
+        "Estimate of how long a message waits that arrives now; only for links with a time as `lag-critical`.",
+        _one(lambda of: of.entry.behind),
+        join=max,
+    ),
+    Family(
+        f"{PREFIX}lag_critical_seconds",
+        Type.GAUGE,
+        "The time in `lag-critical` of the link.",
+        _one(lambda of: limit.seconds if (limit := of.entry.link.settings.lag_critical) else None),
+        join=min,
+    ),
+    Family(
+        f"{PREFIX}lag_critical_messages",
+        Type.GAUGE,
+        "The number of messages in `lag-critical` of the link.",
+        _one(lambda of: limit.messages if (limit := of.entry.link.settings.lag_critical) else None),
+        join=min,
     ),
     Family(
         f"{PREFIX}last_confirm_timestamp_seconds",
@@ -188,12 +238,14 @@ LINK_FAMILIES: Final = (
         Type.GAUGE,
         "Messages that the upstream may deliver without acknowledgement.",
         _one(lambda of: of.gauges.prefetch),
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}bindings",
         Type.GAUGE,
         "Grouped bindings that exist upstream.",
         _one(lambda of: of.gauges.bindings),
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}transfer_seconds",
@@ -201,6 +253,7 @@ LINK_FAMILIES: Final = (
         "Time from a message's delivery to its confirm.",
         _buckets(lambda entry: entry.meter.transfer),
         ("le",),
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}binding_sync_seconds",
@@ -208,5 +261,6 @@ LINK_FAMILIES: Final = (
         "Time from a change of bindings until it takes effect upstream.",
         _buckets(lambda entry: entry.meter.binding_sync),
         ("le",),
+        brief=Brief.UPSTREAM,
     ),
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from enum import StrEnum
 from sys import intern
 from typing import Any, Final, NamedTuple
 
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
+from agent.status.tier import Ring, Step, Tier
 from agent.status.times import rfc3339
 
 TRANSITIONS: Final = 50
@@ -18,6 +20,19 @@ RECENT: Final = 60.0  # seconds that a rate is an average of
 LEAST: Final = 1.0  # of them; fewer say nothing
 _PACKED: Final = struct.Struct("<dQQIqf")
 _UNKNOWN: Final = -1
+
+
+class Range(StrEnum):
+    """How far back a history is read."""
+
+    QUARTER = "15m"
+    HOUR = "1h"
+    DAY = "24h"
+
+
+SECONDS: Final = {Range.QUARTER: WINDOW, Range.HOUR: 3_600.0, Range.DAY: 86_400.0}
+LONG: Final = (Range.HOUR, Range.DAY)
+STEPS: Final = {Range.QUARTER: EVERY, Range.HOUR: 60.0, Range.DAY: 600.0}
 
 
 class Point(NamedTuple):
@@ -30,13 +45,15 @@ class Point(NamedTuple):
 
 
 class History:
-    """The last transitions, and samples of 15 minutes; a quiet link is not sampled."""
+    """The last transitions, and samples: each 15 s for 15 minutes, each minute for an hour, each ten minutes for a
+    day. A quiet link is not sampled."""
 
-    __slots__ = ("_sampled_at", "_samples", "_transitions")
+    __slots__ = ("_day", "_hour", "_sampled_at", "_samples", "_transitions")
 
     def __init__(self) -> None:
         self._transitions: deque[tuple[float, Status, Reason, str]] = deque(maxlen=TRANSITIONS)
-        self._samples: deque[bytes] = deque(maxlen=int(WINDOW / EVERY) + 1)
+        self._samples = Ring(_PACKED, int(WINDOW / EVERY) + 1)
+        self._hour, self._day = (Tier(STEPS[span], int(SECONDS[span] / STEPS[span]) + 1) for span in LONG)
         self._sampled_at = float("-inf")
 
     def turn(self, at: float, status: Status, reason: Reason, error: str) -> None:
@@ -50,13 +67,14 @@ class History:
     def sample(self, sample: Point) -> None:
         self._sampled_at = sample.at
         backlog = _UNKNOWN if sample.backlog is None else sample.backlog
-        self._samples.append(_PACKED.pack(*sample[:4], backlog, sample.oldest_unconfirmed_seconds))
+        self._samples.append(*sample[:4], backlog, sample.oldest_unconfirmed_seconds)
+        for tier in (self._hour, self._day):
+            tier.put(_step(sample))
 
     def rate(self, current: Point) -> float:
         """Messages in a second, over the last minute or since the last sample before that."""
         first: tuple[float, int] | None = None
-        for packed in reversed(self._samples):
-            at, forwarded = _PACKED.unpack(packed)[:2]
+        for at, forwarded, *_ in reversed(self._samples):
             if first is not None and current.at - at > RECENT:
                 break
             first = at, forwarded
@@ -64,11 +82,17 @@ class History:
             return 0.0
         return max(0, current.forwarded - first[1]) / (current.at - first[0])
 
-    def view(self, current: Point) -> dict[str, Any]:
-        """Oldest first; the current values come last."""
-        begin = current.at - WINDOW
-        samples = [*(_unpacked(packed) for packed in self._samples), current]
+    def view(self, current: Point, span: Range = Range.QUARTER) -> dict[str, Any]:
+        """Oldest first; the current values come last. A sample of a long range has what charts show."""
+        begin = current.at - SECONDS[span]
+        samples: list[Point] | list[Step]
+        if span is Range.QUARTER:
+            samples = [*(_unpacked(values) for values in self._samples), current]
+        else:
+            samples = [*(self._hour if span is Range.HOUR else self._day), _step(current)]
         return {
+            "range": span,
+            "step_seconds": STEPS[span],
             "transitions": [
                 {"at": rfc3339(at), "status": status, "reason": reason, "error": error or None}
                 for at, status, reason, error in self._transitions
@@ -77,6 +101,10 @@ class History:
         }
 
 
-def _unpacked(packed: bytes) -> Point:
-    at, forwarded, size, in_flight, backlog, oldest = _PACKED.unpack(packed)
+def _step(sample: Point) -> Step:
+    return Step(sample.at, sample.forwarded, sample.backlog, sample.oldest_unconfirmed_seconds)
+
+
+def _unpacked(values: tuple[Any, ...]) -> Point:
+    at, forwarded, size, in_flight, backlog, oldest = values
     return Point(at, forwarded, size, in_flight, None if backlog == _UNKNOWN else backlog, round(oldest, 3))

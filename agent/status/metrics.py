@@ -7,16 +7,18 @@ lines, and messages would wait for the half second that its writer needs for the
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from agent.core.model import LinkKind
 from agent.status import expiry
 from agent.status.board import Board, Entry
-from agent.status.families import INFO, LINK_FAMILIES, Family, LinkReading, Sample, Type, labelled
+from agent.status.families import INFO, LINK_FAMILIES, Brief, Family, LinkReading, Sample, Type, labelled
 from agent.status.http import native
 from agent.status.slices import in_slices
 
@@ -67,31 +69,75 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
 }
 
 
-async def exposition(board: Board) -> list[bytes]:
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`is_open`: as OpenMetrics; `is_brief`: with less of each link."""
+
+    is_open: bool = False
+    is_brief: bool = False
+
+
+USUAL: Final = Form()
+
+
+class Upstreams:
+    """Sums over the links of an upstream."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, defaultdict[str, float]] = {}
+
+    def add(self, labels: Labels, family: Family, samples: Iterable[Sample]) -> None:
+        kind, vhost, _, upstream = labels
+        common = labelled({"kind": kind, "vhost": vhost, "upstream": upstream})
+        sums = self._sums.setdefault(family.name, defaultdict(int))
+        for suffix, more, value in samples:
+            sums[f"{family.name}{suffix}{{{common}{more}}}"] += value
+
+    def lines(self, family: Family) -> bytes:
+        return "".join(f"{key} {value}\n" for key, value in self._sums.get(family.name, {}).items()).encode(
+            errors="replace"
+        )
+
+
+async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
     """In pieces, each small enough to be written in one go."""
     grouped: dict[Labels, list[Entry]] = {}
     async for entry in in_slices(board):
         grouped.setdefault(_labels(entry), []).append(entry)
     lines: list[list[str]] = [[] for _ in LINK_FAMILIES]
-    written: list[list[bytes]] = [[_head(family)] for family in LINK_FAMILIES]
+    written: list[list[bytes]] = [[_head(family, form)] for family in LINK_FAMILIES]
+    upstreams = Upstreams()
+    now = board.clock()
     number = 0
     async for labels, together in in_slices(grouped.items()):
-        _write(labels, [LinkReading(entry, entry.gauges()) for entry in together], lines)
+        for entry in together:
+            entry.note_lag(now)
+        readings = [LinkReading(entry, entry.gauges()) for entry in together]
+        _write(labels, readings, lines, upstreams if form.is_brief else None)
         number += 1
         if number % PACK == 0:
             _pack(lines, written)
     _pack(lines, written)
-    about = [_about(board), _of_agent(board, tuple(board)), expiry.exposition(board.expiries)]
+    about = [_about(board, form), _of_agent(board, tuple(board), form), expiry.exposition(board.expiries)]
     await asyncio.sleep(0)
-    return [_process(), *about, *(piece for family in written for piece in family)]
+    for family, into in zip(LINK_FAMILIES, written, strict=True):
+        into.append(upstreams.lines(family))
+    end = [b"# EOF\n"] if form.is_open else []
+    return [_process(form), *about, *(piece for family in written for piece in family), *end]
 
 
-def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]]) -> None:
-    """Adds the lines of all links that share their labels to each family."""
+def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]], upstreams: Upstreams | None) -> None:
+    """Adds the lines of all links that share their labels to each family; `upstreams` where metrics are to be short."""
     common = labelled(dict(zip(LABELS, labels, strict=True)))
     for family, into in zip(LINK_FAMILIES, lines, strict=True):
         name = family.name
         samples = family.read(together[0]) if len(together) == 1 else _joined(family, together)
+        if upstreams is not None:
+            if family.brief is Brief.UPSTREAM:
+                upstreams.add(labels, family, samples)
+                continue
+            if family.brief is Brief.COUNTED:
+                samples = [each for each in samples if each[2]]
         into += [f"{name}{suffix}{{{common}{more}}} {value}\n" for suffix, more, value in samples]
 
 
@@ -110,8 +156,10 @@ def _pack(lines: list[list[str]], written: list[list[bytes]]) -> None:
             of_family.clear()
 
 
-def _head(family: Family) -> bytes:
-    return f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n".encode()
+def _head(family: Family, form: Form) -> bytes:
+    """OpenMetrics calls a counter what its samples are called without their end."""
+    name = family.name.removesuffix("_total") if form.is_open and family.type is Type.COUNTER else family.name
+    return f"# HELP {name} {family.help}\n# TYPE {name} {family.type}\n".encode()
 
 
 def _labels(entry: Entry) -> Labels:
@@ -119,18 +167,21 @@ def _labels(entry: Entry) -> Labels:
     return link.kind, link.vhost, link.name, link.upstream
 
 
-def _process() -> bytes:
+def _process(form: Form) -> bytes:
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
+    if form.is_open:
+        text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+        return text.removesuffix(b"# EOF\n")
     return generate_latest(registry)
 
 
-def _about(board: Board) -> bytes:
+def _about(board: Board, form: Form) -> bytes:
     told = labelled({"version": board.version, "agent": board.owner, "group": board.group})
-    return _head(INFO) + f"{INFO.name}{{{told}}} 1\n".encode(errors="replace")
+    return _head(INFO, form) + f"{INFO.name}{{{told}}} 1\n".encode(errors="replace")
 
 
-def _of_agent(board: Board, entries: Iterable[Entry]) -> bytes:
+def _of_agent(board: Board, entries: Iterable[Entry], form: Form) -> bytes:
     values: Mapping[str, Mapping[str, float]] = {
         "federation_agent_config_reload_success": {"": int(not board.problems)},
         "federation_agent_config_reload_timestamp_seconds": {"": board.reloaded_at},
@@ -145,7 +196,7 @@ def _of_agent(board: Board, entries: Iterable[Entry]) -> bytes:
         "rabbitmq_shovel_dynamic": _by_status(entries, native.SHOVEL_STATES, shovels=True),
     }
     return b"".join(
-        _head(family) + "".join(f"{name}{labels} {value}\n" for labels, value in values[name].items()).encode()
+        _head(family, form) + "".join(f"{name}{labels} {value}\n" for labels, value in values[name].items()).encode()
         for name, family in AGENT_FAMILIES.items()
     )
 

@@ -17,7 +17,7 @@ _NOTHING: Final = dict.fromkeys(FIELDS)
 _OF_VIEW: Final = (
     "kind", "vhost", "upstream", "upstream_cluster", "uri", "status", "error",
     "forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "reconnects",
-    "backlog", "in_flight", "oldest_unconfirmed_seconds", "bindings",
+    "backlog", "in_flight", "oldest_unconfirmed_seconds", "lag_seconds", "last_probe", "bindings",
 )  # fmt: skip
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
@@ -49,6 +49,9 @@ class Events:
             "name": entry.link.name,
             "upstream_name": entry.link.remote_name,
             "reason": entry.reason,
+            "taken": entry.meter.taken,
+            "given_back": entry.meter.given_back,
+            "unsettled": entry.gauges().unsettled,
             "blocked_seconds": round(entry.blocked_seconds, 3),
             "transfer": _transfer(entry.meter.transfer),
         }

@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
 from aiohttp import web
 
-from agent.core.links.lifecycle import Status
+from agent.core.links.lifecycle import Pause, Status
+from agent.core.links.pauses import paused
 from agent.core.links.reconcile import Known
 from agent.core.model import LinkKind
 from agent.core.rules.bindings import Group
+from agent.core.settings import Histograms
 from agent.core.tagged import to_tagged
 from agent.errors import BrokerError
-from agent.status import causes, metrics
+from agent.status import causes, fleet, metrics
 from agent.status.board import Board, Entry
+from agent.status.history import Range
 from agent.status.http import native
 from agent.status.http.answers import answer, answer_list, answer_text, compact, refuse, with_list
 from agent.status.http.clients import Connections
 from agent.status.http.openapi import document
+from agent.status.http.scrape import form_of, scraped
 from agent.status.http.stream import tell_events
 from agent.status.http.turns import Turns
+from agent.status.peers import Peers
+from agent.status.recent import change_view
 from agent.status.slices import in_slices
 
 ACTIONS: Final = ("restart", "pause", "resume")
 Act = Callable[[str, str], None]
 """Link id and action → done."""
+PauseLink = Callable[[str, Pause], None]
+"""Link id, and who pauses it and why."""
 DeleteShovel = Callable[[str, str], Awaitable[str | None]]
 """Vhost and name → why it can't be deleted; None where it is. BrokerError where the broker fails or refuses it."""
 Views = Callable[[Board, Iterable[Entry]], AsyncIterator[dict[str, Any]]]
+MOST_DIGITS: Final = 15
 REMOVING: Final = "the link is no longer defined and is being removed: define it again to keep it"
-EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Api:
     """Reads one board; `act` carries out actions on a link, `delete_shovel` deletes the definition of one."""
 
-    def __init__(self, board: Board, act: Act, connections: Connections, *, delete_shovel: DeleteShovel) -> None:
+    def __init__(
+        self,
+        board: Board,
+        act: Act,
+        connections: Connections,
+        *,
+        delete_shovel: DeleteShovel,
+        pause: PauseLink | None = None,
+        histograms: Histograms = Histograms.LINK,
+        peers: Peers | None = None,
+    ) -> None:
+        self._peers = peers or Peers(board, lambda: ())
+        self._pause = pause
+        self._histograms = histograms
         self._board = board
         self._act = act
         self._delete_shovel = delete_shovel
@@ -49,9 +71,12 @@ class Api:
             web.get("/metrics", self._scrape),
             web.get("/api/overview", self._overview),
             web.get("/api/causes", self._causes),
+            web.get("/api/summary", self._summary),
+            web.get("/api/fleet", self._fleet),
             web.get("/api/openapi.json", self._openapi),
             web.get("/api/links", self._links),
             web.get("/api/events", self._events),
+            web.get("/api/transitions", self._transitions),
             web.get("/api/links/{id}", self._link),
             web.get("/api/links/{id}/bindings", self._bindings),
             *(web.post(f"/api/links/{{id}}/{action}", self._acting(action)) for action in ACTIONS),
@@ -82,10 +107,10 @@ class Api:
             return answer({"status": "ok"})
         return refuse(503, "the downstream's definitions have not been read yet")
 
-    async def _scrape(self, _: web.Request) -> web.Response:
+    async def _scrape(self, request: web.Request) -> web.Response:
+        form = form_of(request, is_brief=self._histograms is Histograms.UPSTREAM)
         async with self._turns.one():
-            pieces = await metrics.exposition(self._board)
-            return web.Response(body=b"".join(pieces), headers={"Content-Type": EXPOSITION})
+            return await scraped(request, form, await metrics.exposition(self._board, form))
 
     async def _overview(self, _: web.Request) -> web.Response:
         return answer(self._board.overview())
@@ -94,11 +119,29 @@ class Api:
         async with self._turns.one():
             return answer(await causes.summary(self._board))
 
+    async def _summary(self, _: web.Request) -> web.Response:
+        async with self._turns.one():
+            return answer(await fleet.summary(self._board))
+
+    async def _fleet(self, _: web.Request) -> web.Response:
+        """Waits for peers without a turn: other large responses don't wait for them."""
+        found = await self._peers.fleet()
+        async with self._turns.one():
+            return answer(found)
+
     async def _openapi(self, _: web.Request) -> web.Response:
         return answer(document(self._board.version))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         return await tell_events(request, self._board, self._turns)
+
+    async def _transitions(self, request: web.Request) -> web.Response:
+        after = request.query.get("after", "0")
+        if not (after.isascii() and after.isdigit() and len(after) <= MOST_DIGITS):
+            return refuse(400, "after has to be the number of a transition, `seq`")
+        async with self._turns.one():
+            found = in_slices(self._board.recent.after(int(after)))
+            return await answer_list(change_view(change) async for change in found)
 
     async def _links(self, request: web.Request) -> web.Response:
         found = self._of_vhost(request.query.get("vhost"))
@@ -110,7 +153,11 @@ class Api:
         if link_id not in self._board:
             return _no_link(link_id)
         entry = self._board[link_id]
-        return answer(self._board.view(entry) | {"history": self._board.story(entry)})
+        try:
+            span = Range(request.query.get("range", Range.QUARTER))
+        except ValueError:
+            return refuse(400, f"range has to be one of {', '.join(Range)}")
+        return answer(self._board.view(entry) | {"history": self._board.story(entry, span)})
 
     async def _bindings(self, request: web.Request) -> web.Response:
         """What the link has bound upstream, which no broker can be asked for over AMQP."""
@@ -143,7 +190,10 @@ class Api:
                 return _no_link(link_id)
             if self._board[link_id].state.status is Status.REMOVING:
                 return refuse(409, REMOVING)
-            self._act(link_id, action)
+            if action == "pause" and self._pause is not None:
+                self._pause(link_id, await _pause_of(request, self._board.clock()))
+            else:
+                self._act(link_id, action)
             return answer(self._board.view(self._board[link_id]))
 
         return do
@@ -194,6 +244,17 @@ class Api:
 
     def _of_vhost(self, vhost: str | None) -> Iterator[Entry]:
         return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)
+
+
+async def _pause_of(request: web.Request, now: float) -> Pause:
+    """A body is optional: a JSON object with `reason` and `by`. Without `by` it is the client's address."""
+    try:
+        given = json.loads(await request.read() or b"{}")
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict) or any(not isinstance(given.get(key, ""), str) for key in ("by", "reason")):
+        raise web.HTTPBadRequest(text='the body has to be a JSON object such as {"reason": "…", "by": "…"}')
+    return paused(given.get("by") or f"HTTP from {request.remote}", now, given.get("reason"))
 
 
 def _no_link(link_id: str) -> web.Response:

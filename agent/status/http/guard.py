@@ -5,11 +5,13 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import socket
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from agent.core.addresses.secret import Secret
 from agent.core.settings import HttpSettings
 from agent.status.http.answers import refuse
 from agent.status.page.serve import is_page
@@ -24,8 +26,11 @@ BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
 
 
 class Guard:
-    def __init__(self, settings: HttpSettings) -> None:
+    """`token` is asked for at each request, so that a renewed one counts at once."""
+
+    def __init__(self, settings: HttpSettings, token: Callable[[], Secret | None] = lambda: None) -> None:
         self._settings = settings
+        self._renewed = token
         self._is_local = is_loopback(settings.host)
         self._names = {settings.host.lower()} | (set() if self._is_local else _machine_names())
 
@@ -43,13 +48,18 @@ class Guard:
 
     def _needs_token(self, request: web.Request, *, is_meant: bool) -> bool:
         """Changes always need it if one is set; reading needs it only if the agent listens beyond loopback."""
-        if self._settings.token is None:
+        if self._token is None:
             return False
         is_open = self._settings.allow_anonymous or self._is_local
         return request.method not in LOOKING or not (is_open and is_meant)
 
+    @property
+    def _token(self) -> Secret | None:
+        """One that is no longer configured stays: the address that needs it is served until the agent ends."""
+        return self._renewed() or self._settings.token
+
     def _has_token(self, request: web.Request) -> bool:
-        token = self._settings.token
+        token = self._token
         if token is None:
             return False
         given = _bearer(request.headers.get("Authorization", ""))

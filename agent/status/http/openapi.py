@@ -10,6 +10,7 @@ from agent.core.model import LinkKind
 from agent.core.rules.names import LETTERS
 from agent.core.status.advice import Trouble
 from agent.core.status.causes import Level
+from agent.status.history import Range
 from agent.status.http import native
 
 Json = dict[str, Any]
@@ -92,6 +93,8 @@ _COUNTERS: Final[Json] = {
     },
     "backlog_is_exact": {"type": "boolean", "description": "Whether no more than `backlog` messages wait."},
     "oldest_unconfirmed_seconds": SECONDS,
+    "lag_seconds": {"type": ["number", "null"], "description": "Seconds that the last probe took; null without any."},
+    "last_probe": TIME_OR_NONE,
     "prefetch": COUNT,
     "bindings": COUNT,
     "last_confirm": TIME_OR_NONE,
@@ -117,7 +120,23 @@ _LINK: Final[Json] = {
     "reason": REASON,
     "backlog_last": {**COUNT_OR_NONE, "description": "As last known; `backlog_last_at` says when."},
     "backlog_last_at": TIME_OR_NONE,
+    "paused": {
+        "anyOf": [_object({"by": TEXT_OR_NONE, "at": TIME_OR_NONE, "reason": TEXT_OR_NONE}), {"type": "null"}],
+        "description": "Who paused it, when and why; null unless it is paused.",
+    },
     "rate": {**SECONDS, "description": "Messages in a second, over about the last minute."},
+    "lag_critical": {
+        "anyOf": [
+            _object({"seconds": {"type": ["number", "null"]}, "messages": COUNT_OR_NONE}),
+            {"type": "null"},
+        ],
+        "description": "How far it may fall behind; null unless `lag-critical` is set.",
+    },
+    "behind_seconds": {
+        "type": ["number", "null"],
+        "description": "Estimate of how long a message waits that arrives now; null unless `lag-critical` is a time.",
+    },
+    "critical_since": {**TIME_OR_NONE, "description": "Since when it has been further behind than `lag-critical`."},
 }
 _WAITING: Final = _object({"messages": COUNT, "is_exact": {"type": "boolean"}})
 _HISTORY: Final = _object(
@@ -128,15 +147,21 @@ _HISTORY: Final = _object(
                 {
                     "at": TIME,
                     "forwarded": COUNT,
-                    "bytes": COUNT,
-                    "in_flight": COUNT,
                     "backlog": COUNT_OR_NONE,
                     "oldest_unconfirmed_seconds": SECONDS,
-                }
+                },
+                {"bytes": COUNT, "in_flight": COUNT},
             )
         ),
+        "range": {"enum": list(Range)},
+        "step_seconds": SECONDS,
     }
 )
+_COUNTS: Final[Json] = {
+    "type": "object",
+    "properties": {str(status): COUNT for status in Status},
+    "description": "Links by status; of those that there are.",
+}
 SCHEMAS: Final[Json] = {
     "Causes": _object(
         {
@@ -162,6 +187,51 @@ SCHEMAS: Final[Json] = {
         }
     ),
     "Error": _object({"error": TEXT}),
+    "Fleet": _object(
+        {
+            "agents": _list(
+                _object(
+                    {
+                        "url": {**TEXT_OR_NONE, "description": "Of a peer, without its token; null for this agent."},
+                        "summary": {
+                            "anyOf": [_ref("schemas", "Summary"), {"type": "null"}],
+                            "description": "The last one that came.",
+                        },
+                        "at": {**TIME_OR_NONE, "description": "When it came."},
+                        "error": {**TEXT_OR_NONE, "description": "Why there is none of this moment."},
+                    }
+                )
+            )
+        }
+    ),
+    "Summary": _object(
+        {
+            "agent": TEXT,
+            "group": TEXT,
+            "cluster": TEXT_OR_NONE,
+            "version": TEXT,
+            "ready": {"type": "boolean"},
+            "unread": TEXT_OR_NONE,
+            "now": TEXT,
+            "level": {"type": "string", "enum": [str(level) for level in Level]},
+            "verdict": TEXT,
+            "links": _COUNTS,
+            "edges": _list(
+                _object(
+                    {
+                        "upstream": TEXT,
+                        "is_known": {"type": "boolean", "description": "Whether its cluster was reached."},
+                        "links": _COUNTS,
+                        "rate": SECONDS,
+                        "waiting": COUNT,
+                        "is_exact": {"type": "boolean"},
+                        "oldest_unconfirmed_seconds": SECONDS,
+                    }
+                )
+            ),
+            "edges_left_out": COUNT,
+        }
+    ),
     "Ok": _object({"status": {"const": "ok"}}),
     "Overview": _object(
         {
@@ -205,6 +275,22 @@ SCHEMAS: Final[Json] = {
         }
     ),
     "LinkWithHistory": _object({**_LINK, "history": _HISTORY}, _ENDS),
+    "Transition": _object(
+        {
+            "seq": COUNT,
+            "at": TIME,
+            "link": LINK_ID,
+            "kind": {"type": "string", "enum": [str(kind) for kind in LinkKind]},
+            "vhost": TEXT,
+            "name": TEXT,
+            "upstream": TEXT,
+            "upstream_cluster": TEXT_OR_NONE,
+            "status": {"anyOf": [STATUS, {"type": "null"}], "description": "Null where the link is gone."},
+            "previous": {"anyOf": [STATUS, {"type": "null"}], "description": "Null where the link is new."},
+            "reason": REASON,
+            "error": TEXT_OR_NONE,
+        }
+    ),
     "NativeLink": _object(
         {
             "node": TEXT,
@@ -263,6 +349,8 @@ PARAMETERS: Final[Json] = {
     "Vhost": _parameter("vhost", "path", {**TEXT, "minLength": 1}, f"A vhost, {_ENCODED}."),
     "Node": _parameter("node", "path", {**TEXT, "minLength": 1}, "Part of the native route; any value is accepted."),
     "Name": _parameter("name", "path", {**TEXT, "minLength": 1}, "The name of a shovel."),
+    "Range": _parameter("range", "query", {"enum": list(Range)}, "How far its history goes back; 15m by default."),
+    "After": _parameter("after", "query", COUNT, "Only transitions with a greater `seq`."),
     "OfVhost": _parameter("vhost", "query", TEXT, "Only links of this vhost."),
     "AccessToken": _parameter(
         "access_token", "query", TEXT, "The token, for browsers: an EventSource can't send headers."
@@ -280,13 +368,21 @@ def _plain(content_type: str, description: str) -> Json:
     return {"description": description, "content": {content_type: {"schema": TEXT}}}
 
 
-def _act(action: str, summary: str) -> Json:
+_PAUSING: Final[Json] = {
+    "requestBody": {
+        "description": "Who pauses it and why.",
+        "content": {"application/json": {"schema": {"type": "object", "properties": {"by": TEXT, "reason": TEXT}}}},
+    }
+}
+
+
+def _act(action: str, summary: str, more: Json | None = None) -> Json:
     answers = {
         "200": _json("The link after the action.", _ref("schemas", "Link")),
         "404": _NO_LINK,
         "409": _json("The link is no longer defined and is being removed.", _ref("schemas", "Error")),
     }
-    return {"post": _operation(f"{action}Link", summary, answers, "Id")}
+    return {"post": _operation(f"{action}Link", summary, answers, "Id", more=more)}
 
 
 PATHS: Final[Json] = {
@@ -312,6 +408,20 @@ PATHS: Final[Json] = {
             "causes", "What is wrong, most important first.", {"200": _json("Causes.", _ref("schemas", "Causes"))}
         )
     },
+    "/api/summary": {
+        "get": _operation(
+            "summary",
+            "This agent in short: the verdict, and its links by upstream cluster.",
+            {"200": _json("The summary.", _ref("schemas", "Summary"))},
+        )
+    },
+    "/api/fleet": {
+        "get": _operation(
+            "fleet",
+            "The summaries of this agent and of those in `agent.peers`.",
+            {"200": _json("The agents.", _ref("schemas", "Fleet"))},
+        )
+    },
     "/api/links": {"get": _operation("listLinks", "All links.", {"200": _LINKS}, "OfVhost")},
     "/api/links/{id}": {
         "get": _operation(
@@ -319,6 +429,7 @@ PATHS: Final[Json] = {
             "One link with its recent history.",
             {"200": _json("The link.", _ref("schemas", "LinkWithHistory")), "404": _NO_LINK},
             "Id",
+            "Range",
         )
     },
     "/api/links/{id}/bindings": {
@@ -333,7 +444,9 @@ PATHS: Final[Json] = {
         )
     },
     "/api/links/{id}/restart": _act("restart", "Connects anew; what stands upstream stays."),
-    "/api/links/{id}/pause": _act("pause", "Takes no more messages; they wait upstream."),
+    "/api/links/{id}/pause": _act(
+        "pause", "Takes no more messages until it is resumed; they wait upstream.", more=_PAUSING
+    ),
     "/api/links/{id}/resume": _act("resume", "Goes on after a pause."),
     "/api/events": {
         "get": _operation(
@@ -344,6 +457,14 @@ PATHS: Final[Json] = {
                 "503": _json("Too many readers.", _ref("schemas", "Error")),
             },
             "AccessToken",
+        )
+    },
+    "/api/transitions": {
+        "get": _operation(
+            "transitions",
+            "The last changes of status of all links, oldest first; at most 2,000.",
+            {"200": _json("Changes.", _list(_ref("schemas", "Transition")))},
+            "After",
         )
     },
     "/api/federation-links": {"get": _operation("nativeLinks", "All links.", {"200": _NATIVE_LINKS})},

@@ -10,16 +10,19 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.secret import Secret
 from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board
 from agent.status.http.answers import refuse
-from agent.status.http.api import Act, Api, DeleteShovel
+from agent.status.http.api import Act, Api, DeleteShovel, PauseLink
 from agent.status.http.client import Connection
 from agent.status.http.clients import Connections
 from agent.status.http.guard import Guard
 from agent.status.http.limits import MOST_BODY, descriptor_limit, most_connections
 from agent.status.page import serve
+from agent.status.peers import Peers
 from agent.tasks import GuardedTasks
 
 STOP_PATIENCE: Final = 5.0
@@ -28,7 +31,8 @@ BACKLOG: Final = 100  # connections that the system takes before the agent does
 
 
 class HttpServer:
-    """Serves one board; `act` carries out actions on a link, `delete_shovel` deletes the definition of one."""
+    """Serves one board; `act` carries out actions on a link, `delete_shovel` deletes the definition of one,
+    `token` and `peers` answer those that are configured now."""
 
     def __init__(
         self,
@@ -37,13 +41,24 @@ class HttpServer:
         act: Act,
         *,
         delete_shovel: DeleteShovel,
+        pause: PauseLink | None = None,
+        token: Callable[[], Secret | None] = lambda: None,
+        peers: Callable[[], tuple[HttpUrl, ...]] = lambda: (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._board = board
-        self._guard = Guard(settings)
+        self._guard = Guard(settings, token)
         self.connections = Connections(clock, most_connections(descriptor_limit()))
-        self._api = Api(board, act, self.connections, delete_shovel=delete_shovel)
+        self._api = Api(
+            board,
+            act,
+            self.connections,
+            delete_shovel=delete_shovel,
+            pause=pause,
+            histograms=settings.histograms,
+            peers=Peers(board, peers),
+        )
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
         self._tasks = GuardedTasks(board.errors)

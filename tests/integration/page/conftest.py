@@ -46,6 +46,9 @@ class Open(Protocol):
     def __call__(self, url: str, where: str = "", **context: Any) -> Visit: ...
 
 
+Serve = Callable[..., Served]
+
+
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Of the package alone: its loop would be in the way of other tests' loops."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from agent.amqp.data.target import Counts
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.peer_url import parse_peer
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Failed, LinkState, Phase, Stalled
@@ -97,14 +99,18 @@ class Shown:
 class Served:
     """Runs in a thread of its own, because a browser asks while the test waits for it."""
 
-    def __init__(self, port: int, *, token: str | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, *, token: str | None = None, host: str = "127.0.0.1", cluster: str = "dc2") -> None:
         self.acted: list[tuple[str, str]] = []
-        self.board = Board(time.time, "dc2-a", cluster="dc2", group="dc2", version="0.1.0", ready=True)
+        self.peers: list[str] = []
+        self.board = Board(time.time, f"{cluster}-a", cluster=cluster, group=cluster, version="0.1.0", ready=True)
         settings = HttpSettings(host, port, Secret(token) if token else None)
         self.url = f"http://127.0.0.1:{port}/"
-        self._server = HttpServer(settings, self.board, self._act, delete_shovel=self._delete_shovel)
+        self._server = HttpServer(settings, self.board, self._act, delete_shovel=self._delete_shovel, peers=self._peers)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="served board", daemon=True)
+
+    def _peers(self) -> tuple[HttpUrl, ...]:
+        return tuple(parse_peer(each) for each in self.peers)
 
     def start(self) -> Served:
         self._thread.start()

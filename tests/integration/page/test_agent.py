@@ -7,7 +7,8 @@ from playwright.sync_api import Page, expect
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
-from tests.integration.page.conftest import Open
+from tests.integration.page.conftest import Open, Serve
+from tests.integration.page.served import Shown, link
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 
@@ -65,6 +66,28 @@ def test_a_link_goes_down_and_comes_back(
     agent.start()
     expect(page.locator("#unreachable")).to_be_hidden()
     expect(page.locator("#detail-state")).to_have_text("Running")
+
+
+def test_an_agent_shows_its_peers_with_itself(
+    agent_of: AgentOf, here: Site, there: Site, visit: Open, serve: Serve
+) -> None:
+    peer = serve(cluster=there.node.cluster_name, token="t0ken", host="0.0.0.0")
+    peer.put([Shown(link(1, "back"), cluster=here.node.cluster_name)])
+    here.exchange().queue("k")
+    agent = agent_of(here.node)
+    address = peer.url.replace("://", "://agent:t0ken@").rstrip("/")
+    agent.write({here.vhost: federated(there)}, agent=agent.settings(peers=[address])).start()
+    agent.wait_for("running", (here.vhost, X, "origin"))
+    page = visit(f"http://127.0.0.1:{agent.port}/", "#/fleet").page
+    expect(page.locator("#agents > li")).to_have_count(2)
+    ways = page.locator("#pairs .pair .way-line")
+    expect(ways).to_have_count(2)
+    for way in (
+        f"{there.node.cluster_name} → {here.node.cluster_name}",
+        f"{here.node.cluster_name} → {there.node.cluster_name}",
+    ):
+        expect(ways.filter(has_text=way)).to_contain_text("1 link")
+    assert "t0ken" not in page.content() + agent.log.read_text()
 
 
 def test_pause_resume_and_restart(agent_of: AgentOf, here: Site, there: Site, visit: Open) -> None:

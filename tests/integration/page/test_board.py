@@ -67,7 +67,7 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     expect(causes).to_have_count(3)
     expect(page.locator("#verdict")).to_have_text(
         re.compile(
-            r"^dc2 \(downstream\): nothing confirmed for .*, 1 of 6 links stalled, 3120 messages wait upstream; 2"
+            r"^dc2 \(downstream\): nothing confirmed for .*, 1 of 6 links stalled, 3,120 messages wait upstream; 2"
         )
     )
     refused = causes.filter(has_text=str(REFUSED.error))
@@ -423,14 +423,18 @@ def test_nothing_is_in_the_way_of_those_who_see_or_point_otherwise(
     for where, shown in {
         "#/links": "#rows tr >> nth=5",
         "#/topology": "#map .link >> nth=5",
+        "#/events": "#event-list .event >> nth=5",
+        "#/fleet": "#agents > li",
         "#/links/00000002": "#transitions li >> nth=1",
         "#/links?q=none": "#no-match",
     }.items():
         opened.go(where)
         expect(page.locator(shown)).to_be_visible()
         check_accessible(page, rules)
-    opened.go("#/links/00000001")
-    page.locator("#do-pause").click()
+    opened.go("#/links")
+    page.get_by_label("Select all of these links").check()
+    check_accessible(page, rules)
+    page.locator("#selection [data-action=pause]").click()
     check_accessible(page, rules)
     page.keyboard.press("Escape")
     opened.may_fail_to_load = True
@@ -451,7 +455,7 @@ def test_nothing_sticks_out_at_any_width(serve: Serve, visit: Open) -> None:
     served.put(few())
     opened = visit(served.url)
     page = opened.page
-    for where in ("#/links", "#/topology", "#/links/00000002"):
+    for where in ("#/links", "#/topology", "#/events", "#/fleet", "#/links/00000002", "#/links?from=dc1"):
         opened.go(where)
         expect(page.locator("h1:visible")).to_have_count(1)
         for width in (320, 768, 1440, 3840):
@@ -511,3 +515,28 @@ AFTER_FRAMES: Final = """(frames) => new Promise((done) => {
     else setTimeout(done);
   });
 })"""
+
+
+def test_quarantined_messages_are_shown_with_what_to_do(serve: Serve, visit: Open) -> None:
+    shown = few()
+    shown[0] = replace(shown[0], counts=Counts(quarantined={"too_large": 2, "refused": 1}))
+    shown[4] = replace(shown[4], counts=Counts(quarantined={"refused": 9}))
+    served = serve()
+    served.put(shown)
+    page = visit(served.url).page
+    section = page.locator("#quarantine")
+    expect(section).to_contain_text("12 messages of 2 links since this agent started")
+    expect(section.locator("li")).to_have_text(["prices 9", "orders.eu 3"])
+    expect(section).to_contain_text("federation-agent quarantine list -c FILE")
+    section.get_by_role("link", name="orders.eu").click()
+    command = "federation-agent quarantine list -c FILE --link 00000001"
+    expect(page.locator("#detail-quarantine")).to_contain_text("3 messages in quarantine")
+    expect(page.locator("#detail-quarantine-command")).to_have_text(command)
+
+
+def test_without_quarantined_messages_nothing_is_shown_of_them(serve: Serve, visit: Open) -> None:
+    served = serve()
+    served.put(few())
+    page = visit(served.url).page
+    expect_names(page, "orders.us", LONG, "stock", "audit", "prices", "orders.eu")
+    expect(page.locator("#quarantine")).to_be_hidden()

@@ -60,9 +60,17 @@ def test_numbers(reckon: Reckon) -> None:
 @pytest.mark.parametrize(
     "route",
     [
-        {"view": "links", "q": "a b&c=d#e?f/g%", "state": "invalid,backoff", "from": "dc 1", "sort": "-lag"},
-        {"view": "link", "id": "1a2b3c4d", "q": "", "state": "", "from": "", "sort": ""},
-        {"view": "topology", "q": "", "state": "", "from": "", "sort": ""},
+        {
+            "view": "links",
+            "q": "a b&c=d#e?f/g%",
+            "state": "invalid,backoff",
+            "from": "dc 1",
+            "sort": "-lag",
+            "range": "",
+            "open": "",
+        },
+        {"view": "link", "id": "1a2b3c4d", "q": "", "state": "", "from": "", "sort": "", "range": "1h", "open": ""},
+        {"view": "topology", "q": "", "state": "", "from": "", "sort": "", "range": "", "open": ""},
     ],
 )
 def test_an_address_leads_back_to_what_it_was_made_of(reckon: Reckon, route: dict[str, str]) -> None:
@@ -133,4 +141,4 @@ def test_a_stop_is_drawn_as_a_stop(page: Page) -> None:
           return history.rates().map(([time, rate]) => [time / 1_000, rate]);
         }"""
     )
-    assert rates == [[15, 10], [30, 0], [285, 0], [300, 0], [315, 10]]
+    assert rates == [[15, 10], [30, 0], [285, 0], [300, 0], [315, 10], [330, 0]]

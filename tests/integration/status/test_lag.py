@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.acceptance.command import federation_agent
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.status.asking import events, get, link_when, metric
@@ -106,3 +107,36 @@ def test_lag_is_known_while_a_link_is_blocked_or_paused(
         assert metric(agent, "federation_agent_backlog_messages") == MESSAGES + 1
         assert "26 messages wait upstream" in get(agent, "/api/causes")["verdict"]
     assert len(here.take(MESSAGES + 1)) == MESSAGES + 1
+
+
+def test_a_link_that_is_further_behind_than_its_upstream_allows(
+    agent_of: AgentOf, broker: Node, here: Site, there: Site
+) -> None:
+    """While it runs and its messages are refused; a higher limit takes effect without a restart."""
+    here.exchange()
+    here.node.admin.queue(here.vhost, "full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    here.node.admin.bind(here.vhost, X, "full", "k")
+    there.exchange()
+    agent = agent_of(broker).write({here.vhost: federated(there, **{"lag-critical": 3})}).start()
+    link_when(agent, "that runs", lambda link: link["status"] == "running")
+    there.wait_bound("k")
+    there.publish(["1", "2", "3", "4", "5"])
+    behind = link_when(agent, "that is behind", lambda link: link["critical_since"] is not None)
+    assert behind["lag_critical"] == {"seconds": None, "messages": 3}
+    assert behind["status"] == "running"
+    found = get(agent, "/api/causes")
+    assert (found["level"], [cause["trouble"] for cause in found["causes"]]) == (
+        "degraded", ["further behind than lag-critical"],
+    )  # fmt: skip
+    assert metric(agent, "federation_agent_lag_critical_messages") == 3
+    assert (metric(agent, "federation_agent_backlog_messages") or 0) >= 3
+    described = federation_agent("describe", behind["id"], "--url", f"http://127.0.0.1:{agent.port}")
+    assert "lag_critical                3 messages" in described.out, described.out
+    assert "Do:      More is published on " in described.out
+    shown = federation_agent("status", "--url", f"http://127.0.0.1:{agent.port}")
+    assert (shown.status, "further behind than lag-critical" in shown.out) == (1, True)
+    agent.write({here.vhost: federated(there, **{"lag-critical": "1h"})})
+    link_when(agent, "that may be behind", lambda link: link["lag_critical"] == {"seconds": 3600, "messages": None})
+    assert get(agent, "/api/causes")["level"] == "fine"
+    assert metric(agent, "federation_agent_lag_critical_seconds") == 3600
+    assert agent.history(here.vhost, X).count("running") == 1

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
+from agent.core.links.critical import LagCritical
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Trouble, Unwanted
 from agent.core.model import Exchange, ExchangeLink, LinkSettings
 from agent.errors import Side
@@ -252,4 +253,32 @@ def test_what_waited_is_remembered_when_it_cannot_be_known_any_more() -> None:
     clock.now += 240
     view = made.view(entry)
     assert (view["backlog"], view["backlog_last"], view["backlog_last_at"]) == (None, 849, rfc3339(begun))
-    assert (facts(entry).waiting, facts(entry).waited_last) == (None, 849)
+    assert (facts(entry, 0.0).waiting, facts(entry, 0.0).waited_last) == (None, 849)
+
+
+def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_cause() -> None:
+    clock = Clock()
+    made = Board(clock, "dc2-a")
+    link = replace(LINK, settings=LinkSettings(lag_critical=LagCritical(seconds=300)))
+    waiting = [0]
+    made.put(link, RUNNING, Counts(), lambda: Gauges(backlog=waiting[0]))
+    assert made.view(made[link.id])["behind_seconds"] == 0
+    waiting[0] = 5
+    clock.now += 299
+    assert made.view(made[link.id])["critical_since"] is None
+    clock.now += 1
+    shown = made.view(made[link.id])
+    assert (shown["behind_seconds"], shown["critical_since"]) == (300, rfc3339(clock.now))
+    assert shown["lag_critical"] == {"seconds": 300, "messages": None}
+    clock.now += 10
+    assert facts(made[link.id], clock.now).behind_since == clock.now - 10
+    waiting[0] = 0
+    assert facts(made[link.id], clock.now).behind_since is None
+
+
+def test_a_link_without_lag_critical_is_never_behind() -> None:
+    made, clock = board()
+    made.put(LINK, RUNNING, Counts(), lambda: Gauges(backlog=10**6))
+    clock.now += 10**6
+    shown = made.view(made[LINK.id])
+    assert (shown["lag_critical"], shown["behind_seconds"], shown["critical_since"]) == (None, None, None)

@@ -4,7 +4,9 @@ import tracemalloc
 
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
-from agent.status.history import EVERY, TRANSITIONS, WINDOW, History, Point
+from agent.status.history import EVERY, SECONDS, STEPS, TRANSITIONS, WINDOW, History, Point, Range
+from tests.unit.status.serving import Serve
+from tests.unit.status.test_board import LINK
 
 NOW = 1_800_000_000.0
 
@@ -45,6 +47,30 @@ def test_samples_reach_back_a_quarter_of_an_hour_and_end_now() -> None:
     assert (told[0]["in_flight"], told[0]["oldest_unconfirmed_seconds"]) == (3, 0.25)
 
 
+def test_longer_ranges_have_fewer_samples_and_keep_what_waited_most() -> None:
+    history = History()
+    for second in range(0, 90_000, 15):
+        history.sample(sample(NOW + second, second, backlog=9_000 if second == 50_010 else 1))
+    views = {span: history.view(sample(NOW + 90_000, 90_000, backlog=2), span) for span in (Range.HOUR, Range.DAY)}
+    for span, told in views.items():
+        found = told["samples"]
+        assert (told["range"], told["step_seconds"]) == (span, STEPS[span])
+        assert len(found) == SECONDS[span] / STEPS[span] + 1
+        assert set(found[0]) == {"at", "forwarded", "backlog", "oldest_unconfirmed_seconds"}
+        assert SECONDS[span] - STEPS[span] <= found[-1]["forwarded"] - found[0]["forwarded"] <= SECONDS[span]
+    assert max(each["backlog"] for each in views[Range.DAY]["samples"]) == 9_000
+
+
+async def test_a_range_is_asked_for(serve: Serve) -> None:
+    served = await serve()
+    for span in Range:
+        _, told = await served.ask(f"/api/links/{LINK.id}?range={span}")
+        assert told["history"]["range"] == span
+    assert (await served.ask(f"/api/links/{LINK.id}"))[1]["history"]["range"] == "15m"
+    status, told = await served.ask(f"/api/links/{LINK.id}?range=1y")
+    assert (status, told["error"]) == (400, "range has to be one of 15m, 1h, 24h")
+
+
 def test_a_clock_that_is_set_back_stops_nothing() -> None:
     history = History()
     history.sample(sample(NOW))
@@ -56,7 +82,8 @@ def full() -> History:
     history = History()
     for number in range(100):
         history.turn(NOW + number, Status.BACKOFF, Reason.UPSTREAM_LOST, f"upstream origin: gone, attempt {number}")
-        history.sample(sample(NOW + EVERY * number, 10**6 + number, backlog=10**6))
+    for number in range(0, 90_000, 60):
+        history.sample(sample(NOW + number, 10**6 + number, backlog=10**6))
     return history
 
 

@@ -1,6 +1,8 @@
 /** What is wrong in one sentence, and its causes: one line each, the most important first and open. */
 
-import { byId, h, set, text } from "./dom.js";
+import { actionButtons, showActions } from "./actions.js";
+import { copyButton } from "./copy.js";
+import { byId, coded, h, set, text } from "./dom.js";
 import { plural } from "./format.js";
 import { badge } from "./icons.js";
 import { format } from "./router.js";
@@ -13,8 +15,13 @@ export class Attention {
   #shown = "";
   #all = false;
   #lines = new Map();
+  #buttons = new Map();
+  #known = new Map();
+  #onAct;
 
-  constructor() {
+  /** `onAct(action, rows, of)` asks for the confirmation. */
+  constructor(onAct) {
+    this.#onAct = onAct;
     byId("more-causes").addEventListener("click", () => {
       this.#all = !this.#all;
       this.#shown = "";
@@ -35,12 +42,15 @@ export class Attention {
     const key = JSON.stringify(known.map((cause) => [keyOf(cause), cause.links, cause.error, cause.advice]));
     if (key !== this.#shown) this.#draw(known);
     this.#shown = key;
+    this.#known = new Map(known.map((cause) => [keyOf(cause), cause]));
+    for (const [at, node] of this.#buttons) showActions(node, this.#known.get(at).rows);
     for (const cause of known) text(this.#lines.get(keyOf(cause)), headOf(cause));
   }
 
   #draw(causes) {
     const isOpen = new Map([...byId("causes").children].map((node) => [node.dataset.key, node.firstChild.open]));
     this.#lines = new Map(causes.map((cause) => [keyOf(cause), h("span", { class: "cause-line" })]));
+    this.#buttons = new Map();
     const shown = this.#all ? causes : causes.slice(0, CAUSES);
     const nodes = shown.map((cause, at) => this.#cause(cause, isOpen.get(keyOf(cause)) ?? at === 0));
     byId("causes").replaceChildren(...nodes);
@@ -56,12 +66,26 @@ export class Attention {
       "details",
       {},
       h("summary", {}, badge(status), this.#lines.get(keyOf(cause))),
-      h("p", { class: "cause-reason" }, cause.error || "No reason is known."),
-      h("p", { class: "advice" }, cause.advice),
+      h(
+        "div",
+        { class: "copied" },
+        h("p", { class: "cause-reason" }, cause.error || "No reason is known."),
+        cause.error ? copyButton("the error", () => cause.error) : null,
+      ),
+      h("p", { class: "advice" }, ...coded(cause.advice)),
       namesOf(cause.rows, status),
+      this.#actions(cause),
     );
     set(details, "open", isOpen ? "" : null);
     return h("li", { class: "cause", "data-group": stateOf(status).group, "data-key": keyOf(cause) }, details);
+  }
+
+  #actions(cause) {
+    const key = keyOf(cause);
+    const of = cause.side === "upstream" ? `from ${cause.broker}` : `of ${cause.broker}`;
+    const node = actionButtons(this.#onAct, () => this.#known.get(key).rows, of);
+    this.#buttons.set(key, node);
+    return node;
   }
 }
 

@@ -2,8 +2,7 @@
 
 import { byId, set, text } from "./dom.js";
 import { duration } from "./format.js";
-
-const clockTime = new Intl.DateTimeFormat("sv-SE", { timeStyle: "medium" });
+import { clockTime, zoneName } from "./zone.js";
 
 export class Connection {
   #since = null;
@@ -19,7 +18,7 @@ export class Connection {
   down(reason) {
     this.#since ??= Date.now();
     this.#show("away", "Not connected");
-    const since = `The agent has not answered since ${clockTime.format(this.#since)}: ${reason}.`;
+    const since = `The agent has not answered since ${clockTime(this.#since)} ${zoneName(this.#since)}: ${reason}.`;
     const values = this.#heard ? " The page shows the state of that time." : "";
     text(byId("unreachable-text"), `${since}${values} Reconnecting automatically.`);
     byId("unreachable").hidden = false;

@@ -1,28 +1,39 @@
 /** One link: its definition, state, reason, advice and recent history. */
 
-import { byId, h, set, text } from "./dom.js";
-import { chart, strip } from "./charts.js";
-import { age, bytes, count, duration, exact, moment, NONE, rate } from "./format.js";
-import { History } from "./history.js";
+import { ACTIONS, offered } from "./actions.js";
+import { address, byId, h, set, text } from "./dom.js";
+import { ceiling, ceilingOfSeconds, Chart, Cursor, strip } from "./charts.js";
+import { copyButton } from "./copy.js";
+import { age, bytes, count, duration, exact, NONE, rate } from "./format.js";
+import { History, RANGES } from "./history.js";
 import { badge, showBadge } from "./icons.js";
+import { commandFor, showQuarantined } from "./quarantine.js";
+import { format } from "./router.js";
 import { stateOf } from "./states.js";
 import { drawTimeline } from "./timeline.js";
+import { zoned } from "./zone.js";
 
 const FACTS = [
   ["Kind", ({ view }) => view.kind],
   ["Virtual host", ({ view }) => view.vhost],
   ["Upstream", ({ view }) => view.upstream],
-  ["Upstream address", ({ view }) => view.uri ?? NONE],
   ["Upstream cluster", ({ cluster }) => cluster ?? "not reached yet"],
   ["Policy", ({ view }) => view.policy || NONE],
   ["Run by", ({ view }) => view.owner ?? "another"],
-  ["Id", ({ view }) => view.id],
+];
+
+/** Lines of their own, to be copied. */
+const COPIED = [
+  ["Upstream address", "the address", ({ view }) => view.uri],
+  ["Id", "the id", ({ view }) => view.id],
 ];
 
 const NUMBERS = [
   ["Rate", ({ series }, { now }) => rate(series.rate(now))],
   ["Waiting", ({ view }) => count(view.backlog)],
   ["Oldest unconfirmed", ({ view }) => age(view.oldest_unconfirmed_seconds)],
+  ["Lag of the last probe", ({ view }) => (view.last_probe ? lagOf(view.lag_seconds) : NONE)],
+  ["Last probe", ({ view }, { clock }) => (view.last_probe ? agoOf(view.last_probe, clock) : NONE)],
   ["In flight", ({ view }) => exact(view.in_flight)],
   ["Prefetch", ({ view }) => exact(view.prefetch)],
   ["Bindings", ({ view }) => exact(view.bindings)],
@@ -36,13 +47,17 @@ const NUMBERS = [
   ["Last confirm", ({ view }, { clock }) => agoOf(view.last_confirm, clock)],
 ];
 
-const ACTIONS = ["restart", "pause", "resume"];
-const OFFERED = { paused: ["resume"], standby: ["pause"], terminated: ["restart"], stopping: [], removing: [] };
 
+const REREAD = 30_000; // ms; the agent's record of a long range
 const CHARTS = {
-  rate: { of: (history) => history.rates(), show: rate, label: "Messages per second" },
-  lag: { of: (history) => history.lags(), show: count, label: "Messages waiting" },
-  age: { of: (history) => history.ages(), show: duration, label: "Age of the oldest unconfirmed message" },
+  rate: { of: (history) => history.rates(), show: rate, label: "Messages per second", ceiling },
+  lag: { of: (history) => history.lags(), show: count, label: "Messages waiting", ceiling },
+  age: {
+    of: (history) => history.ages(),
+    show: duration,
+    label: "Age of the oldest unconfirmed message",
+    ceiling: ceilingOfSeconds,
+  },
 };
 
 export class Detail {
@@ -50,15 +65,23 @@ export class Detail {
   #history = new History();
   #state = badge("starting");
   #values = new Map();
+  #lines = new Map();
   #row = null;
   #load;
+  #range = "15m";
+  #readAt = 0;
+  #charts = [];
 
-  /** `load(id)` returns the agent's history of a link, `act(action, row)` opens the confirmation of an action. */
+  /** `load(id, range)` returns the agent's history of a link, `act(action, row)` opens the confirmation of an action. */
   constructor({ load, act }) {
     this.#load = load;
     byId("detail-state").append(this.#state);
-    for (const action of ACTIONS) {
+    for (const action of Object.keys(ACTIONS)) {
       byId(`do-${action}`).addEventListener("click", () => act(action, this.#row));
+    }
+    const cursor = new Cursor();
+    for (const [name, options] of Object.entries(CHARTS)) {
+      this.#charts.push({ of: options.of, chart: new Chart(name, cursor, options) });
     }
     for (const [list, entries] of [["facts", FACTS], ["numbers", NUMBERS]]) {
       for (const [name, value] of entries) {
@@ -67,23 +90,44 @@ export class Detail {
         byId(list).append(h("div", {}, h("dt", {}, name), node));
       }
     }
+    byId("facts").append(...COPIED.map((entry) => this.#copied(...entry)));
+    byId("detail-reason").after(copyButton("the error", () => this.#row.view.error));
+    byId("copy-quarantine").append(copyButton("the command", () => commandFor(this.#row.id)));
+  }
+
+  #copied(name, what, value) {
+    const node = h("span");
+    this.#lines.set(node, value);
+    const button = copyButton(what, () => value(this.#row) ?? "");
+    return h("div", { class: "wide" }, h("dt", {}, name), h("dd", { class: "copied" }, node, button));
   }
 
   /** Shows another link. */
-  open(id) {
-    this.#id = id;
+  open(route) {
+    if (this.#id !== route.id) byId("transitions").replaceChildren();
+    this.#id = route.id;
+    this.#range = route.range in RANGES ? route.range : "15m";
     this.#history = new History();
-    byId("transitions").replaceChildren();
     text(byId("missing-reason"), "");
+    this.#showRanges(route);
     this.refresh();
+  }
+
+  #showRanges(route) {
+    const items = Object.entries(RANGES).map(([range, { label }]) => {
+      const href = format({ ...route, range: range === "15m" ? "" : range });
+      return h("li", {}, h("a", { class: "chip", href, "aria-current": range === this.#range ? "true" : null }, label));
+    });
+    byId("ranges").replaceChildren(...items);
   }
 
   /** Loads the agent's history again; a failure leaves the rest unchanged. */
   async refresh() {
-    const id = this.#id;
+    const [id, range] = [this.#id, this.#range];
+    this.#readAt = performance.now();
     try {
-      const told = await this.#load(id);
-      if (id !== this.#id) return;
+      const told = await this.#load(id, range);
+      if (id !== this.#id || range !== this.#range) return;
       this.#history.take(told.history);
       drawTimeline(byId("transitions"), told.history.transitions);
     } catch (error) {
@@ -91,9 +135,15 @@ export class Detail {
     }
   }
 
+  /** Times are shown in another zone. */
+  redraw() {
+    drawTimeline(byId("transitions"), this.#history.transitions);
+  }
+
   /** Called every second. */
   tick(row, clock) {
     if (row) this.#history.put(row.view, clock);
+    if (this.#range !== "15m" && performance.now() - this.#readAt > REREAD) this.refresh();
   }
 
   show(row, about, moments) {
@@ -102,6 +152,12 @@ export class Detail {
     if (!row) return;
     this.#showState(row, about.cluster, moments.clock);
     for (const [node, value] of this.#values) text(node, value(row, moments));
+    for (const [node, value] of this.#lines) {
+      const shown = value(row) ?? NONE;
+      if (node.dataset.shown !== shown) node.replaceChildren(h("span", {}, ...address(shown)));
+      node.dataset.shown = shown;
+    }
+    showQuarantined(row);
     this.#showCharts(moments.clock);
   }
 
@@ -111,8 +167,9 @@ export class Detail {
     text(byId("hop-source"), `${row.source} / ${row.remote}`);
     text(byId("hop-target"), `${view.destination_uri || (cluster ?? "this cluster")} / ${row.target}`);
     showBadge(this.#state, view.status);
-    text(byId("detail-since"), `since ${moment(row.since)}, for ${duration((clock - row.since) / 1_000)}`);
+    text(byId("detail-since"), `since ${zoned(row.since)}, for ${duration((clock - row.since) / 1_000)}`);
     text(byId("detail-reason"), view.error ?? "");
+    byId("detail-reason").parentElement.hidden = !view.error;
     text(byId("detail-advice"), stateOf(view.status).advice);
     const box = byId("diagnosis");
     set(box, "data-group", stateOf(view.status).group);
@@ -122,23 +179,20 @@ export class Detail {
 
   /** Hides actions without effect; moves the focus if its button is hidden. */
   #offer(status) {
-    const offered = OFFERED[status] ?? ["restart", "pause"];
+    const actions = offered(status);
     const focused = document.activeElement;
-    for (const action of ACTIONS) byId(`do-${action}`).hidden = !offered.includes(action);
-    if (focused?.hidden) byId(offered.length > 0 ? `do-${offered[0]}` : "detail-title").focus();
+    for (const action of Object.keys(ACTIONS)) byId(`do-${action}`).hidden = !actions.includes(action);
+    if (focused?.hidden) byId(actions.length > 0 ? `do-${actions[0]}` : "detail-title").focus();
   }
 
   #showCharts(clock) {
     const span = this.#history.span(clock);
-    for (const [name, { of, show, label }] of Object.entries(CHARTS)) {
-      const frame = byId(`${name}-chart`);
-      const points = of(this.#history);
-      const told = `${label}, now ${show(points.at(-1)?.[1] ?? null)}`;
-      frame.replaceChildren(chart(points, { span, width: frame.clientWidth, show, label: told }));
-    }
+    for (const { of, chart } of this.#charts) chart.show(of(this.#history), span);
     const frame = byId("strip");
     frame.replaceChildren(strip(this.#history.transitions, { span, width: frame.clientWidth }));
   }
 }
+
+const lagOf = (seconds) => (seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : duration(seconds));
 
 const agoOf = (time, clock) => (time ? `${duration((clock - Date.parse(time)) / 1_000)} ago` : "never");

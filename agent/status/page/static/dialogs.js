@@ -1,46 +1,73 @@
-/** Confirms actions on a link, and asks for the token if the agent needs one. */
+/** Confirms actions on links, and asks for the token if the agent needs one. */
 
-import { byId, text } from "./dom.js";
+import { ACTIONS, describe, performAll, split } from "./actions.js";
+import { byId, h, text } from "./dom.js";
+import { exact, plural } from "./format.js";
 
 const SENDABLE = /^[!-~]+$/; // a browser can send nothing else in a header, and would report that the agent is away
 
-const ACTIONS = {
-  restart: {
-    label: "Restart",
-    effect: "It settles the messages in flight, reconnects and continues. Its upstream queue and the messages in it stay.",
-  },
-  pause: {
-    label: "Pause",
-    effect: "The link consumes no messages until you resume it. They wait upstream, up to the limits of the queue.",
-  },
-  resume: { label: "Resume", effect: "The link connects and consumes the messages that waited upstream." },
-};
+const NAMED = 10;
 
-/** `perform()` is awaited with the dialog open; the dialog shows its error. */
-export function confirmAction(action, name, perform) {
+/** `perform(row, reason)` is awaited with the dialog open, for each link; the dialog shows its progress and errors. */
+export function confirmAction(action, rows, { of = "", now, perform }) {
   const dialog = byId("confirm");
   const go = byId("confirm-go");
-  text(byId("confirm-title"), `${ACTIONS[action].label} ${name}?`);
-  text(byId("confirm-effect"), ACTIONS[action].effect);
+  const found = split(action, rows);
+  const isOne = rows.length === 1;
+  const { label, effect } = ACTIONS[action];
+  const what = isOne ? rows[0].name : `${plural(found.meant.length, "link")}${of && ` ${of}`}`;
+  text(byId("confirm-title"), `${label} ${what}?`);
+  const lines = isOne ? [effect] : describe(action, rows, found, now);
+  byId("confirm-effect").replaceChildren(...lines.map((line) => h("p", {}, line)));
+  byId("confirm-names").replaceChildren(...(isOne ? [] : namesOf(found.meant)));
+  byId("confirm-why").hidden = action !== "pause";
+  byId("confirm-reason").value = "";
   text(byId("confirm-error"), "");
-  text(go, ACTIONS[action].label);
-  go.disabled = false;
-  go.onclick = async () => {
+  text(byId("confirm-progress"), "");
+  text(go, isOne ? label : `${label} ${plural(found.meant.length, "link")}`);
+  go.disabled = found.meant.length === 0;
+  let meant = found.meant;
+  byId("confirm-form").onsubmit = async (event) => {
+    event.preventDefault();
     go.disabled = true;
+    text(byId("confirm-error"), "");
+    const done = new Set();
+    const doing = async (row) => {
+      await perform(row, byId("confirm-reason").value.trim());
+      done.add(row);
+    };
     try {
-      await perform();
-      dialog.close();
+      const errors = await performAll(meant, doing, (number) =>
+        text(byId("confirm-progress"), isOne ? "" : `${exact(number)} of ${exact(meant.length)} done`),
+      );
+      if (errors.size === 0) dialog.close();
+      else text(byId("confirm-error"), notDone(errors, isOne));
     } catch (error) {
       const reason = error instanceof TypeError ? "the agent can't be reached" : error.message;
       text(byId("confirm-error"), `Not done: ${reason}.`);
-      go.disabled = false;
     }
+    meant = meant.filter((row) => !done.has(row));
+    text(byId("confirm-progress"), "");
+    go.disabled = meant.length === 0;
   };
   byId("confirm-cancel").onclick = () => dialog.close();
   dialog.onclose = () => {
-    if (document.activeElement === document.body) byId("detail-title").focus(); // the element that opened it is gone
+    if (document.activeElement === document.body) focusTitle(); // the element that opened it is gone
   };
   dialog.showModal();
+}
+
+const focusTitle = () => [...document.querySelectorAll("main h1")].find((title) => title.offsetParent !== null)?.focus();
+
+function namesOf(rows) {
+  const names = rows.slice(0, NAMED).map((row) => h("li", {}, row.name));
+  return rows.length > NAMED ? [...names, h("li", {}, `and ${plural(rows.length - NAMED, "more link")}`)] : names;
+}
+
+function notDone(errors, isOne) {
+  const [[row, reason]] = errors;
+  if (isOne) return `Not done: ${reason}.`;
+  return `Not done for ${plural(errors.size, "link")}, such as ${row.name}: ${reason}.`;
 }
 
 /** Returns the entered token, or null if the dialog was cancelled. */

@@ -2,7 +2,6 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-const localTime = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 export const NONE = "–";
@@ -47,7 +46,5 @@ export function age(seconds) {
   if (!seconds) return NONE;
   return seconds < 1 ? "< 1 s" : duration(seconds);
 }
-
-export const moment = (milliseconds) => localTime.format(milliseconds);
 
 export const plural = (number, one, many = `${one}s`) => `${exact(number)} ${number === 1 ? one : many}`;

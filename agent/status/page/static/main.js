@@ -9,19 +9,24 @@ import { Connection } from "./connection.js";
 import { Detail } from "./detail.js";
 import { askToken, confirmAction } from "./dialogs.js";
 import { byId, set, text } from "./dom.js";
+import { Events, statesIn } from "./events.js";
 import { Feed } from "./feed.js";
+import { Fleet } from "./fleet.js";
 import { isLively, matching, ordered, rank } from "./filter.js";
 import { exact, plural } from "./format.js";
 import { format, parse, sortOf } from "./router.js";
+import { Quarantine } from "./quarantine.js";
+import { Selection } from "./selection.js";
 import { Store, totals, wanting } from "./store.js";
 import { Summary } from "./summary.js";
 import { Table } from "./table.js";
 import { Topology } from "./topology.js";
+import { zoneSwitch } from "./zone.js";
 
 const TICK = 1_000; // ms
 const SETTLED = 1_000;
-const TITLES = { links: "links-title", topology: "topology-title", link: "detail-title" };
-const SECTIONS = { links: "view-links", topology: "view-topology", link: "view-link" };
+const TITLES = { links: "links-title", events: "events-title", topology: "topology-title", fleet: "fleet-title", link: "detail-title" };
+const SECTIONS = { links: "view-links", events: "view-events", topology: "view-topology", fleet: "view-fleet", link: "view-link" };
 
 class Page {
   #api = new Api(askToken);
@@ -31,14 +36,17 @@ class Page {
   #announcer = new Announcer(byId("announcement"));
   #about = new About(this.#api, this.#store);
   #summary = new Summary();
-  #attention = new Attention();
+  #quarantine = new Quarantine();
+  #attention = new Attention((...asked) => this.#ask(...asked));
+  #selection = new Selection((action, rows) => this.#ask(action, rows, this.#ofThese(rows)));
   #causes = new Causes(this.#api);
-  #table = new Table({ onRelease: () => this.#draw({ reorder: true }) });
+  #events = new Events(this.#api, () => this.#draw());
+  #fleet = new Fleet(this.#api, () => this.#draw());
+  #table = new Table({ onRelease: () => this.#draw({ reorder: true }), selection: this.#selection });
   #topology = new Topology(() => this.#draw());
   #detail = new Detail({
-    load: (id) => this.#api.get(`/api/links/${encodeURIComponent(id)}`),
-    act: (action, row) =>
-      confirmAction(action, row.name, () => this.#api.post(`/api/links/${encodeURIComponent(row.id)}/${action}`)),
+    load: (id, range) => this.#api.get(`/api/links/${encodeURIComponent(id)}?range=${range}`),
+    act: (action, row) => this.#ask(action, [row]),
   });
   #route = parse(location.hash);
   #drawing = 0;
@@ -74,22 +82,45 @@ class Page {
       this.#draw();
     });
     this.#store.addEventListener("moved", ({ detail }) => this.#moved(detail));
+    this.#selection.addEventListener("change", () => this.#draw());
     this.#attention.onToggle = () => this.#draw();
     this.#causes.addEventListener("change", () => this.#draw());
     addEventListener("hashchange", () => this.#turn());
     byId("search").addEventListener("input", () => this.#search());
     byId("filter").addEventListener("submit", (event) => event.preventDefault());
+    byId("event-search").addEventListener("input", ({ target }) => this.#filterEvents({ q: target.value }));
+    byId("event-filter").addEventListener("submit", (event) => event.preventDefault());
+    byId("event-states").addEventListener("change", ({ target }) =>
+      this.#filterEvents({ state: target.value === "" ? "" : statesIn(target.value).join(",") }),
+    );
     byId("sort").addEventListener("change", ({ target }) => this.#sort(target.value));
     byId("retry").addEventListener("click", () => this.#feed.retry());
     byId("skip").addEventListener("click", (event) => this.#skip(event));
+    zoneSwitch(() => this.#redraw());
     byId("forget").addEventListener("click", () => this.#forget());
+  }
+
+  /** `of` says which links these are. */
+  #ask(action, rows, of = "") {
+    const perform = (row, reason) =>
+      this.#api.post(`/api/links/${encodeURIComponent(row.id)}/${action}`, reason ? { reason } : null);
+    confirmAction(action, rows, { of, now: performance.now(), perform });
+  }
+
+  /** Where links come from one upstream, its name; otherwise that of this cluster. */
+  #ofThese(rows) {
+    const sources = new Set(rows.map((row) => row.source));
+    if (sources.size === 1) return `from ${rows[0].source}`;
+    return this.#store.about.cluster ? `of ${this.#store.about.cluster}` : "";
   }
 
   #connected() {
     this.#connection.up();
     this.#about.read();
     this.#causes.soon();
+    this.#events.forget();
     if (this.#route.view === "link") this.#detail.refresh();
+    if (this.#route.view === "events") this.#events.soon();
     byId("forget").hidden = !this.#api.hasToken;
   }
 
@@ -111,6 +142,7 @@ class Page {
   #regroup() {
     this.#ranks = null;
     this.#causes.soon();
+    if (this.#route.view === "events") this.#events.soon();
     this.#entitle();
     this.#draw({ reorder: true });
   }
@@ -118,6 +150,7 @@ class Page {
   #moved(detail) {
     this.#announcer.moved(detail);
     this.#causes.soon();
+    if (this.#route.view === "events") this.#events.soon();
     this.#entitle();
     if (this.#route.view === "link" && detail.row.id === this.#route.id) this.#detail.refresh();
   }
@@ -126,6 +159,8 @@ class Page {
     this.#connection.tick();
     if (document.body.dataset.connection !== "live") return; // the known state is that of the last contact
     if (this.#route.view === "link") this.#detail.tick(this.#store.get(this.#route.id), this.#api.now());
+    if (this.#route.view === "events") this.#events.tick();
+    if (this.#route.view === "fleet") this.#fleet.tick();
     this.#draw();
   }
 
@@ -135,14 +170,16 @@ class Page {
     this.#route = parse(location.hash);
     if (before.view === "links" && this.#route.view !== "links") this.#scrolled = scrollY; // before it is hidden
     for (const [view, id] of Object.entries(SECTIONS)) byId(id).hidden = view !== this.#route.view;
-    for (const view of ["links", "topology"]) {
+    for (const view of ["links", "events", "topology", "fleet"]) {
       const current = this.#route.view === view || (view === "links" && this.#route.view === "link");
       set(byId(`nav-${view}`), "aria-current", current ? "page" : null);
     }
     if (byId("search").value !== this.#route.q) byId("search").value = this.#route.q;
     byId("sort").value = this.#route.sort || "state";
-    if (this.#route.view === "link") this.#detail.open(this.#route.id);
+    if (this.#route.view === "link") this.#detail.open(this.#route);
     if (this.#route.view === "links") this.#remember();
+    if (this.#route.view === "events") this.#events.soon();
+    if (this.#route.view === "fleet") this.#fleet.tick();
     this.#hasTurned = before.view !== this.#route.view;
     this.#draw({ reorder: true });
   }
@@ -163,6 +200,12 @@ class Page {
     this.#telling = setTimeout(() => text(byId("announcement"), byId("found").textContent), SETTLED);
   }
 
+  #filterEvents(filter) {
+    history.replaceState(null, "", format({ ...this.#route, ...filter }));
+    this.#route = parse(location.hash);
+    this.#draw();
+  }
+
   /** The link back leads to the list with its filter and order. */
   #remember() {
     set(byId("back"), "href", format(this.#route));
@@ -175,6 +218,13 @@ class Page {
   #skip(event) {
     event.preventDefault();
     byId("main").focus();
+  }
+
+  /** Times are shown in another zone now. */
+  #redraw() {
+    this.#detail.redraw();
+    this.#events.redraw();
+    this.#draw();
   }
 
   #forget() {
@@ -209,8 +259,11 @@ class Page {
     const total = totals(rows.values(), moments.now);
     this.#about.show(this.#store.about);
     if (this.#route.view === "link") this.#drawLink(rows.get(this.#route.id), moments);
+    else if (this.#route.view === "events") this.#events.show(this.#route, rows, moments.clock);
+    else if (this.#route.view === "fleet") this.#fleet.show(moments.clock);
     else if (this.#route.view === "topology") this.#drawTopology([...rows.values()], moments.now);
     else this.#drawLinks(total, moments);
+    if (this.#route.view !== "links") byId("selection").hidden = true;
     if (this.#hasTurned) this.#arrive();
   }
 
@@ -223,13 +276,15 @@ class Page {
   #drawTopology(rows, now) {
     byId("map-empty").hidden = !this.#isRead || rows.length > 0;
     byId("map-frame").hidden = rows.length === 0;
-    if (rows.length > 0) this.#topology.show(rows, this.#store.about, now);
+    if (rows.length > 0) this.#topology.show(rows, this.#store.about, { now, route: this.#route });
   }
 
   #drawLinks(total, moments) {
     const rows = this.#store.rows;
     this.#summary.show(total, this.#route);
     this.#attention.show(this.#causes.found, rows);
+    this.#quarantine.show(rows.values());
+    this.#selection.show(rows, this.#route.from);
     if (this.#reorder) this.#arrange(moments.now);
     byId("loading").hidden = this.#isRead;
     const isEmpty = this.#isRead && rows.size === 0;

@@ -1,15 +1,16 @@
 /** The current view, in the address after `#`: users can share it, and an alert can point to a link. */
 
 export const SORTS = ["state", "name", "path", "rate", "lag", "forwarded", "in_flight", "reconnects", "owner"];
-const FILTERS = ["q", "state", "from", "sort"];
+const FILTERS = ["q", "state", "from", "sort", "range", "open"];
+const VIEWS = ["topology", "events", "fleet"];
 
-/** `#/links?q=…&state=…&from=…&sort=-lag`, `#/links/ID`, `#/topology`. */
+/** `#/links?q=…&state=…&from=…&sort=-lag`, `#/links/ID?range=1h`, `#/topology`, `#/events?q=…&state=…`, `#/fleet`. */
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const [view, id] = path.split("/", 2);
   const given = new URLSearchParams(query);
   const filters = Object.fromEntries(FILTERS.map((name) => [name, given.get(name) ?? ""]));
-  if (view === "topology") return { view, ...filters };
+  if (VIEWS.includes(view)) return { view, ...filters };
   return id ? { view: "link", id: decode(id), ...filters } : { view: "links", ...filters };
 }
 

@@ -1,12 +1,14 @@
 /** One link as a row of the table. */
 
 import { h, set, text } from "./dom.js";
-import { NONE, age, count, duration, moment, rate } from "./format.js";
+import { NONE, age, count, duration, rate } from "./format.js";
 import { badge, showBadge } from "./icons.js";
 import { format } from "./router.js";
 import { drawSparkline, sparkline } from "./sparkline.js";
+import { moment, zoned } from "./zone.js";
 
 export const COLUMNS = [
+  { key: "chosen", label: "" },
   { key: "state", label: "State" },
   { key: "name", label: "Link" },
   { key: "path", label: "Path" },
@@ -24,6 +26,7 @@ const line = (name) => h("div", { class: name });
 export class RowView {
   constructor(row) {
     this.row = row;
+    this.box = h("input", { type: "checkbox", class: "choose" });
     this.badge = badge(row.view.status);
     this.since = h("time", { class: "since" });
     this.reason = line("reason");
@@ -45,6 +48,7 @@ export class RowView {
     return h(
       "tr",
       { role: "row", "data-id": this.row.id },
+      cell("chosen", this.box),
       cell("state", h("div", { class: "status" }, this.badge, this.since), this.reason),
       h("th", { role: "rowheader", scope: "row", class: "cell-name" }, this.link, this.where),
       cell("path", this.source, this.target),
@@ -56,14 +60,16 @@ export class RowView {
   }
 
   /** `at` is the row's place among those shown. */
-  show(at, { clock, now }) {
+  show(at, { clock, now }, isChosen) {
     const { view } = this.row;
+    this.box.checked = isChosen;
+    set(this.box, "aria-label", `Select ${this.row.name}`);
     this.node.style.setProperty("--at", at);
     set(this.node, "aria-rowindex", at + 2); // the first row is the head
     showBadge(this.badge, view.status);
     text(this.since, duration((clock - this.row.since) / 1_000));
     set(this.since, "datetime", view.since);
-    set(this.since, "title", `since ${moment(this.row.since)}`);
+    set(this.since, "title", `since ${zoned(this.row.since)}`);
     text(this.reason, view.error ?? "");
     set(this.reason, "title", view.error);
     this.#showNames();

@@ -61,7 +61,7 @@ export const STATES = {
   terminated: {
     label: "Finished",
     group: "off",
-    gravity: 7,
+    severity: 7,
     shape: "M3 8.5l3 3 7-7M3 14h10",
     advice: "It has moved all that its definition asks for. Restart runs it again.",
   },

@@ -16,10 +16,16 @@ export class Table {
   #moment = { clock: 0, now: 0 };
   #touched = -Infinity;
   #onRelease;
+  #selection;
+  #all = h("input", { type: "checkbox", class: "choose", "aria-label": "Select all of these links" });
+  #last = null;
 
   /** `onRelease` is called when neither the pointer nor the focus is on a row any more. */
-  constructor({ onRelease }) {
+  constructor({ onRelease, selection }) {
     this.#onRelease = onRelease;
+    this.#selection = selection;
+    this.#all.addEventListener("change", () => this.#chooseAll());
+    this.#body.addEventListener("click", (event) => this.#choose(event));
     byId("heads").append(...COLUMNS.map((column) => this.#head(column)));
     this.#body.addEventListener("click", (event) => this.#follow(event));
     this.#body.addEventListener("keydown", (event) => this.#walk(event));
@@ -43,11 +49,15 @@ export class Table {
     set(byId("table"), "aria-rowcount", rows.length + 1);
     this.#body.style.setProperty("--count", rows.length);
     this.#showSort(route);
+    const chosen = rows.reduce((sum, row) => sum + (this.#selection.has(row.id) ? 1 : 0), 0);
+    this.#all.checked = chosen > 0 && chosen === rows.length;
+    this.#all.indeterminate = chosen > 0 && chosen < rows.length;
     if (this.#height === 0) this.#measure();
     this.#draw();
   }
 
   #head({ key, label, numeric, roomy }) {
+    if (key === "chosen") return h("th", { role: "columnheader", scope: "col", class: "cell-chosen" }, this.#all);
     const link = h("a", { href: "#" }, label);
     const head = h("th", { role: "columnheader", scope: "col", class: `cell-${key}`, "data-numeric": numeric }, link);
     if (roomy) head.dataset.roomy = "";
@@ -88,7 +98,7 @@ export class Table {
       const known = this.#views.get(row);
       const view = known ?? new RowView(row);
       this.#views.set(row, view);
-      if (!known || !onlyNew) view.show(first + index, this.#moment);
+      if (!known || !onlyNew) view.show(first + index, this.#moment, this.#selection.has(row.id));
       if (view.node === place) place = place.nextSibling;
       else this.#body.insertBefore(view.node, place);
     });
@@ -102,9 +112,24 @@ export class Table {
     }
   }
 
+  #chooseAll() {
+    this.#selection.choose(this.#order.map((row) => row.id), this.#all.checked);
+  }
+
+  /** With Shift all rows from the last one that was chosen. */
+  #choose(event) {
+    if (!event.target.matches(".choose")) return;
+    const { id } = event.target.closest("tr").dataset;
+    const at = this.#order.findIndex((row) => row.id === id);
+    const from = event.shiftKey && this.#last !== null ? this.#order.findIndex((row) => row.id === this.#last) : at;
+    const [first, last] = [Math.min(at, from < 0 ? at : from), Math.max(at, from)];
+    this.#selection.choose(this.#order.slice(first, last + 1).map((row) => row.id), event.target.checked);
+    this.#last = id;
+  }
+
   /** The whole row is clickable like its name; the keyboard and screen readers use the name. */
   #follow(event) {
-    if (event.target.closest("a") || getSelection().toString() !== "") return;
+    if (event.target.closest("a, input, .cell-chosen") || getSelection().toString() !== "") return;
     event.target.closest("tr")?.querySelector("a").click();
   }
 

@@ -1,8 +1,10 @@
 /** The last changes of a link's state, the latest first. */
 
+import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
-import { duration, moment } from "./format.js";
+import { duration } from "./format.js";
 import { badge } from "./icons.js";
+import { moment } from "./zone.js";
 
 export function drawTimeline(list, transitions) {
   const items = transitions.map((transition, at) => itemOf(transition, transitions[at + 1]));
@@ -17,6 +19,6 @@ function itemOf({ at, status, error }, next) {
     {},
     h("time", { datetime: at }, moment(begun)),
     h("div", { class: "step" }, badge(status), h("span", { class: "lasted" }, lasted)),
-    error ? h("p", { class: "step-reason" }, error) : null,
+    error ? h("div", { class: "copied" }, h("p", { class: "step-reason" }, error), copyButton("the error", () => error)) : null,
   );
 }

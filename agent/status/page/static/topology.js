@@ -2,7 +2,7 @@
 
 import { byId, h, s, set, text } from "./dom.js";
 import { plural, rate } from "./format.js";
-import { place, sourcesOf } from "./layout.js";
+import { curvesOf, nodesOf, place, sourcesOf, targetTop } from "./layout.js";
 import { format } from "./router.js";
 import { GROUPS, STATES, stateOf } from "./states.js";
 
@@ -13,47 +13,100 @@ const BOLD = 1.1;
 
 export class Topology {
   #svg = byId("map");
+  #legend = new Map();
+  #nodes = [];
+  #placed = null;
   #arrows = [];
+  #target = null;
   #drawn = "";
   #letters = 0;
   #broadness = 1.6;
+  #following = 0;
 
   constructor(onResize) {
-    byId("legend").append(...Object.entries(GROUPS).map(([group, { label, dash }]) => sample(group, label, dash)));
+    for (const [group, { label, dash }] of Object.entries(GROUPS)) {
+      const made = sample(group, label, dash);
+      this.#legend.set(group, made);
+      byId("legend").append(made.node);
+    }
     new ResizeObserver(onResize).observe(byId("map-frame"));
+    addEventListener("scroll", () => this.#followSoon(), { passive: true });
+    addEventListener("resize", () => this.#followSoon(), { passive: true });
   }
 
   /** Redraws when links or states change; otherwise only updates the rates. */
-  show(rows, about, now) {
+  show(rows, about, { now, route }) {
     const width = Math.floor(byId("map-frame").clientWidth);
     if (width === 0) return;
     const sources = sourcesOf(rows);
-    const shape = sources.map(({ name, isKnown, arrows }) => [name, isKnown, arrows.map(keyOf)]);
-    const key = JSON.stringify([width, about.cluster, shape]);
-    if (key !== this.#drawn) this.#draw(sources, { width, about });
+    const nodes = nodesOf(sources, openOf(route));
+    this.#showLegend(sources, nodes, route);
+    const shape = nodes.map(({ name, isKnown, arrows }) => [name, isKnown, arrows.map(keyOf)]);
+    const key = JSON.stringify([width, innerHeight, about.cluster, route.open, shape]);
+    if (key !== this.#drawn) this.#draw(nodes, { width, about, route });
     this.#drawn = key;
-    this.#flow(sources, now);
+    this.#flow(nodes, now);
   }
 
-  #draw(sources, { width, about }) {
-    const { height, target, boxes, curves, isNarrow, level } = place(sources, width);
-    this.#broadness = isNarrow ? 0.6 : 1.6;
-    this.#letters = isNarrow ? 0 : Math.floor((level - 2 * LABEL_AT) / (LETTER * letterSize()));
-    set(this.#svg, "viewBox", `0 0 ${width} ${height}`);
+  /** Each state with the number of its clusters; a click opens or closes them. */
+  #showLegend(sources, nodes, route) {
+    for (const [group, { link, number }] of this.#legend) {
+      const found = sources.filter((source) => source.group === group).length;
+      const shown = nodes.filter((node) => node.group === group && !node.isRest).length;
+      const isOpen = found > 0 && shown === found;
+      text(number, found === 0 ? "" : plural(found, "cluster"));
+      set(link, "href", found === 0 ? null : hrefWith(route, group, !isOpen));
+      set(link, "aria-label", found === 0 ? null : `${GROUPS[group].label}, ${plural(found, "cluster")}: ${isOpen ? "show as one" : "show each"}`);
+      set(link, "data-open", found === 0 ? null : String(isOpen));
+    }
+  }
+
+  #draw(nodes, { width, about, route }) {
+    const placed = place(nodes, width, innerHeight);
+    this.#nodes = nodes;
+    this.#placed = placed;
+    this.#broadness = placed.isNarrow ? 0.6 : 1.6;
+    this.#letters = placed.isNarrow ? 0 : Math.floor((placed.level - 2 * LABEL_AT) / (LETTER * letterSize()));
+    set(this.#svg, "viewBox", `0 0 ${width} ${placed.height}`);
     set(this.#svg, "width", width);
-    set(this.#svg, "height", height);
-    this.#arrows = sources.flatMap((source, index) =>
-      source.arrows.map((arrow, at) => arrowOf(source, arrow, curves[index][at])),
+    set(this.#svg, "height", placed.height);
+    const curves = curvesOf(nodes, placed, 0);
+    this.#arrows = nodes.flatMap((node, index) =>
+      node.arrows.map((arrow, at) => arrowOf(node, arrow, curves[index][at])),
     );
+    this.#target = box({ ...placed.target, y: 0 }, "target", [about.cluster ?? "this cluster", "downstream"]);
     this.#svg.replaceChildren(
       ...this.#arrows.map(({ node }) => node),
-      ...sources.map((source, index) => sourceBox(source, boxes[index])),
-      box(target, "target", [about.cluster ?? "this cluster", "downstream"]),
+      ...nodes.map((node, index) => (node.isRest ? restBox(node, placed.boxes[index], route) : sourceBox(node, placed.boxes[index]))),
+      this.#target,
     );
+    this.#follow();
   }
 
-  #flow(sources, now) {
-    const arrows = sources.flatMap((source) => source.arrows.map((arrow) => ({ source, arrow })));
+  #followSoon() {
+    this.#following ||= requestAnimationFrame(() => {
+      this.#following = 0;
+      this.#follow();
+    });
+  }
+
+  /** This cluster stays in sight while a tall drawing is scrolled, and the arrows lead to it. */
+  #follow() {
+    if (!this.#placed || this.#svg.clientWidth === 0) return;
+    const { top } = this.#svg.getBoundingClientRect();
+    const at = targetTop(this.#placed, { top: -top, bottom: innerHeight - top });
+    set(this.#target, "transform", `translate(0 ${at.toFixed(1)})`);
+    const curves = curvesOf(this.#nodes, this.#placed, at).flat();
+    this.#arrows.forEach(({ line, reach, head }, index) => {
+      const { path, to } = curves[index];
+      set(line, "d", path);
+      set(reach, "d", path);
+      set(head, "d", headAt(to));
+    });
+  }
+
+  #flow(nodes, now) {
+    const arrows = nodes.flatMap((source) => source.arrows.map((arrow) => ({ source, arrow })));
     arrows.forEach(({ source, arrow }, index) => {
       const { node, line, head, label, plate } = this.#arrows[index];
       const flow = arrow.rows.reduce((sum, row) => sum + (row.series.rate(now) ?? 0), 0);
@@ -66,10 +119,25 @@ export class Topology {
   }
 }
 
+const headAt = (to) => `M${to.x - 1} ${to.y - 5}l9 5-9 5`;
+
+/** `open=up,-down` in the address: the clusters of a state, each or as one. */
+function openOf(route) {
+  const given = route.open.split(",").filter(Boolean);
+  return new Map(given.map((each) => [each.replace(/^-/, ""), !each.startsWith("-")]));
+}
+
+function hrefWith(route, group, isOpen) {
+  const open = openOf(route).set(group, isOpen);
+  return format({ ...route, view: "topology", open: [...open].map(([name, is]) => (is ? name : `-${name}`)).join(",") });
+}
+
 function sample(group, label, dash) {
   const path = s("path", { d: "M0 4h40", "stroke-dasharray": dash });
   const stroke = s("svg", { class: "stroke", viewBox: "0 0 40 8", "aria-hidden": "true" }, path);
-  return h("li", { "data-group": group }, stroke, label);
+  const number = h("span", { class: "where" });
+  const link = h("a", {}, stroke, label, number);
+  return { node: h("li", { "data-group": group }, link), link, number };
 }
 
 const keyOf = ({ group, rows }) => [group, rows.length, rows[0].view.status, rows.length === 1 && rows[0].id];
@@ -97,14 +165,14 @@ function describe(source, arrow, flow) {
 function hrefOf(source, arrow) {
   if (!isBundle(arrow)) return format({ view: "link", id: arrow.rows[0].id });
   const states = Object.keys(STATES).filter((status) => STATES[status].group === arrow.group);
-  return format({ view: "links", from: source.name, state: states.join(",") });
+  return format({ view: "links", from: source.isRest ? "" : source.name, state: states.join(",") });
 }
 
 function arrowOf(source, arrow, { from, to, path }) {
   const status = arrow.rows[0].view.status;
   const at = { x: from.x + LABEL_AT, y: from.y };
   const line = s("path", { class: "arrow", d: path, "stroke-dasharray": GROUPS[arrow.group].dash });
-  const head = s("path", { class: "head", d: `M${to.x - 1} ${to.y - 5}l9 5-9 5` });
+  const head = s("path", { class: "head", d: headAt(to) });
   const label = s("text", { class: "label", x: at.x + ICON + 5, y: at.y + 4 });
   const plate = s("rect", { class: "plate", x: at.x - 4, y: at.y - ICON / 2 - 3, height: ICON + 6, rx: 6 });
   const place = `translate(${at.x} ${at.y - ICON / 2})`;
@@ -112,7 +180,7 @@ function arrowOf(source, arrow, { from, to, path }) {
   const reach = s("path", { class: "reach", d: path });
   const attributes = { href: hrefOf(source, arrow), class: "link", "data-group": arrow.group };
   const node = s("a", attributes, reach, line, head, plate, sign, label);
-  return { node, line, head, label, plate };
+  return { node, line, reach, head, label, plate };
 }
 
 /** The plate behind a label keeps it readable on the thickest arrow. */
@@ -132,8 +200,18 @@ function sourceBox(source, at) {
   return s("a", { href, "aria-label": label }, box(at, kind, lines.filter(Boolean)));
 }
 
+/** Several clusters in one state, drawn as one; a click shows each. */
+function restBox(node, at, route) {
+  const lines = [node.name, `${GROUPS[node.group].label} · ${plural(node.rows.length, "link")}`];
+  const names = node.sources.map((source) => source.name).join(", ");
+  const label = `${lines.join(", ")}; show each`;
+  const pile = s("rect", { class: "pile", x: at.x + 4, y: at.y + 4, width: at.width, height: at.height, rx: 8 });
+  const drawn = box(at, "source rest", lines, names);
+  return s("a", { href: hrefWith(route, node.group, true), "aria-label": label, "data-group": node.group }, pile, drawn);
+}
+
 /** A box with its lines of text; long names are shortened, with the full name as a tooltip. */
-function box({ x, y, width, height }, kind, lines) {
+function box({ x, y, width, height }, kind, lines, title = lines[0]) {
   const middle = y + height / 2 - (lines.length - 1) * 9 + 4;
   const letters = (width - 20) / (letterSize() * LETTER);
   const texts = lines.map((line, at) => {
@@ -141,7 +219,7 @@ function box({ x, y, width, height }, kind, lines) {
     return s("text", attributes, shorten(line, Math.floor(at === 0 ? letters / BOLD : letters)));
   });
   const rect = s("rect", { x, y, width, height, rx: 8 });
-  return s("g", { class: `box ${kind}` }, s("title", {}, lines[0]), rect, ...texts);
+  return s("g", { class: `box ${kind}` }, s("title", {}, title), rect, ...texts);
 }
 
 const shorten = (words, letters) => (words.length > letters ? `${words.slice(0, Math.max(1, letters - 1))}…` : words);

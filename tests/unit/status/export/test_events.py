@@ -15,7 +15,17 @@ from agent.status.export.events import Events
 from agent.status.export.files import Line
 from tests.unit.status.test_board import BROKEN, LINK, Clock
 
-GAUGES = Gauges(in_flight=7, bindings=2, prefetch=1000, backlog=12, oldest_unconfirmed=1.5, upstream_cluster="dc1")
+GAUGES = Gauges(
+    in_flight=7,
+    unsettled=9,
+    bindings=2,
+    prefetch=1000,
+    backlog=12,
+    oldest_unconfirmed=1.5,
+    lag=0.25,
+    last_probe=1_800_000_000.0,
+    upstream_cluster="dc1",
+)
 PYTHON: dict[FieldType, Any] = {
     FieldType.STRING: str,
     FieldType.LONG: int,
@@ -26,7 +36,9 @@ PYTHON: dict[FieldType, Any] = {
 
 def board(**more: Any) -> Board:
     made = Board(Clock(), "dc2-a", group="dc2", cluster="rabbit@dc2")
-    counts = Counts(forwarded=3, bytes=300, redelivered=1, returned=2, dropped={"max_hops": 4, "visited": 1})
+    counts = Counts(
+        forwarded=3, bytes=300, redelivered=1, returned=2, taken=20, given_back=3, dropped={"max_hops": 4, "visited": 1}
+    )
     counts.transfer.observe(0.004, 2)
     counts.transfer.observe(60.0)
     made.put(replace(LINK, **more), LinkState(), counts, lambda: GAUGES)
@@ -50,14 +62,16 @@ def test_a_transition_tells_all_of_its_link() -> None:
     event = told(Events(found).transition(found[LINK.id], Status.RUNNING))
     transfer = event.pop("transfer")
     assert event == {
-        "schema": 1, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
+        "schema": 2, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
         "agent": "dc2-a", "group": "dc2", "cluster": "rabbit@dc2",
         "link": "1a2b3c4d", "kind": "exchange", "vhost": "/", "name": "orders",
         "upstream": "origin", "upstream_name": "there", "upstream_cluster": "dc1", "uri": "amqp://h:5672/%2f",
         "status": "backoff", "previous": "running", "reason": "upstream_other", "error": "connection refused",
         "forwarded": 3, "bytes": 300, "redelivered": 1, "dropped": 5, "quarantined": 0, "returned": 2,
+        "taken": 20, "given_back": 3, "unsettled": 9,
         "reconnects": 1, "blocked_seconds": 0.0,
-        "backlog": 12, "in_flight": 7, "oldest_unconfirmed_seconds": 1.5, "bindings": 2, "interval": None,
+        "backlog": 12, "in_flight": 7, "oldest_unconfirmed_seconds": 1.5,
+        "lag_seconds": 0.25, "last_probe": "2027-01-15T08:00:00.000Z", "bindings": 2, "interval": None,
     }  # fmt: skip
     assert len(transfer["count"]) == len(transfer["le"]) + 1
     assert transfer["count"][transfer["le"].index(0.005)] == 2
@@ -89,7 +103,7 @@ def test_an_agent_event_has_no_link() -> None:
     found = Board(Clock(), "dc2-a")
     event = told(Events(found).of_agent(AgentStatus.HEARTBEAT, 10.0))
     assert {name: value for name, value in event.items() if value is not None} == {
-        "schema": 1,
+        "schema": 2,
         "type": "agent",
         "ts": "2027-01-15T08:00:00.000000Z",
         "seq": 1,

@@ -8,10 +8,13 @@ import logging
 from socket import gethostname
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from agent.cli.remote import BY_A_PROGRAM, Remote
+from agent.core.addresses.secret import Secret
+from agent.core.settings import HttpSettings
 from agent.status.http import guard
-from agent.status.http.guard import is_loopback
+from agent.status.http.guard import Guard, is_loopback
 from tests.unit.status.serving import TOKEN, Serve
 from tests.unit.status.test_board import LINK
 
@@ -171,3 +174,18 @@ async def test_what_nobody_foresaw_is_json_too(serve: Serve, capsys: pytest.Capt
     status, said = await served.ask("/api/overview")
     assert (status, said) == (500, {"error": "the agent failed to answer; its log shows why"})
     assert "OverflowError" in capsys.readouterr().out
+
+
+def test_a_token_that_is_renewed_counts_at_once() -> None:
+    tokens = [Secret("second"), Secret("third"), None]
+    guard = Guard(HttpSettings(token=Secret("first")), lambda: tokens[0])
+
+    def refuses(token: str) -> bool:
+        headers = {"Host": "localhost", "Authorization": f"Bearer {token}"}
+        return guard.refusal(make_mocked_request("POST", PAUSE, headers=headers)) is not None
+
+    assert (refuses("first"), refuses("second")) == (True, False)
+    tokens.pop(0)
+    assert (refuses("second"), refuses("third")) == (True, False)
+    tokens.pop(0)  # without one everyone could change what runs
+    assert (refuses("first"), refuses("")) == (False, True)

@@ -1,0 +1,85 @@
+"""This agent in short, for a page that shows several: `/api/summary`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agent.core.links.lifecycle import Status
+from agent.core.status.causes import causes_of, level_of, verdict
+from agent.status.board import Board, Entry
+from agent.status.causes import THIS_CLUSTER, facts
+from agent.status.slices import in_slices
+from agent.status.times import rfc3339
+
+MOST_EDGES: Final = 500
+
+
+@dataclass
+class Edge:
+    """All links from one upstream cluster that this agent runs."""
+
+    is_known: bool  # the cluster was reached; otherwise its address
+    links: Counter[Status] = field(default_factory=Counter)
+    rate: float = 0.0
+    waiting: int = 0
+    is_exact: bool = True
+    oldest_unconfirmed: float = 0.0
+
+    def add(self, entry: Entry, now: float) -> None:
+        gauges = entry.gauges()
+        self.is_known = self.is_known or gauges.upstream_cluster is not None
+        self.links[entry.state.status] += 1
+        self.rate += entry.history.rate(entry.look(now))
+        self.waiting += (entry.backlog_last or 0) if gauges.backlog is None else gauges.backlog
+        self.is_exact = self.is_exact and gauges.backlog is not None and gauges.backlog_is_exact
+        self.oldest_unconfirmed = max(self.oldest_unconfirmed, gauges.oldest_unconfirmed)
+
+
+async def summary(board: Board) -> dict[str, Any]:
+    now = board.clock()
+    edges: dict[str, Edge] = {}
+    links = []
+    async for entry in in_slices(board):
+        fact = facts(entry, now)
+        links.append(fact)
+        if entry.gauges().runs_here:
+            edges.setdefault(fact.upstream, Edge(is_known=False)).add(entry, now)
+    causes = causes_of(links, downstream=board.cluster or THIS_CLUSTER)
+    return {
+        "agent": board.owner,
+        "group": board.group,
+        "cluster": board.cluster,
+        "version": board.version,
+        "ready": board.ready,
+        "unread": board.unread or None,
+        "now": rfc3339(now),
+        "level": level_of(links),
+        "verdict": verdict(causes, links, now=now),
+        "links": _counts(link.status for link in links),
+        "edges": [_view(name, edge) for name, edge in _most(edges)],
+        "edges_left_out": max(0, len(edges) - MOST_EDGES),
+    }
+
+
+def _most(edges: dict[str, Edge]) -> list[tuple[str, Edge]]:
+    found = sorted(edges.items(), key=lambda pair: (-pair[1].links.total(), pair[0]))
+    return found[:MOST_EDGES]
+
+
+def _counts(statuses: Iterable[Status]) -> dict[str, int]:
+    return {str(status): number for status, number in Counter(statuses).items()}
+
+
+def _view(name: str, edge: Edge) -> dict[str, Any]:
+    return {
+        "upstream": name,
+        "is_known": edge.is_known,
+        "links": {str(status): number for status, number in edge.links.items()},
+        "rate": round(edge.rate, 2),
+        "waiting": edge.waiting,
+        "is_exact": edge.is_exact,
+        "oldest_unconfirmed_seconds": round(edge.oldest_unconfirmed, 3),
+    }
