@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from pyspark.errors import PySparkRuntimeError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from agent.errors import AgentError, CannotStartError
+from agent.pipeline import before
 from agent.pipeline.options import Options, parse
 from agent.pipeline.reading.following import follow
 from agent.pipeline.run import run
 from agent.pipeline.spark import files, java
+from agent.pipeline.spark.quiet import quiet
 
 Watch = Callable[[SparkSession], AbstractContextManager[object]]
 """A context around the work that shows its progress."""
@@ -39,18 +42,29 @@ def main(arguments: Sequence[str]) -> None:
 
 def report(options: Options, *, watch: Watch = nullcontext) -> dict[str, Any]:
     """Starts Spark, or joins the one it was submitted to, and reports in plain words what prevents it."""
+    before.check(options)
+    with before.alone(options.output):
+        try:
+            with quiet():
+                spark = session(options.master)
+        except PySparkRuntimeError as error:
+            raise CannotStartError(java.what_is_wrong()) from error
+        # Spark's own log of an error is hundreds of lines; the reason is shown in one.
+        spark.sparkContext.setLogLevel("OFF")
+        try:
+            return _made(spark, options, watch)
+        finally:
+            spark.stop()
+
+
+def _made(spark: SparkSession, options: Options, watch: Watch) -> dict[str, Any]:
+    files.check_inputs(spark, options.inputs)
+    files.check_output(spark, options.output)
     try:
-        spark = session(options.master)
-    except PySparkRuntimeError as error:
-        raise CannotStartError(java.what_is_wrong()) from error
-    spark.sparkContext.setLogLevel("ERROR")
-    try:
-        files.check_inputs(spark, options.inputs)
-        files.check_output(spark, options.output)
         with watch(spark):
             return follow(spark, options) if options.streaming else run(spark, options)
-    finally:
-        spark.stop()
+    except (Py4JError, PySparkException) as error:
+        raise CannotStartError(f"the report can't be made: {files.reason(error)}") from error
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -14,6 +14,19 @@ from agent.errors import AgentError
 
 class OptionError(AgentError):
     """The command line is invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the page is about; `*` stands for any text. The tables hold all links."""
+
+    links: tuple[str, ...] = ()
+    upstreams: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        named = (("links", self.links), ("upstreams", self.upstreams), ("groups", self.groups))
+        return "; ".join(f"{name} {', '.join(patterns)}" for name, patterns in named if patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,8 @@ class Options:
     format: str = "text"
     streaming: bool = False
     every: timedelta | None = None
+    chosen: Chosen = field(default_factory=Chosen)
+    csv: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -45,6 +60,7 @@ class _Trigger:
     every: timedelta | None
 
 
+_YESTERDAY, _LAST_WEEK, _LAST_MONTH = "yesterday", "last-week", "last-month"
 _AVAILABLE_NOW = "available-now"
 _USUAL_TRIGGER = timedelta(seconds=60)
 
@@ -54,8 +70,13 @@ class _Parser(argparse.ArgumentParser):
         raise OptionError(f"report: {message} (see --help)")
 
 
-def parse(arguments: Sequence[str]) -> Options:
+def parse(arguments: Sequence[str], *, now: datetime | None = None) -> Options:
     given = _parser().parse_args(arguments)
+    if given.period is not None:
+        if given.start or given.end:
+            raise OptionError("report: --period is instead of --from and --to")
+        today = (now or datetime.now(UTC)).astimezone(given.timezone).date()
+        given.start, given.end = (datetime.combine(day, time()) for day in _period(given.period, today))
     start, end = (_placed(moment, given.timezone) for moment in (given.start, given.end))
     if start and end and start >= end:
         raise OptionError("report: --from has to be before --to")
@@ -73,7 +94,20 @@ def parse(arguments: Sequence[str]) -> Options:
         given.format,
         given.streaming,
         _USUAL_TRIGGER if given.trigger is None else given.trigger.every,
+        Chosen(tuple(given.link), tuple(given.upstream), tuple(given.group)),
+        given.csv,
     )
+
+
+def _period(name: str, today: date) -> tuple[date, date]:
+    """From Monday to Sunday, or from the first to the last of a month; the end is exclusive."""
+    if name == _YESTERDAY:
+        return today - timedelta(days=1), today
+    if name == _LAST_WEEK:
+        monday = today - timedelta(days=today.weekday())
+        return monday - timedelta(days=7), monday
+    first = today.replace(day=1)
+    return (first - timedelta(days=1)).replace(day=1), first
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -94,6 +128,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--to", dest="end", type=_moment, metavar="TIME", help="End of the window (exclusive), likewise.")
     add(
+        "--period",
+        choices=(_YESTERDAY, _LAST_WEEK, _LAST_MONTH),
+        help="Instead of --from and --to: the last whole day, week from Monday, or month, in the time zone.",
+    )
+    add(
         "--timezone",
         type=_zone,
         default=ZoneInfo("UTC"),
@@ -108,6 +147,16 @@ def _parser() -> argparse.ArgumentParser:
         help="Outages at most this far apart are one; 60 by default.",
     )
     add("--objectives", metavar="FILE", help="Objectives in YAML; without it, 99.9 %% of the time in 30 days.")
+    for name, what in (
+        ("link", "links with this id, name or vhost/name"),
+        ("upstream", "links from this upstream or its cluster"),
+        ("group", "links of this group of agents"),
+    ):
+        add(
+            f"--{name}", action="append", default=[], metavar="NAME",
+            help=f"The page and summary.json are about {what} only; * stands for any text, and it can be repeated.",
+        )  # fmt: skip
+    add("--csv", action="store_true", help="Also write availability.csv, by day, and incidents.csv beside the page.")
     add("--streaming", action="store_true", help="Keep running, and update the report as files arrive.")
     add("--trigger", type=_trigger, metavar="WHEN", help="Seconds between checks, 60 by default; or available-now.")
     add("--format", choices=("text", "json"), default="text", help="What to print: a short summary, or summary.json.")

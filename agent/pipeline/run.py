@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from agent.pipeline.findings.asked import Asked
 from agent.pipeline.findings.publishing import PAGE, SUMMARY, publish
+from agent.pipeline.findings.sheets import AVAILABILITY, INCIDENTS
 from agent.pipeline.options import Options
 from agent.pipeline.reading.ledger import TablesMade
 from agent.pipeline.reading.store import Store
@@ -36,7 +38,7 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
     store.catch_up()
     read, made_of = store.ledger.content(), _fingerprint(options, promised)
     within = bounds(read.first, read.last, start=_given(options.start), end=_given(options.end))
-    if not _exists(spark, options.output):
+    if not _exists(spark, options):
         store.record(None)
     if store.ledger.has(made_of):
         return dict(json.loads(files.read_small(spark, f"{options.output}/{SUMMARY}") or "{}"))
@@ -46,20 +48,22 @@ def run(spark: SparkSession, options: Options) -> dict[str, Any]:
     counts = {"read": read.read, "bad": read.bad, "later_schema": read.later_schema}
     with suited_to(spark, rows=store.ledger.lines_since(of.since)) as keep:
         write_tables(store, options, promised, of, keep)
-        summed = publish(spark, options.output, within, options.zone, counts)
+        asked_of = Asked(spark, options.output, within, options.zone, options.chosen)
+        summed = publish(asked_of, counts, csv=options.csv)
         store.record(TablesMade(made_of, within.start, within.end))
         store.settle()
     return summed
 
 
-def _exists(spark: SparkSession, output: str) -> bool:
+def _exists(spark: SparkSession, options: Options) -> bool:
     """Whether the outputs still exist."""
-    return all(files.exists(spark, f"{output}/{name}") for name in (*TABLES, PAGE, SUMMARY))
+    sheets = (AVAILABILITY, INCIDENTS) if options.csv else ()
+    return all(files.exists(spark, f"{options.output}/{name}") for name in (*TABLES, PAGE, SUMMARY, *sheets))
 
 
 def _fingerprint(options: Options, promised: Sequence[Objective]) -> str:
     """A fingerprint of everything except lines that tables are made from."""
-    asked = (VERSION, options.start, options.end, str(options.zone), options.merge_gap, *promised)
+    asked = (VERSION, options.start, options.end, str(options.zone), options.merge_gap, options.chosen, *promised)
     return repr(asked)
 
 

@@ -40,7 +40,7 @@ BUCKETS: Final[dict[str, Bucket]] = {
 }
 """Every status of a link, the best first: if several agents report on one link, the best counts."""
 
-COUNTERS: Final = ("forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned")
+COUNTERS: Final = ("forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "taken", "given_back")
 TRAITS: Final = ("cluster", "kind", "vhost", "name", "upstream", "upstream_name", "upstream_cluster", "uri")
 LINK: Final = ("group", "link")
 
@@ -56,6 +56,19 @@ INPUT: Final = ", ".join(
         f"`{BROKEN_LINE}` string",
     ]
 )
+
+KEPT_LINES: Final = ", ".join(
+    [
+        "ts bigint, seq bigint, status string, type string, told_in string, backlog bigint, `interval` bigint",
+        *(f"{counter} bigint" for counter in COUNTERS),
+        "why string, line string, file string, schema bigint, `group` string, agent string, link string, cell bigint",
+        "reason string, error string",
+        *(f"{trait} string" for trait in TRAITS),
+        f"unsettled bigint, transfer {_JSON_TYPES[FieldType.HISTOGRAM]}",
+        "cell_backlog bigint, silent boolean, first boolean, lines bigint, unbroken boolean",
+    ]
+)
+"""The lines kept between runs. Batches of an earlier version lack the columns that were added since: those are null."""
 
 _WHICH: Final = "`group` string, link string, " + ", ".join(f"`{trait}` string" for trait in TRAITS)
 _BUCKET_SECONDS: Final = ", ".join(f"{bucket}_seconds decimal(18,6)" for bucket in Bucket)
@@ -76,10 +89,14 @@ TABLES: Final[dict[str, str]] = {
     "down_seconds decimal(18,6), flaps bigint, status string, reason string, error string, agent string, "
     "peak_backlog bigint, outage string, outage_scope string, outage_name string, outage_links bigint, date date",
     "slo": f"{_WHICH}, objective string, measured_by string, target_percent double, window_days bigint, total double, "
-    "bad double, attained_percent double, consumed_percent double, remaining_percent double, burn_1h double, "
+    "bad double, attained_percent double, consumed_percent double, remaining_percent double, seen_days double, "
+    "period_consumed_percent double, burn_1h double, "
     "burn_5m double, burn_6h double, burn_30m double, burn_3d double, date date",
     "edges": "upstream_cluster string, cluster string, links bigint, messages bigint, bytes bigint, "
     "availability_percent double, worst_link string, worst_link_availability_percent double, date date",
+    "account": f"{_WHICH}, period string, start timestamp, `end` timestamp, taken bigint, forwarded bigint, "
+    "dropped bigint, quarantined bigint, given_back bigint, in_flight_start bigint, in_flight_end bigint, "
+    "unexplained bigint, date date",
     "rejected": "why string, schema bigint, file string, line string, date date",
 }
 """Each table's columns; `date` is also its directory."""

@@ -12,9 +12,25 @@ SECOND = 1_000_000
 INTERVAL = 10 * SECOND
 CAUSES = ("backoff", "blocked", "paused", "invalid", "stalled")
 FILES = 10
+COUNTED = {"schema": 2, "taken": 0, "given_back": 0, "unsettled": 0}
 
 Span = tuple[int, int, str]
 Life = tuple[int, int]
+
+
+HOUR = 3600 * SECOND
+
+
+@dataclass
+class Account:
+    """What became of one link's messages in an hour; `lost` is what nothing explains."""
+
+    taken: int = 0
+    forwarded: int = 0
+    given_back: int = 0
+    before: int = 0
+    after: int = 0
+    lost: int = 0
 
 
 @dataclass
@@ -23,6 +39,8 @@ class Truth:
 
     spans: dict[str, list[Span]] = field(default_factory=dict)
     messages: dict[str, int] = field(default_factory=dict)
+    account: dict[tuple[str, int], Account] = field(default_factory=dict)
+    """By link and hour, both from 0 on."""
     lines: int = 0
     bad: int = 0
 
@@ -58,6 +76,7 @@ class Fleet:
         offset = chance.randrange(1, INTERVAL // 2)
         spans: list[Span] = []
         truth.messages[link] = known_until = 0
+        books = Books(link, truth)
         for first, last in lives:
             told = [*_told(first, last, offset, chance)]
             begin, until = told[0][0], self.end if last == self.steps - 1 else told[-1][0]
@@ -65,13 +84,52 @@ class Fleet:
             ends = [*(at for at, _ in starts[1:]), until]
             spans.append((known_until, begin, "unknown"))
             spans += [(at, end, status) for (at, status), end in zip(starts, ends, strict=True)]
-            forwarded = 0
-            for (_, kind, status), text in zip(told, _texts(agent, link, told), strict=True):
-                forwarded += chance.randrange(100) if kind == "sample" and status == "running" else 0
-                yield text.replace('"forwarded": 0', f'"forwarded": {forwarded}')
-            truth.messages[link] += forwarded
+            counted = Account(given_back=0)
+            died_with = books.now
+            for (at, kind, status), text in zip(told, _texts(agent, link, told), strict=True):
+                hour = books.at(at)
+                hour.given_back, died_with = hour.given_back + died_with, 0
+                if at == told[0][0]:
+                    books.now = hour.after = 0
+                if kind == "sample" and status == "running":
+                    books.move(hour, counted, chance)
+                yield _counting(text, counted, books.now)
+            truth.messages[link] += counted.forwarded
             known_until = until
         truth.spans[link] = spans
+
+
+@dataclass
+class Books:
+    """Of one link; `now` is what is in flight."""
+
+    link: str
+    truth: Truth
+    now: int = 0
+
+    def at(self, moment: int) -> Account:
+        key = (self.link, (moment - 1) // HOUR)
+        return self.truth.account.setdefault(key, Account(before=self.now, after=self.now))
+
+    def move(self, hour: Account, counted: Account, chance: random.Random) -> None:
+        taken = chance.randrange(100)
+        there = self.now + taken
+        back = min(there, chance.choice((0, 0, 0, chance.randrange(5))))
+        lost = min(there - back, 1 if chance.random() < 0.001 else 0)
+        self.now = hour.after = min(there - back - lost, chance.randrange(20))
+        forwarded = there - back - lost - self.now
+        for each in (hour, counted):
+            each.taken += taken
+            each.forwarded += forwarded
+            each.given_back += back
+            each.lost += lost
+
+
+def _counting(text: str, counted: Account, unsettled: int) -> str:
+    numbers = {"forwarded": counted.forwarded, "taken": counted.taken, "given_back": counted.given_back}
+    for name, number in (numbers | {"unsettled": unsettled}).items():
+        text = text.replace(f'"{name}": 0', f'"{name}": {number}', 1)
+    return text
 
 
 def _own_lines(agent: str, lives: list[Life]) -> Iterator[str]:
@@ -93,7 +151,7 @@ def _told(first: int, last: int, offset: int, chance: random.Random) -> Iterator
 
 def _texts(agent: str, link: str, told: list[tuple[int, str, str]]) -> Iterator[str]:
     """One line is rendered and the others are cut from it: a million of them take seconds."""
-    template = json.dumps(line(0, "STATUS", seq=12345, agent=agent, link=link, type="TYPE", ts="MOMENT"))
+    template = json.dumps(line(0, "STATUS", seq=12345, agent=agent, link=link, type="TYPE", ts="MOMENT", **COUNTED))
     for at, kind, status in told:
         moment = instant(at / SECOND).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         # The number before the moment, whose digits may be the same.

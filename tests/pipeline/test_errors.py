@@ -1,13 +1,19 @@
 """What stands in the report's way is told in a line that says what to do."""
 
+import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from agent.errors import CannotStartError
+from agent.pipeline import before
+from agent.pipeline.reading import inputs, parsing
 from agent.pipeline.spark import files, java
-from tests.acceptance.command import federation_agent
+from tests.acceptance.command import COMMAND, federation_agent
+from tests.lab.waiting import eventually
 from tests.pipeline.lines import line, write
 
 
@@ -29,6 +35,10 @@ OLD = "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2; exit 0"
         (OLD, "is Java 11, which is too old"),
         ("echo 'java version \"1.8.0_292\"' >&2", "is Java 8, which is too old"),
         ("exit 1", "does not run"),
+        (
+            "echo 'Could not reserve enough space'; exit 1",
+            "Could not reserve enough space; fix that, for example a limit",
+        ),
         ("echo 'openjdk version \"21\"' >&2", "which is Java 21: see its output above"),
     ],
 )
@@ -68,3 +78,62 @@ def test_the_output_is_tried_first(spark: SparkSession, tmp_path: Path) -> None:
         files.check_output(spark, f"{tmp_path}/file/out")
     files.check_output(spark, f"{tmp_path}/out")
     assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []
+
+
+def test_objectives_are_read_before_spark_starts(tmp_path: Path) -> None:
+    asked: list[str | Path] = [
+        "--input",
+        tmp_path,
+        "--output",
+        tmp_path / "out",
+        "--objectives",
+        tmp_path / "missing.yaml",
+    ]
+    done = federation_agent("report", *asked, JAVA_HOME="/nowhere")
+    assert (done.status, done.out, len(done.errors)) == (3, "", 1)
+    assert "missing.yaml: can't be read: No such file or directory; give a YAML file" in done.err
+    (tmp_path / "missing.yaml").write_text("objectives: {a: {target: 200}}")
+    assert "give a percentage above 0" in federation_agent("report", *asked, JAVA_HOME="/nowhere").err
+
+
+def test_one_report_at_a_time(tmp_path: Path) -> None:
+    with before.alone(str(tmp_path)):
+        done = federation_agent("report", "--input", tmp_path, "--output", tmp_path, JAVA_HOME="/nowhere")
+    assert (done.status, len(done.errors)) == (3, 1)
+    assert "another report is writing there" in done.err
+    with before.alone(str(tmp_path)), before.alone("s3a://bucket/report"):
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_a_line(tmp_path: Path, number: signal.Signals) -> None:
+    home = java_of(tmp_path, "touch $JAVA_HOME/began; exec sleep 3")
+    command: list[str | Path] = [COMMAND, "report", "--input", tmp_path, "--output", tmp_path / "out"]
+    environment = os.environ | {"JAVA_HOME": str(home)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        eventually((tmp_path / "began").exists, 60)
+        running.send_signal(number)
+        assert running.stderr
+        errors = running.stderr.read().splitlines()
+    assert running.returncode == 128 + number
+    # What follows is of the script that would have started Java.
+    assert errors[0] == f"federation-agent: report: ended by {number.name}"
+
+
+def test_paths_that_look_like_patterns(spark: SparkSession, tmp_path: Path) -> None:
+    odd = tmp_path / "a{b}[c]*?%20 d"
+    file = write(odd, line(0, "running"))
+    files.check_inputs(spark, [str(odd)])
+    [found] = inputs.listed(spark, [str(odd)])
+    assert found.path.endswith(file.name)
+    assert parsing.read(spark, [found.pattern]).count() == 1
+
+
+def test_the_reason_of_sparks_errors_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "part.parquet").write_text("no table")
+    with pytest.raises(Exception, match="parquet") as told:
+        spark.read.schema("a string").parquet(str(tmp_path)).collect()
+    reason = files.reason(told.value)
+    assert "is not a Parquet file" in reason
+    assert "\n" not in reason
+    assert len(reason) <= 300

@@ -1,5 +1,6 @@
 """What is asked of the finished tables, held against a small fleet whose course is known."""
 
+import csv
 import json
 import re
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from agent.pipeline.findings.model import Findings, LinkTime, Spent, Which
 from agent.pipeline.findings.strips import strips
 from agent.pipeline.findings.summary import summary
 from agent.pipeline.page.document import page
+from agent.pipeline.page.words import HARD
 from agent.pipeline.run import run
 from agent.pipeline.schema import TABLES, Bucket
 from agent.pipeline.spark import literal
@@ -35,6 +37,7 @@ DAY = 24 * HOUR
 HOSTILE = "<script>alert(1)</script>" + "x" * 65_536
 MIDNIGHT = 12 * HOUR
 UTC = ZoneInfo("UTC")
+ALL = options.Chosen()
 
 
 def fleet() -> Iterator[dict[str, Any]]:
@@ -64,6 +67,7 @@ class Made:
     summary: dict[str, Any]
     found: Findings
     empty: Findings
+    of_one: Findings
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +78,14 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     bounds = ["--from", instant(0).isoformat(), "--to", instant(2 * DAY).isoformat()]
     summary_of_all = run(spark, options.parse([*asked, *bounds]))
 
-    def find(start: float, end: float) -> Findings:
-        within = Bounds(micros(instant(start)), micros(instant(end)))
-        return gather(spark, str(directory / "report"), within, UTC, {"read": 1, "bad": 0, "later_schema": 0})
+    counts = {"read": 1, "bad": 0, "later_schema": 0}
 
-    return Made(directory / "report", summary_of_all, find(MIDNIGHT, MIDNIGHT + DAY), find(-9 * DAY, -8 * DAY))
+    def find(start: float, end: float, chosen: options.Chosen = ALL) -> Findings:
+        within = Bounds(micros(instant(start)), micros(instant(end)))
+        return gather(Asked(spark, str(directory / "report"), within, UTC, chosen), counts)
+
+    of_one = find(MIDNIGHT, MIDNIGHT + DAY, options.Chosen(upstreams=("f*",), links=("x?shared-1", "//x.shared-2")))
+    return Made(directory / "report", summary_of_all, find(MIDNIGHT, MIDNIGHT + DAY), find(-9 * DAY, -8 * DAY), of_one)
 
 
 def test_the_summary_is_of_its_window_and_knows_the_one_before(made: Made) -> None:
@@ -124,6 +131,33 @@ def test_what_the_page_shows(made: Made) -> None:
     assert found.promises.objectives == (), "objectives are told of the end of a run's own window"
     [objective] = made.summary["objectives"]
     assert (objective["links"], objective["links_met"]) == (5, 1)
+    assert objective["seen_days"] == 2
+    # Of all links together 9 hours less 3 seconds, of 30 days and a thousandth of five links.
+    assert objective["period_consumed_percent"] == pytest.approx(100 * (9 * HOUR - 3) / (5 * 30 * DAY * 0.001))
+    shown = unescape(re.sub(r"<[^>]*>", "", (made.output / "report.html").read_text()))
+    assert "2 of 30 days seen" in shown
+    assert "of 30 days" in shown
+
+
+def test_repeats_and_times_degraded_are_told_once(spark: SparkSession, tmp_path: Path) -> None:
+    def fallen(at: float) -> Iterator[dict[str, Any]]:
+        yield line(at, "backoff", link="weak", reason="upstream_lost")
+        yield line(at + 300, "running", link="weak")
+
+    def blocked(link: str) -> Iterator[dict[str, Any]]:
+        for at in (HOUR, 3 * HOUR):
+            yield line(at, "blocked", link=link, reason="upstream_blocked")
+            yield line(at + 1080, "running", link=link)
+
+    links = [line(0, "running", link=link) for link in ("weak", "one", "two")]
+    lines = [line(0, "started"), *heartbeats(10, 4 * HOUR), *links, *fallen(600), *fallen(7200), *fallen(12_000)]
+    write(tmp_path / "export", *lines, *blocked("one"), *blocked("two"))
+    asked = ["--input", str(tmp_path / "export"), "--output", str(tmp_path / "report")]
+    run(spark, options.parse(asked))
+    text = unescape(re.sub(r"<[^>]*>", "", (tmp_path / "report/report.html").read_text())).replace(HARD, " ")
+    blocked_first = "2 links to upstream there blocked 2 times, for 18 min at most and 1.2 link-hours in all"
+    down = "x.weak from there to here down 3 times, for 5 min at most and 15 min in all, upstream lost"
+    assert 0 < text.index(blocked_first) < text.index(down)
 
 
 def test_long_and_hostile_names_are_cut_and_harmless(made: Made) -> None:
@@ -132,6 +166,37 @@ def test_long_and_hostile_names_are_cut_and_harmless(made: Made) -> None:
     assert "&lt;script&gt;" in text
     assert len(text) < 500_000
     assert len(json.dumps(made.summary)) < 50_000
+
+
+def test_a_page_may_be_about_some_links(made: Made) -> None:
+    assert [link.which.link for link in made.of_one.worst] == ["shared-2"]
+    assert (made.of_one.fleet.links, made.of_one.failures.incidents) == (1, 1)
+    assert "Only links x?shared-1, //x.shared-2; upstreams f*." in page(made.of_one)
+    assert "Only " not in page(made.found)
+
+
+def test_sheets_are_the_tables_rows_and_no_formulas(spark: SparkSession, tmp_path: Path) -> None:
+    quiet = [line(0, "running", link=link, group=f"g-{link}", name=f"={link},1") for link in ("a", "b")]
+    failed = [
+        line(60, "backoff", link="a", group="g-a", name="=a,1"),
+        line(120, "running", link="a", group="g-a", name="=a,1"),
+    ]
+    beats = [one | {"group": f"g-{link}", "agent": link} for link in ("a", "b") for one in heartbeats(0, 600)]
+    lines = [one if one["link"] is None else one | {"agent": one["link"]} for one in (*quiet, *failed, *beats)]
+    write(tmp_path / "export", *lines)
+    asked = ["--input", str(tmp_path / "export"), "--output", str(tmp_path / "report"), "--csv"]
+    run(spark, options.parse(asked))
+    with (tmp_path / "report/availability.csv").open(newline="") as file:
+        days = [*csv.DictReader(file)]
+    with (tmp_path / "report/incidents.csv").open(newline="") as file:
+        [incident] = csv.DictReader(file)
+    assert [(row["group"], row["name"], row["down_seconds"]) for row in days] == [
+        ("g-a", "'=a,1", "60.000000"), ("g-b", "'=b,1", "0.000000"),
+    ]  # fmt: skip
+    assert (incident["start"], incident["seconds"]) == ("2026-03-28T12:01:00.000000Z", "60.000000")
+    text = unescape(re.sub(r"<[^>]*>", "", (tmp_path / "report/report.html").read_text()))
+    groups = text[text.index("Groups of agents") :]
+    assert 0 < groups.index("g-a") < groups.index("g-b"), "the least available first"
 
 
 def test_a_window_without_a_line_has_nothing(made: Made) -> None:

@@ -12,12 +12,12 @@ from agent.pipeline import options
 from agent.pipeline.run import run
 from agent.pipeline.spark.files import read_table
 from agent.pipeline.tables.periods import micros
-from tests.pipeline.fleet import SECOND, Fleet, Span
+from tests.pipeline.fleet import HOUR, SECOND, Account, Fleet, Span
 from tests.pipeline.lines import START, instant
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
-LINES = int(os.environ.get("FEDERATION_AGENT_FLEET_LINES", "1000000"))
+LINES = int(os.environ.get("FEDERATION_AGENT_FLEET_LINES", "200000"))
 
 
 @pytest.fixture
@@ -49,3 +49,14 @@ def test_a_fleet_is_told_as_it_was(compiling: SparkSession, tmp_path: Path) -> N
     assert spans == truth.spans
     passed = read_table(spark, "traffic", output=str(tmp_path / "report")).groupBy("link").sum("messages").collect()
     assert {row[0]: row[1] for row in passed} == truth.messages
+
+    accounts = read_table(spark, "account", output=str(tmp_path / "report"))
+    columns = ("taken", "forwarded", "given_back", "in_flight_start", "in_flight_end", "unexplained")
+    by_hour = accounts.where("period = 'hour'").select("link", fn.unix_micros("start"), *columns).collect()
+    assert {(row[0], (row[1] - micros(START)) // HOUR): Account(*row[2:]) for row in by_hour} == truth.account
+    lost = sum(one.lost for one in truth.account.values())
+    assert lost
+    assert accounts.where("period = 'day'").agg(fn.sum("unexplained")).collect()[0][0] == lost
+    with_loss = {link for (link, _), one in truth.account.items() if one.lost}
+    assert summary["account"]["unexplained"] == lost
+    assert summary["account"]["unexplained_links"] == len(with_loss)

@@ -147,3 +147,6 @@ def test_files_that_hold_nothing(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "export")
     summary = run(spark, asked(tmp_path / "export", tmp_path / "report"))
     assert (summary["lines"], summary["links"]) == ({"read": 0, "bad": 0, "later_schema": 0}, 0)
+    for name in TABLES:
+        table = spark.read.parquet(f"{tmp_path}/report/{name}")
+        assert (table.count(), set(table.columns)) == (0, set(files.columns(name).names)), name

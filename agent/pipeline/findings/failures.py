@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from agent.pipeline.findings.asked import LONGEST, Asked, named, which, which_of
-from agent.pipeline.findings.model import Failures, Incident, Outage, Span
-from agent.pipeline.schema import LINK
+from agent.pipeline.findings.asked import LONGEST, WHICH, Asked, named, which, which_of
+from agent.pipeline.findings.model import SECOND, Failures, Incident, Outage, Span, Trouble
+from agent.pipeline.schema import LINK, Bucket
 
 
 def failures(asked: Asked, *, outages: int, incidents: int) -> Failures:
@@ -27,37 +27,118 @@ def failures(asked: Asked, *, outages: int, incidents: int) -> Failures:
         fn.count_distinct("of").alias("outages"),
         fn.coalesce(fn.sum("peak_backlog"), fn.lit(0)).alias("waited"),
     ).collect()[0]
+    together = _together(rows)
+    repeated, degraded = _repeated(together), _degraded(asked)
+    in_all = repeated.count() + degraded.count()
     return Failures(
         counts["incidents"],
         counts["open"],
         counts["shared"],
         counts["outages"],
         counts["waited"],
-        _outages(rows, most=outages),
+        _outages(together, most=outages),
         _most_severe(rows, most=incidents),
+        in_all,
+        _troubles(repeated, degraded, most=outages),
     )
 
 
-def _outages(rows: DataFrame, *, most: int) -> tuple[Outage, ...]:
-    found = (
-        rows.groupBy("of")
+def _together(rows: DataFrame) -> DataFrame:
+    """The incidents of each outage."""
+    return rows.groupBy("of").agg(
+        fn.first(LINK[0]).alias(LINK[0]),
+        fn.first(LINK[1]).alias(LINK[1]),
+        *which(),
+        fn.first("outage_scope").alias("scope"),
+        fn.first(fn.substring("outage_name", 1, LONGEST)).alias("outage_name"),
+        fn.min("begin").alias("begin"),
+        fn.max("until").alias("until"),
+        fn.max("open").alias("open"),
+        fn.count_distinct(*LINK).alias("links"),
+        fn.sum("down_seconds").alias("down"),
+        fn.mode("reason", True).alias("reason"),
+        fn.mode("error", True).alias("error"),
+    )
+
+
+def _repeated(together: DataFrame) -> DataFrame:
+    """Outages of the same links for the same reason, which are one line however often they came back."""
+    of = fn.when(fn.col("scope").isNull(), fn.concat_ws("/", *LINK)).otherwise(fn.col("outage_name"))
+    return (
+        together.withColumn("same", of)
+        .groupBy("scope", "same", "reason")
         .agg(
             fn.first(LINK[0]).alias(LINK[0]),
             fn.first(LINK[1]).alias(LINK[1]),
             *which(),
-            fn.first("outage_scope").alias("scope"),
-            fn.first(fn.substring("outage_name", 1, LONGEST)).alias("outage_name"),
+            fn.lit("down").alias("status"),
+            fn.first("outage_name").alias("trouble_name"),
             fn.min("begin").alias("begin"),
             fn.max("until").alias("until"),
             fn.max("open").alias("open"),
-            fn.count_distinct(*LINK).alias("links"),
-            fn.sum("down_seconds").alias("down"),
-            fn.mode("reason", True).alias("reason"),
+            fn.max("links").alias("links"),
+            fn.count("of").alias("times"),
+            fn.sum("down").alias("seconds"),
+            fn.max(fn.col("until") - fn.col("begin")).alias("longest"),
             fn.mode("error", True).alias("error"),
         )
-        .orderBy(fn.col("down").desc(), "begin", "of")
-        .limit(most)
     )
+
+
+def _degraded(asked: Asked) -> DataFrame:
+    """Links of one upstream that were blocked or stalled; `times` is how often the one with most of them was."""
+    start = fn.unix_micros("start")
+    inside = (start >= asked.within.start) & (start < asked.within.end)
+    lasted = (fn.unix_micros("end") - start).alias("lasted")
+    spans = asked.intervals().where((fn.col("bucket") == Bucket.DEGRADED) & inside).select(
+        *LINK, *(name for name in WHICH if name not in LINK), "status", "reason", "error", lasted,
+        start.alias("begin"), fn.unix_micros("end").alias("until"),
+    )  # fmt: skip
+    origin = fn.substring(fn.coalesce("upstream_cluster", "upstream"), 1, LONGEST)
+    by_link = spans.withColumn("origin", origin).groupBy("origin", "status", *LINK).agg(
+        *which(),
+        fn.mode("reason", True).alias("reason"),
+        fn.mode("error", True).alias("error"),
+        fn.min("begin").alias("begin"),
+        fn.max("until").alias("until"),
+        fn.count("lasted").alias("times"),
+        fn.sum("lasted").alias("lasted"),
+        fn.max("lasted").alias("longest"),
+    )  # fmt: skip
+    many = fn.count("link") > 1
+    return by_link.groupBy("origin", "status").agg(
+        fn.first(LINK[0]).alias(LINK[0]),
+        fn.first(LINK[1]).alias(LINK[1]),
+        *which(),
+        fn.when(many, fn.lit("upstream")).alias("scope"),
+        fn.when(many, fn.first("origin")).alias("trouble_name"),
+        fn.min("begin").alias("begin"),
+        fn.max("until").alias("until"),
+        (fn.max("until") >= asked.within.end).alias("open"),
+        fn.count("link").alias("links"),
+        fn.max("times").alias("times"),
+        (fn.sum("lasted") / SECOND).alias("seconds"),
+        fn.max("longest").alias("longest"),
+        fn.mode("reason", True).alias("reason"),
+        fn.mode("error", True).alias("error"),
+    )
+
+
+def _troubles(*kinds: DataFrame, most: int) -> tuple[Trouble, ...]:
+    found = [
+        Trouble(
+            row["status"], row["scope"], row["trouble_name"], which_of(row), Span(row["begin"], row["until"]),
+            row["open"], row["links"], row["times"], float(row["seconds"]), row["longest"] / SECOND, row["reason"],
+            row["error"],
+        )
+        for kind in kinds
+        for row in kind.orderBy(fn.col("seconds").desc(), "begin", *LINK).limit(most).collect()
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda one: (-one.seconds, one.span.start))[:most])
+
+
+def _outages(together: DataFrame, *, most: int) -> tuple[Outage, ...]:
+    found = together.orderBy(fn.col("down").desc(), "begin", "of").limit(most)
     chosen = (
         Outage(
             row["scope"], row["outage_name"], which_of(row), Span(row["begin"], row["until"]), row["open"],

@@ -79,6 +79,18 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTime:
+    """All links of a group of agents."""
+
+    name: str | None
+    links: int
+    spent: Spent
+    incidents: int
+    messages: int
+    worst: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     messages: int = 0
     bytes: int = 0
@@ -99,6 +111,25 @@ class Outage:
     open: bool
     links: int
     down_seconds: float
+    reason: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """All outages, or all times `blocked` or `stalled`, of the same links for the same reason: `times` of them within
+    `span`. Without a scope it is of the link `which`. `seconds` is the sum over links."""
+
+    status: str
+    scope: str | None
+    name: str | None
+    which: Which
+    span: Span
+    open: bool
+    links: int
+    times: int
+    seconds: float
+    longest: float
     reason: str | None
     error: str | None
 
@@ -128,6 +159,9 @@ class Failures:
     waited: int = 0
     outages: tuple[Outage, ...] = ()
     most_severe: tuple[Incident, ...] = ()
+    troubles_in_all: int = 0
+    troubles: tuple[Trouble, ...] = ()
+    """Those that cost most time first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +252,10 @@ class Objective:
     attained: float | None
     consumed: float | None
     burning: int
+    seen_days: float
+    """How much of `days` lies in the window: `consumed` is of the budget of this time."""
+    of_period: float | None
+    """How much is used of the budget of all its days; None for messages, whose number is not known before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +277,17 @@ class Promises:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """Messages taken by all links; the sum of what is missing or too much in an hour, and on how many links. Links
+    whose agents don't count that yet, for a part of the time, are not accounted for."""
+
+    taken: int = 0
+    unexplained: int = 0
+    unexplained_links: int = 0
+    not_accounted_links: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """`worst` are the links with the least availability, those with timelines first."""
 
@@ -254,3 +303,7 @@ class Findings:
     flow: Flow = field(default_factory=Flow)
     edges: Edges = field(default_factory=Edges)
     promises: Promises = field(default_factory=Promises)
+    of: str = ""
+    """What was chosen; empty if it is all links."""
+    groups: tuple[GroupTime, ...] = ()
+    account: Account = field(default_factory=Account)

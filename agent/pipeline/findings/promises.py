@@ -10,10 +10,8 @@ from pyspark.sql import functions as fn
 from agent.pipeline.findings.asked import Asked, named, which_of
 from agent.pipeline.findings.model import Objective, Promise, Promises
 from agent.pipeline.schema import LINK
+from agent.pipeline.tables.objectives import ALARMS
 from agent.pipeline.tables.slo import BURNS
-
-ALARMS = (("burn_1h", "burn_5m", 14.4), ("burn_6h", "burn_30m", 6.0), ("burn_3d", "burn_6h", 1.0))
-"""If both are above, the remaining budget is being used up too fast."""
 
 
 def promises(asked: Asked, *, most: int) -> Promises:
@@ -36,6 +34,8 @@ def _objectives(rows: DataFrame) -> tuple[Objective, ...]:
             (100 - 100 * bad_share).alias("attained"),
             bad_share.alias("bad_share"),
             fn.count_if(_burning()).alias("burning"),
+            fn.max("seen_days").alias("seen_days"),
+            fn.avg("period_consumed_percent").alias("of_period"),
         )
         .withColumn("consumed", 100 * fn.col("bad_share") / allowed)
         .orderBy("objective")
@@ -44,7 +44,7 @@ def _objectives(rows: DataFrame) -> tuple[Objective, ...]:
 
 
 def _burning() -> Column:
-    first, *rest = [(fn.col(long) > rate) & (fn.col(short) > rate) for long, short, rate in ALARMS]
+    first, *rest = [(fn.col(f"burn_{long}") > rate) & (fn.col(f"burn_{short}") > rate) for long, short, rate in ALARMS]
     for alarm in rest:
         first = first | alarm
     return fn.coalesce(first, fn.lit(False))
@@ -53,7 +53,7 @@ def _burning() -> Column:
 def _objective(row: Any) -> Objective:
     return Objective(
         row["objective"], row["measured_by"], row["target_percent"], row["window_days"], row["links"], row["met"],
-        row["attained"], row["consumed"], row["burning"],
+        row["attained"], row["consumed"], row["burning"], row["seen_days"] or 0.0, row["of_period"],
     )  # fmt: skip
 
 

@@ -5,28 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
-from pyspark.sql import SparkSession
-
+from agent.pipeline.findings.asked import Asked
 from agent.pipeline.findings.gather import gather
+from agent.pipeline.findings.sheets import write_sheets
 from agent.pipeline.findings.summary import summary
 from agent.pipeline.page.document import page
 from agent.pipeline.spark import files
 from agent.pipeline.spark.steps import TELL, begin
-from agent.pipeline.window import Bounds
 
 PAGE: Final = "report.html"
 SUMMARY: Final = "summary.json"
 
 
-def publish(
-    spark: SparkSession, output: str, within: Bounds, zone: ZoneInfo, lines: Mapping[str, int]
-) -> dict[str, Any]:
+def publish(asked: Asked, lines: Mapping[str, int], *, csv: bool) -> dict[str, Any]:
     """Writes both, and returns the summary."""
+    spark, output = asked.spark, asked.output
     begin(spark, TELL)
-    found = gather(spark, output, within, zone, lines)
+    found = gather(asked, lines)
     result = summary(found)
+    if csv:
+        write_sheets(asked)
     files.write_text(spark, f"{output}/{PAGE}", page(found))
     files.write_text(spark, f"{output}/{SUMMARY}", json.dumps(result, indent=2) + "\n")
     return result

@@ -28,6 +28,7 @@ def summary(found: Findings) -> dict[str, Any]:
         "coverage_percent": fleet.spent.coverage,
         "previous": _previous(fleet, found.window),
         **asdict(cost),
+        "account": asdict(found.account),
         "incidents": failed.incidents,
         "open_incidents": failed.open,
         "outages": failed.shared,
@@ -68,6 +69,8 @@ def _objective(one: Objective) -> dict[str, Any]:
         "links_burning": one.burning,
         "attained_percent": one.attained,
         "consumed_percent": one.consumed,
+        "seen_days": one.seen_days,
+        "period_consumed_percent": one.of_period,
     }
 
 

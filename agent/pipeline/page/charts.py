@@ -10,7 +10,7 @@ from typing import Final
 from agent.pipeline.findings.model import Findings, Flow, Percentiles, Span
 from agent.pipeline.page.markup import Markup, element, join
 from agent.pipeline.page.tables import nothing, section
-from agent.pipeline.page.words import NOTHING, Calendar, count, duration
+from agent.pipeline.page.words import HARD, NOTHING, Calendar, count, duration
 
 _WIDTH: Final = 360
 _HEIGHT: Final = 160
@@ -18,6 +18,7 @@ _LEFT: Final = 46
 _RIGHT: Final = 8
 _TOP: Final = 8
 _BOTTOM: Final = 20
+_TICKS: Final = 5
 _DASHES: Final = {"p50": None, "p95": "6 3", "p99": "1.5 3"}
 
 Point = tuple[int, float | None]
@@ -55,7 +56,7 @@ def _lines(found: Sequence[tuple[int, Percentiles]]) -> list[Line]:
 
 
 def _short(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms" if 0 < seconds < 1 else duration(seconds) if seconds else "0"
+    return f"{seconds * 1000:.3g}{HARD}ms" if 0 < seconds < 1 else duration(seconds) if seconds else "0"
 
 
 def _chart(
@@ -126,10 +127,12 @@ def _rule(scale: _Scale, part: float, show: Show) -> Markup:
 
 
 def _times(window: Span, calendar: Calendar) -> Iterator[Markup]:
-    for part, anchor in ((0, "start"), (1, "middle"), (2, "end")):
-        moment = window.start + (window.end - window.start) * part // 2
-        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * part / 2
-        yield element("text", calendar.tick(moment, window), x=x, y=_HEIGHT - 5, class_="tick", text_anchor=anchor)
+    scale = _Scale(window, 1.0)
+    for moment, name in calendar.ticks(window, _TICKS):
+        x, half = scale.x(moment), 3.0 * len(name)
+        anchor = "start" if x - half < _LEFT else "end" if x + half > _WIDTH else "middle"
+        yield element("line", x1=x, x2=x, y1=_HEIGHT - _BOTTOM, y2=_HEIGHT - _BOTTOM + 4, class_="rule")
+        yield element("text", name, x=x, y=_HEIGHT - 5, class_="tick", text_anchor=anchor)
 
 
 def _paths(line: Line, scale: _Scale, flow: Flow) -> Iterator[Markup]:

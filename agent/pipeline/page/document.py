@@ -14,10 +14,15 @@ from agent.pipeline.page.incidents import incidents
 from agent.pipeline.page.markup import Markup, element, join
 from agent.pipeline.page.objectives import objectives
 from agent.pipeline.page.overview import overview
-from agent.pipeline.page.strips import timelines
+from agent.pipeline.page.strips import drawn, timelines
 from agent.pipeline.page.tables import nothing, section
-from agent.pipeline.page.words import TO, Calendar, count
+from agent.pipeline.page.words import TO, Calendar, count, plural
 
+_SECTIONS: Final[tuple[tuple[str, str], ...]] = (
+    ("outages", "What happened"), ("groups", "Groups"), ("worst", "Worst links"), ("timelines", "Timelines"),
+    ("heat", "By time"), ("flow", "Messages"), ("clusters", "Clusters"), ("objectives", "Objectives"),
+    ("incidents", "Incidents"),
+)  # fmt: skip
 # Nothing is loaded and nothing runs, whatever a name contains.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -53,8 +58,16 @@ def _header(found: Findings, calendar: Calendar) -> Markup:
         "header",
         element("h1", "Federation report"),
         element("p", said if found.fleet.links else "", class_="window"),
-        element("p", f"All times {found.zone}.", class_="muted"),
+        element("p", f"All times are in the time zone {found.zone}.", class_="muted"),
+        element("p", f"Only {found.of}.", class_="window") if found.of else None,
+        _contents(found) if found.fleet.links else None,
     )
+
+
+def _contents(found: Findings) -> Markup:
+    there = (one for one in _SECTIONS if one[0] != "groups" or len(found.groups) > 1)
+    entries = (element("li", element("a", title, href=f"#{key}")) for key, title in there)
+    return element("nav", element("ul", *entries), aria_label="Sections")
 
 
 def _content(found: Findings, calendar: Calendar) -> tuple[Markup, ...]:
@@ -67,16 +80,16 @@ def _content(found: Findings, calendar: Calendar) -> tuple[Markup, ...]:
         heat_maps(found.heat, calendar),
         charts(found, calendar),
         graph(found),
-        objectives(found.promises),
-        incidents(found.failures, calendar),
+        objectives(found.promises, drawn(found)),
+        incidents(found.failures, calendar, drawn(found)),
     )
 
 
 def _footer(found: Findings) -> Markup:
     lines = found.lines
     said = (
-        f"From {count(lines.get('read', 0))} lines; {count(lines.get('bad', 0))} were bad and "
-        f"{count(lines.get('later_schema', 0))} of a later schema, and were rejected. Availability is the time up "
+        f"From {plural(lines.get('read', 0), 'line')}. Rejected: {count(lines.get('bad', 0))} bad, "
+        f"{count(lines.get('later_schema', 0))} of a later schema. Availability is the time up "
         "divided by the time up, degraded or down: pauses and unknown times don't count."
     )
     return element("footer", element("p", said))

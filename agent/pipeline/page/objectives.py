@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
-from agent.pipeline.findings.model import Objective, Promise, Promises
+from agent.pipeline.findings.model import Objective, Promise, Promises, Which
 from agent.pipeline.page import words
 from agent.pipeline.page.markup import Child, Markup, element
 from agent.pipeline.page.tables import nothing, section, table
-from agent.pipeline.page.words import NOTHING, count, percent
+from agent.pipeline.page.words import NOTHING, count, percent, plural
+from agent.pipeline.tables.objectives import ALARMS
 
 _ALL: Final = ("Objective", "Links that meet it", "All together", "Budget used", "At risk now")
 _EACH: Final = ("Link", "Objective", "Attained", "Budget used", "Burn 1 h / 5 min", "6 h / 30 min", "3 d / 6 h")
-_PAIRS: Final = (("1h", "5m", 14.4), ("6h", "30m", 6.0), ("3d", "6h", 1.0))
 
 
-def objectives(promises: Promises) -> Markup:
+def objectives(promises: Promises, drawn: Collection[Which]) -> Markup:
     if not any(one.links for one in promises.objectives):
         return section("objectives", "Objectives", nothing("No data to evaluate objectives."))
-    each = table("Links that used most of their budget", _EACH, map(_promise, promises.worst))
+    each = table("Links that used most of their budget", _EACH, (_promise(one, drawn) for one in promises.worst))
     note = (
-        "Looking back from the end of the window, at most to its start. A burn rate of 1 uses the budget up exactly "
+        "Looking back from the end of the window, at most to its start; whether a link meets an objective is judged by "
+        "the days seen. A burn rate of 1 uses the budget up exactly "
         "by the end; a pair in bold is above its alert threshold."
     )
     return section(
@@ -35,15 +37,28 @@ def objectives(promises: Promises) -> Markup:
 
 def _objective(one: Objective) -> tuple[Child, ...]:
     promise = "of the time up" if one.measured_by == "time" else "of messages in time"
-    said = element("span", words.name(one.name), f" ({one.target:g} % {promise}, {one.days} d)")
+    said = element("span", words.name(one.name), f" ({one.target:g} % {promise}, {_days(one)})")
     kept = element("b", f"{count(one.met)} of {count(one.links)}")
-    return said, kept, percent(one.attained), _used(one.consumed), count(one.burning)
+    return said, kept, percent(one.attained), _budget(one), count(one.burning)
 
 
-def _promise(one: Promise) -> tuple[Child, ...]:
-    pairs = (_burn(one.burns.get(long), one.burns.get(short), alarm) for long, short, alarm in _PAIRS)
+def _days(one: Objective) -> str:
+    if one.seen_days >= one.days:
+        return plural(one.days, "day")
+    return f"{words.days(one.seen_days)} of {plural(one.days, 'day')} seen"
+
+
+def _budget(one: Objective) -> Markup:
+    """After a few hours of a month, the share of those hours' budget alone says nothing about the month."""
+    if one.seen_days >= one.days or one.of_period is None:
+        return _used(one.consumed)
+    return element("span", _used(one.of_period), f" of {plural(one.days, 'day')}")
+
+
+def _promise(one: Promise, drawn: Collection[Which]) -> tuple[Child, ...]:
+    pairs = (_burn(one.burns.get(long), one.burns.get(short), alarm) for long, short, alarm in ALARMS)
     target = element("span", words.name(one.objective), f" ({one.target:g} %)")
-    return words.link(one.which), target, percent(one.attained), _used(one.consumed), *pairs
+    return words.linked(one.which, drawn), target, percent(one.attained), _used(one.consumed), *pairs
 
 
 def _used(consumed: float | None) -> Markup:
@@ -54,5 +69,5 @@ def _used(consumed: float | None) -> Markup:
 
 
 def _burn(long: float | None, short: float | None, alarm: float) -> Markup:
-    rates = " / ".join(NOTHING if value is None else f"{value:.3g}" for value in (long, short))
+    rates = " / ".join(NOTHING if value is None else words.rate(value) for value in (long, short))
     return element("b" if (long or 0) > alarm and (short or 0) > alarm else "span", rates)

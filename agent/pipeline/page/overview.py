@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from agent.pipeline.findings.model import Findings, Fleet, LinkTime, Outage, Span
+from agent.pipeline.findings.model import Account, Findings, Fleet, GroupTime, LinkTime, Span, Trouble, Which
 from agent.pipeline.page import words
 from agent.pipeline.page.markup import Child, Markup, element, join
+from agent.pipeline.page.strips import drawn
 from agent.pipeline.page.tables import nothing, section, table
 from agent.pipeline.page.words import Calendar, count, duration, percent, plural
 from agent.pipeline.schema import Bucket
@@ -19,10 +20,50 @@ _SAME = 0.0005
 
 def overview(found: Findings, calendar: Calendar) -> Markup:
     return join(
-        element("div", _headline(found), _figures(found), class_="overview"),
+        element(
+            "div", _verdict(found), _accounted(found.account), _headline(found), _figures(found), class_="overview"
+        ),
         _outages(found, calendar),
-        _worst(found.worst[:WORST]),
+        _groups(found.groups) if len(found.groups) > 1 else None,
+        _worst(found.worst[:WORST], drawn(found)),
     )
+
+
+def _verdict(found: Findings) -> Markup | None:
+    """For who reads no further: whether the objective was met, and whether it was better before."""
+    judged = [one for one in found.promises.objectives if one.measured_by == "time" and one.attained is not None]
+    if not judged:
+        return None
+    one = min(judged, key=lambda one: (one.attained or 0.0) - one.target)
+    attained, before = one.attained or 0.0, _before(found.fleet)
+    verdict = "met" if attained >= one.target else "missed"
+    links = f"{count(one.met)} of {plural(one.links, 'link')} met it" if one.links > 1 else ""
+    said = f"Objective of {one.target:g}{words.HARD}% {verdict} with {percent(attained)}"
+    more = "; ".join(filter(None, (said, links, before)))
+    return element("p", f"{more}.", class_="verdict", data_bucket=Bucket.UP if verdict == "met" else Bucket.DOWN)
+
+
+def _accounted(books: Account) -> Markup | None:
+    """`2.17 G messages taken, all accounted for but 12 on 2 links.`"""
+    older = plural(books.not_accounted_links, "link")
+    if not books.taken:
+        if not books.not_accounted_links:
+            return None
+        return element("p", f"Not accounted for: agents of {older} don't count what they take.", class_="muted")
+    said = f"{count(books.taken)} {words.noun(books.taken, 'message')} taken, all accounted for"
+    if books.unexplained:
+        said += f" but {count(books.unexplained)} on {plural(books.unexplained_links, 'link')}"
+    if books.not_accounted_links:
+        said += f"; {older} not accounted for, or not all the time"
+    return element("p", f"{said}.", class_="verdict", data_bucket=Bucket.DEGRADED if books.unexplained else Bucket.UP)
+
+
+def _before(fleet: Fleet) -> str:
+    now, before = fleet.spent.availability, fleet.previous.availability if fleet.previous else None
+    if now is None or before is None:
+        return "the period before is not known"
+    change = now - before
+    return f"{'as' if abs(change) < _SAME else 'better than' if change > 0 else 'worse than'} in the period before"
 
 
 def _headline(found: Findings) -> Markup:
@@ -79,16 +120,19 @@ def _figure(title: str, value: str, more: str = "", bucket: Bucket | None = None
 def _figures_of(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]]:
     spent, failed, cost = found.fleet.spent, found.failures, found.flow.cost
     down, degraded = spent.of(Bucket.DOWN), spent.of(Bucket.DEGRADED)
-    more = f"and {duration(degraded)} blocked or stalled" if degraded else "over all links"
-    yield "Down", duration(down) if down else "0", more, Bucket.DOWN if down else None
+    flowing = spent.of(Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
+    for title, seconds, bucket in (("Down", down, Bucket.DOWN), ("Degraded", degraded, Bucket.DEGRADED)):
+        more = f"link-hours, {words.share(seconds, flowing)} of the time"
+        yield title, words.link_hours(seconds), more, bucket if seconds else None
     shared = f"{plural(failed.shared, 'outage')} of many links" if failed.shared else ""
     still = f"{failed.open} still open" if failed.open else ""
     yield "Incidents", count(failed.incidents), ", ".join(filter(None, (shared, still))), None
     yield "Messages", count(cost.messages), f"{count(cost.bytes)} bytes forwarded", None
-    yield "Delayed", count(failed.waited), "messages that waited in outages (sum of peaks)", None
-    lost = cost.dropped + cost.quarantined
-    shown = f"{count(cost.dropped)} dropped, {count(cost.quarantined)} quarantined"
-    yield "Not delivered", count(lost), shown, Bucket.DEGRADED if lost else None
+    waited = f"{words.noun(failed.waited, 'message')} waited in outages (sum of peaks)"
+    yield "Delayed", count(failed.waited), waited, None
+    set_aside = Bucket.DEGRADED if cost.quarantined else None
+    yield "Quarantined", count(cost.quarantined), "messages to look after", set_aside
+    yield "Stopped by max-hops", count(cost.dropped), "messages not sent on to where they had been: no loss", None
     yield from _kept(found)
 
 
@@ -103,45 +147,65 @@ def _kept(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]]:
 
 
 def _outages(found: Findings, calendar: Calendar) -> Markup:
-    most_severe = sorted(found.failures.outages, key=lambda outage: -outage.down_seconds)[:TOLD]
-    if not most_severe:
-        return section("outages", "What happened", nothing("No link failed in this period."))
-    shown = sorted(most_severe, key=lambda outage: outage.span.start)
-    rest = found.failures.outages_in_all - len(shown)
-    items = [element("li", sentence(outage, calendar)) for outage in shown]
-    more = element("p", f"{plural(rest, 'lesser outage')} omitted.", class_="muted") if rest else None
-    return section("outages", "What happened", element("ul", *items, class_="outages"), more)
+    shown = found.failures.troubles[:TOLD]
+    if not shown:
+        return section("outages", "What happened", nothing("No link failed, and none was blocked, in this period."))
+    rest = found.failures.troubles_in_all - len(shown)
+    items = [element("li", sentence(trouble, calendar, drawn(found))) for trouble in shown]
+    more = element("p", f"{plural(rest, 'lesser cause')} of trouble omitted.", class_="muted") if rest > 0 else None
+    note = "What cost most time first; repeats for the same reason are one line."
+    return section("outages", "What happened", element("ul", *items, class_="outages"), more, note=note)
 
 
-def sentence(outage: Outage, calendar: Calendar) -> Markup:
-    """`3 Nov 14:02 to 14:31 UTC: 12 links to upstream eu-1 down, connection refused.`"""
-    when = f"{calendar.span(outage.span)} {calendar.at(outage.span.start):%Z}"
-    if outage.open:
-        when = f"since {calendar.moment(outage.span.start)} {calendar.at(outage.span.start):%Z}, not over"
+def sentence(trouble: Trouble, calendar: Calendar, links: Collection[Which]) -> Markup:
+    """`3 Nov 14:02 to 14:31 UTC: 12 links to upstream eu-1 down for 29 min, connection refused.`"""
+    when = f"{calendar.span(trouble.span)} {calendar.at(trouble.span.start):%Z}"
+    if trouble.open:
+        when = f"since {calendar.moment(trouble.span.start)} {calendar.at(trouble.span.start):%Z}, not over"
     return join(
-        element("b", when), ": ", _who(outage), f" down for {duration(outage.span.seconds)}, ",
-        element("bdi", words.why(outage.reason, outage.error)), ".",
+        element("b", when), ": ", _who(trouble, links), f" {trouble.status} {_for_how_long(trouble)}, ",
+        element("bdi", words.why(trouble.reason, trouble.error)), ".",
     )  # fmt: skip
 
 
-def _who(outage: Outage) -> Markup:
-    if outage.scope is None:
-        return words.link(outage.which)
-    of = "to upstream" if outage.scope == "upstream" else "of agent"
-    return join(f"{plural(outage.links, 'link')} {of} ", words.name(outage.name))
+def _for_how_long(trouble: Trouble) -> str:
+    in_all = f"{words.link_hours(trouble.seconds)} link-hours" if trouble.links > 1 else duration(trouble.seconds)
+    if trouble.times == 1:
+        return f"for {duration(trouble.longest)}" + (f" ({in_all})" if trouble.links > 1 else "")
+    return f"{count(trouble.times)} times, for {duration(trouble.longest)} at most and {in_all} in all"
 
 
-def _worst(links: Sequence[LinkTime]) -> Markup:
+def _who(trouble: Trouble, links: Collection[Which]) -> Markup:
+    if trouble.scope is None:
+        return words.linked(trouble.which, links)
+    of = "to upstream" if trouble.scope == "upstream" else "of agent"
+    return join(f"{plural(trouble.links, 'link')} {of} ", words.name(trouble.name))
+
+
+def _groups(groups: Sequence[GroupTime]) -> Markup:
+    heads = ("Group", "Availability", "Links", "Down", "Degraded", "Incidents", "Messages", "Worst link")
+    note = "The least available group first; down and degraded are link-hours."
+    rows = (_group(group) for group in groups)
+    return section("groups", "Groups", table("Groups of agents", heads, rows, class_="numbers"), note=note)
+
+
+def _group(group: GroupTime) -> tuple[Child, ...]:
+    times = (words.link_hours(group.spent.of(bucket)) for bucket in (Bucket.DOWN, Bucket.DEGRADED))
+    worst = words.name(group.worst, 30) if group.worst else words.NOTHING
+    counts = (count(group.incidents), count(group.messages))
+    return words.name(group.name), percent(group.spent.availability), count(group.links), *times, *counts, worst
+
+
+def _worst(links: Sequence[LinkTime], timelines: Collection[Which]) -> Markup:
     worse = [link for link in links if (link.spent.availability or 100.0) < 100.0 or link.spent.availability == 0.0]
     if not worse:
         return section("worst", "Worst links", nothing("All links were fully available."))
     heads = ("Link", "Availability", "Down", "Degraded", "Unknown", "Incidents")
-    return section(
-        "worst", "Worst links", table("Links with the least availability", heads, map(_row, worse), class_="numbers")
-    )
+    rows = (_row(link, timelines) for link in worse)
+    return section("worst", "Worst links", table("Links with the least availability", heads, rows, class_="numbers"))
 
 
-def _row(link: LinkTime) -> tuple[Child, ...]:
+def _row(link: LinkTime, timelines: Collection[Which]) -> tuple[Child, ...]:
     spent = link.spent
     times = (duration(spent.of(bucket)) for bucket in (Bucket.DOWN, Bucket.DEGRADED, Bucket.UNKNOWN))
-    return words.link(link.which), percent(spent.availability), *times, count(link.incidents)
+    return words.linked(link.which, timelines), percent(spent.availability), *times, count(link.incidents)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from agent.pipeline.findings.model import Findings, Slot, Span, Strip
+from agent.pipeline.findings.model import Findings, Slot, Span, Strip, Which
 from agent.pipeline.page import words
 from agent.pipeline.page.markup import Child, Markup, element
 from agent.pipeline.page.tables import nothing, section
@@ -23,7 +23,9 @@ _MEANS: Final = {
     Bucket.PAUSED: "paused",
     Bucket.UNKNOWN: "unknown",
 }
-_TICKS: Final = 5
+_TICKS: Final = 8
+_BRIEF: Final = 2.0
+"""Seconds; a takeover is shorter, and drawn as half a mark it would look like an outage."""
 
 Drawn = tuple[Bucket, Bucket]
 """The most frequent state of a slot, and the worst one in it."""
@@ -48,6 +50,11 @@ def timelines(found: Findings, calendar: Calendar) -> Markup:
     )
 
 
+def drawn(found: Findings) -> frozenset[Which]:
+    """The links with a timeline, which others lead to."""
+    return frozenset(strip.which for strip in found.strips)
+
+
 def _legend() -> Markup:
     items = [element("li", _sample(bucket), text) for bucket, text in _MEANS.items()]
     return element("ul", *items, class_="legend", aria_label="What marks mean")
@@ -70,7 +77,7 @@ def _row(strip: Strip, available: str, found: Findings, calendar: Calendar) -> M
         element("p", words.link(strip.which), class_="who"),
         element("p", available, class_="number"),
     )
-    return element("div", *cells, drawing, class_="strip")
+    return element("div", *cells, drawing, class_="strip", id=words.anchor(strip.which))
 
 
 def _runs(strip: Strip) -> Iterator[tuple[int, int, Drawn]]:
@@ -83,7 +90,9 @@ def _runs(strip: Strip) -> Iterator[tuple[int, int, Drawn]]:
 
 def _drawn(slot: Slot) -> Drawn:
     there = [bucket for bucket in _GRAVEST if slot.spent.of(bucket) > 0]
-    return max(there, key=slot.spent.of), min(there, key=_GRAVEST.index)
+    main = max(there, key=slot.spent.of)
+    noticed = [bucket for bucket in there if bucket == main or slot.spent.of(bucket) >= _BRIEF]
+    return main, min(noticed, key=_GRAVEST.index)
 
 
 def _bars(first: int, end: int, drawn: Drawn, found: Findings, calendar: Calendar) -> Iterator[Markup]:
@@ -104,6 +113,7 @@ def _bar(x: int, width: int, bucket: Bucket, title: str = "") -> Markup:
 
 
 def _ticks(window: Span, calendar: Calendar) -> Iterator[Markup]:
-    for part in range(_TICKS):
-        moment = window.start + (window.end - window.start) * part // (_TICKS - 1)
-        yield element("span", calendar.tick(moment, window))
+    for moment, name in calendar.ticks(window, _TICKS):
+        part = (moment - window.start) / max(1, window.end - window.start)
+        near = "start" if part < 0.04 else "end" if part > 0.96 else None
+        yield element("span", name, style=f"left: {100 * part:.2f}%", data_near=near)

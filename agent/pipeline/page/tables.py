@@ -30,7 +30,7 @@ def _row(heads: Sequence[str], cells: Sequence[Child]) -> Markup:
 def section(key: str, title: str, *children: Child, note: Child = None) -> Markup:
     paragraph = element("p", note, class_="note") if note else None
     return element(
-        "section", element("h2", title, id=f"{key}-title"), paragraph, *children, aria_labelledby=f"{key}-title"
+        "section", element("h2", title, id=f"{key}-title"), paragraph, *children, id=key, aria_labelledby=f"{key}-title"
     )
 
 

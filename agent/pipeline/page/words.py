@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
+from itertools import islice
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from agent.pipeline.findings.model import Span, Which
 from agent.pipeline.page.markup import Markup, element, join
-from agent.pipeline.tables.periods import EPOCH
+from agent.pipeline.tables.periods import EPOCH, micros
 
 NOTHING: Final = "\N{EN DASH}"
 UNREACHED: Final = "not reached yet"
 TO: Final = "\N{EN DASH}"
 _UNITS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
-_LARGE: Final = (("G", 1e9), ("M", 1e6), ("k", 1e3))
+HARD: Final = "\N{NO-BREAK SPACE}"
+"""Within a number and its unit, which must not be on two lines."""
+_LARGE: Final = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 _NAME: Final = 60
 EXCHANGE, SHOVEL = "exchange", "shovel"  # as the export names kinds
 
 
 def duration(seconds: float) -> str:
     """In the two largest relevant units: `2 h 14 min`."""
+    if 0 < seconds < 0.1:
+        return f"{1000 * seconds:.2g}{HARD}ms"
     if seconds < 10:
-        return f"{seconds:.3g} s"
+        return f"{seconds:.3g}{HARD}s"
     left, parts = round(seconds), list[tuple[int, str]]()
     for unit, size in _UNITS:
         if left >= size or (parts and unit == _next_unit(parts[0][1])):
@@ -31,7 +38,7 @@ def duration(seconds: float) -> str:
             left %= size
         if len(parts) == 2:
             break
-    return " ".join(f"{number} {unit}" for number, unit in parts if number)
+    return HARD.join(f"{number}{HARD}{unit}" for number, unit in parts if number)
 
 
 def _next_unit(unit: str) -> str:
@@ -44,7 +51,23 @@ def percent(value: float | None) -> str:
     if value is None:
         return NOTHING
     places = 0 if value in (0.0, 100.0) else 1 if value < 99 else 2 if value < 99.95 else 3
-    return f"{_floor(value, places):.{places}f} %"
+    return f"{_floor(value, places):.{places}f}{HARD}%"
+
+
+def link_hours(seconds: float) -> str:
+    """The time of several links together; as plain time it would be read as a part of the window."""
+    hours = seconds / 3600
+    if 0 < hours < 0.01:
+        return "<0.01"
+    return f"{hours:.2g}" if hours < 10 else count(hours)
+
+
+def share(part: float, whole: float) -> str:
+    """Never rounded down to 0."""
+    percents = 100.0 * part / whole if whole else 0.0
+    if 0 < percents < 0.001:
+        return f"<0.001{HARD}%"
+    return f"{percents:.3f}{HARD}%" if 0 < percents < 1 else f"{percents:.3g}{HARD}%"
 
 
 def brief_percent(value: float | None) -> str:
@@ -62,13 +85,50 @@ def _floor(value: float, places: int) -> float:
 def count(number: float) -> str:
     """`12 345`, and beyond that `1.23 M`; the space does not break."""
     for unit, size in _LARGE:
-        if number >= size and number >= 100_000:
-            return f"{number / size:.3g}\N{NO-BREAK SPACE}{unit}"
+        # What would be rounded up to a thousand is one of the next unit.
+        if number >= 0.9995 * size and number >= 100_000:
+            return f"{_three(number / size)}{HARD}{unit}"
+    return _grouped(number)
+
+
+def rate(value: float) -> str:
+    """A burn rate."""
+    return "<0.01" if 0 < value < 0.01 else _three(value)
+
+
+def days(value: float) -> str:
+    return "<0.01" if 0 < value < 0.01 else f"{value:.2g}" if value < 10 else _grouped(value)
+
+
+def _three(value: float) -> str:
+    """Three digits, never as a power of ten."""
+    return f"{value:.3g}" if value < 999.5 else _grouped(value)
+
+
+def _grouped(number: float) -> str:
     return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def plural(number: int, word: str) -> str:
-    return f"{count(number)} {word}{'' if number == 1 else 's'}"
+    return f"{count(number)} {noun(number, word)}"
+
+
+def noun(number: int, word: str) -> str:
+    return word if number == 1 else f"{word}s"
+
+
+_DAY: Final = timedelta(days=1)
+_MONTH: Final = timedelta(days=30)
+_STEPS: Final = (
+    *(timedelta(minutes=minutes) for minutes in (1, 5, 10, 15, 30, 60, 120, 180, 360, 720)),
+    *(timedelta(days=days) for days in (1, 2, 5, 7, 14)),
+    *(_MONTH * months for months in (1, 2, 3, 6, 12, 24, 60, 120)),
+)
+
+
+def _later(at: datetime, months: int) -> datetime:
+    years, month = divmod(at.month - 1 + months, 12)
+    return at.replace(year=at.year + years, month=month + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +155,21 @@ class Calendar:
         until = f"{end:{clock}}" if start.date() == end.date() else f"{end.day} {end:%b} {end:{clock}}"
         return f"{start.day} {start:%b} {start:{clock}}{TO}{until}"
 
-    def tick(self, moment: int, of: Span) -> str:
-        at = self.at(moment)
-        if of.seconds <= 36 * 3600:
-            return f"{at:%H:%M}"
-        return f"{at.day} {at:%b}" if of.seconds < 300 * 86400 else f"{at:%b %Y}"
+    def ticks(self, of: Span, most: int) -> list[tuple[int, str]]:
+        """At most so many round moments of local time within a span, with their names."""
+        found = ([*islice(self._round(of, step), most + 1)] for step in _STEPS)
+        return next((ticks for ticks in found if len(ticks) <= most), [])
+
+    def _round(self, of: Span, step: timedelta) -> Iterator[tuple[int, str]]:
+        """Counted from a midnight, or in whole months from a January."""
+        start, end = (self.at(moment).replace(tzinfo=None) for moment in (of.start, of.end))
+        at, months = start.replace(hour=0, minute=0, second=0, microsecond=0), step // _MONTH
+        at = at.replace(month=1, day=1) if months else at
+        while at <= end:
+            if at >= start:
+                name = f"{at:%b %Y}" if months else f"{at.day} {at:%b}" if step >= _DAY else f"{at:%H:%M}"
+                yield micros(at.replace(tzinfo=self.zone)), name
+            at = _later(at, months) if months else at + step
 
 
 def shorten(text: str, letters: int = _NAME) -> str:
@@ -132,6 +202,16 @@ def link(which: Which) -> Markup:
 def toward(cluster_name: str | None, letters: int = _NAME) -> Markup | None:
     """Adds the cluster, because links of several clusters may have the same name."""
     return join(" to ", name(cluster_name, letters)) if cluster_name else None
+
+
+def anchor(which: Which) -> str:
+    """The id of a link's timeline; names may hold anything."""
+    return f"link-{sha256(repr(which.key).encode()).hexdigest()[:12]}"
+
+
+def linked(which: Which, drawn: Collection[Which]) -> Markup:
+    """Leads to the link's timeline, if it has one."""
+    return element("a", link(which), href=f"#{anchor(which)}") if which in drawn else link(which)
 
 
 def why(reason: str | None, error: str | None) -> str:

@@ -11,6 +11,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from agent.pipeline.spark.files import literally
+
 _FINISHED: Final = "*.jsonl"
 _WILD: Final = re.compile(r"([\[\]{}*?\\])")
 _LISTING: Final = "path string, modificationTime timestamp, length bigint, content binary"
@@ -32,7 +34,7 @@ class InputFile:
 
 def listed(spark: SparkSession, directories: Sequence[str]) -> frozenset[InputFile]:
     """Names only: the contents of files are not read here."""
-    found = _found(spark.read).load(list(directories))
+    found = _found(spark.read).load([literally(spark, directory) for directory in directories])
     rows = found.select("path", "length", fn.unix_micros("modificationTime")).collect()
     return frozenset(InputFile(*row) for row in rows)
 
@@ -41,7 +43,7 @@ def followed(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
     """A stream with a row for each new file."""
     # A file that arrives is new, however old it is.
     reader = _found(spark.readStream).schema(_LISTING).option("maxFileAge", "36500d")
-    streams: list[DataFrame] = [reader.load(directory).select("path") for directory in directories]
+    streams: list[DataFrame] = [reader.load(literally(spark, directory)).select("path") for directory in directories]
     return reduce(DataFrame.union, streams)
 
 

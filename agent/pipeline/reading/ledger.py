@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from agent.core.export_event import SCHEMA
 from agent.pipeline.reading.inputs import InputFile
 from agent.pipeline.reading.presence import NAMELESS
 from agent.pipeline.reading.thinning import MISSED_HEARTBEATS
 from agent.pipeline.schema import CELL
 from agent.pipeline.window import Bounds
 
-LAYOUT: Final = 4
+LAYOUT: Final = 5
 """The version of the data kept between runs; another version is not read but rebuilt."""
 DAY: Final = 24 * 3600 * 1_000_000 // CELL
 """Cells of a day in UTC."""
@@ -52,6 +53,8 @@ class Batch:
     number: int
     files: frozenset[InputFile]
     content: Content
+    schema: int = SCHEMA
+    """The latest schema of lines that was known when they were read."""
 
     def meets(self, other: Batch) -> bool:
         """Whether both may hold lines of the same five minutes."""
@@ -101,9 +104,15 @@ class Ledger:
         return self.roots <= frozenset(roots)
 
     def stale(self, present: frozenset[InputFile]) -> tuple[Batch, ...]:
-        """Batches with a file that was rewritten, or incomplete when it was read."""
+        """Batches with a file that was rewritten, or incomplete when it was read, or with lines of a schema that an
+        earlier version of this program rejected."""
         paths = {file.path for file in present - self.files}
-        return tuple(batch for batch in self.batches if any(file.path in paths for file in batch.files))
+
+        def is_stale(batch: Batch) -> bool:
+            was_rejected = batch.schema < SCHEMA and batch.content.later_schema > 0
+            return was_rejected or any(file.path in paths for file in batch.files)
+
+        return tuple(filter(is_stale, self.batches))
 
     def replaced(self, gone: Sequence[Batch], new: Batch) -> Ledger:
         kept = [one for one in self.batches if one not in gone]
@@ -160,6 +169,7 @@ class Ledger:
         batches = [
             {
                 "number": batch.number,
+                "schema": batch.schema,
                 "content": asdict(batch.content),
                 "files": [[file.path, file.length, file.modified] for file in sorted(batch.files)],
             }
@@ -185,7 +195,12 @@ def parse_ledger(text: str) -> Ledger:
     if data["layout"] != LAYOUT:
         return Ledger()
     batches = tuple(
-        Batch(one["number"], frozenset(InputFile(*file) for file in one["files"]), Content(**one["content"]))
+        Batch(
+            one["number"],
+            frozenset(InputFile(*file) for file in one["files"]),
+            Content(**one["content"]),
+            one.get("schema", 1),  # layout 5 began without it
+        )
         for one in data["batches"]
     )
     standing = data["standing"] and TablesMade(**data["standing"])

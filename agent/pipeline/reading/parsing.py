@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from agent.core.export_event import SCHEMA, AgentStatus, EventType
+from agent.core.export_event import ACCOUNTED_SINCE, SCHEMA, AgentStatus, EventType
 from agent.pipeline.schema import BROKEN_LINE, BUCKETS, CELL, COUNTERS, INPUT, SECOND, TRAITS
 
 LATER = "later schema"
@@ -15,6 +15,8 @@ MALFORMED = "malformed"
 INCOMPLETE = "incomplete"
 UNTIMELY = "impossible time"
 BAD = (MALFORMED, INCOMPLETE, UNTIMELY)
+_SEVERAL = r"\}\s*(?:[^\s,}\]]|,\s*(?:\{|$))"
+"""Found in strings too, for example in an error that quotes JSON."""
 _RUN = r"([^/]*)-[0-9]+\.jsonl$"
 MOST = 2**53
 """No counter gets this high, and sums stay within 64 bits."""
@@ -25,9 +27,21 @@ OLDEST = "2020-01-01"
 
 
 def read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The contents of these files."""
-    reader = spark.read.schema(INPUT).option("columnNameOfCorruptRecord", BROKEN_LINE)
-    return judged(reader.json(list(paths)), file=fn.col("_metadata.file_path"))
+    """The contents of these files: a row for each line that isn't blank. Spark's own reader of JSON would make none of
+    `[]`, two of an array, and one of two objects."""
+    lines = spark.read.text(list(paths)).select("value", fn.col("_metadata.file_path").alias("path"))
+    parsed = fn.from_json("value", INPUT, {"columnNameOfCorruptRecord": BROKEN_LINE})
+    rows = lines.where(fn.trim("value") != "").select("path", "value", parsed.alias("parsed"))
+    is_no_object = fn.col(f"parsed.{BROKEN_LINE}").isNotNull() | fn.col("parsed").isNull()
+    broken = fn.when(is_no_object | _holds_several() | ~fn.is_valid_utf8("value"), fn.col("value"))
+    return judged(rows.select("parsed.*", "path", broken.alias("broken")), file=fn.col("path"))
+
+
+def _holds_several() -> Column:
+    """Whether something follows the object on its line; the exact check is only for lines that look like it."""
+    among_others = fn.from_json(fn.concat(fn.lit("["), "value", fn.lit("]")), "array<string>")
+    several = fn.coalesce(fn.size(among_others) != 1, fn.lit(True))
+    return fn.when(fn.col("value").rlike(_SEVERAL), several).otherwise(fn.lit(False))
 
 
 def judged(lines: DataFrame, *, file: Column) -> DataFrame:
@@ -36,7 +50,8 @@ def judged(lines: DataFrame, *, file: Column) -> DataFrame:
     # Computed once and referenced by name: otherwise Spark would parse the expression again in each column.
     return lines.withColumns({"why": _why(), "file": file}).select(
         "why",
-        fn.when(rejected, fn.coalesce(fn.col(BROKEN_LINE), _what_is_known())).alias("line"),
+        # Other programs refuse a table with bytes that are no UTF-8.
+        fn.when(rejected, fn.coalesce(fn.make_valid_utf8("broken"), _what_is_known())).alias("line"),
         fn.when(rejected, fn.col("file")).alias("file"),
         fn.when(rejected, fn.col("schema")).alias("schema"),
         # An agent that has just started may not know its group: its later lines show it, in any file.
@@ -55,6 +70,7 @@ def judged(lines: DataFrame, *, file: Column) -> DataFrame:
         "error",
         *TRAITS,
         *(fn.coalesce(fn.col(counter), fn.lit(0)).alias(counter) for counter in COUNTERS),
+        fn.when(fn.col("schema") >= ACCOUNTED_SINCE, fn.coalesce("unsettled", fn.lit(0))).alias("unsettled"),
         "backlog",
         "transfer",
         fn.when(~rejected, fn.col("interval") * SECOND).cast("bigint").alias("interval"),
@@ -71,16 +87,16 @@ def _why() -> Column:
         & fn.col("link").isNotNull()
     )
     placed = fn.col("ts").isNotNull() & fn.col("seq").isNotNull() & fn.col("agent").isNotNull()
-    numbers, zero = (*COUNTERS, "backlog"), fn.lit(0)
+    numbers, zero = (*COUNTERS, "unsettled", "backlog"), fn.lit(0)
     believable = (
         (fn.least(*numbers, zero) >= 0)
         & (fn.greatest(*numbers, zero) <= MOST)
         & fn.coalesce("interval", zero).between(0, SELDOM)
     )
-    complete = (fn.col("schema") == SCHEMA) & placed & believable & (of_agent | of_link)
+    complete = fn.col("schema").between(1, SCHEMA) & placed & believable & (of_agent | of_link)
     return (
         fn.when(fn.col("schema") > SCHEMA, LATER)
-        .when(fn.col(BROKEN_LINE).isNotNull(), MALFORMED)
+        .when(fn.col("broken").isNotNull(), MALFORMED)
         .when(~fn.coalesce(complete, fn.lit(False)), INCOMPLETE)
         .when(
             (fn.col("ts") < fn.lit(OLDEST)) | (fn.col("ts") > fn.current_timestamp() + fn.expr("interval 1 day")),

@@ -26,21 +26,22 @@ def lives(lines: DataFrame, within: Bounds) -> DataFrame:
     `last` is the last instant with a line of the agent; lines before `until` belong to this life. `run` counts the
     starts: 0 is a life without a start in the data.
     """
-    ordered = Window.partitionBy(*_AGENT).orderBy("ts", "seq")
-    reported = grouped(lines.where(fn.col("type") == EventType.AGENT), into="group").withColumns(
-        {"before": fn.lag(fn.struct("ts", "status", "interval")).over(ordered)}
-    )
+    own = grouped(lines.where(fn.col("type") == EventType.AGENT), into="group")
+    # Of lines that are there twice, the first knows what is missing before it.
+    ordered = Window.partitionBy(*_AGENT).orderBy("ts", "seq", fn.desc("silent"), fn.desc("first"))
+    again = fn.lag(fn.struct("ts", "seq", "status")).over(ordered) == fn.struct("ts", "seq", "status")
+    once = own.withColumn("again", again).where(~fn.coalesce("again", fn.lit(False)))
+    reported = once.withColumn("before", fn.lag(fn.struct("ts", "status", "interval")).over(ordered))
     before = fn.col("before")
     patience = MISSED_HEARTBEATS * fn.coalesce(before["interval"], fn.lit(USUAL_INTERVAL))
     begins = (
         before.isNull()
         | (fn.col("status") == AgentStatus.STARTED)
         | (before["status"] == AgentStatus.STOPPED)
-        | fn.col("silent")
         # Its start was lost.
         | fn.coalesce(fn.col("interval") != before["interval"], fn.lit(False))
-        # Before the first line, heartbeats may have been removed by thinning.
-        | (fn.col("first") & (fn.col("ts") - before["ts"] > patience))
+        # Elsewhere heartbeats may have been removed by thinning, which doesn't know yet which group a start belongs to.
+        | ((fn.col("silent") | fn.col("first")) & (fn.col("ts") - before["ts"] > patience))
     )
     numbered = reported.withColumns(
         {

@@ -71,5 +71,5 @@ def _silent(before: str, after: str) -> Column:
     """As for lives: within a cell by its own lines, at its border by the last line before it."""
     first, second = fn.col(before), fn.col(after)
     patience = MISSED_HEARTBEATS * fn.coalesce(first["interval"], fn.lit(presence.USUAL_INTERVAL))
-    missing = second["silent"] | (second["first"] & (second["ts"] - first["ts"] > patience))
+    missing = (second["silent"] | second["first"]) & (second["ts"] - first["ts"] > patience)
     return (second["type"] == EventType.AGENT) & missing

@@ -1,7 +1,7 @@
 """The thinned lines of all files read so far, in batches: a run reads the files that arrived since the previous one.
 
-Thinning compares neighbours. So two batches stay separate only if, for each agent, link and five minutes, their times
-don't overlap. If they do, the files of both are read again together.
+Thinning compares neighbours. So two batches stay separate only if, for each agent and five minutes, their times don't
+overlap. If they do, the files of both are read again together.
 
 A few lines represent a settled day if its own tables aren't made.
 """
@@ -20,13 +20,13 @@ from agent.pipeline.reading import parsing, thinning
 from agent.pipeline.reading.inputs import InputFile, listed
 from agent.pipeline.reading.ledger import DAY, Batch, Content, Ledger, TablesMade, parse_ledger
 from agent.pipeline.reading.settling import settled
-from agent.pipeline.schema import CELL
+from agent.pipeline.schema import CELL, KEPT_LINES
 from agent.pipeline.spark import files
 from agent.pipeline.spark.effort import suited_to_reading
 from agent.pipeline.spark.steps import READ, SETTLE, begin
 from agent.pipeline.window import bounds
 
-_FOLD: Final = ("group", "agent", "link", "cell")
+_FOLD: Final = ("agent", "cell")
 _OF_REJECTED: Final = ("why", "line", "file", "schema")
 _BATCH: Final = "batch="
 _DAY: Final = StructField("day", LongType())
@@ -46,9 +46,9 @@ class Store:
         begin(self.spark, READ)
         present = listed(self.spark, self._roots)
         new = present - self.ledger.files
-        if not new and self.ledger.batches:
-            return
         gone = [batch for batch in self.ledger.stale(present) if _is_there(batch, present)]
+        if not new and not gone and self.ledger.batches:
+            return
         batch = self._read(new.union(*(batch.files & present for batch in gone)))
         # Files read together may surround a batch that none of them overlapped alone.
         while mixed := [one for one in self._mixed_with(batch, but=gone) if one.files <= present]:
@@ -129,7 +129,7 @@ class Store:
         return [one for one in others if one.number in found]
 
     def _of(self, batches: Sequence[Batch]) -> DataFrame:
-        read = self.spark.read.option("basePath", self.directory)
+        read = self.spark.read.schema(KEPT_LINES).option("basePath", self.directory)
         return read.parquet(*(self._path(batch.number) for batch in batches))
 
     def _keep(self, ledger: Ledger) -> None:

@@ -2,6 +2,8 @@
 
 Only neighbours within five minutes of one agent's lines on one link are compared. So this step, the only one that moves
 all lines, is spread evenly however many lines one link has, and every later step moves only a fraction.
+
+Around an agent's absence all lines matter: until when a link's status holds depends on them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.core.export_event import AgentStatus, EventType
-from agent.pipeline.schema import COUNTERS
+from agent.pipeline.schema import CELL, COUNTERS
 
 MISSED_HEARTBEATS: Final = 3
 
@@ -25,24 +27,37 @@ def thin(lines: DataFrame) -> DataFrame:
     rest = [name for name in lines.columns if name not in COMPARED]
     # One number sorts much faster than five texts, and a struct is copied as a whole, columns one by one.
     packed = lines.select(
-        fn.xxhash64("group", "agent", "link", "cell", "line").alias("key"),
+        fn.xxhash64("agent", "cell", "line").alias("key"),
+        fn.xxhash64("group", "link").alias("speaker"),
         "ts",
         "seq",
         fn.struct(*COMPARED).alias("this"),
         fn.struct(*rest).alias("rest"),
     )
-    ordered = Window.partitionBy("key").orderBy("ts", "seq")
-    cell = ordered.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    neighbours = packed.withColumns(
+    # Both windows use one exchange and one sort.
+    speaker = Window.partitionBy("key", "speaker")
+    ordered = speaker.orderBy("ts", "seq")
+    neighbours = packed.repartition("key").withColumns(
         {
             "before": fn.lag("this").over(ordered),
             "after": fn.lead("this").over(ordered),
-            "cell_backlog": fn.max("this.backlog").over(cell),
-            "all": fn.count(fn.lit(1)).over(cell),
+            "cell_backlog": fn.max("this.backlog").over(speaker),
+            "all": fn.count(fn.lit(1)).over(speaker),
         }
     )
-    kept = neighbours.where(
-        _edge("before", "this") | _edge("this", "after") | matters_by_itself() | fn.col("rest.why").isNotNull()
+    of_agent = Window.partitionBy("key")
+    absences = neighbours.withColumns(
+        {
+            "absences": fn.flatten(fn.collect_list(_absences()).over(of_agent)),
+            "spoke": fn.max(_is_own()).over(of_agent),
+        }
+    )
+    kept = absences.where(
+        _edge("before", "this")
+        | _edge("this", "after")
+        | matters_by_itself()
+        | fn.col("rest.why").isNotNull()
+        | (~_is_own() & _near_an_absence())
     )
     silent = fn.coalesce(_silent("before", "this"), fn.lit(False)).alias("silent")
     first = fn.col("before").isNull()
@@ -56,6 +71,44 @@ def thin(lines: DataFrame) -> DataFrame:
         counted.alias("lines"),
         fn.lit(False).alias("unbroken"),
     )
+
+
+def _is_own() -> Column:
+    return fn.coalesce(fn.col("this")["type"] == EventType.AGENT, fn.lit(False))
+
+
+def _absences() -> Column:
+    """When the agent may have been away, as known from one of its own lines: lives begin and end there. An agent that
+    doesn't know its group is in the partition of all groups, so such a line counts by itself."""
+    this, before, after, group = fn.col("this"), fn.col("before"), fn.col("after"), fn.col("rest")["group"]
+    start = fn.col("rest")["cell"] * CELL
+    patience = MISSED_HEARTBEATS * fn.coalesce(this["interval"], fn.lit(0))
+
+    def between(since: Column, until: Column, condition: Column) -> Column:
+        span = fn.struct(group.alias("group"), since.alias("since"), until.alias("until"))
+        return fn.when(fn.coalesce(condition, fn.lit(False)), span)
+
+    by_itself = (this["status"] != AgentStatus.HEARTBEAT) | group.isNull() | (this["interval"] != before["interval"])
+    spans = fn.array(
+        between(this["ts"], this["ts"], by_itself),
+        between(before["ts"], this["ts"], _silent("before", "this")),
+        between(start, this["ts"], before.isNull() & (this["ts"] - start > patience)),
+        between(this["ts"], start + CELL, after.isNull() & (start + CELL - this["ts"] > patience)),
+    )
+    found = fn.array_compact(spans)
+    return fn.when(_is_own() & (fn.size(found) > 0), found)
+
+
+def _near_an_absence() -> Column:
+    """Whether a line is the last before one, within it, or the first after it."""
+    since = fn.coalesce(fn.col("before")["ts"], fn.lit(0))
+    until = fn.coalesce(fn.col("after")["ts"], fn.lit(2**62))
+
+    def near(span: Column) -> Column:
+        its_own = span["group"].isNull() | (span["group"] == fn.col("rest")["group"])
+        return its_own & (span["since"] <= until) & (span["until"] >= since)
+
+    return ~fn.col("spoke") | ((fn.size("absences") > 0) & fn.exists("absences", near))
 
 
 def _edge(before: str, after: str) -> Column:

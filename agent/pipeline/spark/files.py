@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +12,9 @@ from pyspark.sql.types import StructType
 
 from agent.errors import CannotStartError
 from agent.pipeline.schema import TABLES
+
+_MOST: Final = 300
+_WILD: Final = re.compile(r"([\[\]{}*?\\])")
 
 
 def read_table(spark: SparkSession, name: str, *, output: str) -> DataFrame:
@@ -40,12 +44,17 @@ def check_inputs(spark: SparkSession, inputs: Sequence[str]) -> None:
 def _has_lines(spark: SparkSession, path: str) -> bool:
     try:
         system = _system(spark, path)
-        places = system.globStatus(_path(spark, path)) or []
+        places = system.globStatus(_path(spark, literally(spark, path))) or []
         if not places:
             raise CannotStartError(f"--input {path}: does not exist; give a directory that agents export to")
         return any(_ends_in_lines(system.listFiles(place.getPath(), True)) for place in places)
     except Py4JJavaError as error:
         raise CannotStartError(f"--input {path}: can't be read: {_reason(error)}") from error
+
+
+def literally(spark: SparkSession, path: str) -> str:
+    """A path that exists is no pattern, whatever characters it has; Spark interprets paths as patterns."""
+    return _WILD.sub(r"\\\1", path) if _WILD.search(path) and exists(spark, path) else path
 
 
 def _ends_in_lines(names: Any) -> bool:
@@ -72,13 +81,38 @@ def _reason(error: Py4JJavaError) -> str:
     return f"{exception.getClass().getSimpleName()}: {exception.getMessage()}".splitlines()[0]
 
 
+_CAUSE: Final = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
+_CLASS: Final = re.compile(r"^(?:[a-z_$0-9]+\.)+(\w+)")
+
+
+def reason(error: Exception) -> str:
+    """The innermost cause in one line."""
+    text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+    causes = _CAUSE.findall(f"{text}\n{_stack(error)}")
+    first = causes[-1] if causes else next((one for one in text.splitlines() if one.strip()), type(error).__name__)
+    return _CLASS.sub(r"\1", first.strip())[:_MOST]
+
+
+def _stack(error: Exception) -> str:
+    """Errors of Java have the causes in their trace only."""
+    if isinstance(error, Py4JJavaError):
+        return str(error)
+    trace = getattr(error, "getStackTrace", None) or getattr(error, "_stackTrace", None)
+    return str(trace() if callable(trace) else trace or "")
+
+
 def write_text(spark: SparkSession, path: str, text: str) -> None:
+    write_parts(spark, path, [text])
+
+
+def write_parts(spark: SparkSession, path: str, parts: Iterable[str]) -> None:
     """Atomically: a reader sees the old file or the new one."""
     part, whole = _path(spark, f"{path}.part"), _path(spark, path)
     system = _system(spark, path)
     stream = system.create(part, True)
     try:
-        stream.write(text.encode())
+        for text in parts:
+            stream.write(text.encode())
     finally:
         stream.close()
     rename = spark.sparkContext._jvm.org.apache.hadoop.fs.Options.Rename  # type: ignore[union-attr]  # noqa: SLF001 - as below
@@ -102,6 +136,10 @@ def read_small(spark: SparkSession, path: str) -> str | None:
 
 def exists(spark: SparkSession, path: str) -> bool:
     return bool(_system(spark, path).exists(_path(spark, path)))
+
+
+def entries(spark: SparkSession, directory: str) -> list[str]:
+    return [status.getPath().getName() for status in _system(spark, directory).listStatus(_path(spark, directory))]
 
 
 def remove(spark: SparkSession, path: str) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 OLDEST: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _PATIENCE: Final = 10.0
+_MOST: Final = 300
 _SAID: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w*GC")
 _LAZY: Final = (
@@ -42,7 +43,9 @@ def what_is_wrong() -> str:
     java = _path()
     if java is None:
         return f"Java is not installed; {_REMEDY}"
-    version = _version(java)
+    version, said = _version(java)
+    if version is None and said:
+        return f"{java} does not run: {said}; fix that, for example a limit of memory (ulimit -v)"
     if version is None:
         return f"{java} does not run; {_REMEDY}"
     if version < OLDEST:
@@ -56,10 +59,12 @@ def _path() -> str | None:
     return os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118 - it is a name to show
 
 
-def _version(java: str) -> int | None:
+def _version(java: str) -> tuple[int | None, str]:
+    """None if it doesn't run, and what it said then."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=False)  # noqa: S603 - the Java that Spark would run
     except (OSError, subprocess.TimeoutExpired):
-        return None
+        return None, ""
     found = _VERSION.search(done.stderr)
-    return int(found[1]) if found and not done.returncode else None
+    said = " ".join((done.stderr + done.stdout).split())[:_MOST]
+    return (int(found[1]), "") if found and not done.returncode else (None, said)

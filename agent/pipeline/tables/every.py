@@ -15,6 +15,7 @@ from agent.pipeline.spark import files
 from agent.pipeline.spark.effort import Keep
 from agent.pipeline.spark.side_by_side import side_by_side
 from agent.pipeline.tables import periods
+from agent.pipeline.tables.account import account
 from agent.pipeline.tables.availability import availability
 from agent.pipeline.tables.dates import Dates
 from agent.pipeline.tables.edges import edges
@@ -74,12 +75,15 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
 
     def of_messages() -> None:
         made, dates = Bounds(of.since, within.end), of.dates()
-        passed = traffic(cells(placed, made), links, hours, made)
+        counted = keep(cells(placed, made))
+        passed, accounts = traffic(counted, links, hours, made), of_links(account(counted, hours, made))
         if changed is not None and changed.renamed:
             store.doubt(since=within.start)
-            existing = of.earlier(existing_table("traffic")).drop(*TRAITS)
-            passed, dates = passed.unionByName(of_links(existing)), of.asked
+            before, also = (of.earlier(existing_table(name)).drop(*TRAITS) for name in ("traffic", "account"))
+            passed, dates = passed.unionByName(of_links(before)), of.asked
+            accounts = accounts.unionByName(of_links(also))
         write("traffic", passed, dates)
+        write("account", accounts, dates)
         last_day = day_of(fn.lit(max(within.start, within.end - 1)), options.zone)
         judged = slo(found, existing_table("traffic"), promised, within)
         write("slo", of_links(judged).withColumn("date", last_day))

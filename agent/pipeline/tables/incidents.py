@@ -17,38 +17,37 @@ _FAILED = ("backoff", "invalid")
 
 
 def outages(found: DataFrame, *, merge_gap: int) -> DataFrame:
-    """Times down with at most `merge_gap` between them are one outage; `failed` marks those that are incidents."""
+    """From a failure until the link is no longer down; those with at most `merge_gap` between them are one outage. A
+    start that succeeds at once is no failure: it neither begins an outage nor continues one."""
     by_time = Window.partitionBy(*LINK).orderBy("start")
     down, flowed = fn.col("bucket") == Bucket.DOWN, fn.col("bucket").isin(Bucket.UP.value, Bucket.DEGRADED.value)
     failed = fn.col("status").isin(*_FAILED)
-    before = by_time.rowsBetween(Window.unboundedPreceding, -1)
+
+    def latest(value: str, condition: Column) -> Column:
+        return fn.coalesce(fn.last(fn.when(condition, fn.col(value)), ignorenulls=True).over(by_time), fn.lit(-1))
+
+    moments = {"failed": latest("start", failed), "well": latest("start", ~down), "flowed": latest("end", flowed)}
+    gap = fn.col("start") - fn.col("ended")
     return (
-        found.withColumns(
-            {
-                "ended": fn.last(fn.when(down, fn.col("end")), ignorenulls=True).over(before),
-                "flowed": fn.last(fn.when(flowed, fn.col("end")), ignorenulls=True).over(before),
-            }
-        )
-        .where(down)
-        .withColumn("gap", fn.col("start") - fn.col("ended"))
-        .withColumn("number", fn.sum(fn.coalesce(fn.col("gap") > merge_gap, fn.lit(True)).cast("int")).over(by_time))
+        found.withColumns(moments)
+        .where(down & (fn.col("failed") > fn.col("well")))
+        .withColumn("ended", fn.lag("end").over(by_time))
+        .withColumn("number", fn.sum(fn.coalesce(gap > merge_gap, fn.lit(True)).cast("int")).over(by_time))
         .groupBy(*LINK, "number")
         .agg(
             fn.min("start").alias("start"),
             fn.max("end").alias("end"),
             fn.sum(fn.col("end") - fn.col("start")).alias("down"),
             # Attempts follow each other without a gap; a flap is a link that was up in between.
-            fn.count_if((fn.col("flowed") > fn.col("ended")) & (fn.col("gap") <= merge_gap)).alias("flaps"),
-            fn.min_by(fn.struct("status", "reason", "error", "agent"), fn.struct(~failed, "start")).alias("details"),
+            fn.count_if((fn.col("flowed") > fn.col("ended")) & (gap <= merge_gap)).alias("flaps"),
+            fn.min_by(fn.struct("status", "reason", "error", "agent"), "start").alias("details"),
             fn.max("backlog").alias("peak_backlog"),
-            fn.max(failed).alias("failed"),
         )
     )
 
 
 def incidents(down: DataFrame, within: Bounds) -> DataFrame:
-    """A start that succeeds at once is not an incident."""
-    return down.where("failed").select(
+    return down.select(
         *LINK, "start", "end", (fn.col("end") >= within.end).alias("open"), "down", "flaps", "details.*", "peak_backlog"
     )
 

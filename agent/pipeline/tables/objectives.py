@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from agent.errors import ConfigurationError, Place, Problem
+from agent.pipeline.tables import openslo
 
 
 class ObjectiveKind(StrEnum):
@@ -31,6 +32,8 @@ class Objective:
         return ObjectiveKind.TIME if self.within is None else ObjectiveKind.MESSAGES
 
 
+ALARMS = (("1h", "5m", 14.4), ("6h", "30m", 6.0), ("3d", "6h", 1.0))
+"""If the burn rates of both windows are above the number, the remaining budget is being used up too fast."""
 USUAL = (Objective("availability", 99.9),)
 _KEYS = {"target", "days", "within"}
 
@@ -38,6 +41,9 @@ _KEYS = {"target", "days", "within"}
 def parse_objectives(text: str, *, source: str) -> tuple[Objective, ...]:
     """`objectives: {NAME: {target: 99.9, days: 30, within: 5}}`; `within` makes it one of messages."""
     try:
+        roots = [*yaml.compose_all(text, yaml.SafeLoader)]
+        if any(_is_openslo(root) for root in roots):
+            return _from_openslo(roots, source=source)
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -47,6 +53,31 @@ def parse_objectives(text: str, *, source: str) -> tuple[Objective, ...]:
     if not isinstance(entries, dict) or not entries:
         said = "give objectives by name, such as `objectives: {availability: {target: 99.9}}`, and no other key"
         raise ConfigurationError([Problem(Place(source), said)])
+    return _judged(entries, source=source)
+
+
+def _is_openslo(root: yaml.Node) -> bool:
+    pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+    return any((key.value, value.value) == ("apiVersion", openslo.API) for key, value in pairs)
+
+
+def _from_openslo(roots: list[yaml.Node], *, source: str) -> tuple[Objective, ...]:
+    entries: dict[Any, Any] = {}
+    problems: list[Problem] = []
+    for root in roots:
+        entry, wrong = openslo.read(root, source=source)
+        problems += wrong
+        problems += [
+            Problem(Place(source, root.start_mark.line + 1, 1), f"objective {name!r} is there twice")
+            for name in entries.keys() & entry.keys()
+        ]
+        entries |= entry
+    if problems:
+        raise ConfigurationError(problems)
+    return _judged(entries, source=source)
+
+
+def _judged(entries: dict[Any, Any], *, source: str) -> tuple[Objective, ...]:
     problems = [Problem(Place(source), message) for name, entry in entries.items() for message in _wrong(name, entry)]
     if problems:
         raise ConfigurationError(problems)

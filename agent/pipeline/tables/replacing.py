@@ -1,4 +1,7 @@
-"""Tables by date: a date is written if its rows differ from the existing ones, and removed if it has none."""
+"""Tables by date: a date is written if its rows differ from the existing ones, and removed if it has none.
+
+A table without rows has one file without rows: readers find its columns there.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from agent.pipeline.spark.steps import begin
 from agent.pipeline.tables.dates import Dates
 
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+_NO_ROWS = "date=1970-01-01"
 _HALF_WRITTEN = ".spark-staging-"
 """Spark's temporary directory before dates are replaced, left behind if it is killed."""
 
@@ -27,6 +31,7 @@ def replace(table: DataFrame, name: str, *, output: str, dates: Dates) -> None:
     rows = rows.where(dates.hold(fn.col("date")))
     if not files.exists(spark, f"{output}/{name}"):
         _write(rows, f"{output}/{name}")
+        _keep_columns(rows, f"{output}/{name}")
         return
     files.remove_others(spark, f"{output}/{name}", keep=lambda entry: not entry.startswith(_HALF_WRITTEN))
     rows = rows.persist()
@@ -37,7 +42,16 @@ def replace(table: DataFrame, name: str, *, output: str, dates: Dates) -> None:
         _write(rows.where(_is_in(differing)), f"{output}/{name}")
     for day in before.keys() - now.keys():
         files.remove(spark, f"{output}/{name}/date={day or _NO_DATE}")
+    _keep_columns(rows, f"{output}/{name}")
     rows.unpersist()
+
+
+def _keep_columns(rows: DataFrame, path: str) -> None:
+    dates = [entry for entry in files.entries(rows.sparkSession, path) if entry.startswith("date=")]
+    if not dates:
+        rows.limit(0).drop("date").write.mode("overwrite").parquet(f"{path}/{_NO_ROWS}")
+    elif len(dates) > 1 and _NO_ROWS in dates:
+        files.remove(rows.sparkSession, f"{path}/{_NO_ROWS}")
 
 
 def _write(rows: DataFrame, path: str) -> None:

@@ -92,6 +92,7 @@ def _judged(measured: DataFrame, within: Bounds) -> DataFrame:
         ),
     )
     allowed = 1 - fn.col("target") / 100
+    seen = fn.least(whole, fn.lit(within.end - within.start))
     unit = fn.when(of_time, float(SECOND)).otherwise(1.0)
     consumed = percent(fn.col("bad"), fn.col("amount") * allowed)
     return sums.select(
@@ -105,5 +106,8 @@ def _judged(measured: DataFrame, within: Bounds) -> DataFrame:
         percent(fn.col("amount") - fn.col("bad"), fn.col("amount")).alias("attained_percent"),
         consumed.alias("consumed_percent"),
         (100 - consumed).alias("remaining_percent"),
+        (seen / (24.0 * _HOUR)).alias("seen_days"),
+        # How many messages the rest of the period will have isn't known.
+        fn.when(of_time, percent(fn.col("bad"), whole * allowed)).alias("period_consumed_percent"),
         *((fn.col(f"share_{name}") / allowed).alias(f"burn_{name}") for name in BURNS),
     )

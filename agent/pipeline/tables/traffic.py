@@ -19,9 +19,16 @@ def cells(lines: DataFrame, within: Bounds) -> DataFrame:
     counted = (
         _gains(epochs, within)
         .groupBy(*LINK, "cell")
-        .agg(*(fn.sum(counter).alias(counter) for counter in COUNTERS), fn.max("cell_backlog").alias("backlog"))
+        .agg(
+            *(fn.sum(counter).alias(counter) for counter in COUNTERS),
+            fn.sum("settling").alias("settling"),
+            fn.every("accounted").alias("accounted"),
+            fn.max("cell_backlog").alias("backlog"),
+        )
     )
-    return counted.join(_transfers(epochs, within), [*LINK, "cell"], "left")
+    opening = epochs.groupBy(*_SPEAKER).agg(_opening(within).alias("unsettled")).groupBy(*LINK)
+    open_at_first = opening.agg(fn.sum("unsettled").alias("opening"))
+    return counted.join(_transfers(epochs, within), [*LINK, "cell"], "left").join(open_at_first, [*LINK], "left")
 
 
 def _epochs(lines: DataFrame) -> DataFrame:
@@ -31,11 +38,14 @@ def _epochs(lines: DataFrame) -> DataFrame:
     fell = fn.greatest(*(before[counter] - fn.col(counter) for counter in COUNTERS)) > 0
     # If a clock is set back, lines of one life are out of order; then `seq` falls too, and it is not a reset.
     goes_on = fn.coalesce(fn.col("life") == before["life"], fn.lit(False))
-    anew = (fn.col("run") != before["run"]) | (fell & ~(goes_on & (fn.col("seq") <= before["seq"])))
+    # A running agent doesn't begin to count more than before: this is another one, whose start is lost.
+    updated = fn.col("unsettled").isNull() != before["unsettled"].isNull()
+    anew = (fn.col("run") != before["run"]) | updated | (fell & ~(goes_on & (fn.col("seq") <= before["seq"])))
     return (
-        lines.withColumn("before", fn.lag(fn.struct("run", "life", "seq", *COUNTERS)).over(ordered))
+        lines.withColumn("before", fn.lag(fn.struct("run", "life", "seq", "unsettled", *COUNTERS)).over(ordered))
         .withColumn("epoch", fn.sum(fn.coalesce(anew, fn.lit(False)).cast("int")).over(ordered))
         .withColumn("whole", (fn.col("epoch") > 0) | (fn.coalesce("run", fn.lit(0)) > 0))
+        .withColumn("unsettled_before", before["unsettled"])
         .drop("before")
     )
 
@@ -48,9 +58,37 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
         start = fn.when(fn.col("whole"), 0).otherwise(fn.col(counter))
         return fn.greatest(fn.col(counter) - fn.coalesce(fn.max(counter).over(earlier), start), fn.lit(0))
 
-    return epochs.select(
-        *LINK, "ts", "cell", "cell_backlog", *(gain(counter).alias(counter) for counter in COUNTERS)
-    ).where(_inside(within))
+    # What was in flight when an agent died went back to its source: no other line shows that.
+    left = fn.when(fn.col("begins"), fn.coalesce("unsettled_before", fn.lit(0))).otherwise(0)
+    begins = (fn.col("epoch") > 0) & (fn.row_number().over(ordered) == 1)
+    gained = epochs.withColumn("begins", begins).select(
+        *LINK,
+        "ts",
+        "cell",
+        "cell_backlog",
+        *(gain(counter).alias(counter) for counter in COUNTERS if counter != "given_back"),
+        (gain("given_back") + left).alias("given_back"),
+        (_or_none("unsettled") - fn.coalesce("unsettled_before", _unsettled_at_first())).alias("settling"),
+        fn.col("unsettled").isNotNull().alias("accounted"),
+    )
+    return gained.where(_inside(within))
+
+
+def _unsettled_at_first() -> Column:
+    """Before the first line of an agent on a link."""
+    return fn.when(fn.col("whole"), 0).otherwise(_or_none("unsettled"))
+
+
+def _or_none(gauge: str) -> Column:
+    """Agents that don't count it have nothing in flight that is known: not what one before them had."""
+    return fn.coalesce(gauge, fn.lit(0))
+
+
+def _opening(within: Bounds) -> Column:
+    """How many were in flight when the period began, or, if its start was not seen, when an agent first reported."""
+    order = fn.struct("ts", "seq")
+    last_before = fn.max_by("unsettled", fn.when(fn.col("ts") <= within.start, order))
+    return fn.coalesce(last_before, fn.min_by(_unsettled_at_first(), order), fn.lit(0))
 
 
 def _inside(within: Bounds) -> Column:

@@ -29,6 +29,7 @@ from agent.pipeline.findings.model import (
     Span,
     Spent,
     Strip,
+    Trouble,
     Which,
 )
 from agent.pipeline.schema import SECOND, Bucket
@@ -104,7 +105,16 @@ def failures(those: list[Which], window: Span) -> Failures:
                  "backoff", "upstream_refused", REFUSED if at % 2 else None, at * 431 or None)
         for at, one in enumerate(those)
     )  # fmt: skip
-    return Failures(164, 1, 2, 31, 98_400, (shared, alone, still), incidents)
+    troubles = (
+        Trouble("down", "upstream", "eu-1", those[0], shared.span, False, 12, 1, 20_880, 29 * 60, "", REFUSED),
+        Trouble("blocked", "upstream", "us-east", those[0], Span(parts[1], parts[10]), False, 50, 7, 378_000, 1080,
+                "upstream_blocked", None),
+        Trouble("down", None, None, those[-1], Span(parts[3], parts[9]), False, 1, 7, 3_600, 900, "upstream_lost",
+                None),
+        Trouble("down", "agent", "dc2/dc2-a", those[0], still.span, True, 3, 1, 9_000, 3_000, "upstream_lost", None),
+    )  # fmt: skip
+    largest = tuple(sorted(troubles, key=lambda one: -one.seconds))
+    return Failures(164, 1, 2, 31, 98_400, (shared, alone, still), incidents, 31, largest)
 
 
 def heats(those: list[Which], window: Span, chance: random.Random) -> tuple[Heat, ...]:
@@ -153,7 +163,7 @@ def promises(those: list[Which]) -> Promises:
     burns = {"1h": 20.0, "5m": 15.1, "6h": 3.0, "30m": 1.0, "3d": 0.4}
     worst = tuple(Promise(one, "availability", 99.9, 99.5, 480.0 / (at + 1), burns) for at, one in enumerate(those[:9]))
     objectives = (
-        Objective("availability", "time", 99.9, 30, len(those), max(0, len(those) - 4), 99.93, 71.0, 1),
-        Objective("prompt", "messages", 99.0, 7, len(those), len(those), 99.98, 2.0, 0),
+        Objective("availability", "time", 99.9, 30, len(those), max(0, len(those) - 4), 99.93, 71.0, 1, 10.0, 23.7),
+        Objective("prompt", "messages", 99.0, 7, len(those), len(those), 99.98, 2.0, 0, 7.0, None),
     )
     return Promises(objectives, worst) if those else Promises()

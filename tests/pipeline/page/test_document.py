@@ -1,13 +1,16 @@
 """The page as text: what is in it, what must not be, and how large it gets."""
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from agent.pipeline.findings.gather import INCIDENTS, WORST
-from agent.pipeline.findings.model import Findings, Fleet, Spent
+from agent.pipeline.findings.model import Account, Findings, Fleet, Spent
 from agent.pipeline.page.document import page
+from agent.pipeline.page.words import HARD
+from agent.pipeline.schema import SECOND, Bucket
 from tests.pipeline.page.found import DAY, HOUR, findings
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\u202egnp.exe", "x" * 400, "", "\x00", "'")
@@ -36,7 +39,7 @@ class Outline(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        self.text += data.replace(HARD, " ")
 
 
 def outline(found: Findings) -> Outline:
@@ -49,11 +52,44 @@ def test_it_says_how_it_was_and_what_happened() -> None:
     text = outline(findings()).text
     assert "18 links, all together" in text
     assert "0.18 points worse than in the 31 d before (99.70 %)" in text
-    assert "12 links to upstream eu-1 down for 29 min, upstream eu-1: connection refused" in text
+    assert "12 links to upstream eu-1 down for 29 min (5.8 link-hours), upstream eu-1: connection refused" in text
+    assert "Objective of 99.9 % met with 99.93 %; 14 of 18 links met it; worse than in the period before." in text
     assert "3 links of agent dc2/dc2-a down" in text
     assert "not over" in text
     assert "UTC" in text
     assert "98 400".replace(" ", "\N{NARROW NO-BREAK SPACE}") in text
+
+
+def test_what_cost_most_is_first_and_repeats_are_one_line() -> None:
+    text = outline(findings()).text
+    degraded = "50 links to upstream us-east blocked 7 times, for 18 min at most and 105 link-hours in all"
+    assert 0 < text.index(degraded) < text.index("12 links to upstream eu-1 down")
+    assert "down 7 times, for 15 min at most and 1 h in all, upstream lost." in text
+    assert "27 lesser causes of trouble omitted." in text
+
+
+def test_time_of_many_links_is_in_link_hours_and_a_share() -> None:
+    found = findings(links=1000)
+    spent = Spent({Bucket.UP: 1000 * DAY / SECOND - 54_000.0, Bucket.DOWN: 54_000.0})
+    text = outline(replace(found, fleet=replace(found.fleet, spent=spent))).text
+    assert "Down15link-hours, 0.062 % of the time" in text
+    assert "Degraded0link-hours, 0 % of the time" in text
+
+
+def test_messages_that_max_hops_stopped_are_no_loss() -> None:
+    found = findings()
+    cost = replace(found.flow.cost, dropped=5000, quarantined=0)
+    made = page(replace(found, flow=replace(found.flow, cost=cost)))
+    [figure] = re.findall(r"<div[^>]*><dt>Stopped by max-hops</dt>", made)
+    assert "data-bucket" not in figure
+    assert "Not delivered" not in made
+
+
+def test_links_lead_to_their_timelines() -> None:
+    made = page(findings(links=45))
+    there, wanted = (set(re.findall(rf'{name}="#?([^"]*)"', made)) for name in ("id", " href"))
+    assert wanted - {"data:,"} <= there
+    assert sum(one.startswith("link-") for one in wanted) >= 9
 
 
 def test_links_of_one_name_in_two_clusters_are_told_apart() -> None:
@@ -102,7 +138,7 @@ def test_one_link_that_never_failed() -> None:
     spent = Spent({next(iter(found.worst[0].spent.seconds)): 0.0})
     link = replace(found.worst[0], spent=spent)
     text = outline(replace(found, worst=(link,), failures=type(found.failures)(), fleet=Fleet(1, spent, None, 0))).text
-    assert "No link failed in this period" in text
+    assert "No link failed, and none was blocked, in this period" in text
     assert "No data for the 31 d before" in text
 
 
@@ -111,3 +147,20 @@ def test_a_cluster_not_reached_yet_is_told_as_such() -> None:
     edge = replace(found.edges.busiest[0], source=None)
     text = outline(replace(found, edges=replace(found.edges, busiest=(edge,)))).text
     assert "not reached yet" in text
+
+
+@pytest.mark.parametrize(
+    ("books", "said"),
+    [
+        (Account(taken=2_170_000_000), "2.17 G messages taken, all accounted for."),
+        (Account(2_170_000_000, 12, 2), "2.17 G messages taken, all accounted for but 12 on 2 links."),
+        (
+            Account(1, 1, 1, 1),
+            "1 message taken, all accounted for but 1 on 1 link; 1 link not accounted for, or not all",
+        ),
+        (Account(not_accounted_links=3), "Not accounted for: agents of 3 links don't count what they take."),
+    ],
+)
+def test_what_became_of_messages_is_one_line(books: Account, said: str) -> None:
+    text = outline(replace(findings(), account=books)).text
+    assert said in text.replace("\N{NARROW NO-BREAK SPACE}", " ")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from agent.core.export_event import SCHEMA
 from agent.pipeline.reading.inputs import InputFile
 from agent.pipeline.reading.ledger import DAY, LAYOUT, Batch, Content, Ledger, TablesMade, parse_ledger
 from agent.pipeline.schema import CELL
@@ -37,6 +38,15 @@ def test_a_file_that_was_written_again_makes_its_batch_stale() -> None:
     again = replace(TWO, length=20)
     assert LEDGER.stale(frozenset({ONE, TWO, THREE})) == ()
     assert LEDGER.stale(frozenset({ONE, again, THREE})) == (FIRST,)
+
+
+def test_lines_of_a_schema_that_was_not_known_make_their_batch_stale() -> None:
+    present = frozenset({ONE, TWO, THREE})
+    assert LEDGER.stale(present) == ()
+    written_before = LEDGER.text().replace(f'"schema": {SCHEMA},', "")
+    before = parse_ledger(written_before)
+    assert [one.schema for one in before.batches] == [1, 1]
+    assert before.stale(present) == (replace(SECOND, schema=1),)
 
 
 def test_a_batch_takes_the_place_of_others() -> None:

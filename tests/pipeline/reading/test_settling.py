@@ -37,7 +37,7 @@ CASES: dict[str, tuple[tuple[Line, ...], Left]] = {
     ),
     "an agent that was away, and says nothing else of it": (
         (*heartbeats(0, 300), *heartbeats(600, END), *samples(0, END)),
-        [(1, True), (301, False), (591, False), (601, True), (1801, False)],
+        [(1, True), (321, False), (331, True), (591, False), (601, True), (1801, False)],
     ),
     "another endpoint": (
         (*ALIVE, *samples(0, 290), *samples(300, END, uri="amqp://second")),

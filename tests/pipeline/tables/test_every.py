@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from agent.core.export_event import SCHEMA
 from agent.pipeline import options
 from agent.pipeline.run import run
 from agent.pipeline.schema import TABLES
@@ -86,7 +87,7 @@ BAD = [
     json.dumps(line(5, "heartbeat", interval=9e15)),
     json.dumps(line(5, "running", ts="1970-01-01T00:00:10.000000Z")),
     json.dumps(line(5, "running", ts="2999-01-01T00:00:10.000000Z")),
-    json.dumps(line(5, "running", schema=2, novelty={"x": 1})),
+    json.dumps(line(5, "running", schema=SCHEMA + 1, novelty={"x": 1})),
 ]
 
 

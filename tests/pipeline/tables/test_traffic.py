@@ -1,14 +1,12 @@
 """What counters gained, by lines of a hand."""
 
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from agent.pipeline.reading import parsing, presence, thinning
-from agent.pipeline.tables.periods import micros
-from agent.pipeline.tables.traffic import cells
-from agent.pipeline.window import Bounds
-from tests.pipeline.lines import START, heartbeats, line, write
+from tests.pipeline.lines import heartbeats, line
+from tests.pipeline.tables.counting import gains
 
 
 def test_counts_begin_anew_with_an_agent_that_did_not_know_its_group_yet(spark: SparkSession, tmp_path: Path) -> None:
@@ -22,7 +20,7 @@ def test_counts_begin_anew_with_an_agent_that_did_not_know_its_group_yet(spark: 
         line(110, "running", seq=3, type="sample", forwarded=10),
         line(115, "heartbeat", seq=4),
     )
-    assert forwarded(spark, write(tmp_path, *lines)) == [1010]
+    assert forwarded(spark, tmp_path, *lines) == [1010]
 
 
 def test_counts_begin_anew_with_a_life_whose_start_is_lost(spark: SparkSession, tmp_path: Path) -> None:
@@ -34,11 +32,8 @@ def test_counts_begin_anew_with_a_life_whose_start_is_lost(spark: SparkSession, 
         *(one | {"seq": number} for number, one in enumerate(heartbeats(150, 190))),
         line(150.5, "running", seq=3, type="sample", forwarded=10),
     )
-    assert forwarded(spark, write(tmp_path, *lines)) == [510]
+    assert forwarded(spark, tmp_path, *lines) == [510]
 
 
-def forwarded(spark: SparkSession, file: Path) -> list[int]:
-    within = Bounds(micros(START), micros(START) + 200_000_000)
-    thinned = thinning.thin(parsing.read(spark, [str(file)]))
-    found = cells(presence.placed(thinned, presence.lives(thinned, within)), within)
-    return [row["forwarded"] for row in found.collect()]
+def forwarded(spark: SparkSession, directory: Path, *lines: dict[str, Any]) -> list[int]:
+    return [row["forwarded"] for row in gains(spark, directory, *lines).collect()]

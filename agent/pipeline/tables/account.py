@@ -1,0 +1,72 @@
+"""What became of every message that a link took, by hour and by day; what doesn't add up is a column of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as fn
+
+from agent.pipeline.schema import CELL, LINK
+from agent.pipeline.window import Bounds
+
+_ENDS: Final = ("forwarded", "dropped", "quarantined", "given_back")
+_COUNTED: Final = ("taken", *_ENDS)
+
+
+def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
+    """From the gains of `traffic.cells`: hours and days in which a link was reported. Agents that don't count what they
+    take leave nulls."""
+    at = fn.greatest(fn.col("cell") * CELL, fn.lit(within.start))
+    dated = counted.withColumn("at", at).join(
+        fn.broadcast(hours), (fn.col("at") >= fn.col("hour_start")) & (fn.col("at") < fn.col("hour_end"))
+    )
+    # Days are not complete in a window, and have 23 to 25 hours.
+    days = hours.groupBy("day").agg(fn.min("hour_start").alias("day_start"), fn.max("hour_end").alias("day_end"))
+    so_far = Window.partitionBy(*LINK).orderBy("hour_start")
+    by_hour = (
+        dated.groupBy(*LINK, "day", "hour_start", "hour_end")
+        .agg(
+            *(fn.sum(name).alias(name) for name in _COUNTED),
+            fn.coalesce(fn.sum("settling"), fn.lit(0)).alias("settling"),
+            fn.every("accounted").alias("accounted"),
+            fn.first("opening").alias("opening"),
+        )
+        .withColumn("in_flight_end", fn.col("opening") + fn.sum("settling").over(so_far))
+        .withColumn("in_flight_start", fn.col("in_flight_end") - fn.col("settling"))
+    )
+    by_day = (
+        by_hour.groupBy(*LINK, "day")
+        .agg(
+            *(fn.sum(name).alias(name) for name in _COUNTED),
+            fn.every("accounted").alias("accounted"),
+            fn.min_by("in_flight_start", "hour_start").alias("in_flight_start"),
+            fn.max_by("in_flight_end", "hour_start").alias("in_flight_end"),
+        )
+        .join(fn.broadcast(days), "day")
+    )
+    in_hours = _rows(by_hour, "hour", fn.col("hour_start"), fn.col("hour_end"))
+    return in_hours.unionByName(_rows(by_day, "day", fn.col("day_start"), fn.col("day_end")))
+
+
+def _rows(summed: DataFrame, period: str, start: Column, end: Column) -> DataFrame:
+    explained = sum((fn.col(name) for name in _ENDS), fn.col("in_flight_end") - fn.col("in_flight_start"))
+
+    def if_accounted(value: Column, name: str) -> Column:
+        return fn.when(fn.col("accounted"), value).alias(name)
+
+    return summed.select(
+        *LINK,
+        fn.lit(period).alias("period"),
+        fn.timestamp_micros(start).alias("start"),
+        fn.timestamp_micros(end).alias("end"),
+        if_accounted(fn.col("taken"), "taken"),
+        "forwarded",
+        "dropped",
+        "quarantined",
+        if_accounted(fn.col("given_back"), "given_back"),
+        if_accounted(fn.col("in_flight_start"), "in_flight_start"),
+        if_accounted(fn.col("in_flight_end"), "in_flight_end"),
+        if_accounted(fn.col("taken") - explained, "unexplained"),
+        fn.col("day").alias("date"),
+    )

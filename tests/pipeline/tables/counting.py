@@ -1,0 +1,29 @@
+"""What links' counters gained, by lines written by hand: through a file between thinning and the rest, as in a run."""
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from agent.pipeline.reading import parsing, presence, thinning
+from agent.pipeline.schema import KEPT_LINES, SECOND
+from agent.pipeline.spark.effort import suited_to
+from agent.pipeline.tables.periods import micros
+from agent.pipeline.tables.traffic import cells
+from agent.pipeline.window import Bounds
+from tests.pipeline.lines import START, write
+
+WITHIN = Bounds(micros(START), micros(START) + 200 * SECOND)
+
+
+def gains(spark: SparkSession, directory: Path, *lines: dict[str, Any]) -> DataFrame:
+    """Without the file, Spark would derive what holds for every column from all steps at once, for minutes."""
+    kept = str(directory / "kept")
+    thinning.thin(parsing.read(spark, [str(write(directory, *lines))])).write.parquet(kept)
+    return placed_gains(spark.read.schema(KEPT_LINES).parquet(kept), lines=len(lines))
+
+
+def placed_gains(read: DataFrame, *, lines: int) -> DataFrame:
+    with suited_to(read.sparkSession, rows=lines) as keep:
+        placed = keep(presence.placed(read, presence.lives(read, WITHIN)))
+        return keep(cells(placed, WITHIN))

@@ -1,0 +1,116 @@
+"""What became of messages, by lines written by hand."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from agent.core.export_event import SCHEMA
+from agent.pipeline.reading import parsing, thinning
+from agent.pipeline.reading.ledger import Batch, Content
+from agent.pipeline.reading.parsing import LATER
+from agent.pipeline.reading.store import Store
+from agent.pipeline.schema import INPUT, KEPT_LINES
+from agent.pipeline.spark import files, literal
+from agent.pipeline.tables.account import account
+from tests.pipeline.lines import START, heartbeats, line, write
+from tests.pipeline.tables.counting import WITHIN, gains, placed_gains
+
+COLUMNS = ("taken", "forwarded", "given_back", "in_flight_start", "in_flight_end", "unexplained")
+
+
+def counted(seconds: float, taken: int, forwarded: int, back: int, unsettled: int, **told: Any) -> dict[str, Any]:
+    numbers: dict[str, Any] = {"taken": taken, "forwarded": forwarded, "given_back": back, "unsettled": unsettled}
+    return line(seconds, "running", type="sample", schema=2, **numbers, **told)
+
+
+def test_a_restart_an_update_and_lines_that_count_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    lines = (
+        line(0, "started"),
+        *heartbeats(10, 90),
+        counted(5, 100, 80, 5, 15),  # and dies with 15 in flight
+        line(100, "started", seq=1),
+        *(one | {"seq": number} for number, one in enumerate(heartbeats(110, 190), 10)),
+        counted(105, 40, 30, 0, 9, seq=5),  # one is missing
+        line(0, "started", agent="b"),
+        *heartbeats(10, 190, agent="b"),
+        counted(150, 7, 8, 0, 0, agent="b", link="m"),  # one was counted twice
+        line(20, "running", type="sample", forwarded=50, agent="b", link="old"),
+        *heartbeats(-110, 190, agent="c"),  # it is another one from 20 on: agents are updated by a restart
+        line(-100, "running", type="sample", forwarded=50, agent="c", link="updated"),
+        counted(20, 60, 60, 0, 0, agent="c", link="updated"),
+    )
+    assert accounts(gains(spark, tmp_path, *lines)) == {
+        "l": (140, 110, 20, 0, 9, 1),
+        "m": (7, 8, 0, 0, 0, -1),
+        "old": (None, 50, None, None, None, None),
+        "updated": (60, 60, 0, 0, 0, 0),
+    }
+
+
+def test_lines_kept_by_an_earlier_version(spark: SparkSession, tmp_path: Path) -> None:
+    """It knew no `taken`, and rejected the lines that have it: these are read again."""
+    export = tmp_path / "export"
+    store = Store(spark, str(tmp_path / "_lines"), [str(export)])
+    parts = (
+        (line(0, "started"), *heartbeats(10, 190), line(20, "running", type="sample", forwarded=50, link="old")),
+        (line(0, "started", agent="b"), *heartbeats(10, 190, agent="b"), counted(20, 9, 8, 0, 0, agent="b")),
+    )
+    for part in parts:
+        write(export, *part)
+        store.catch_up()
+    as_an_earlier_version_left_it(store, rejected=store.ledger.batches[1])
+
+    later = Store(spark, store.directory, [str(export)])
+    later.catch_up()
+    assert [(one.number, one.schema, one.content.later_schema) for one in later.ledger.batches] == [
+        (1, 1, 0),
+        (3, SCHEMA, 0),
+    ]
+    kept = later.lines(0)
+    assert accounts(placed_gains(kept, lines=50)) == {
+        "old": (None, 50, None, None, None, None),
+        "l": (9, 8, 0, 0, 0, 1),
+    }
+    later.catch_up()
+    assert later.ledger.next_number == 4
+
+
+def as_an_earlier_version_left_it(store: Store, *, rejected: Batch) -> None:
+    for batch in store.ledger.batches:
+        path = Path(store.directory) / f"batch={batch.number}"
+        rows = store.spark.read.parquet(str(path)).drop("taken", "given_back", "unsettled")
+        if batch is rejected:
+            rows = rows.withColumn("why", fn.lit(LATER))
+        rows.localCheckpoint().write.mode("overwrite").parquet(str(path))
+    content = {"read": rejected.content.read, "later_schema": rejected.content.read}
+    path_of_ledger = f"{store.directory}/ledger.json"
+    ledger = json.loads(files.read_small(store.spark, path_of_ledger) or "")
+    for batch in ledger["batches"]:
+        del batch["schema"]
+        if batch["number"] == rejected.number:
+            batch["content"] = asdict(Content(**content))
+    files.write_text(store.spark, path_of_ledger, json.dumps(ledger))
+
+
+def test_the_kept_lines_have_the_columns_that_are_read(spark: SparkSession) -> None:
+    none = spark.createDataFrame([], INPUT).select("*", fn.lit("").alias("broken"))
+    thinned = thinning.thin(parsing.judged(none, file=fn.lit("")))
+    expected = spark.createDataFrame([], KEPT_LINES).dtypes
+    assert thinned.dtypes == expected
+
+
+def accounts(found: DataFrame) -> dict[str, tuple[int | None, ...]]:
+    """Of the one hour, which is also the day, by link."""
+    hour = {"hour_start": WITHIN.start, "hour_end": WITHIN.end, "day": START.date()}
+    hours = literal.table(found.sparkSession, [hour], "hour_start bigint, hour_end bigint, day date")
+    rows = account(found, hours, WITHIN).select("link", "period", *COLUMNS).collect()
+    by_period: Mapping[str, dict[str, tuple[int | None, ...]]] = {"hour": {}, "day": {}}
+    for row in rows:
+        by_period[row[1]][row[0]] = tuple(row[2:])
+    assert by_period["hour"] == by_period["day"]
+    return by_period["hour"]
