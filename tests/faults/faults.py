@@ -1,0 +1,361 @@
+"""The faults: what breaks, and that it is over when the function returns."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from tests.faults.scene import UPSTREAM_NAME, Scene, Setting
+from tests.faults.traffic import KEY, LONG, until
+from tests.integration.federation.sites import Site
+from tests.lab.certificates import Certificate
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+
+BLACKHOLE: Final = 60.0
+ALARM: Final = 10.0
+THROTTLED: Final = 50 * 1024
+GONE_FOR: Final = 5.0
+USER: Final = "only-of-a-fault"
+PLAIN: Final = Setting()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`shows`: a status that the link has meanwhile, and words of the reason; `runs_on`: it has no other than
+    `running`. `drains`: what the fault deletes takes messages with it, so nothing may wait there. `interruptions`: how
+    often what is in flight may come again.
+    """
+
+    name: str
+    do: Callable[[Scene], None]
+    shows: tuple[str, str] | None = None
+    runs_on: bool = False
+    is_short: bool = False
+    drains: bool = False
+    interruptions: int = 1
+    setting: Setting = PLAIN
+
+
+def kill_agent(scene: Scene) -> None:
+    for _ in range(10):
+        scene.agent.kill()
+        scene.start_agent()
+        assert until(lambda: scene.is_running, 30)
+
+
+def stop_agent(scene: Scene) -> None:
+    assert scene.agent.terminate() == 0
+    scene.start_agent()
+
+
+def restart(of: Callable[[Scene], Site], scene: Scene) -> None:
+    of(scene).node.restart()
+
+
+def kill(of: Callable[[Scene], Site], scene: Scene) -> None:
+    node = of(scene).node
+    node.kill()
+    node.start()
+
+
+def cut(of: Callable[[Scene], Proxy], scene: Scene) -> None:
+    for _ in range(50):
+        of(scene).cut()
+        time.sleep(0.2)
+
+
+def blackhole(of: Callable[[Scene], Proxy], scene: Scene) -> None:
+    of(scene).blackhole()
+    time.sleep(BLACKHOLE)
+    of(scene).restore()
+
+
+def throttle(of: Callable[[Scene], Proxy], scene: Scene) -> None:
+    of(scene).throttle(THROTTLED)
+    time.sleep(GONE_FOR)
+    of(scene).throttle(None)
+
+
+def alarm(of: Callable[[Scene], Site], begin: Sequence[str], end: Sequence[str], scene: Scene) -> None:
+    node = of(scene).node
+    node.ctl(*begin)
+    try:
+        time.sleep(ALARM)
+    finally:
+        node.ctl(*end)
+
+
+def delete_upstream_queue(scene: Scene) -> None:
+    scene.up.delete_queue(scene.queue)
+
+
+def delete_internal_exchange(scene: Scene) -> None:
+    scene.up.delete_exchange(scene.internal_exchange)
+
+
+def delete_upstream_exchange(scene: Scene) -> None:
+    scene.up.delete_exchange()
+    time.sleep(1)
+    scene.up.exchange()
+
+
+def delete_downstream_exchange(scene: Scene) -> None:
+    scene.down.delete_exchange()
+    time.sleep(GONE_FOR)
+    scene.down.exchange().bind(KEY)
+
+
+def take_permissions(of: Callable[[Scene], Site], scene: Scene) -> None:
+    """They are looked at for each channel, so the connections are closed too."""
+    site = of(scene)
+    site.node.admin.permissions(site.vhost, "guest", configure="^$", write="^$", read="^$")
+    site.node.ctl("close_all_connections", "--vhost", site.vhost, "permissions were taken")
+    time.sleep(GONE_FOR)
+    site.node.admin.permissions(site.vhost, "guest")
+
+
+def take_vhost(scene: Scene) -> None:
+    site = scene.up
+    site.node.admin.delete_vhost(site.vhost)
+    time.sleep(GONE_FOR)
+    site.node.admin.vhost(site.vhost)
+    site.exchange()
+
+
+def own_user(scene: Scene) -> str:
+    """The upstream's URI, with a user that only this link has."""
+    admin = scene.up.node.admin
+    admin.user(USER, USER)
+    admin.permissions(scene.up.vhost, USER)
+    return scene.up.node.uri(scene.up.vhost, USER, USER, port=scene.to_up.port)
+
+
+def take_user(scene: Scene) -> None:
+    scene.up.node.admin.delete("users", USER)
+    time.sleep(GONE_FOR)
+    own_user(scene)
+
+
+def by_name(scene: Scene) -> str:
+    plain = scene.up.node.uri(scene.up.vhost, port=scene.to_up.port)
+    return re.sub(r"@[^:/]+", f"@{UPSTREAM_NAME}", plain)
+
+
+def lose_name(scene: Scene) -> None:
+    scene.know_upstream()
+    scene.to_up.cut()
+    time.sleep(GONE_FOR)
+    scene.know_upstream(UPSTREAM_NAME)
+
+
+def by_tls(scene: Scene) -> str:
+    where = f"localhost:{scene.ends.tls_port}/{quote(scene.up.vhost, safe='')}"
+    return f"amqps://guest:guest@{where}?cacertfile={scene.ends.authority.cacertfile}"
+
+
+def show(scene: Scene, certificate: Certificate) -> None:
+    """Both files are read again with the next handshake."""
+    shutil.copy(certificate.certfile, scene.ends.shown.certfile)
+    shutil.copy(certificate.keyfile, scene.ends.shown.keyfile)
+    scene.up.node.ctl("eval", "ssl:clear_pem_cache().")
+
+
+def expire_certificate(scene: Scene) -> None:
+    show(scene, scene.ends.authority.expired())
+    scene.up.node.ctl("close_all_connections", "--vhost", scene.up.vhost, "the certificate expired")
+    time.sleep(GONE_FOR)
+    show(scene, scene.ends.authority.server("renewed"))
+
+
+def step_clock(scene: Scene) -> None:
+    """An hour ahead, then to an hour behind."""
+    for step in (3600, -3600):
+        scene.file("step").write_text(str(step))
+        scene.to_up.cut()
+        time.sleep(GONE_FOR)
+    scene.file("step").write_text("0")
+
+
+def fill_disk(scene: Scene) -> None:
+    """The export is what suffers: what it can't write is counted, and it goes on once there is room."""
+    filler = Path(f"/proc/{scene.agent.pid}/root{scene.file('export')}/filler")
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1024))
+    assert until(lambda: dropped_events(scene) > 0, 30), "no event was dropped, so the disk wasn't full"
+    assert scene.agent.told("status export: events are dropped"), "nothing was logged"
+    filler.unlink()
+    before = dropped_events(scene)
+    time.sleep(GONE_FOR)
+    assert dropped_events(scene) <= before + 5, "the export doesn't go on"
+
+
+def dropped_events(scene: Scene) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{scene.agent.port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    [found] = re.findall(r"^federation_agent_export_dropped_events_total ([0-9.e+]+)$", text, re.MULTILINE)
+    return float(found)
+
+
+def lose_management(scene: Scene) -> None:
+    scene.to_management.refuse()
+    scene.to_management.cut()
+    time.sleep(GONE_FOR)
+    scene.to_management.accept()
+
+
+def slow_management(scene: Scene) -> None:
+    scene.to_management.delay(3)
+    time.sleep(GONE_FOR)
+    scene.to_management.delay(0)
+
+
+def garble_management(scene: Scene) -> None:
+    scene.to_management.garble(True)
+    scene.to_management.cut()
+    time.sleep(GONE_FOR)
+    scene.to_management.garble(False)
+
+
+def lose_events(scene: Scene) -> None:
+    node = scene.down.node
+    node.run("rabbitmq-plugins", "disable", "rabbitmq_event_exchange")
+    time.sleep(GONE_FOR)
+    node.run("rabbitmq-plugins", "enable", "rabbitmq_event_exchange")
+
+
+def exhaust_descriptors(scene: Scene) -> None:
+    pid = scene.agent.pid
+    used = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, before[1]))
+    scene.to_up.cut()
+    time.sleep(GONE_FOR)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def lower_channels(scene: Scene) -> None:
+    node = scene.up.node
+    node.ctl("eval", "application:set_env(rabbit, channel_max, 4).")
+    try:
+        scene.to_up.cut()
+        assert until(lambda: scene.is_running, 30)
+    finally:
+        node.ctl("eval", "application:set_env(rabbit, channel_max, 2047).")
+
+
+def lower_message_size(scene: Scene) -> None:
+    """What doesn't fit is set aside, and goes where it was going to once an operator has raised the limit again."""
+    node = scene.down.node
+    usual = int(node.ctl("eval", "{ok, Size} = application:get_env(rabbit, max_message_size), Size."))
+    scene.traffic.hold()  # or all could be published before the limit holds
+    limit_message_size(node, LONG // 2)
+    try:
+        scene.to_down.cut()
+        scene.traffic.go_on()
+        assert until(lambda: quarantined(scene) > 0, 30), "nothing was set aside"
+        time.sleep(GONE_FOR)
+    finally:
+        limit_message_size(node, usual)
+    scene.to_down.cut()
+    assert until(lambda: scene.is_running, 30)
+    replay = ["quarantine", "replay", "--all", "-c", str(scene.agent.path)]
+    ran = scene.lab.agents.run(replay, cwd=scene.agent.directory, environment={}, deadline=60)
+    assert not ran.status, ran
+
+
+def limit_message_size(node: Node, size: int) -> None:
+    """Releases differ in where they look."""
+    node.ctl(
+        "eval", f"application:set_env(rabbit, max_message_size, {size}), persistent_term:put(max_message_size, {size})."
+    )
+
+
+def quarantined(scene: Scene) -> int:
+    return int(scene.link().get("quarantined") or 0)
+
+
+def upstream(scene: Scene) -> Site:
+    return scene.up
+
+
+def downstream(scene: Scene) -> Site:
+    return scene.down
+
+
+def to_upstream(scene: Scene) -> Proxy:
+    return scene.to_up
+
+
+def to_downstream(scene: Scene) -> Proxy:
+    return scene.to_down
+
+
+_WATERMARK: Final = ("set_vm_memory_high_watermark", "absolute")
+MEMORY: Final = ((*_WATERMARK, "1000"), (*_WATERMARK, "2GB"))
+_FULL: Final = "{resource_limit, disk, node()}"
+DISK: Final = (
+    ("eval", f"rabbit_alarm:set_alarm({{{_FULL}, []}})."),  # a broker in a directory can't tell what is free
+    ("eval", f"rabbit_alarm:clear_alarm({_FULL})."),
+)
+
+OWN_MACHINE: Final = "tests.faults.own_machine"
+NAMED: Final = Setting(module=OWN_MACHINE, uri=by_name)
+EXPORTING: Final = Setting(
+    module=OWN_MACHINE, agent={"status-export": {"directory": "export", "sample-interval": 1, "rotate": 5}}
+)
+
+FAULTS: Final = (
+    Fault("the agent is killed 10 times", kill_agent, interruptions=10),
+    Fault("the agent is stopped under load and started again", stop_agent, is_short=True, interruptions=0),
+    Fault("the upstream is restarted", partial(restart, upstream), ("backoff", "upstream")),
+    Fault("the upstream is killed", partial(kill, upstream), ("backoff", "upstream"), is_short=True),
+    Fault("the downstream is restarted", partial(restart, downstream), ("backoff", "downstream")),
+    Fault("the downstream is killed", partial(kill, downstream), ("backoff", "downstream"), is_short=True),
+    Fault("50 cuts on the way to the upstream", partial(cut, to_upstream), interruptions=50),
+    Fault("50 cuts on the way to the downstream", partial(cut, to_downstream), interruptions=50),
+    Fault("the upstream is silent for 60 s", partial(blackhole, to_upstream), ("backoff", "received")),
+    Fault("the downstream is silent for 60 s", partial(blackhole, to_downstream), ("backoff", "received")),
+    Fault("the way to the upstream is throttled to 50 KiB/s", partial(throttle, to_upstream), runs_on=True),
+    Fault("the way to the downstream is throttled to 50 KiB/s", partial(throttle, to_downstream), runs_on=True),
+    Fault("a memory alarm of the upstream", partial(alarm, upstream, *MEMORY), runs_on=True),
+    Fault(
+        "a memory alarm of the downstream", partial(alarm, downstream, *MEMORY), ("blocked", "memory"), is_short=True
+    ),
+    Fault("a disk alarm of the upstream", partial(alarm, upstream, *DISK), runs_on=True),
+    Fault("a disk alarm of the downstream", partial(alarm, downstream, *DISK), ("blocked", "disk")),
+    Fault("the upstream queue is deleted", delete_upstream_queue, is_short=True, drains=True),
+    Fault("the internal exchange is deleted", delete_internal_exchange, drains=True),
+    Fault("the upstream exchange is deleted and made again", delete_upstream_exchange, drains=True),
+    Fault("the downstream exchange is deleted and made again", delete_downstream_exchange, drains=True),
+    Fault("permissions upstream are taken and given back", partial(take_permissions, upstream), ("invalid", "")),
+    Fault("permissions downstream are taken and given back", partial(take_permissions, downstream), ("invalid", "")),
+    Fault("the upstream's vhost is taken and given back", take_vhost, ("invalid", "vhost"), drains=True),
+    Fault(
+        "the upstream's user is taken and given back", take_user, ("invalid", "refused"), setting=Setting(uri=own_user)
+    ),
+    Fault("the upstream's name no longer resolves", lose_name, ("backoff", UPSTREAM_NAME), setting=NAMED),
+    Fault(
+        "the upstream's certificate expires", expire_certificate, ("invalid", "expired"), setting=Setting(uri=by_tls)
+    ),
+    Fault("the clock is stepped", step_clock, setting=Setting(module="tests.faults.stepped_clock")),
+    Fault("the export's disk is full", fill_disk, setting=EXPORTING, runs_on=True),
+    Fault("the downstream takes no long messages for a while", lower_message_size, is_short=True, interruptions=2),
+    Fault("the HTTP API returns garbage", garble_management, runs_on=True),
+    Fault("the HTTP API is away", lose_management, runs_on=True),
+    Fault("the HTTP API is slow", slow_management, runs_on=True),
+    Fault("the event exchange vanishes", lose_events, runs_on=True),
+    Fault("no file descriptor is left", exhaust_descriptors, ("backoff", "")),
+    Fault("the upstream allows four channels", lower_channels),
+)

@@ -1,0 +1,79 @@
+"""Puts one fault in the midst of traffic, and says what must hold then."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.faults.faults import Fault
+from tests.faults.scene import PREFETCH, Scene
+from tests.faults.traffic import until
+
+ALL: Final = os.environ.get("FEDERATION_AGENT_FAULTS") == "all"
+COUNT: Final = 20_000 if ALL else 4_000
+LASTS: Final = 20.0 if ALL else 8.0
+"""How long the publisher takes, if nothing holds it up."""
+FLOWS_AGAIN: Final = 30.0
+TABLE: Final = os.environ.get("FEDERATION_AGENT_FAULTS_TABLE", "")
+WITH_REASON: Final = frozenset({"backoff", "blocked", "invalid"})
+RELEASE: Final = os.environ.get("FEDERATION_AGENT_FAULTS_RELEASE") or None
+
+
+def put_through(scene: Scene, fault: Fault) -> None:
+    """Nothing is lost, it flows again within 30 s, and the agent shows what is wrong."""
+    traffic, account = scene.traffic.start(), scene.traffic.account
+    assert until(lambda: len(account.delivered) > COUNT // 4, 60), "nothing flows"
+    if fault.drains:
+        scene.drain()
+    began = time.monotonic()
+    fault.do(scene)
+    ended = time.monotonic()
+    if fault.drains:
+        assert until(lambda: scene.is_running, FLOWS_AGAIN)
+        scene.up.wait_bound("k", deadline=FLOWS_AGAIN)
+    traffic.go_on()
+    assert until(lambda: account.first_after(ended) is not None or traffic.is_published, FLOWS_AGAIN), scene.link()
+    flows = (account.first_after(ended) or time.monotonic()) - ended
+    assert until(lambda: traffic.is_published and traffic.is_delivered, 120), f"{len(account.missing)} are missing"
+    write_row(fault, scene, flows, disorder := account.out_of_order(began, ended + flows))
+    assert not account.missing
+    assert account.duplicated <= fault.interruptions * PREFETCH
+    assert not disorder
+    assert flows <= FLOWS_AGAIN
+    assert until(lambda: scene.is_running, FLOWS_AGAIN), scene.link()
+    judge_statuses(fault, scene.seen)
+
+
+def judge_statuses(fault: Fault, seen: Sequence[tuple[str, str]]) -> None:
+    """What isn't right has its reason beside it, and what has nothing to do with the link doesn't change its status."""
+    unexplained = [status for status, error in seen if status in WITH_REASON and not error]
+    assert not unexplained, seen
+    if fault.runs_on:
+        assert {status for status, _ in seen} == {"running"}, seen
+    elif fault.shows is None:
+        assert {status for status, _ in seen} <= {"running", "starting", "backoff"}, seen
+    else:
+        status, words = fault.shows
+        assert any(found == status and words in error for found, error in seen), seen
+
+
+def write_row(fault: Fault, scene: Scene, flows: float, disorder: int) -> None:
+    """A line of JSON for each fault, where `make faults` asks for it."""
+    account = scene.traffic.account
+    row = {
+        "fault": fault.name,
+        "published": len(account.confirmed),
+        "delivered": len({number for _, number in account.delivered}),
+        "missing": len(account.missing),
+        "duplicated": account.duplicated,
+        "out of order": disorder,
+        "flows again": round(flows, 1),
+        "seen": scene.seen,
+    }
+    if TABLE:
+        with Path(TABLE).open("a") as file:
+            file.write(json.dumps(row) + "\n")

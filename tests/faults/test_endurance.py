@@ -1,0 +1,179 @@
+"""What is done over and over leaves nothing behind in the agent: no memory, descriptor, task or connection."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.bench.process import memory_mib
+from tests.faults.faults import Fault
+from tests.faults.judging import ALL
+from tests.faults.scene import PREFETCH, Scene, Setting
+from tests.faults.traffic import until
+from tests.integration.federation.sites import federated
+from tests.lab.waiting import eventually
+
+AT_FULL_RATE: Final = 600.0 if ALL else 5.0
+RECONNECTS: Final = 200 if ALL else 10
+RELOADS: Final = 500 if ALL else 10
+LINKS: Final = 100
+ROUNDS: Final = 30 if ALL else 2
+"""Each makes and removes LINKS within about two seconds."""
+LARGE: Final = 2**20
+LARGE_MESSAGES: Final = 150
+SLOWLY: Final = 2 * LARGE
+"""Bytes a second that the downstream takes."""
+AT_MOST: Final = 150.0
+"""MiB, with large messages on their way."""
+GROWTH: Final = 16.0
+"""MiB, of which messages on their way are most."""
+SETTLES: Final = 30.0
+DEADLINE: Final = 1800 if ALL else 240
+
+NOTHING: Final = Fault("nothing", lambda _: None, setting=Setting(module="tests.faults.counting_agent"))
+
+
+@pytest.fixture
+def fault() -> Fault:
+    return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an agent holds."""
+
+    memory: float
+    descriptors: int
+    tasks: tuple[str, ...]
+    connections: int
+
+
+def held(scene: Scene) -> Held:
+    counted = scene.file("tasks")
+    counted.unlink(missing_ok=True)
+    scene.agent.signal(signal.SIGUSR2)
+    eventually(counted.exists, what="the agent counts its tasks")
+    pid = scene.agent.pid
+    connections = scene.to_up.connections + scene.to_down.connections
+    return Held(
+        memory_mib(pid),
+        len(list(Path(f"/proc/{pid}/fd").iterdir())),
+        tuple(counted.read_text().splitlines()),
+        connections,
+    )
+
+
+def settled(scene: Scene) -> Held:
+    """Once nothing changes any more for a second: sessions that ended are still closing."""
+    last: list[Held] = [held(scene)]
+
+    def same() -> bool:
+        time.sleep(1)
+        last.append(held(scene))
+        return all(getattr(last[-1], each) == getattr(last[-2], each) for each in ("tasks", "descriptors"))
+
+    eventually(same, SETTLES, what="what the agent holds doesn't change")
+    return last[-1]
+
+
+def repeat(scene: Scene, times: int, once: Callable[[int], None]) -> None:
+    """Judges what the last nine tenths left behind."""
+    for number in range(warm := max(1, times // 10)):
+        once(number)
+    assert until(lambda: scene.is_running, SETTLES), scene.link()
+    before = settled(scene)
+    for number in range(warm, times):
+        once(number)
+    assert until(lambda: scene.is_running, SETTLES), scene.link()
+    after = settled(scene)
+    assert after.memory - before.memory <= GROWTH, (before, after)
+    assert after.descriptors <= before.descriptors, (before, after)
+    assert len(after.tasks) <= len(before.tasks), Counter(after.tasks) - Counter(before.tasks)
+    assert after.connections <= before.connections, (before, after)
+    assert scene.agent.told("unexpected error") == []
+
+
+def configure(scene: Scene, *, prefetch: int = PREFETCH, pattern: str = r"^fed\.") -> None:
+    """The agent reads it at once."""
+    definition = federated(scene.up, **{"prefetch-count": prefetch, "reconnect-delay": 1})
+    definition["upstreams"]["origin"]["uri"] = NOTHING.setting.uri(scene)
+    definition["policies"]["federate"]["pattern"] = pattern
+    scene.agent.write({scene.down.vhost: definition})
+    scene.agent.signal(signal.SIGHUP)
+
+
+@pytest.mark.timeout(DEADLINE)
+def test_reconnects(scene: Scene) -> None:
+    def once(number: int) -> None:
+        (scene.to_down if number % 2 else scene.to_up).cut()
+        assert until(lambda: scene.is_running, SETTLES), scene.link()
+
+    scene.traffic.start()
+    repeat(scene, RECONNECTS, once)
+
+
+@pytest.mark.timeout(DEADLINE)
+def test_reloads(scene: Scene) -> None:
+    """Each changes the link."""
+
+    def once(number: int) -> None:
+        since = scene.link()["since"]
+        configure(scene, prefetch=PREFETCH - 1 - number % 2)
+        eventually(lambda: scene.link().get("since") != since and scene.is_running, what="it runs again")
+
+    scene.traffic.start()
+    repeat(scene, RELOADS, once)
+
+
+@pytest.mark.timeout(DEADLINE)
+def test_links_that_come_and_go(scene: Scene) -> None:
+    for number in range(LINKS):
+        scene.down.exchange(f"more-{number}")
+        scene.up.exchange(f"more-{number}")
+
+    def once(_: int) -> None:
+        for pattern, count in ((r"^(fed\.|more)", LINKS + 1), (r"^fed\.", 1)):
+            configure(scene, pattern=pattern)
+            eventually(lambda wanted=count: linked(scene) == wanted, SETTLES, what=f"there are {count} links")  # type: ignore[misc]
+
+    repeat(scene, ROUNDS, once)
+
+
+def linked(scene: Scene) -> int:
+    """How many links run."""
+    return sum(each["status"] == "running" for each in scene.agent.links().values())
+
+
+@pytest.mark.timeout(120 + 2 * AT_FULL_RATE)
+def test_traffic_at_full_rate_with_faults(scene: Scene) -> None:
+    """A cut every three seconds of the way that follows next."""
+    scene.traffic.hurry()
+
+    def once(number: int) -> None:
+        (scene.to_down if number % 2 else scene.to_up).cut()
+        time.sleep(3)
+
+    scene.traffic.start()
+    repeat(scene, int(AT_FULL_RATE / 3) + 2, once)
+    scene.traffic.finish()
+    assert until(lambda: scene.traffic.is_delivered, SETTLES), f"{len(scene.traffic.account.missing)} are missing"
+
+
+@pytest.mark.timeout(DEADLINE)
+def test_large_messages_to_a_slow_downstream(scene: Scene) -> None:
+    """They wait upstream, not in the agent."""
+    scene.to_down.throttle(SLOWLY)
+    scene.up.publish("x" * LARGE for _ in range(LARGE_MESSAGES))
+    passed = scene.to_down.bytes_up
+    time.sleep(5)
+    assert scene.to_down.bytes_up - passed >= LARGE, "nothing moves"
+    assert memory_mib(scene.agent.pid, peak=True) <= AT_MOST
+    scene.to_down.throttle(None)
+    assert len(scene.down.take(LARGE_MESSAGES)) == LARGE_MESSAGES

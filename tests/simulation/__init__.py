@@ -1,0 +1,1 @@
+"""Whole agents against model brokers, in virtual time: the same seed gives the same run."""

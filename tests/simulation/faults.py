@@ -1,0 +1,167 @@
+"""What goes wrong. Each fault begins, lasts, and ends; then it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from agent.core.links.lifecycle import Pause
+from tests.simulation.scenario import DOWN, UP, Kind
+
+if TYPE_CHECKING:
+    from tests.simulation.agents import Agent
+    from tests.simulation.world import World
+
+Fault = Callable[["World", Random], Coroutine[Any, Any, None]]
+
+
+def _agent(world: World, chance: Random) -> Agent:
+    """Mostly the one that runs the link."""
+    owner = world.owner
+    return owner if owner is not None and chance.random() < 0.6 else chance.choice(world.agents)
+
+
+def _host(chance: Random) -> str:
+    return chance.choice((UP, DOWN))
+
+
+async def _meet_messages(world: World, chance: Random) -> None:
+    """Faults matter while something is on its way."""
+    await world.burst()
+    scenario = world.scenario
+    await asyncio.sleep(chance.random() * (4 * scenario.slowest + scenario.slowest_disk))
+
+
+async def cut(world: World, chance: Random) -> None:
+    """One or all connections of an agent to a broker."""
+    await _meet_messages(world, chance)
+    streams = world.network.of(_agent(world, chance).process, _host(chance))
+    for stream in streams if chance.random() < 0.5 else streams[:1]:
+        stream.cut()
+
+
+async def cut_half(world: World, chance: Random) -> None:
+    """Only one side learns that the connection has ended; the other finds out by itself."""
+    for stream in world.network.of(_agent(world, chance).process, _host(chance)):
+        stream.silence(up=True, down=True)
+        if chance.random() < 0.5:
+            stream.lose_server()
+        else:
+            stream.lose_client(ConnectionResetError("cut"))
+            world.network.after(chance.uniform(1, 15), stream.lose_server)
+
+
+async def partition(world: World, chance: Random) -> None:
+    agent, host = _agent(world, chance), _host(chance)
+    up, down = chance.choice(((True, False), (False, True), (True, True)))
+    process = agent.process
+    world.network.partition(process, host, up=up, down=down)
+    await _meet_messages(world, chance)
+    await asyncio.sleep(chance.choice((0.5, 3.0, 12.0)) * chance.random())
+    world.network.partition(process, host, up=False, down=False)
+
+
+async def slow(world: World, chance: Random) -> None:
+    before, world.network.slowest = world.network.slowest, chance.choice((0.3, 1.0))
+    await asyncio.sleep(chance.uniform(0.5, 4))
+    world.network.slowest = before
+
+
+async def restart_broker(world: World, chance: Random) -> None:
+    broker = chance.choice((world.up, world.down))
+    if not broker.is_up:
+        return
+    await _meet_messages(world, chance)
+    broker.stop()
+    await asyncio.sleep(chance.choice((0.1, 2.0, 8.0)) * chance.random())
+    broker.start()
+
+
+async def kill(world: World, chance: Random) -> None:
+    agent = _agent(world, chance)
+    await _meet_messages(world, chance)
+    if not agent.runs():
+        return
+    agent.kill()
+    await asyncio.sleep(chance.choice((0.1, 5.0)) * chance.random())
+    if not agent.runs():
+        agent.start()
+
+
+async def stop(world: World, chance: Random) -> None:
+    agent = _agent(world, chance)
+    await _meet_messages(world, chance)
+    if not agent.runs():
+        return
+    await agent.stopped()
+    await asyncio.sleep(3 * chance.random())
+    if not agent.runs():
+        agent.start()
+
+
+async def freeze(world: World, chance: Random) -> None:
+    agent = _agent(world, chance)
+    process = agent.process
+    if process.is_dead or process.is_frozen:
+        return
+    agent.freeze()
+    await world.burst()
+    await asyncio.sleep(chance.choice((0.5, 4.0, 12.0)) * chance.random())
+    if agent.process is process:
+        agent.thaw()
+
+
+async def alarm(world: World, chance: Random) -> None:
+    broker = chance.choice((world.up, world.down))
+    broker.set_alarm("low on memory")
+    await asyncio.sleep(chance.uniform(0.2, 6))
+    if broker.is_up:
+        broker.set_alarm("")
+
+
+async def redefine(world: World, chance: Random) -> None:
+    now = world.definitions
+    changes = (
+        replace(now, prefetch=chance.choice((1, 10, 1000))),
+        replace(now, hops=3 - now.hops),
+        replace(now, keys=chance.choice((("#",), ("k",), ("k", "#"), ("*",)))),
+    )
+    await world.define(chance.choice(changes), chance)
+
+
+async def operate(world: World, chance: Random) -> None:
+    """An operator asks any of the agents."""
+    link = world.link_id
+    if link is None:
+        return
+    if chance.random() < 0.5:
+        _agent(world, chance).act(lambda supervisor: supervisor.act(link, "restart"))
+        return
+    _agent(world, chance).act(lambda supervisor: supervisor.pause(link, Pause(by="somebody")))
+    await asyncio.sleep(chance.uniform(0.1, 4))
+    for _ in range(3):  # whoever it was asked of may be gone
+        for agent in world.agents:
+            agent.act(lambda supervisor: supervisor.act(link, "resume"))
+        await asyncio.sleep(2)
+
+
+async def forget(world: World, chance: Random) -> None:
+    """The link isn't defined for a moment, shorter than what it takes to remove it."""
+    if world.scenario.kind is Kind.SHOVEL:
+        return
+    before = world.definitions
+    world.define_at_once(replace(before, is_defined=False))
+    await asyncio.sleep(0.4)
+    world.define_at_once(before)
+
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    cut, cut, cut_half, partition, partition, slow, restart_broker, restart_broker, kill, kill, stop, freeze, freeze,
+    alarm, redefine, redefine, operate, forget,
+)  # fmt: skip
+
+ORDERLY: Final[frozenset[Fault]] = frozenset({stop, redefine, operate, forget, slow})
+"""Nothing is delivered twice or out of order for these."""

@@ -1,0 +1,112 @@
+"""What must hold in every run, and what a run has seen."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulation.broker.broker import Broker
+from tests.simulation.network import Stream
+from tests.simulation.scenario import LINK_QUEUE, Definitions, Kind, Scenario
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+PUBLISH = b"\x00\x3c\x00\x28\x00\x00"
+FORWARDS = {Kind.EXCHANGE: PUBLISH + b"\x03fed", Kind.SHOVEL: PUBLISH + b"\x00\x06target"}
+_NAME = re.compile(r"agent a\d")
+
+
+@dataclass
+class Findings:
+    """`reached` is what this run did of all that a run may do."""
+
+    violations: list[str] = field(default_factory=list)
+    reached: set[str] = field(default_factory=set)
+
+    def violated(self, what: str) -> None:
+        if len(self.violations) < 20:
+            self.violations.append(what)
+
+    def reach_transition(self, before: str, after: str) -> None:
+        self.reached.add(f"{before} -> {after}")
+
+    def reach_standby(self, reason: str) -> None:
+        self.reached.add("standby: " + _NAME.sub("agent", reason).partition(":")[0])
+
+
+def watch_owners(world: World) -> None:
+    """At most one agent forwards: nobody writes a message of the link while another one consumes its queue."""
+    mark, queue_name = FORWARDS[world.scenario.kind], world.scenario.upstream_queue
+
+    def written(stream: Stream, data: bytes) -> None:
+        if stream.server is not world.down or mark not in data:
+            return
+        queue = world.up.queues.get(queue_name)
+        for consumer in () if queue is None else queue.consumers:
+            other = consumer.channel.session.stream.process
+            if other is not stream.process and other is not None and not other.is_dead:
+                writer = "nobody" if stream.process is None else stream.process.name
+                world.findings.violated(
+                    f"{world.now:.3f} two owners: {writer} forwards while {other.name} consumes from {queue_name!r}"
+                )
+
+    world.network.on_write = written
+
+
+def watch_settling(world: World) -> None:
+    for broker in (world.up, world.down):
+        broker.on_unknown_tag = lambda session, tag: world.findings.violated(
+            f"{world.now:.3f} settled twice: {session.name!r} settles delivery {tag}, which isn't open"
+        )
+
+
+def check_account(findings: Findings, confirmed: Iterable[bytes], delivered: list[bytes]) -> None:
+    """Nothing that was confirmed is lost."""
+    missing = [body for body in confirmed if body not in set(delivered)]
+    if missing:
+        findings.violated(f"lost: {len(missing)} of the confirmed messages: {missing[:5]}")
+
+
+def check_order(findings: Findings, published: list[bytes], delivered: list[bytes], where: str) -> None:
+    """Where nothing disturbs: each message once, and in order."""
+    found = [body for body in delivered if body in set(published)]
+    if found == published:
+        return
+    twice = [body for body, count in Counter(found).items() if count > 1]
+    findings.violated(f"{where}: duplicated {twice[:5]}, or out of order: {found[:10]}...")
+
+
+def check_bound(findings: Findings, up: Broker, definitions: Definitions) -> None:
+    """An internal exchange, bound as it is defined. Another one that isn't bound may be left by an agent that was
+    building when another took the link over; the next session deletes it."""
+    if definitions.kind is not Kind.EXCHANGE:
+        return
+    bound = [each for each in up.routing.bound_from("fed") if not each.to_queue]
+    internal = [name for name in up.routing.exchanges if name.startswith(LINK_QUEUE)]
+    if sorted(each.key for each in bound) != sorted(definitions.keys) or not internal:
+        findings.violated(f"bound upstream: {[each.key for each in bound]} by {internal}, and not {definitions.keys}")
+
+
+def check_leftovers(world: World, scenario: Scenario) -> None:
+    """After the link was removed and the agents have stopped."""
+    findings = world.findings
+    ours = [name for name in world.up.routing.exchanges if not name.startswith("amq.") and name != "fed"]
+    queues = [name for name in world.up.queues if name != "source"]
+    bindings = [each for each in world.up.routing.bindings if each.destination != "kept"]
+    if scenario.kind is Kind.EXCHANGE and (ours or queues or bindings):
+        findings.violated(f"left over upstream: exchanges {ours}, queues {queues}, bindings {bindings}")
+    mine = [name for name in world.down.queues if name != "target" and " of simulated, slot " not in name]
+    if mine:
+        findings.violated(f"left over downstream: queues {mine}")
+    for agent in world.agents:
+        if agent.process.tasks:
+            findings.violated(f"left over in {agent.name}: tasks {[task.get_name() for task in agent.process.tasks]}")
+        if agent.board is not None and any(agent.board.errors.counts.values()):
+            findings.violated(f"unexpected errors in {agent.name}: {agent.board.errors.counts}")
+    streams = [each.process.name for each in world.network.streams if each.process is not None]
+    if streams:
+        findings.violated(f"left over: connections of {streams}")

@@ -1,0 +1,59 @@
+"""The model broker answers what real brokers answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import pytest
+
+from agent.amqp.connect import connect
+from agent.core.addresses.uri import parse
+from tests.lab.node import Node
+from tests.simulation.broker.broker import Broker
+from tests.simulation.commands import Command, Player, generate
+from tests.simulation.loop import SimulatedLoop, run
+from tests.simulation.network import Network
+
+SEQUENCES: Final = 8
+LENGTH: Final = 40
+REST: Final = 0.04  # seconds in which real brokers deliver what they have
+
+
+def _of_model(commands: list[Command], version: str) -> list[str]:
+    chance = Random(1)
+
+    async def play(loop: SimulatedLoop) -> list[str]:
+        network = loop.network = Network(loop, chance)
+        network.servers["127.0.0.4"] = Broker(network, chance, "model", version=version)
+        uri = parse("amqp://guest:guest@127.0.0.4")
+        player = Player(lambda: connect(uri, where="model", name="commands"), "x.", lambda: asyncio.sleep(1))
+        return await player.play(commands)
+
+    return run(play, chance)
+
+
+async def _of_real(broker: Node, commands: list[Command], prefix: str) -> list[str]:
+    uri = parse(broker.uri())
+    player = Player(lambda: connect(uri, where="broker", name="commands"), prefix, lambda: asyncio.sleep(REST))
+    return await player.play(commands)
+
+
+def _compare(broker: Node, version: str, prefix: str) -> None:
+    for seed in range(SEQUENCES):
+        commands = generate(Random(seed), LENGTH)
+        real = asyncio.run(_of_real(broker, commands, f"{prefix}.{seed}."))
+        model = _of_model(commands, version)
+        for number, (theirs, ours) in enumerate(zip(real, model, strict=True)):
+            assert ours == theirs, f"sequence {seed}, command {number}, after {real[max(0, number - 5) : number]}"
+
+
+def test_the_model_answers_as_this_machines_broker(broker: Node, name: Callable[[str], str]) -> None:
+    _compare(broker, "3.10.8", name("model"))
+
+
+@pytest.mark.versions
+def test_the_model_answers_as_a_newer_broker(broker_on: Callable[..., Node], name: Callable[[str], str]) -> None:
+    _compare(broker_on("sid"), "4.3.6", name("model"))

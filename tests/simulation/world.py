@@ -1,0 +1,263 @@
+"""One seed's world: two brokers, the agents of a group between them, a publisher, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from random import Random
+
+from agent.core.links.lifecycle import LinkState
+from agent.status.board import Entry
+from tests.simulation.agents import Agent
+from tests.simulation.broker.broker import Broker
+from tests.simulation.broker.exchanges import Binding, Exchange
+from tests.simulation.broker.queues import Queue
+from tests.simulation.faults import FAULTS, ORDERLY, Fault
+from tests.simulation.invariants import (
+    Findings,
+    check_account,
+    check_bound,
+    check_leftovers,
+    check_order,
+    watch_owners,
+    watch_settling,
+)
+from tests.simulation.loop import Deadlock, SimulatedLoop, run
+from tests.simulation.network import Network
+from tests.simulation.scenario import DOWN, SOURCE, TARGET, UP, Definitions, Kind, Scenario, scenario_of
+
+PROPERTIES = b"\x10\x00\x02"  # persistent
+STARTED_WITHIN = 60.0
+DELIVERED_WITHIN = 45.0
+REMOVED_WITHIN = 90.0
+LOOK = 0.25
+BURST = 5
+TAIL = 8  # messages after all is well again
+
+
+class World:
+    on_note: Callable[[float, tuple[object, ...]], None] = staticmethod(lambda now, what: None)
+
+    def __init__(self, loop: SimulatedLoop, scenario: Scenario, chance: Random) -> None:
+        self.loop = loop
+        self.scenario = scenario
+        self.chance = chance
+        self.findings = Findings()
+        network = self.network = loop.network = Network(loop, chance)
+        network.slowest, network.high_water = scenario.slowest, scenario.high_water
+        self.up = Broker(network, chance, "up", has_plugin=scenario.has_plugin)
+        self.down = Broker(network, chance, "down")
+        self.up.slowest_disk = self.down.slowest_disk = scenario.slowest_disk
+        network.servers = {UP: self.up, DOWN: self.down}
+        self._furnish()
+        self.definitions = Definitions(scenario.kind)
+        self.agents = [
+            Agent(f"a{number}", self.definitions.text(f"a{number}"), loop, network, self._turned)
+            for number in range(scenario.replicas)
+        ]
+        for agent in self.agents:
+            agent.on_change = self._changed
+        self.link_id: str | None = None
+        self.went_wrong: set[Fault] = set()
+        self._bursts = 0
+        self.published: list[bytes] = []
+        self.confirmed: list[bytes] = []
+        self.trace = sha256()
+        watch_owners(self)
+        watch_settling(self)
+        network.on_connect = lambda process, host: self.note("connect", process.name, host)
+
+    @property
+    def now(self) -> float:
+        return self.loop.time()
+
+    def note(self, *what: object) -> None:
+        """The same seed gives the same trace."""
+        self.trace.update(f"{self.now:.9f} {what}\n".encode())
+        self.on_note(self.now, what)
+
+    def _furnish(self) -> None:
+        for broker in (self.up, self.down):
+            broker.routing.exchanges["fed"] = Exchange("fed", "topic", durable=True)
+        self.up.make_queue(Queue(SOURCE, durable=True))
+        self.down.make_queue(Queue(TARGET, durable=True))
+        self.down.routing.bindings[Binding("fed", TARGET, True, "#")] = None
+
+    def _turned(self, entry: Entry, before: LinkState | None) -> None:
+        self.link_id = entry.link.id
+        self.note("status", entry.state.status, entry.state.error)
+
+    def _changed(self, before: LinkState, after: LinkState) -> None:
+        if before.phase is not after.phase:
+            self.findings.reach_transition(before.phase, after.phase)
+        if before.status is not after.status:
+            self.findings.reach_transition(before.status, after.status)
+        if after.standby is not None:
+            self.findings.reach_standby(after.standby)
+
+    # Definitions
+
+    async def define(self, definitions: Definitions, chance: Random) -> None:
+        """The files of the agents change one after another."""
+        self.definitions = definitions
+        for agent in self.agents:
+            agent.define(definitions.text(agent.name))
+            await asyncio.sleep(chance.choice((0.0, 0.5)) * chance.random())
+
+    def define_at_once(self, definitions: Definitions) -> None:
+        self.definitions = definitions
+        for agent in self.agents:
+            agent.define(definitions.text(agent.name))
+
+    # Messages
+
+    @property
+    def owner(self) -> Agent | None:
+        """Who consumes for the link."""
+        queue = self.up.queues.get(self.scenario.upstream_queue)
+        processes = [] if queue is None else [each.channel.session.stream.process for each in queue.consumers]
+        return next((agent for agent in self.agents if agent.process in processes), None)
+
+    @property
+    def is_consumed(self) -> bool:
+        queue = self.up.queues.get(self.scenario.upstream_queue)
+        return queue is not None and bool(queue.consumers)
+
+    @property
+    def is_bound(self) -> bool:
+        return self.scenario.kind is Kind.SHOVEL or bool(self.up.routing.route("fed", "k"))
+
+    def is_ready(self) -> bool:
+        return self.is_consumed and self.is_bound
+
+    def delivered(self) -> list[bytes]:
+        return [message.body for message in self.down.queues[TARGET].ready]
+
+    async def publish(self, body: bytes) -> None:
+        """What is never confirmed isn't counted: a publisher would publish it again."""
+        up = self.up
+        while not up.is_up or up.alarm:  # noqa: ASYNC110 - as publishers do
+            await asyncio.sleep(LOOK)
+        exchange, key = ("fed", "k") if self.scenario.kind is Kind.EXCHANGE else ("", SOURCE)
+        found = up.publish(exchange, key, PROPERTIES, body)
+        if not found:
+            self.findings.violated(f"{self.now:.3f} gap: {body!r} reaches no queue of the link")
+            return
+        self.published.append(body)
+        up.when_safe(found, lambda: self.confirmed.append(body))
+
+    async def burst(self) -> None:
+        for _ in range(BURST):
+            self._bursts += 1
+            await self.publish(b"burst %d" % self._bursts)
+
+    async def _publish_all(self) -> None:
+        for number in range(self.scenario.messages):
+            await self.publish(b"%d" % number)
+            await asyncio.sleep(self.chance.choice((0.0, 0.0, 0.1, 0.6)) * self.chance.random())
+
+    async def _go_wrong(self) -> None:
+        async with asyncio.TaskGroup() as going:
+            for _ in range(self.scenario.faults):
+                await asyncio.sleep(4 * self.chance.random())
+                fault = self.chance.choice(FAULTS)
+                self.note("fault", fault.__name__)
+                self.went_wrong.add(fault)
+                self.findings.reached.add(f"fault: {fault.__name__}")
+                going.create_task(fault(self, Random(self.chance.random())))
+
+    # The run
+
+    async def wait_for(self, what: Callable[[], bool], seconds: float, complaint: str) -> bool:
+        until = self.now + seconds
+        while not what():
+            if self.now > until:
+                self.findings.violated(f"{self.now:.3f} stuck: {complaint}{self._shown()}")
+                return False
+            await asyncio.sleep(LOOK)
+        return True
+
+    def _shown(self) -> str:
+        found = [
+            f"; {agent.name}: {entry.state.status} {entry.state.error} {agent.board.problems}"
+            for agent in self.agents
+            if agent.board is not None
+            for entry in agent.board
+        ]
+        return "".join(found)
+
+    async def live(self) -> None:
+        for agent in self.agents:
+            agent.start()
+            await asyncio.sleep(self.chance.choice((0.0, 0.1, 6.0)) * self.chance.random())
+        if not await self.wait_for(self.is_ready, STARTED_WITHIN, "the link doesn't start"):
+            return
+        async with asyncio.TaskGroup() as together:
+            together.create_task(self._publish_all())
+            together.create_task(self._go_wrong())
+        if not await self._settle():
+            return
+        await self._end_in_order()
+        await self._remove()
+
+    async def _settle(self) -> bool:
+        for agent in self.agents:
+            if not agent.runs():
+                agent.start()
+        await asyncio.sleep(self.scenario.slowest_disk * 2)
+        is_done = await self.wait_for(
+            lambda: set(self.confirmed) <= set(self.delivered()), DELIVERED_WITHIN, "messages don't arrive"
+        )
+        check_account(self.findings, self.confirmed, self.delivered())
+        if self.went_wrong <= ORDERLY:
+            check_order(self.findings, self.published, self.delivered(), "without faults that cost anything")
+        return is_done
+
+    async def _end_in_order(self) -> None:
+        """When all is well again, each message arrives once and in order."""
+        if self.scenario.faults:
+            await asyncio.sleep(12)
+        if not await self.wait_for(lambda: self.is_consumed, 60.0, "the link doesn't come back"):
+            return
+        tail = [b"tail %d" % number for number in range(TAIL)]
+        for body in tail:
+            await self.publish(body)
+        await self.wait_for(lambda: set(tail) <= set(self.delivered()), 60.0, "the last messages don't arrive")
+        check_order(self.findings, tail, self.delivered(), "after all faults")
+        check_bound(self.findings, self.up, self.definitions)
+
+    async def _remove(self) -> None:
+        await self.define(replace(self.definitions, is_defined=False), self.chance)
+        gone = self.scenario.upstream_queue
+        if self.scenario.kind is Kind.EXCHANGE:
+            await self.wait_for(lambda: gone not in self.up.queues, REMOVED_WITHIN, "what the link built isn't removed")
+        await self.wait_for(
+            lambda: not any(tuple(agent.board or ()) for agent in self.agents), REMOVED_WITHIN, "links don't end"
+        )
+        async with asyncio.TaskGroup() as stopping:
+            for agent in self.agents:
+                stopping.create_task(agent.stopped())
+        await asyncio.sleep(10)
+        check_leftovers(self, self.scenario)
+
+
+def simulate(seed: int) -> tuple[Findings, str]:
+    """What one seed brings to light, and the digest of its trace."""
+    random.seed(seed)  # what the agent decides by chance
+    chance = Random(f"world {seed}")
+    scenario = scenario_of(seed, chance)
+    worlds: list[World] = []
+
+    async def live(loop: SimulatedLoop) -> None:
+        world = World(loop, scenario, chance)
+        worlds.append(world)
+        await world.live()
+
+    try:
+        run(live, chance)
+    except Deadlock as error:
+        worlds[0].findings.violated(str(error))
+    return worlds[0].findings, worlds[0].trace.hexdigest()[:16]
