@@ -50,9 +50,13 @@ def test_every_alert_is_seen_firing() -> None:
 def test_an_alert_tells_what_to_do(name: str) -> None:
     alert = ALERTS[name]
     assert alert["labels"]["severity"] in {"warning", "critical"}
-    assert {"summary", "description", "runbook_url"} == alert["annotations"].keys()
+    assert {"summary", "description", "runbook_url"} == alert["annotations"].keys() - {"page"}
+    page = alert["annotations"].get("page", "")
+    assert page.startswith("http://{{ $labels.instance }}/#/") or name == "FederationAgentAbsent"  # that has no agent
     assert alert["for"]
-    document, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+    template = "{{ with $externalLabels.runbooks }}{{ . }}/{{ end }}"
+    assert alert["annotations"]["runbook_url"].startswith(template)
+    document, _, anchor = alert["annotations"]["runbook_url"].removeprefix(template).partition("#")
     assert ROOT / document == OPERATIONS
     headings = re.findall(r"^#+ (.*)$", OPERATIONS.read_text(), re.MULTILINE)
     assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -88,5 +92,23 @@ def test_nothing_is_asked_that_nobody_tells() -> None:
 
 
 def test_no_rule_is_recorded_for_nothing() -> None:
-    asked = DASHBOARD.read_text() + "".join(alert["expr"] for alert in ALERTS.values())
-    assert [rule["record"] for rule in RULES if "record" in rule and rule["record"] not in asked] == []
+    def asked(record: str) -> str:
+        return DASHBOARD.read_text() + "".join(rule["expr"] for rule in RULES if rule.get("record") != record)
+
+    assert [rule["record"] for rule in RULES if "record" in rule and rule["record"] not in asked(rule["record"])] == []
+
+
+def test_the_example_of_alertmanager_names_alerts_and_labels_that_there_are() -> None:
+    example = yaml.safe_load((DEPLOYED / "alertmanager.yml").read_text())
+    receivers = {receiver["name"] for receiver in example["receivers"]}
+    assert {example["route"]["receiver"], *(route["receiver"] for route in example["route"]["routes"])} <= receivers
+    for rule in example["inhibit_rules"]:
+        for matchers in (rule["source_matchers"], rule["target_matchers"]):
+            [pattern] = re.findall(r'alertname=~?"(.*)"', matchers[0])
+            assert all(any(re.fullmatch(part, name) for name in ALERTS) for part in pattern.split("|"))
+    assert {label for rule in example["inhibit_rules"] for label in rule["equal"]} <= {
+        "job",
+        "instance",
+        "vhost",
+        "upstream",
+    }

@@ -31,6 +31,11 @@ def test_all_files_are_used() -> None:
     assert {path.name for path in FOLDER.iterdir()} == used
 
 
+def test_an_edited_configuration_rolls_no_broker_and_reaches_the_agent() -> None:
+    assert KUSTOMIZATION["generatorOptions"]["disableNameSuffixHash"]
+    assert not [mount for mount in AGENT["volumeMounts"] if "subPath" in mount]  # the kubelet doesn't update those
+
+
 def test_the_agent_has_no_rights_and_is_asked_how_it_is() -> None:
     assert AGENT["securityContext"] == {
         "runAsNonRoot": True,
@@ -41,7 +46,7 @@ def test_the_agent_has_no_rights_and_is_asked_how_it_is() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert AGENT["livenessProbe"]["httpGet"]["path"] == "/livez"
-    assert AGENT["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert "readinessProbe" not in AGENT  # readiness is the pod's: it would take the broker out of its Service
     assert not POD["automountServiceAccountToken"]
 
 
