@@ -2,7 +2,7 @@ SHELL := bash
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench versions image-test lock clean
+.PHONY: help setup demo test faults simulate lint advisories bench versions image-test lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
@@ -17,12 +17,21 @@ demo: setup ## two brokers and the agent between them; DEMO_SECONDS=20 stops by 
 test: setup ## the whole test suite on real brokers; ARGS="-k name" goes to pytest
 	@scripts/test $(ARGS)
 
+faults: setup ## all faults on real brokers, 20,000 messages each; ARGS="-k killed" chooses some
+	@FEDERATION_AGENT_FAULTS=all $(BIN)/python -m pytest tests/faults $(ARGS)
+
+simulate: setup ## whole agents in virtual time: SEEDS=100000 runs so many, SEED=123 replays one
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--first $(SEED) --seeds 1,--seeds $(or $(SEEDS),1000)) $(ARGS)
+
 lint: setup ## ruff, format, mypy strict, layers, known vulnerabilities of locked packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/audit
+
+advisories: setup ## renew scripts/advisories.json from OSV; needs a network
+	$(BIN)/python scripts/audit --renew
 
 bench: setup ## measure throughput and latency
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -15,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 ROWS: Final = (
     ("tests/pipeline",),
+    ("tests/faults",),
     ("tests/integration/page",),
     (
         "tests/integration/amqp",

@@ -13,9 +13,9 @@ from agent.cli import output
 from agent.cli.link_names import find, full_name
 from agent.cli.remote import Remote
 from agent.core.links.lifecycle import Status
-from agent.core.status.advice import advice, trouble_of
+from agent.core.status.advice import Trouble, advice, trouble_of
 from agent.core.status.causes import DEGRADED, DOWN
-from agent.core.text.durations import age
+from agent.core.text.durations import age, in_words
 
 EVENTS: Final = 10
 _FIRST: Final = ("id", "kind", "vhost")
@@ -59,6 +59,8 @@ def _value(link: Mapping[str, Any], key: str, now: float) -> str:
     value = link[key]
     if key == "backlog" and value is None and link.get("backlog_last") is not None:
         return f"not known now; last known {link['backlog_last']}, {_age(link['backlog_last_at'], now)} ago"
+    if key == "lag_critical" and value is not None:
+        return f"{value['messages']} messages" if value["seconds"] is None else in_words(value["seconds"])
     return "-" if value is None else str(value)
 
 
@@ -71,7 +73,8 @@ def _advice(link: Mapping[str, Any]) -> str:
     if status == Status.PAUSED:
         return f"Messages wait upstream. `resume {link['id']}` continues."
     if status not in DOWN | DEGRADED:
-        return ""
+        is_behind = link.get("critical_since") is not None
+        return advice(Trouble.BEHIND, str(link["upstream_cluster"] or link["upstream"]), "") if is_behind else ""
     reason, error = str(link.get("reason", "")), str(link["error"] or "")
     is_downstream = reason.startswith("downstream") or status == Status.STALLED
     broker = "the downstream" if is_downstream else str(link["upstream_cluster"] or link["upstream"])

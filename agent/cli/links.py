@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -111,16 +113,24 @@ def _until_answered(show: Callable[[str], None]) -> Retrying:
 
 
 def act(
-    remote: Remote, action: str, named: Sequence[str], *, everything: bool, vhost: str | None, as_json: bool
+    remote: Remote,
+    action: str,
+    named: Sequence[str],
+    *,
+    everything: bool,
+    vhost: str | None,
+    as_json: bool,
+    reason: str = "",
 ) -> bool:
     """Whether all that were named are there; those that are get what is asked. A vhost is named, too."""
     links = remote.links(vhost if everything or vhost is not None else None)
     selected = [str(link["id"]) for link in links if link["status"] != "removing"] if not named else []
     is_empty = vhost is not None and not selected  # those that are being removed accept no action
     ids, missing = _found(links, named, where=remote.where)
+    about = {"by": _myself(), "reason": reason} if action == "pause" else None
     done = []
     for link_id in dict.fromkeys([*ids.values(), *selected]):
-        view = remote.act(link_id, action)
+        view = remote.act(link_id, action, about)
         if view is not None:
             done.append(link_id)
             if not as_json:  # printed one by one, since a long list takes time
@@ -147,6 +157,15 @@ def _found(
         except UnknownLinkError as error:
             missing[each] = str(error)
     return found, missing
+
+
+def _myself() -> str:
+    """Who pauses a link, as far as this machine knows."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # no such user here, as in a container
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _remark(action: str, view: Mapping[str, Any]) -> str:

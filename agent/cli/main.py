@@ -113,6 +113,33 @@ def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
     return OK
 
 
+@app.command()
+def check(
+    config: ConfigOption,
+    api: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--api",
+            metavar="NAME=URL",
+            help="HTTP API of an upstream, by its name or HOST:PORT; ${env:NAME} and ${file:PATH} are replaced.",
+        ),
+    ] = None,
+    *,
+    deliver: Annotated[
+        bool, typer.Option("--deliver", help="Send a message through each link where no user's queue can get it.")
+    ] = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Check a configuration on the real brokers, and change nothing there.
+
+    Looks at addresses, TLS, logins, permissions, limits, releases, clocks, native links and loops.
+    """
+    from agent.cli.check import check_brokers
+
+    as_json = format_ is Format.JSON
+    return OK if check_brokers(config, api or [], deliver=deliver, as_json=as_json) else TROUBLE_WITH_BROKERS
+
+
 class Drawing(StrEnum):
     TEXT = "text"
     JSON = "json"
@@ -249,12 +276,13 @@ def pause(
     all_: AllOption = False,
     vhost: VhostOption = None,
     *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever the link is.")] = "",
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Pause links of a running agent: they stop consuming; messages wait upstream."""
-    return _act("pause", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
+    """Pause links of a running agent until they are resumed: they stop consuming; messages wait upstream."""
+    return _act("pause", ids, all_, vhost=vhost, reason=reason, url=url, token_file=token_file, format_=format_)
 
 
 @app.command()
@@ -284,6 +312,7 @@ def _act(
     url: str,
     token_file: Path | None,
     format_: Format,
+    reason: str = "",
 ) -> int:
     from agent.cli.links import act
     from agent.cli.remote import Remote
@@ -291,7 +320,8 @@ def _act(
     if bool(ids) == (everything or vhost is not None):
         raise UsageError(f"give either links, --vhost or --all: federation-agent {action} LINK...")
     remote = Remote(url, token_file)
-    known = act(remote, action, ids or [], everything=everything, vhost=vhost, as_json=format_ is Format.JSON)
+    as_json = format_ is Format.JSON
+    known = act(remote, action, ids or [], everything=everything, vhost=vhost, reason=reason, as_json=as_json)
     return OK if known else UNKNOWN_LINK
 
 
@@ -304,6 +334,23 @@ def import_legacy(
     from agent.cli.import_legacy import print_imported
 
     print_imported(file, as_json=format_ is Format.JSON)
+    return OK
+
+
+class Rules(StrEnum):
+    PROMETHEUS = "prometheus"
+
+
+@app.command()
+def objectives(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `report --objectives` reads.")],
+    format_: Annotated[Rules, typer.Option("--format", help="Recording and alert rules for Prometheus.")],
+) -> int:
+    """Print rules that watch objectives as they happen."""
+    from agent.cli.objectives import print_rules
+
+    del format_  # there is one
+    print_rules(file)
     return OK
 
 

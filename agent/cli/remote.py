@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -82,26 +82,27 @@ class Remote:
             raise self._refused(status, found)
         return found
 
-    def act(self, link_id: str, action: str) -> dict[str, Any] | None:
+    def act(self, link_id: str, action: str, about: Mapping[str, str] | None = None) -> dict[str, Any] | None:
         """The link as it is then; None where there is no such link."""
-        status, found = self._ask("POST", f"/api/links/{quote(link_id, safe='')}/{action}")
+        status, found = self._ask("POST", f"/api/links/{quote(link_id, safe='')}/{action}", about)
         if status not in {http.client.OK, http.client.NOT_FOUND}:
             raise self._refused(status, found)
         if status != http.client.OK:
             return None
         return found if isinstance(found, dict) else {}
 
-    def _ask(self, method: str, path: str) -> tuple[int, Any]:
+    def _ask(self, method: str, path: str, sent: Mapping[str, str] | None = None) -> tuple[int, Any]:
         kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection
         connection = kind(self._address.hostname or "", self._address.port, timeout=self._timeout)
         headers = {BY_A_PROGRAM: "1"} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
+        body = None if sent is None else json.dumps(sent)
         try:
             connection.connect()
             with self._cut_off(connection.sock):
-                connection.request(method, self._address.path.rstrip("/") + path, headers=headers)
+                connection.request(method, self._address.path.rstrip("/") + path, body, headers=headers)
                 answer = connection.getresponse()
-                body = answer.read(_MAX_ANSWER)
-            return answer.status, json.loads(body)
+                found = answer.read(_MAX_ANSWER)
+            return answer.status, json.loads(found)
         except ConnectionRefusedError as error:
             raise RemoteError(f"{self.where}: connection refused: check the address and that the agent runs") from error
         except ConnectionResetError as error:

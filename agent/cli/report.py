@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from agent.cli import output
@@ -28,6 +30,7 @@ def make_report(arguments: Sequence[str]) -> None:
         raise CannotStartError(
             "report needs Spark, which is not installed: pip install 'federation-agent[report]'"
         ) from error
+    _end_at_once()
     told = report(options, watch=_watch())
     if options.format == "json":
         output.say_json(told)
@@ -38,10 +41,36 @@ def make_report(arguments: Sequence[str]) -> None:
     output.say(f"tables, report.html and summary.json are in {options.output}")
 
 
+def _end_at_once() -> None:
+    """A report may be killed anywhere, so a signal ends it in one line: to unwind, Spark's jobs would have to end."""
+
+    # While Spark starts, its own messages go elsewhere, and so does all standard error.
+    shown = os.dup(2)
+
+    def end(number: int, _: object) -> None:
+        os.write(shown, f"federation-agent: report: ended by {signal.Signals(number).name}\n".encode())
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+
 def _watch() -> Callable[[SparkSession], AbstractContextManager[object]]:
     """Shows progress on a terminal; programs and logs get none."""
     if not sys.stderr.isatty():
-        return nullcontext
+        return _quietly
     from agent.cli.progress import shown
 
-    return shown
+    @contextmanager
+    def watched(spark: SparkSession) -> Iterator[None]:
+        with _quietly(spark), shown(spark):
+            yield
+
+    return watched
+
+
+@contextmanager
+def _quietly(_: SparkSession) -> Iterator[None]:
+    """Spark replaces the handler of an interrupt when it starts."""
+    _end_at_once()
+    yield

@@ -51,7 +51,15 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
     chosen = LogSettings(LogFormat(log_format or settings.log.format), LogLevel(log_level or settings.log.level))
     configure_logging(chosen, sys.stdout)
     board.owner, board.group = settings.name or board.owner, settings.group or ""
-    server = HttpServer(settings.http, board, supervisor.act, delete_shovel=supervisor.delete_shovel)
+    server = HttpServer(
+        settings.http,
+        board,
+        supervisor.act,
+        delete_shovel=supervisor.delete_shovel,
+        pause=supervisor.pause,
+        token=lambda: supervisor.configuration.settings.agent.http.token,
+        peers=lambda: supervisor.configuration.settings.agent.peers,
+    )
     await server.start()
     exporter = None if settings.status_export is None else Exporter(settings.status_export, board)
     if exporter is not None:

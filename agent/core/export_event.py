@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
+ACCOUNTED_SINCE: Final = 2
+"""The first schema with `taken`, `given_back` and `unsettled`."""
 
 
 class EventType(StrEnum):
@@ -56,11 +58,16 @@ FIELDS: Final[dict[str, FieldType]] = {
     "dropped": FieldType.LONG,
     "quarantined": FieldType.LONG,
     "returned": FieldType.LONG,
+    "taken": FieldType.LONG,
+    "given_back": FieldType.LONG,
+    "unsettled": FieldType.LONG,
     "reconnects": FieldType.LONG,
     "blocked_seconds": FieldType.DOUBLE,
     "backlog": FieldType.LONG,
     "in_flight": FieldType.LONG,
     "oldest_unconfirmed_seconds": FieldType.DOUBLE,
+    "lag_seconds": FieldType.DOUBLE,
+    "last_probe": FieldType.STRING,
     "bindings": FieldType.LONG,
     "transfer": FieldType.HISTOGRAM,
     "interval": FieldType.DOUBLE,

@@ -10,6 +10,7 @@ from typing import ClassVar, Final, TypeAlias
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
+from agent.core.links.critical import LagCritical
 from agent.errors import Place
 
 
@@ -75,7 +76,8 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What an upstream or a set says about a link, with RabbitMQ's defaults; prefetch None is `auto`."""
+    """What an upstream or a set says about a link, with RabbitMQ's defaults; prefetch None is `auto`, quarantine None
+    is `never`, probe None is `off`."""
 
     exchange: str | None = None
     queue: str | None = None
@@ -93,6 +95,9 @@ class LinkSettings:
     channel_use_mode: ChannelUse = ChannelUse.MULTIPLE
     resource_cleanup_mode: CleanupMode = CleanupMode.DEFAULT
     forward_unrouted: bool = False
+    quarantine_after: float | None = 600.0
+    probe: float | None = None
+    lag_critical: LagCritical | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,9 @@ class LinkOverrides:
     channel_use_mode: ChannelUse | None = None
     resource_cleanup_mode: CleanupMode | None = None
     forward_unrouted: bool | None = None
+    quarantine_after: float | Unset | None = UNSET
+    probe: float | Unset | None = UNSET
+    lag_critical: LagCritical | Unset | None = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +299,7 @@ class ShovelSettings:
     ack_mode: AckMode = AckMode.ON_CONFIRM
     reconnect_delay: float = 5.0
     quarantine_after: float | None = 600.0
+    lag_critical: LagCritical | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,20 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links.removal import CleanupAfter
 
 
+class Histograms(StrEnum):
+    """What the histograms in `/metrics` are of: `link` makes ten times as much text as all else of a link."""
+
+    LINK = "link"
+    UPSTREAM = "upstream"
+
+
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
     host: str = "127.0.0.1"
     port: int = 9419
     token: Secret | None = None
     allow_anonymous: bool = False
+    histograms: Histograms = Histograms.LINK
 
 
 class Fsync(StrEnum):
@@ -70,6 +78,7 @@ class AgentSettings:
     stall_after: float = 30.0
     log: LogSettings = LogSettings()
     cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
+    peers: tuple[HttpUrl, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from agent.definitions.models.settings import (
     DownstreamModel,
     HttpModel,
     LogModel,
+    MetricsModel,
     SourcesModel,
     StatusExportModel,
 )
@@ -57,7 +58,7 @@ policies:
   text, never a number, and is read again with the file. `$${{` is a literal `${{`. Their values in logins of URIs,
   passwords and tokens are never shown. In a name or an address (of an exchange, queue, host, vhost, or the agent) the
   value is visible in logs, on brokers and in the status: keep secrets out of names. `validate` only warns if one has no
-  value on this machine.
+  value on this machine, and if a password or token is written in the file itself ([credentials.md](credentials.md)).
 - A section or mapping without a value, for example with all entries commented out, is empty.
 - A definition has one source: the same name from two sources (this file, an export, the broker) is an error that names
   both. A document with an error changes nothing: the previous definitions stay in force.
@@ -72,6 +73,7 @@ _SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
     ("The file", DocumentModel),
     ("`agent`", AgentModel),
     ("`agent.http`", HttpModel),
+    ("`agent.http.metrics`", MetricsModel),
     ("`agent.status-export`", StatusExportModel),
     ("`agent.log`", LogModel),
     ("`agent.cleanup-after`", CleanupModel),

@@ -11,11 +11,12 @@ import structlog
 from agent.amqp.broker_events import Events, subscribe
 from agent.amqp.connect import connect_any
 from agent.amqp.connection_pool import Pool, Shared
+from agent.amqp.renewal import renew_connection
 from agent.core.addresses.uri import AmqpUri
 from agent.core.broker_events import BrokerEvent
 from agent.downstream.reading import DEFAULT_VHOST, WHERE
 from agent.errors import AgentError, BrokerError
-from agent.tasks import UnexpectedErrors
+from agent.tasks import GuardedTasks, UnexpectedErrors
 
 NAME: Final = "federation-agent: listening to events"
 
@@ -40,7 +41,7 @@ class Listener:
         """The events with these keys, or None if the broker sends none; the reason is logged once. Raises
         SaidAlreadyError when they end.
         """
-        uris = tuple(uri.in_vhost(DEFAULT_VHOST) for uri in self._uris())
+        uris = _where_events_are(self._uris())
         try:
             shared = await self._pool.acquire(uris, lambda: connect_any(uris, where=WHERE, name=NAME))
             self._heard.add(shared)
@@ -65,6 +66,13 @@ class Listener:
         for shared in tuple(self._heard):
             await shared.connection.close()
 
+    def renew(self, former: Sequence[AmqpUri], now: Sequence[AmqpUri], tasks: GuardedTasks) -> None:
+        """The addresses are the same, with other passwords: the subscriptions go on."""
+        before, after = _where_events_are(former), _where_events_are(now)
+        successors = dict(zip(before, after, strict=True))
+        for _, connection in self._pool.rekey(lambda key: after if key == before else key):
+            renew_connection(connection, successors.get(connection.uri, connection.uri), tasks)
+
     def _say(self, silence: str) -> None:
         if silence == self._silence:
             return
@@ -73,3 +81,7 @@ class Listener:
         else:
             log.info("broker events received again")
         self._silence = silence
+
+
+def _where_events_are(uris: Sequence[AmqpUri]) -> tuple[AmqpUri, ...]:
+    return tuple(uri.in_vhost(DEFAULT_VHOST) for uri in uris)

@@ -116,3 +116,20 @@ class NodeAnswer(TypedDict):
     name: str
     running: NotRequired[Any]
     enabled_plugins: NotRequired[Any]
+
+
+class WhoamiAnswer(TypedDict):
+    """The user of the HTTP API. Tags are a list, in releases before 3.9 text with commas."""
+
+    name: str
+    tags: NotRequired[Any]
+
+
+class PermissionAnswer(TypedDict):
+    """A user's permissions in a vhost."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str

@@ -18,11 +18,13 @@ from agent.management.answers import (
     NodeAnswer,
     Overview,
     ParameterAnswer,
+    PermissionAnswer,
     PolicyAnswer,
     QueueAnswer,
     ShovelAnswer,
     Tables,
     VhostAnswer,
+    WhoamiAnswer,
 )
 from agent.management.shapes import Shape, ShapeError
 from agent.management.transport import NOT_RABBITMQ, Missing, Transport
@@ -30,6 +32,7 @@ from agent.management.transport import NOT_RABBITMQ, Missing, Transport
 DEFAULT_TIMEOUT = 30.0
 _ANY_TAG = "the tag management, monitoring or policymaker"
 _POLICYMAKER = "the tag policymaker or administrator"
+_ADMINISTRATOR = "the tag administrator"
 _MONITORING = "the tag monitoring or administrator"
 _EXCHANGE_COLUMNS = "name,type,durable,auto_delete,internal,arguments,policy"
 _QUEUE_COLUMNS = "name,type,state,durable,auto_delete,exclusive,arguments,policy,messages"
@@ -96,6 +99,25 @@ class ManagementClient:
                 continue
             found += cast("list[ParameterAnswer]", answer)
         return found
+
+    async def whoami(self) -> WhoamiAnswer:
+        """The user that the API knows the agent as."""
+        return cast("WhoamiAnswer", await self._one("whoami", shapes.WHOAMI))
+
+    async def permissions_of(self, user: str) -> list[PermissionAnswer]:
+        """In each vhost; empty if the broker's own database doesn't have the user."""
+        path, shape = f"users/{encode(user)}/permissions", shapes.PERMISSION
+        answer = await self._transport.get_list(path, needs=_ADMINISTRATOR, take=shape.take)
+        return [] if isinstance(answer, Missing) else cast("list[PermissionAnswer]", answer)
+
+    async def operator_policies_of(self, vhost: str) -> list[PolicyAnswer]:
+        answer = await self._list(f"operator-policies/{encode(vhost)}", shapes.POLICY, needs=_POLICYMAKER)
+        return cast("list[PolicyAnswer]", answer)
+
+    @property
+    def date(self) -> str | None:
+        """The broker's time in its last answer, as HTTP writes it."""
+        return self._transport.date
 
     async def delete_shovel(self, vhost: str, name: str) -> None:
         """Deletes the parameter that defines a shovel; nothing happens where there is none."""

@@ -71,3 +71,5 @@ FEDERATION_LINK: Final = Shape(
 )
 NODE: Final = Shape({"name": str}, ("running", "enabled_plugins"))
 SHOVEL: Final = Shape({"name": str}, ("vhost", "type", "state", "node"))
+WHOAMI: Final = Shape({"name": str}, ("tags",))
+PERMISSION: Final = Shape({"user": str, "vhost": str, "configure": str, "write": str, "read": str})

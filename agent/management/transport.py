@@ -19,6 +19,7 @@ from yarl import URL
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.text.redaction import redacted
 from agent.errors import BrokerError, PermanentError, TransientError
+from agent.look_up import Resolver
 from agent.management.elements import STEP, ListReader, NotAListError, TooMuchError
 from agent.management.shapes import ShapeError
 from agent.network import explain, hung_up, server_name, tls_context
@@ -74,9 +75,12 @@ class Transport:
         self._timeout = timeout
         self._contexts: dict[HttpUrl, ssl.SSLContext] = {}
         self._session: aiohttp.ClientSession | None = None
+        self.date: str | None = None
+        """The server's time in its last answer, as HTTP writes it."""
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(resolver=Resolver()),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # a few KiB may hold gigabytes
         )
@@ -203,6 +207,7 @@ class Transport:
             ssl=await self._context(url, where),
             server_hostname=None if url.tls is None else server_name(url.tls, url.host.strip("[]")) or None,
         ) as response:
+            self.date = response.headers.get("Date")
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise PermanentError(f"{where}: the response is compressed, although not requested: {NOT_RABBITMQ}")
             if method == DELETE and response.status == 204:

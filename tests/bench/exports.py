@@ -90,7 +90,7 @@ class _AgentLines:
         status = b"backoff" if link in self._failed else b"running"
         passed = self._passed[link]
         counts = (0, 0, passed // 2, passed - passed // 10, *repeat(passed, len(BOUNDS) - 3))
-        return self._links[link] % (kind, second, micro, self._seq, status, passed, 512 * passed, *counts)
+        return self._links[link] % (kind, second, micro, self._seq, status, passed, 512 * passed, passed, *counts)
 
 
 def _template(agent: str, link: int | None) -> bytes:
@@ -101,9 +101,9 @@ def _template(agent: str, link: int | None) -> bytes:
     else:
         told |= {"link": f"{link:08x}", "kind": "exchange", "vhost": "/", "name": f"orders.{link}", "reason": "resumed"}
         told |= {"upstream": f"origin-{link % 3}", "upstream_name": f"orders.{link}", "upstream_cluster": "there"}
-        told |= {"uri": f"amqps://broker-{link % 3}.example:5671/%%2F", "forwarded": "%d", "bytes": "%d"}
+        told |= {"uri": f"amqps://broker-{link % 3}.example:5671/%%2F", "forwarded": "%d", "bytes": "%d", "taken": "%d"}
         told |= dict.fromkeys(("redelivered", "dropped", "quarantined", "returned", "reconnects"), 0)
-        told |= {"blocked_seconds": 0.0, "backlog": 0, "in_flight": 0, "bindings": 3}
+        told |= {"given_back": 0, "unsettled": 0, "blocked_seconds": 0.0, "backlog": 0, "in_flight": 0, "bindings": 3}
         told |= {"transfer": {"le": BOUNDS, "count": "COUNTS", "sum": 1.5}}
     text = json.dumps(told, separators=(",", ":")).replace('"%d"', "%d").replace('"COUNTS"', f"[{_COUNTS}]")
     return text.encode() + b"\n"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -64,16 +64,34 @@ class Native:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`federation-agent run`, told by its file and SIGHUP. `user` is who it is downstream; `port` a proxy before it."""
+    """`federation-agent run`, told by its file and SIGHUP. `user` is who it is downstream; `port` a proxy before it.
+    `replicas` agents of one group share the links.
+    """
 
     name: str = "agent"
     user: str = "guest"
     port: int | None = None
+    replicas: int = 1
 
     @contextmanager
     def ready(self, scene: Scene) -> Iterator[Ready]:
-        path = scene.pair.lab.directory / f"{scene.vhost}.yaml"
-        path.write_text(self._configuration(scene, begins=False))
+        with ExitStack() as started:
+            found = [started.enter_context(self._one(scene, number)) for number in range(self.replicas)]
+
+            def go() -> None:
+                for each in found:
+                    each.go()
+
+            names = ["agent", *(f"agent {number}" for number in range(2, self.replicas + 1))]
+            yield Ready(
+                go, {name: pid for name, each in zip(names, found, strict=True) for pid in each.processes.values()}
+            )
+
+    @contextmanager
+    def _one(self, scene: Scene, number: int) -> Iterator[Ready]:
+        path = scene.pair.lab.directory / f"{scene.vhost}-{number}.yaml"
+        port = scene.pair.agent_port if number == 0 else scene.pair.lab.ports.take()
+        path.write_text(self._configuration(scene, port, begins=False))
         log = path.with_suffix(".log")
         with log.open("wb") as stderr:
             process = subprocess.Popen(
@@ -87,7 +105,7 @@ class Agent:
             eventually(lambda: _is_quiet(process.pid), STOPPED, what="the agent has started and is quiet")
 
             def go() -> None:
-                path.write_text(self._configuration(scene, begins=True))
+                path.write_text(self._configuration(scene, port, begins=True))
                 process.send_signal(signal.SIGHUP)
 
             yield Ready(go, processes={"agent": process.pid})
@@ -97,11 +115,11 @@ class Agent:
         finally:
             _stop(process)
 
-    def _configuration(self, scene: Scene, *, begins: bool) -> str:
+    def _configuration(self, scene: Scene, port: int, *, begins: bool) -> str:
         down = scene.pair.down
         return yaml.safe_dump(
             {
-                "agent": {"http": {"listen": f"127.0.0.1:{scene.pair.agent_port}"}},
+                "agent": {"name": f"agent at {port}", "http": {"listen": f"127.0.0.1:{port}"}},
                 "downstream": {
                     "uri": down.uri(user=self.user, password=self.user, port=self.port),
                     "management": down.management_uri(self.user, self.user),

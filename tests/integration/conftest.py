@@ -8,6 +8,12 @@ import pytest
 from tests.lab.certificates import Authority, tls_conf
 from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS, Node
+from tests.lab.tokens import TokenBroker
+
+
+@pytest.fixture(scope="session")
+def token_broker(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> TokenBroker:
+    return TokenBroker.start(lab, tmp_path_factory.mktemp("tokens"))
 
 
 @dataclass(frozen=True, slots=True)

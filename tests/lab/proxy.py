@@ -63,6 +63,10 @@ class Proxy:
         """Let nothing pass in silence: connections stay, new ones are taken, what is sent waits."""
         self._order("hold", True)
 
+    def garble(self, garbled: bool) -> None:
+        """Make garbage of each byte that comes from the target, or no more."""
+        self._order("garble", garbled)
+
     def restore(self) -> None:
         """Undo `blackhole`; what waited passes."""
         self._order("hold", False)

@@ -24,11 +24,12 @@ READ_AHEAD = 0.1
 GRAIN = 0.01
 # libuv's timers count milliseconds: what is due within the next half is due.
 TIMER_SLACK = 0.0005
+GARBAGE = bytes(each ^ 0x5A for each in range(256))
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Network:
-    """What holds for all connections: delay, throttle, blackhole; and what passed."""
+    """What holds for all connections: delay, throttle, blackhole, garbage; and what passed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, target: int) -> None:
         self.loop = loop
@@ -36,6 +37,7 @@ class Network:
         self.delay = 0.0
         self.rate: float | None = None
         self.held = False
+        self.garbled = False
         self.accepted = 0
         self.connections: set[Connection] = set()
         self.upstream = Direction()
@@ -98,6 +100,8 @@ class Pipe:
         self._timer: asyncio.TimerHandle | None = None
 
     def feed(self, chunk: bytes) -> None:
+        if self.network.garbled and self.direction is self.network.downstream:
+            chunk = chunk.translate(GARBAGE)
         if self.network.rate is None:
             self._enqueue(chunk, self.network.loop.time())
         else:
@@ -313,6 +317,8 @@ async def obey(network: Network, listener: Listener, do: str, value: Any) -> Non
             network.set_rate(value)
         case "hold":
             network.hold(value)
+        case "garble":
+            network.garbled = value
         case "count":
             pass
         case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 AGENT_PREFIX = "federation-agent: "
+QUEUE_PREFIX = "federation: "
 LETTERS = ("A", "B")
 _SHORT = 255  # bytes
 _LONGEST_REPLY = 255
@@ -20,7 +21,7 @@ def upstream_queue(
         suffix = f":{downstream_exchange}"
     else:
         suffix = ""
-    return f"federation: {exchange} -> {downstream_cluster}{suffix}"
+    return f"{QUEUE_PREFIX}{exchange} -> {downstream_cluster}{suffix}"
 
 
 def internal_exchange(queue: str, letter: str) -> str:

@@ -16,7 +16,7 @@ def link_settings(upstream: LinkOverrides, member: LinkOverrides) -> LinkSetting
         exchange=first(member.exchange, upstream.exchange, default=default.exchange),
         queue=first(member.queue, upstream.queue, default=default.queue),
         consumer_tag=first(member.consumer_tag, upstream.consumer_tag, default=default.consumer_tag),
-        prefetch_count=_prefetch_count(member, upstream, default),
+        prefetch_count=_set(member.prefetch_count, upstream.prefetch_count, default=default.prefetch_count),
         reconnect_delay=first(member.reconnect_delay, upstream.reconnect_delay, default=default.reconnect_delay),
         max_hops=first(member.max_hops, upstream.max_hops, default=default.max_hops),
         ack_mode=first(member.ack_mode, upstream.ack_mode, default=default.ack_mode),
@@ -31,6 +31,9 @@ def link_settings(upstream: LinkOverrides, member: LinkOverrides) -> LinkSetting
             member.resource_cleanup_mode, upstream.resource_cleanup_mode, default=default.resource_cleanup_mode
         ),
         forward_unrouted=first(member.forward_unrouted, upstream.forward_unrouted, default=default.forward_unrouted),
+        probe=_set(member.probe, upstream.probe, default=default.probe),
+        lag_critical=_set(member.lag_critical, upstream.lag_critical, default=default.lag_critical),
+        quarantine_after=_set(member.quarantine_after, upstream.quarantine_after, default=default.quarantine_after),
     )
 
 
@@ -39,9 +42,6 @@ def first(*given: T | None, default: T) -> T:
     return next((value for value in given if value is not None), default)
 
 
-def _prefetch_count(member: LinkOverrides, upstream: LinkOverrides, default: LinkSettings) -> int | None:
-    """Apart, because None is a value: `auto`."""
-    for given in (member.prefetch_count, upstream.prefetch_count):
-        if not isinstance(given, Unset):
-            return given
-    return default.prefetch_count
+def _set(*given: T | Unset | None, default: T | None) -> T | None:
+    """The first value that was written, where None is one."""
+    return next((value for value in given if not isinstance(value, Unset)), default)

@@ -36,3 +36,5 @@ class Reason(StrEnum):
     HEADERS_TOO_LARGE = "headers_too_large"
     UNREADABLE = "unreadable"
     CLOSES = "closes_connection"
+    REFUSED = "refused"
+    RETURNED = "returned_too_often"

@@ -18,6 +18,8 @@ class Trouble(StrEnum):
     DISK_ALARM = "disk alarm"
     BLOCKED = "publishers blocked"
     NO_CONFIRMS = "nothing confirmed"
+    PAUSED = "paused for long"
+    BEHIND = "further behind than lag-critical"
     UNREACHABLE = "unreachable"
     LOST = "connection lost"
     LOGIN = "login refused"
@@ -61,6 +63,8 @@ def trouble_of(status: Status, reason: str, error: str) -> Trouble:
             return _alarm(error)
         case Status.STALLED:
             return Trouble.NO_CONFIRMS
+        case Status.PAUSED:
+            return Trouble.PAUSED
     for trouble, words in _WORDS.items():
         if any(each in error for each in words):
             return trouble
@@ -118,6 +122,11 @@ _ADVICE: Final = {
     Trouble.NO_CONFIRMS: (
         "Messages wait and {broker} confirms none: look there for load, full queues and queues without a quorum."
     ),
+    Trouble.BEHIND: (
+        "More is published on {broker} than the links forward: compare their rates, look at the downstream's disks and "
+        "CPU and at the path, and leave prefetch-count at auto."
+    ),
+    Trouble.PAUSED: "Messages wait upstream. Run `federation-agent resume` if the reason in the error is over.",
     Trouble.UNREACHABLE: (
         "Check that {broker} runs and that the address in the error can be reached from the agent. It tries again by "
         "itself."

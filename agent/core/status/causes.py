@@ -40,6 +40,13 @@ class LinkFacts:
     forwarded: int = 0
     waiting: int | None = None
     waited_last: int | None = None
+    is_forgotten: bool = False  # paused for so long that nobody may remember it
+    behind_since: float | None = None  # since when it has been further behind than `lag-critical` allows
+
+    @property
+    def is_behind(self) -> bool:
+        """And has no other trouble, which would be the reason."""
+        return self.behind_since is not None and self.status not in DOWN | DEGRADED | _NOT_ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class Waiting:
 
     def __str__(self) -> str:
         about = "" if self.is_exact else "at least "
-        return f"{about}{self.messages} {'message waits' if self.messages == 1 else 'messages wait'} upstream"
+        return f"{about}{self.messages:,} {'message waits' if self.messages == 1 else 'messages wait'} upstream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +80,13 @@ def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ..
     """Ranked by whether messages were flowing, how many links they stop, how many messages wait, and how recent."""
     found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
     for link in links:
-        if link.status in DOWN | DEGRADED:
+        if link.status in DOWN | DEGRADED or link.is_forgotten or link.is_behind:
             found[_key(link, downstream)].append(link)
     return tuple(sorted((_cause(key, members) for key, members in found.items()), key=_rank))
 
 
 def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
-    trouble = trouble_of(link.status, link.reason, link.error)
+    trouble = Trouble.BEHIND if link.is_behind else trouble_of(link.status, link.reason, link.error)
     side = _side(link)
     missing = denied(link.error) if trouble is Trouble.PERMISSION else None
     whose = () if missing is None else (missing.user, missing.vhost)
@@ -102,7 +109,7 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         side=side,
         broker=broker,
         trouble=trouble,
-        since=min(link.since for link in members),
+        since=min((link.behind_since or link.since) if link.is_behind else link.since for link in members),
         links=tuple(link.id for link in members),
         were_flowing=sum(link.forwarded > 0 for link in members),
         waiting=waiting_of(members),
@@ -117,16 +124,23 @@ def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
     return Waiting(known, all(link.waiting is not None for link in links))
 
 
-def _rank(cause: Cause) -> tuple[bool, int, int, float, str]:
-    return cause.were_flowing == 0, -len(cause.links), -cause.waiting.messages, -cause.since, cause.broker
+def _rank(cause: Cause) -> tuple[bool, bool, int, int, float, str]:
+    return (
+        cause.trouble is Trouble.PAUSED,
+        cause.were_flowing == 0,
+        -len(cause.links),
+        -cause.waiting.messages,
+        -cause.since,
+        cause.broker,
+    )
 
 
 def level_of(links: Sequence[LinkFacts]) -> Level:
-    """Down where no link that should move messages can."""
+    """Down where no link that should move messages can; degraded by one that somebody seems to have forgotten, too."""
     expected = [link for link in links if link.status not in _NOT_ACTIVE]
     affected = sum(link.status in DOWN | DEGRADED for link in expected)
     if not affected:
-        return Level.FINE
+        return Level.DEGRADED if any(link.is_forgotten or link.is_behind for link in links) else Level.FINE
     return Level.DOWN if affected == len(expected) else Level.DEGRADED
 
 
@@ -157,4 +171,6 @@ _HOW: Final = {
     Trouble.DISK_ALARM: "blocked",
     Trouble.BLOCKED: "blocked",
     Trouble.NO_CONFIRMS: "stalled",
+    Trouble.PAUSED: "paused",
+    Trouble.BEHIND: "behind",
 }

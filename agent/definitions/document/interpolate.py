@@ -19,6 +19,7 @@ _STAND_INS = {
     "src-uri": _URI_STAND_IN,
     "dest-uri": _URI_STAND_IN,
     "management": "http://unresolved",
+    "peers": "http://unresolved",
     "listen": "127.0.0.1:9419",
 }
 _MARK = re.compile(r"\$\$\{|\$\{(?P<inner>[^{}]*)(?P<closed>\})?")

@@ -21,12 +21,13 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from agent.core.addresses import http_url, uri
+from agent.core.addresses import http_url, peer_url, uri
 from agent.core.links.removal import CleanupAfter
 from agent.core.settings import (
     AgentSettings,
     DownstreamSettings,
     Fsync,
+    Histograms,
     HttpSettings,
     LogFormat,
     LogLevel,
@@ -44,6 +45,7 @@ from agent.definitions.models.value_types import (
     AmqpUris,
     HttpUrls,
     Name,
+    PeerUrls,
     Seconds,
     SecondsOrNone,
     SecretText,
@@ -55,6 +57,7 @@ from agent.definitions.models.value_types import (
     refuse,
 )
 
+MOST_PEERS = 100  # all are asked at the same time
 _LISTEN = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/@\s]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -83,6 +86,18 @@ def parse_listen(value: object) -> Listen:
 ListenAddress = Annotated[Listen, BeforeValidator(parse_listen), WithJsonSchema({"type": "string"})]
 
 
+class MetricsModel(Keys):
+    """What `/metrics` holds."""
+
+    noun = "agent.http.metrics"
+
+    transfer_histogram: Annotated[Histograms, Strict(False)] = Field(
+        default=Histograms.LINK,
+        description="`link`, the default: everything for each link. `upstream`, for many links: histograms and some "
+        "sums for each upstream, and of a link no counters that are still zero.",
+    )
+
+
 class HttpModel(Keys):
     """The address and access of the agent's page, API and metrics."""
 
@@ -98,6 +113,9 @@ class HttpModel(Keys):
     allow_anonymous: bool = Field(
         default=False, description="Whether a non-loopback address may be served without a token; false by default."
     )
+    metrics: Annotated[MetricsModel, MAY_BE_EMPTY] = Field(
+        default_factory=MetricsModel, description="What `/metrics` holds."
+    )
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
@@ -109,7 +127,13 @@ class HttpModel(Keys):
             spot.error("http.listen: others can reach this address; set a token, or allow-anonymous: true", "listen")
 
     def to_core(self) -> HttpSettings:
-        return HttpSettings(self.listen.host, self.listen.port, self.token, allow_anonymous=self.allow_anonymous)
+        return HttpSettings(
+            self.listen.host,
+            self.listen.port,
+            self.token,
+            allow_anonymous=self.allow_anonymous,
+            histograms=self.metrics.transfer_histogram,
+        )
 
 
 class StatusExportModel(Keys):
@@ -202,11 +226,19 @@ class AgentModel(Keys):
         description="Seconds until the upstream objects of a link that is no longer defined are removed: one number or "
         "`{empty: 10, waiting: 600}`, the default; 0 removes at once.",
     )
+    peers: PeerUrls = key(
+        "URLs of agents beside other clusters, `http://agent:TOKEN@HOST:9419`, or one: the page shows them together."
+    )
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
         if isinstance(raw.get("http"), dict):
             HttpModel.rules(raw["http"], spot.at("http"))
+        if isinstance(raw.get("peers"), list) and len(raw["peers"]) > MOST_PEERS:
+            spot.error(f"peers: more than {MOST_PEERS} of them", "peers")
+        for peer in readable(raw.get("peers"), peer_url.parse_peer):
+            for warning in peer.warnings:
+                spot.warn(f"peers: {warning}", "peers")
 
     def to_core(self, directory: str) -> AgentSettings:
         export = self.status_export.to_core(directory) if "status_export" in self.model_fields_set else None
@@ -218,6 +250,7 @@ class AgentModel(Keys):
             self.stall_after,
             self.log.to_core(),
             self.cleanup_after.to_core(),
+            self.peers or (),
         )
 
 

@@ -29,8 +29,10 @@ from agent.definitions.models.value_types import (
     MAY_BE_EMPTY,
     AmqpUris,
     Arguments,
+    LagLimit,
     Name,
     Prefetch,
+    SecondsOrNever,
     SecondsOrNone,
     ShortText,
     key,
@@ -146,6 +148,14 @@ class ShovelModel(Keys):
         "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
     )
     reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
+    quarantine_after: SecondsOrNever = key(
+        "Seconds, or a time such as `10m`, after which a message goes to the quarantine that the destination refuses "
+        "while it takes others; `never` for none. 10 minutes by default."
+    )
+    lag_critical: LagLimit = key(
+        "How far the shovel may fall behind before that counts as trouble: a time such as `5m`, or a number of "
+        "messages that wait; `off` by default."
+    )
     prefetch_count: Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
     delete_after: DeleteAfterKey = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
     publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key(
@@ -211,6 +221,8 @@ class ShovelModel(Keys):
             ),
             ack_mode=first(self.ack_mode, default=default.ack_mode),
             reconnect_delay=first(self.reconnect_delay, default=default.reconnect_delay),
+            quarantine_after=self.quarantine_after if "quarantine_after" in written else default.quarantine_after,
+            lag_critical=self.lag_critical if "lag_critical" in written else default.lag_critical,
         )
 
     def warnings(self, spot: Spot) -> None:

@@ -30,10 +30,13 @@ from agent.definitions.models.value_types import (
     MAY_BE_EMPTY,
     WITHOUT_UNIT,
     AmqpUris,
+    LagLimit,
     Milliseconds,
     Name,
     Prefetch,
+    SecondsOrNever,
     SecondsOrNone,
+    SecondsOrOff,
     SecretText,
     ShortText,
     Text,
@@ -94,6 +97,18 @@ class LinkKeys(Keys):
         "Whether to federate all messages, even if no binding matches, so that an alternate exchange downstream gets "
         "them; not for direct exchanges. False by default."
     )
+    quarantine_after: SecondsOrNever = key(
+        "Seconds, or a time such as `10m`, after which a message goes to the quarantine that the destination refuses "
+        "while it takes others; `never` for none. 10 minutes by default."
+    )
+    probe: SecondsOrOff = key(
+        "Seconds, or a time such as `10s`, between probes, which prove that an exchange link delivers and measure its "
+        "lag; `off` by default."
+    )
+    lag_critical: LagLimit = key(
+        "How far a link may fall behind before that counts as trouble: a time such as `5m`, or a number of messages "
+        "that wait; `off` by default."
+    )
 
     def settings(self) -> LinkOverrides:
         return LinkOverrides(
@@ -113,6 +128,9 @@ class LinkKeys(Keys):
             channel_use_mode=self.channel_use_mode,
             resource_cleanup_mode=self.resource_cleanup_mode,
             forward_unrouted=self.forward_unrouted,
+            probe=self.probe if "probe" in self.model_fields_set else UNSET,
+            lag_critical=self.lag_critical if "lag_critical" in self.model_fields_set else UNSET,
+            quarantine_after=self.quarantine_after if "quarantine_after" in self.model_fields_set else UNSET,
         )
 
     def warnings(self, spot: Spot) -> None:

@@ -8,16 +8,25 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    WithJsonSchema,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from agent.core import fields
-from agent.core.addresses import http_url, uri
+from agent.core.addresses import http_url, peer_url, uri
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import Table
+from agent.core.links.critical import LagCritical
 from agent.core.rules.patterns import Pattern
 from agent.definitions.document.yaml_scalars import LongNumber
 from agent.errors import UriError
@@ -141,6 +150,89 @@ Prefetch: TypeAlias = Annotated[
 ]
 
 
+def _seconds_or_never(value: object) -> object:
+    if value == "never":
+        return None
+    if value is None:
+        raise refuse("expected a number of seconds or never, got nothing")
+    given = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
+    if given is not None:
+        return float(given[1]) * _IN_MS[given[2]] / 1000
+    if isinstance(value, str):
+        raise refuse("expected a number of seconds, a time such as 10m, or never")
+    return value
+
+
+SecondsOrNever: TypeAlias = Annotated[
+    Annotated[float, Field(gt=0, le=MAX_EXPIRY / 1000, allow_inf_nan=False)] | None,
+    BeforeValidator(_seconds_or_never),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "never"},
+                {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_EXPIRY / 1000},
+                {"type": "string", "pattern": r"^\s*\d{1,9}(\.\d{1,3})?\s*(ms|s|sec|m|min|h|d|w)\s*$"},
+            ]
+        }
+    ),
+]
+
+
+def _seconds_or_off(value: object) -> object:
+    if value == "off" or value is False:  # YAML reads off as false
+        return None
+    given = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
+    if given is not None:
+        return float(given[1]) * _IN_MS[given[2]] / 1000
+    if isinstance(value, str | bool) or value is None:
+        raise refuse("expected a number of seconds, a time such as 10s, or off")
+    return value
+
+
+SecondsOrOff: TypeAlias = Annotated[
+    Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] | None,
+    BeforeValidator(_seconds_or_off),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["off", False]},
+                {"type": "number", "minimum": 1, "maximum": 3600},
+                {"type": "string", "pattern": r"^\s*\d{1,9}(\.\d{1,3})?\s*(ms|s|sec|m|min|h|d|w)\s*$"},
+            ]
+        }
+    ),
+]
+
+
+def _lag_limit(value: object) -> object:
+    if value == "off" or value is False:  # YAML reads off as false
+        return None
+    given = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
+    if given is not None:
+        seconds = float(given[1]) * _IN_MS[given[2]] / 1000
+        if not 0 < seconds <= MAX_EXPIRY / 1000:
+            raise refuse("a time above 0, such as 5m, and not more than half a century")
+        return LagCritical(seconds=seconds)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63:
+        return LagCritical(messages=value)
+    raise refuse("expected a time such as 5m, a number of messages above 0, or off")
+
+
+LagLimit: TypeAlias = Annotated[
+    LagCritical | None,
+    PlainValidator(_lag_limit),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["off", False]},
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": r"^\s*\d{1,9}(\.\d{1,3})?\s*(ms|s|sec|m|min|h|d|w)\s*$"},
+            ]
+        }
+    ),
+]
+
+
 def _secret(value: object) -> Secret:
     if not isinstance(value, str):
         raise refuse(f"expected text, got {kind_of(value)}; put it in quotes")
@@ -212,6 +304,11 @@ AmqpUris: TypeAlias = Annotated[
 ]
 HttpUrls: TypeAlias = Annotated[
     tuple[OneHttpUrl, ...], BeforeValidator(_one_or_many), _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://")
+]
+PeerUrls: TypeAlias = Annotated[
+    tuple[Annotated[HttpUrl, BeforeValidator(_parser(peer_url.parse_peer))], ...],
+    BeforeValidator(_one_or_many),
+    _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://"),
 ]
 Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_many), _one_or_many_schema()]
 

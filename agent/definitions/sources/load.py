@@ -30,6 +30,7 @@ from agent.definitions.sources.keeper import SourceReading
 from agent.definitions.sources.merge import merge
 from agent.definitions.sources.references import OtherSources, check_references
 from agent.definitions.sources.unrouted import check_unrouted
+from agent.definitions.sources.written_secrets import warn_of_written_secrets
 from agent.errors import ConfigurationError, Place, Problem
 from agent.read_file import UnreadableError, read_file
 
@@ -85,6 +86,7 @@ class _Loading:
         exports = read_exports(paths, self._spot.at("definitions", "files"), strict=self._strict)
         definitions = self._definitions(exports, is_open=sources is None)
         raise_errors(self._problems)
+        warn_of_written_secrets(self._tree, self._spot)
         if settings is None:
             raise ConfigurationError([file_problem(self._path, "the settings are invalid")])
         return Configuration(

@@ -8,10 +8,11 @@ from typing import Final
 from tests.bench.bench import Bench
 from tests.bench.process import Meter, connections_to, memory_mib
 from tests.bench.scene import Pair
-from tests.bench.sides import Side
+from tests.bench.sides import Agent, Side
 from tests.bench.table import Measure, Target
 
 FEW, MANY = 200, 1_000
+REPLICAS: Final = 3
 PATIENCE: Final = 300.0
 SETTLED, SETTLED_QUICK = 45.0, 3.0  # canaries are placed for 30 s, and statistics are collected each 5 s
 IDLE, IDLE_QUICK = 30.0, 5.0
@@ -60,6 +61,31 @@ def _run(bench: Bench, side: Side, count: int, found: dict[str, Measure], *, sec
         f"{name} {measure.values[side.name][-1]:.2f}" for name, measure in found.items() if side.name in measure.values
     )
     print(f"  {side.name}: {count} links: {told}", flush=True)
+
+
+def replicas(bench: Bench) -> list[Measure]:
+    """What three agents that share links take while nothing passes, by what one of them takes alone."""
+    count = MANY if bench.full else FEW
+    seconds = IDLE if bench.full else IDLE_QUICK
+    measure = Measure(
+        "replicas-idle-cpu",
+        "three agents, by one; brokers included",
+        (Target(at_most=1.5, of_agent=True),),
+        compared=False,
+    )
+    for _ in range(bench.runs):
+        one, three = (_idle_of(bench, Agent(replicas=number), count, seconds) for number in (1, REPLICAS))
+        measure.add("agent", three / one)
+    return [measure]
+
+
+def _idle_of(bench: Bench, side: Agent, count: int, seconds: float) -> float:
+    pair, exchanges = bench.pair, [f"x{number}" for number in range(count)]
+    with pair.scene(exchanges=exchanges) as scene, scene.watcher() as watcher, side.ready(scene) as ready:
+        ready.start()
+        watcher.ask("wait", bindings=count, consumers=count).answer(PATIENCE)
+        time.sleep(SETTLED if bench.full else SETTLED_QUICK)
+        return _idle({**pair.pids, **ready.processes}, seconds)
 
 
 def _sockets(pair: Pair) -> int:

@@ -24,6 +24,7 @@ MEASURES: Final[Mapping[str, Measuring]] = {
     "late-binding": bindings.late,
     "flow-again": bindings.again,
     "links": links.links,
+    "replicas": links.replicas,
     "kinds": kinds.kinds,
     "latency": latency.latency,
     "scrapes": scrapes.scrapes,

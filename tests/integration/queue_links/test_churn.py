@@ -18,11 +18,11 @@ import aio_pika
 import pytest
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 
+from tests.bench.process import memory_mib
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.queue_links.scene import declare, federated, queue, upstream_consumers
-from tests.integration.queue_links.test_many import memory_mib
 from tests.lab.waiting import eventually
 
 SECONDS: Final = float(os.environ.get("FEDERATION_AGENT_CHURN_SECONDS", "10"))

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.bench.process import memory_mib
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.queue_links.scene import User, federated, queue
@@ -34,11 +35,6 @@ pytestmark = pytest.mark.timeout(60 + 2 * DEADLINE)
 def cpu_seconds(pid: int) -> float:
     fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory_mib(pid: int) -> float:
-    lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
 def sockets(pid: int) -> int:

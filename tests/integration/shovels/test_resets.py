@@ -47,9 +47,14 @@ def proxy_of(proxy_to: ProxyTo, end: str, source: Site, destination: Site) -> Pr
 
 
 def reset_while(agent: Agent, site: Site, proxy: Proxy, publish: Callable[[int], object]) -> None:
-    """Each part is published while a connection is cut, with some of it on the way."""
+    """Each part is published while a connection is cut, with some of it on the way.
+
+    It is cut only once the link runs as the API shows it: a cut while it opens again is no further loss, and the last
+    line of the log may be older than that.
+    """
+    agent.wait_for("running", named(site))
     for part in range(RESETS):
-        agent.wait_for("running", named(site))
+        eventually(lambda: status(agent) == "running", what="the link runs")
         before = counted(agent)
         publishing = threading.Thread(target=publish, args=(part,))
         publishing.start()
@@ -62,6 +67,11 @@ def reset_while(agent: Agent, site: Site, proxy: Proxy, publish: Callable[[int],
 def counted(agent: Agent) -> dict[str, int]:
     [link] = ask(agent, "/api/links")
     return {name: int(link[name]) for name in ("forwarded", "reconnects")}
+
+
+def status(agent: Agent) -> str:
+    [link] = ask(agent, "/api/links")
+    return str(link["status"])
 
 
 def wait_more(agent: Agent, name: str, before: dict[str, int]) -> None:
@@ -216,5 +226,4 @@ def has_gone_on(agent: Agent, before: int) -> bool:
 
 
 def has_ended(agent: Agent) -> bool:
-    [link] = ask(agent, "/api/links")
-    return bool(link["status"] == "terminated")
+    return status(agent) == "terminated"

@@ -22,7 +22,7 @@ def test_backoff_starts_at_once_and_never_passes_its_bound(attempt: int, upper: 
     wait = backoff.delay(attempt, upper, chance)
     assert 0 <= wait <= upper
     assert (wait == 0) == (attempt == 1)
-    assert backoff.slow_delay(upper, chance) >= 45
+    assert backoff.slow_delay(upper, chance) >= 15
 
 
 def test_backoff_doubles_and_spreads() -> None:

@@ -61,7 +61,7 @@ def test_overrides_have_the_fields_of_settings_and_their_types() -> None:
     of_settings, of_overrides = get_type_hints(LinkSettings), get_type_hints(LinkOverrides)
     assert list(of_overrides) == list(of_settings)
     for name, kind in of_overrides.items():
-        nothing = Unset if name == "prefetch_count" else NoneType
+        nothing = Unset if name in {"prefetch_count", "quarantine_after", "probe", "lag_critical"} else NoneType
         assert set(get_args(kind)) == {*(get_args(of_settings[name]) or (of_settings[name],)), nothing}
 
 

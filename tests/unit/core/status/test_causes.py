@@ -90,6 +90,7 @@ def test_unknown_numbers_make_a_sum_a_least_one() -> None:
     old = replace(link(1, waiting=None), waited_last=849)
     assert str(waiting_of([old])) == "at least 849 messages wait upstream"
     assert str(waiting_of([link(1, waiting=1)])) == "1 message waits upstream"
+    assert str(waiting_of([link(1, waiting=3120)])) == "3,120 messages wait upstream"
 
 
 @pytest.mark.parametrize(
@@ -147,3 +148,20 @@ def test_kinds_of_trouble(status: Status, reason: str, error: str, trouble: Trou
 )
 def test_what_a_broker_denies(error: str, expected: Denied | None) -> None:
     assert denied(error) == expected
+
+
+def test_a_link_that_is_further_behind_than_allowed_is_a_cause_while_it_runs() -> None:
+    running = replace(link(1, Status.RUNNING, "opened", "", waiting=900), behind_since=NOW - 60)
+    fine = link(2, Status.RUNNING, "opened", "")
+    [cause] = causes_of([running, fine], downstream="dc2")
+    assert (cause.trouble, cause.broker, cause.since) == (Trouble.BEHIND, "dc1", NOW - 60)
+    assert level_of([running, fine]) is Level.DEGRADED
+    assert verdict([cause], [running, fine], now=NOW) == (
+        "dc1 (upstream): further behind than lag-critical for 1 min, 1 of 2 links behind, 900 messages wait upstream"
+    )
+
+
+@pytest.mark.parametrize("status", [Status.PAUSED, Status.STANDBY, Status.BLOCKED])
+def test_a_link_that_is_not_to_move_messages_or_has_another_trouble_is_not_behind(status: Status) -> None:
+    found = causes_of([replace(link(1, status), behind_since=NOW)], downstream="dc2")
+    assert Trouble.BEHIND not in {cause.trouble for cause in found}

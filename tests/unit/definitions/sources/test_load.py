@@ -219,12 +219,12 @@ def test_tells_what_is_wrong_with_the_frame(tmp_path: Path, text: str, complaint
         "{listen: '[::1]:9419'}",
         "{listen: localhost:0}",
         "{listen: 127.9.9.9:1}",
-        "{listen: 0.0.0.0:1, token: x}",
+        "{listen: 0.0.0.0:1, token: '${env:TOKEN}'}",
         "{listen: '[::]:1', allow-anonymous: true}",
     ],
 )
 def test_addresses_that_may_be_listened_on(tmp_path: Path, http: str) -> None:
-    assert complaints(tmp_path, DOWNSTREAM + f"agent: {{http: {http}}}") == []
+    assert complaints(tmp_path, DOWNSTREAM + f"agent: {{http: {http}}}", environment={"TOKEN": "x"}) == []
 
 
 def test_an_ipv6_address_loses_its_brackets(tmp_path: Path) -> None:
@@ -332,13 +332,13 @@ def test_upstreams_in_parts(tmp_path: Path) -> None:
         DOWNSTREAM
         + """\
 upstreams:
-  a: {host: h, port: 5671, protocol: amqps, virtual-host: /, username: u, password: p, mechanism: EXTERNAL,
-      heartbeat: none, ssl-options: {cacertfile: ca.pem, verify: verify_none, password: k}, ack-mode: no-ack}
+  a: {host: h, port: 5671, protocol: amqps, virtual-host: /, username: u, password: "${env:P}", mechanism: EXTERNAL,
+      heartbeat: none, ssl-options: {cacertfile: ca.pem, verify: verify_none, password: "${env:K}"}, ack-mode: no-ack}
   b: {host: "::1"}
   c: {host: h, mechanism: default, heartbeat: 5}
 """
     )
-    configuration = load(tmp_path, text)
+    configuration = load(tmp_path, text, environment={"P": "p", "K": "k"})
     upstreams = configuration.definitions.of("/").upstreams
     (a,) = upstreams["a"].uris
     assert (a.safe, a.user, a.heartbeat, a.mechanisms) == ("amqps://h:5671/%2F", "u", 0, (Mechanism.EXTERNAL,))

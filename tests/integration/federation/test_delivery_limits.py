@@ -1,0 +1,102 @@
+"""Upstream queues of type quorum: fifty lost connections lose nothing, with the policy that operations.md advises."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import aio_pika
+import pytest
+
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.sites import Site, federated
+from tests.integration.status.asking import get
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.user_program import numbered
+from tests.lab.waiting import eventually
+
+FAILURES: Final = 50
+EACH: Final = 10
+MESSAGES: Final = EACH * FAILURES
+DELAY: Final = 0.1  # seconds to and from the downstream, so that sessions end while messages are in flight
+DOCUMENT: Final = (Path(__file__).parents[3] / "docs/operations.md").read_text(encoding="utf-8")
+
+
+def advised() -> dict[str, Any]:
+    """The definition of the policy in docs/operations.md."""
+    found = re.search(r"set_policy .* '(\{[^']*\})'", DOCUMENT)
+    assert found
+    return dict(json.loads(found[1]))
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("release", ["trixie", "sid"])
+def test_fifty_failures_of_a_link_lose_nothing(  # noqa: PLR0917
+    agent_of: AgentOf,
+    here: Site,
+    site_on: SiteOn,
+    broker_on: Callable[..., Node],
+    proxy_to: Callable[[Node], Proxy],
+    release: str,
+) -> None:
+    there = site_on(broker_on(release))
+    there.node.admin.policy(there.vhost, "returns", "^federation: ", definition=advised(), apply_to="queues")
+    up, down = proxy_to(there.node), proxy_to(here.node)
+    here.exchange().queue("k")
+    definition = federated(there, **{"queue-type": "quorum", "reconnect-delay": 0.5})
+    upstreams = definition["upstreams"]
+    # A link that goes on holds the connection to the downstream open, so that only sessions of the other begin again.
+    upstreams["keeper"] = {"uri": there.uri, "exchange": "keeper"}
+    upstreams["origin"]["uri"] = there.node.uri(there.vhost, port=up.port)
+    agent = agent_of(here.node, uri=here.node.uri("/", port=down.port)).write({here.vhost: definition}).start()
+    agent.wait_running(2)
+    there.wait_bound("k")
+    down.delay(DELAY)
+
+    def origin() -> dict[str, Any]:
+        return next(each for each in get(agent, "/api/links") if each["upstream"] == "origin")
+
+    for failure in range(FAILURES):
+        there.publish(numbered(MESSAGES)[failure * EACH : (failure + 1) * EACH])
+        eventually(
+            lambda: origin()["status"] == "running" and origin()["in_flight"],
+            20,
+            what=f"messages are in flight after {failure} failures",
+        )
+        up.cut()
+        eventually(lambda: origin()["status"] != "running", 20, what="the link has lost its connection")
+    down.delay(0)
+    assert set(numbered(MESSAGES)) - {*here.take(MESSAGES, deadline=30)} == set()
+    assert origin()["redelivered"]
+
+
+async def get_and_leave(uri: str, queue: str) -> int:
+    """How often a message was taken by a connection that ended without acknowledging it, before it was gone."""
+    for time in range(FAILURES):
+        async with await aio_pika.connect(uri) as connection:
+            found = await (await connection.channel()).get_queue(queue, ensure=False)
+            if await found.get(fail=False) is None:
+                return time
+    return FAILURES
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("release", ["trixie", "sid"])
+def test_the_advised_policy_keeps_what_brokers_drop_by_default(
+    site_on: SiteOn, broker_on: Callable[..., Node], release: str
+) -> None:
+    there = site_on(broker_on(release))
+    admin = there.node.admin
+    admin.policy(there.vhost, "returns", "^federation: ", definition=advised(), apply_to="queues")
+    kept = {}
+    for queue in ("federation: kept", "dropped"):
+        admin.queue(there.vhost, queue, arguments={"x-queue-type": "quorum"})
+        there.publish(["m"], queue, exchange="")
+        kept[queue] = asyncio.run(get_and_leave(there.uri, queue))
+    assert kept["federation: kept"] == FAILURES
+    assert kept["dropped"] < FAILURES

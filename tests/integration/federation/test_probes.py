@@ -1,0 +1,113 @@
+"""Probes prove that a link delivers where nothing else moves, and show its lag in time."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Q, Site, federated
+from tests.integration.federation.test_api import ask
+from tests.integration.federation.test_failures import ProxyTo, link
+from tests.lab.user_program import depth, numbered
+from tests.lab.waiting import eventually
+
+PROBE = "1s"
+
+
+def only(agent: Agent) -> dict[str, Any]:
+    [found] = ask(agent, "/api/links")
+    return dict(found)
+
+
+def wait_probes(agent: Agent, count: int = 3) -> list[float]:
+    """The lags of some probes."""
+    seen: dict[str, float] = {}
+
+    def enough() -> bool:
+        shown = only(agent)
+        if shown["last_probe"]:
+            seen.setdefault(shown["last_probe"], shown["lag_seconds"])
+        return len(seen) >= count
+
+    eventually(enough, what=f"{count} probes came through")
+    return list(seen.values())
+
+
+def test_they_come_through_and_reach_nobody(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("#")
+    there.exchange().queue("#")
+    agent = agent_of(here.node).write({here.vhost: federated(there, probe=PROBE)}).start()
+    agent.wait_for("running", link(here))
+    lags = wait_probes(agent)
+    assert all(0 <= lag < 1 for lag in lags)
+    there.publish(numbered(10))
+    assert here.take(10) == numbered(10)
+    wait_probes(agent, 2)
+    shown = only(agent)
+    assert (shown["forwarded"], shown["dropped"], shown["returned"], shown["status"]) == (10, 0, 0, "running")
+    assert (depth(here.uri, Q), depth(there.uri, Q)) == (0, 10)
+    assert "federation_agent_lag_seconds{" in ask_text(agent)
+    assert agent.terminate() == 0
+    private = [each["name"] for each in here.node.admin.get("queues", here.vhost)]
+    assert not any("probes" in name for name in private)
+
+
+def ask_text(agent: Agent) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{agent.port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_the_lag_is_that_of_the_path(agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo) -> None:
+    """What goes up and comes down is late by the round trip's delays."""
+    here.exchange().queue("#")
+    there.exchange()
+    proxy = proxy_to(there.node)
+    definition = federated(there, probe=PROBE)
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    near = min(wait_probes(agent))
+    proxy.delay(0.2)
+    time.sleep(2.5)
+    far = min(wait_probes(agent))
+    assert far - near == pytest.approx(0.4, abs=0.15)
+
+
+def test_a_silent_link_that_delivers_nothing_is_stalled_after_three_intervals(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """Its queue upstream takes nothing more, and nobody publishes: only probes show it."""
+    here.exchange().queue("#")
+    there.exchange()
+    agent = agent_of(here.node).write({here.vhost: federated(there, probe=PROBE)}).start()
+    agent.wait_for("running", link(here))
+    wait_probes(agent)
+    limit = {"max-length": 0, "overflow": "reject-publish"}
+    there.node.admin.policy(there.vhost, "closed", "^federation: ", definition=limit, apply_to="queues")
+    began = time.monotonic()
+    agent.wait_for("stalled", link(here))
+    assert time.monotonic() - began < 3 + 6
+    assert "no probe has come through for 3 s" in only(agent)["error"]
+    there.node.admin.delete("policies", there.vhost, "closed")
+    agent.wait_for("running", link(here))
+    assert agent.terminate() == 0
+
+
+def test_what_an_earlier_session_left_is_dropped(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange().queue("#")
+    there.exchange()
+    agent = agent_of(here.node).write({here.vhost: federated(there, probe=PROBE)}).start()
+    agent.wait_for("running", link(here))
+    wait_probes(agent, 1)
+    agent.kill()
+    there.publish(numbered(5))
+    agent.start()
+    assert here.take(5) == numbered(5)
+    wait_probes(agent, 2)
+    assert depth(here.uri, Q) == 0
+    assert agent.terminate() == 0

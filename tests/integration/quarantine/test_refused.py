@@ -1,0 +1,149 @@
+"""Messages that the destination refuses by basic.nack: mostly a queue is full, and that is not their fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core.links import prefetch
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.test_failures import link
+from tests.integration.quarantine.scene import QUARANTINE, has_queue, only, publish_one, quarantined
+from tests.integration.queue_links import scene as queue_links
+from tests.integration.shovels.shoveling import running, shovel
+from tests.lab.user_program import depth, numbered
+from tests.lab.waiting import eventually
+
+FULL = "full"
+
+
+def fill(site: Site, name: str = FULL) -> None:
+    """The queue takes nothing more until it is emptied."""
+    site.node.admin.policy(
+        site.vhost,
+        f"limit {name}",
+        f"^{name}$",
+        definition={"max-length": 1, "overflow": "reject-publish"},
+        apply_to="queues",
+    )
+    site.publish(["first"], name, exchange="")
+
+
+def shows(agent: Agent, text: str) -> None:
+    eventually(lambda: text in (only(agent)["error"] or ""), what=f"the link shows: {text}")
+
+
+def two_queues(here: Site, there: Site) -> None:
+    """One of them full."""
+    here.exchange().queue("ok.#").queue("full.#", name=FULL)
+    there.exchange()
+    fill(here)
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_of_an_exchange_link_what_is_refused_waits_and_the_rest_flows(
+    agent_of: AgentOf, here: Site, there: Site, kind: str
+) -> None:
+    two_queues(here, there)
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
+    agent.wait_for("running", link(here))
+    there.publish(numbered(50), "full.a")
+    there.publish(numbered(500), "ok.a")
+    assert here.take(500) == numbered(500)
+    shows(agent, "50 refused by the downstream (basic.nack: is a queue there full?) and tried again")
+    assert (only(agent)["status"], only(agent)["redelivered"]) == ("running", 0)
+    here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
+    assert here.take(51, queue=FULL, deadline=30) == ["first", *numbered(50)], "in their order"
+    eventually(lambda: only(agent)["error"] is None, what="nothing is refused any more")
+    assert (only(agent)["redelivered"], only(agent)["quarantined"], has_queue(there)) == (0, 0, False)
+    assert agent.terminate() == 0
+
+
+def test_more_than_the_prefetch_hold_up_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
+    two_queues(here, there)
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    there.publish(numbered(prefetch.START + 500), "full.a")
+    there.publish(numbered(20), "ok.a")
+    assert here.take(20, deadline=30) == numbered(20)
+    assert only(agent)["redelivered"] == 0
+
+
+def test_what_stays_refused_while_others_pass_goes_to_the_quarantine(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    two_queues(here, there)
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"quarantine-after": "3s"})}).start()
+    agent.wait_for("running", link(here))
+    publish_one(there, X, "full.a", "bad", headers={"mine": 1}, type="t", expiration=3600)
+    sent = 0
+
+    def is_there() -> bool:
+        nonlocal sent
+        there.publish(numbered(1, start=sent), "ok.a")
+        sent += 1
+        return has_queue(there) and depth(there.uri, QUARANTINE) == 1
+
+    eventually(is_there, what="it is in quarantine")
+    [message] = quarantined(there, 1)
+    headers: dict[str, Any] = dict(message.headers)
+    assert (message.body, message.type, headers["mine"]) == (b"bad", "t", 1)
+    assert "x-received-from" not in headers, "as it came"
+    assert headers["x-quarantine-reason"] == "refused"
+    assert (headers["x-quarantine-exchange"], headers["x-quarantine-routing-key"]) == (X, "full.a")
+    eventually(lambda: only(agent)["quarantined"] == 1 and only(agent)["error"] is None, what="it is counted")
+    assert here.take(sent) == numbered(sent)
+    assert (only(agent)["redelivered"], depth(here.uri, FULL)) == (0, 1)
+    assert agent.terminate() == 0
+
+
+def test_where_all_is_refused_the_link_waits(agent_of: AgentOf, here: Site, there: Site) -> None:
+    two_queues(here, there)
+    agent = agent_of(here.node)
+    settings = agent.settings(**{"stall-after": 2})
+    agent.write({here.vhost: federated(there, **{"quarantine-after": 1})}, agent=settings).start()
+    agent.wait_for("running", link(here))
+    there.publish(numbered(20), "full.a")
+    agent.wait_for("stalled", link(here))
+    shows(agent, "20 refused by the downstream")
+    assert not has_queue(there)
+    here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
+    assert here.take(21, queue=FULL, deadline=30) == ["first", *numbered(20)]
+    agent.wait_for("running", link(here))
+    assert agent.terminate() == 0
+
+
+def test_of_a_queue_link(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """The queue has room for one message, and its consumer takes all of them."""
+    queue_links.declare(here, there)
+    limit = {"max-length": 1, "overflow": "reject-publish"}
+    here.node.admin.policy(here.vhost, "limit", f"^{queue_links.Q}$", definition=limit, apply_to="queues")
+    definition = queue_links.federated(there, **{"quarantine-after": "5s"})
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("running", queue_links.queue(here))
+    with queue_links.User(here, prefetch=1, pause=0.01) as user:
+        there.publish(numbered(100), queue_links.Q, exchange="")
+        shows(agent, "refused by the downstream")
+        assert set(user.wait(100, 60)) == set(numbered(100))
+    assert (only(agent)["redelivered"], has_queue(there)) == (0, False)
+    assert agent.terminate() == 0
+
+
+@pytest.mark.parametrize("after", [{}, {"src_delete_after": "queue-length"}])
+def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str, str]) -> None:
+    """One that moves what is there waits until all of it has got through."""
+    there.queue(name="src").publish(numbered(20), "src", exchange="")
+    here.queue(name="dest")
+    fill(here, "dest")
+    agent = running(agent_of(here.node), here, shovel(there, here, **after))
+    shows(agent, "20 refused by the downstream")
+    here.node.admin.delete("policies", here.vhost, "limit dest")
+    assert here.take(21, queue="dest", deadline=30) == ["first", *numbered(20)]
+    if after:
+        agent.wait_for("terminated", (here.vhost, "drain", ""))
+    eventually(lambda: depth(there.uri, "src") == 0, what="all of it is acknowledged")
+    assert only(agent)["redelivered"] == 0
+    assert agent.terminate() == 0
