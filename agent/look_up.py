@@ -60,7 +60,7 @@ class _LookUp(threading.Thread):
         except (OSError, UnicodeError) as error:
             self.done.set_exception(error if isinstance(error, OSError) else OSError(f"no name of a host: {error}"))
         else:
-            self.done.set_result(tuple(dict.fromkeys(str(address[0]) for *_, address in found)))
+            self.done.set_result(tuple(dict.fromkeys(_text(address) for *_, address in found)))
 
 
 def _looking_for(host: str) -> _LookUp:
@@ -71,8 +71,17 @@ def _looking_for(host: str) -> _LookUp:
     if len(running) >= MOST:
         raise socket.gaierror(socket.EAI_AGAIN, f"the DNS servers have yet to answer for {MOST} other names")
     begun = _LookUp(host)
-    begun.start()
+    try:
+        begun.start()
+    except RuntimeError as error:
+        raise socket.gaierror(socket.EAI_MEMORY, f"the system gives no thread to look up a name: {error}") from error
     return begun
+
+
+def _text(address: tuple[object, ...]) -> str:
+    """An address of one network interface is of no use without its number: `fe80::1%2`."""
+    host, scope = str(address[0]), address[3] if len(address) > 3 else 0
+    return f"{host}%{scope}" if scope and "%" not in host else host
 
 
 def _is_address(host: str) -> bool:

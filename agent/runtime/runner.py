@@ -296,12 +296,11 @@ class LinkRunner:
         else:
             self.send(lifecycle.TakeOver())
 
-    def recall_completion(self, *, completed: bool) -> None:
-        """Whether it has done what it is defined for, as another agent or this one before it left it."""
-        if completed:
-            self.send(lifecycle.Completed(earlier=True))
-        elif self.has_completed:
-            self.send(lifecycle.Restart())
+    def has_completed_before(self) -> None:
+        """It has done what it is defined for, here or elsewhere. That nobody remembers so is no reason to do it again:
+        what is remembered may be lost, and only an operator or another definition asks for that.
+        """
+        self.send(lifecycle.Completed(earlier=True))
 
     @property
     def is_at_rest(self) -> bool:

@@ -60,6 +60,7 @@ class Runners:
         self._requests = Requests(asyncio.get_running_loop().time)
         self._failing: set[LinkRunner] = set()  # that are looked at again
         self.on_completed: Callable[[], object] | None = None  # a link has done all that its definition asks for
+        self.on_settled: Callable[[], object] | None = None  # and its connections have ended
 
     def __iter__(self) -> Iterator[LinkRunner]:
         return iter(tuple(self._runners.values()))
@@ -95,8 +96,7 @@ class Runners:
     def let_go(self, runner: LinkRunner) -> None:
         """Ends the link and leaves what it built upstream."""
         del self._runners[runner.link.id]
-        if runner.has_completed:  # defined again, it begins again
-            self._replica.remember_finished(runner.link.id, None)
+        self._replica.remember_finished(runner.link.id, None)  # defined again, it begins again
         self._leaving.add(runner)
         runner.send(lifecycle.Stop())
         self._tasks.once("wait for the end of a link", self._await_end(runner), link=runner.link.id)
@@ -188,13 +188,16 @@ class Runners:
         else:
             if (pause := self._replica.pause_of(runner.link.id)) is not None:
                 runner.send(pause)
-            runner.recall_completion(completed=self._replica.has_finished(runner.link))
+            if self._replica.has_finished(runner.link):
+                runner.has_completed_before()
             if (asked := self._requests.take(runner.link.id)) is not None:
                 self._act(runner, asked.action, asked.pause)
         runner.has_recalled = True
 
     def _remember(self, runner: LinkRunner) -> None:
         self._replica.remember_pause(runner.link.id, runner.state.pause if runner.state.paused else None)
+        if not runner.state.completed:
+            self._replica.remember_finished(runner.link.id, None)
 
     def remember_finished(self, links: Iterable[Link]) -> None:
         """They don't begin again where another agent takes them over, nor after a restart of this one."""
@@ -208,7 +211,7 @@ class Runners:
             pause = self._replica.pause_of(runner.link.id)
             runner.has_recalled = True
             if self._replica.has_finished(runner.link):
-                runner.recall_completion(completed=True)
+                runner.has_completed_before()
             if pause is not None:
                 runner.send(pause)
             elif runner.state.paused:
@@ -224,6 +227,10 @@ class Runners:
         """Connections that are opened from now on may be silent for longer again."""
         if self._brokers is not None:
             self._brokers.is_shared = False
+
+    def hear_nothing(self) -> None:
+        """What others are asked for isn't heard: what was asked before may have been taken back since."""
+        self._requests.clear()
 
     def sever(self) -> None:
         if self._brokers is not None:
@@ -256,9 +263,10 @@ class Runners:
         if _cannot_connect(runner.state) and runner not in self._failing:
             self._failing.add(runner)
             asyncio.get_running_loop().call_later(GIVE_UP_AFTER, self._give_up, runner)
-        has_completed = runner.has_completed and before.phase is Phase.CLOSING
-        if has_completed and self.on_completed is not None:
+        if runner.state.completed and not before.completed and self.on_completed is not None:
             self.on_completed()
+        if runner.has_completed and before.phase is Phase.CLOSING and self.on_settled is not None:
+            self.on_settled()
         if before.phase is Phase.CLEANING and runner.state.phase is not Phase.CLEANING and not self._is_stopping:
             self._removed(runner)
 
@@ -294,19 +302,18 @@ class Runners:
     def _act(self, runner: LinkRunner, action: str, pause: lifecycle.Pause | None) -> None:
         runner.send(pause or _ASKED[action])
         runner.has_recalled = True
-        if action == "restart":
-            self._replica.remember_finished(runner.link.id, None)
-        else:
-            self._remember(runner)
+        self._remember(runner)
 
     def _remember_for_next(self, runner: LinkRunner, action: str, pause: lifecycle.Pause | None) -> None:
         """While a link is handed over, its slot is held here still, and what is remembered goes with it. Its owner may
         be gone without that being known yet, and this agent the next one.
         """
-        self._requests.keep(runner.link.id, action, pause)
-        if action == "restart":
+        runner.has_recalled = False
+        if action == "restart":  # not again here: its owner may have done it, and ended since
+            runner.send(lifecycle.Restart())
             self._replica.remember_finished(runner.link.id, None)
         else:
+            self._requests.keep(runner.link.id, action, pause)
             remembered = (pause or lifecycle.Pause()) if action == "pause" else None
             self._replica.remember_pause(runner.link.id, remembered)
 

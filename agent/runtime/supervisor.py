@@ -66,7 +66,8 @@ class Supervisor:
         self._bindings = KnownBindings()
         self._consumers = Consumers()
         self._runners = Runners(board, self._bindings, lambda: self.configuration.settings.downstream.uris)
-        self._runners.on_completed = self._has_completed
+        self._runners.on_completed = self._remember_completed
+        self._runners.on_settled = self._has_settled
         self.has_unread: Callable[[], bool] = lambda: False
         self._resolved: tuple[Link, ...] = ()
         self._keeper = Keeper()
@@ -116,22 +117,22 @@ class Supervisor:
     async def _reconcile_all(self) -> None:
         """Shovels that have finished are looked at after a reading, since they may have been defined anew."""
         await self._reconcile()
-        finished = self._remember_finished()
+        self._remember_completed()
+        finished = [runner.link for runner in self._runners if runner.has_completed]
         deleted = await delete_finished(finished, self._keeper, self.configuration.settings.downstream.management)
         self._problems.left_out = (*self._problems.left_out, *deleted.problems)
         if deleted.has_deleted:
             await self._reconcile()
 
-    def _has_completed(self) -> None:
-        """Remembered at once: this agent may be gone in a moment."""
-        self._remember_finished()
+    def _has_settled(self) -> None:
         self._tasks.once("settle what has finished", self._settle_completed())
 
-    def _remember_finished(self) -> list[Link]:
-        """Which have finished. Those of parameters aren't remembered: they are deleted, and may be set again."""
-        finished = [runner.link for runner in self._runners if runner.has_completed]
-        self._runners.remember_finished(link for link in finished if not is_parameter(link, self._keeper))
-        return finished
+    def _remember_completed(self) -> None:
+        """At once, while their connections still end: this agent may be gone in a moment. Those of parameters aren't
+        remembered: they are deleted, and may be set again.
+        """
+        completed = [runner.link for runner in self._runners if runner.state.completed]
+        self._runners.remember_finished(link for link in completed if not is_parameter(link, self._keeper))
 
     async def _settle_completed(self) -> None:
         """What fails here is done again with the next reading, and is shown then."""

@@ -55,7 +55,7 @@ def judge_statuses(fault: Fault, seen: Sequence[tuple[str, str]]) -> None:
     if fault.runs_on:
         assert {status for status, _ in seen} == {"running"}, seen
     elif fault.shows is None:
-        assert {status for status, _ in seen} <= {"running", "starting", "backoff"}, seen
+        assert {status for status, _ in seen} <= {"running", "starting", "backoff", "stopping"}, seen
     else:
         status, words = fault.shows
         assert any(found == status and words in error for found, error in seen), seen

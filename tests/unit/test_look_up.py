@@ -70,3 +70,28 @@ async def test_they_are_few(end: threading.Event) -> None:
     with pytest.raises(socket.gaierror, match=f"{MOST} other names"):
         await addresses_of("one-more.example")
     assert await addresses_of("192.0.2.7") == ("192.0.2.7",)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (("192.0.2.1", 0), "192.0.2.1"),
+        (("2001:db8::1", 0, 0, 0), "2001:db8::1"),
+        (("fe80::1", 0, 0, 2), "fe80::1%2"),
+        (("fe80::1%eth0", 0, 0, 2), "fe80::1%eth0"),
+    ],
+)
+async def test_the_interface_of_an_address_is_kept(
+    monkeypatch: pytest.MonkeyPatch, found: tuple[object, ...], text: str
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", found)])
+    assert await addresses_of("a.example") == (text,)
+
+
+async def test_without_a_thread_it_is_an_error_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(look_up._LookUp, "start", refuse)
+    with pytest.raises(socket.gaierror, match="gives no thread"):
+        await addresses_of("a.example")

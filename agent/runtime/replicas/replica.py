@@ -69,6 +69,9 @@ class Runs(Protocol):
     def recall(self, slot: int) -> None:
         """Another agent has changed which links of a slot are paused or finished."""
 
+    def hear_nothing(self) -> None:
+        """What operators ask other agents for isn't heard from now on."""
+
     def sever(self) -> None:
         """Others may run all links of this agent from now on: nothing more may be read or written for them."""
 
@@ -254,6 +257,7 @@ class Replica:
             return
         self._lease = None
         self._arrived.clear()
+        self._runs.hear_nothing()
         self._is_severed = self._sharing.lose() and not self._is_stopping
         self._fence(None)
         if self._is_severed:

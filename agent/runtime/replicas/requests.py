@@ -8,8 +8,8 @@ from typing import Final
 
 from agent.core.links.lifecycle import Pause
 
-KEPT_FOR: Final = 30.0
-"""Seconds; links of a replica that is gone run elsewhere long before."""
+KEPT_FOR: Final = 10.0
+"""Seconds; links of a replica that is gone run elsewhere before. Later it may have been taken back elsewhere."""
 MOST: Final = 10_000
 
 
@@ -38,6 +38,9 @@ class Requests:
         """What was asked lately, once."""
         self._expire()
         return self._kept.pop(link_id, None)
+
+    def clear(self) -> None:
+        self._kept.clear()
 
     def _expire(self) -> None:
         """In the order in which they came: usually there is nothing to do."""

@@ -36,6 +36,13 @@ def test_old_ones_are_forgotten() -> None:
     assert kept.take("b") is not None
 
 
+def test_none_counts_once_nothing_is_heard() -> None:
+    kept = Requests(Clock())
+    kept.keep("a", "pause", PAUSE)
+    kept.clear()
+    assert kept.take("a") is None
+
+
 def test_of_too_many_the_oldest_goes() -> None:
     kept = Requests(Clock())
     for number in range(requests.MOST + 1):
