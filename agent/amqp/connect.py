@@ -28,6 +28,10 @@ from agent.network import explain, server_name, tls_context
 
 PRODUCT = "federation-agent"
 _TLS_SHUTDOWN = 5.0
+LONGEST_STEP = 20.0
+"""Seconds for one address, and for the login: what a cut has swallowed comes no more, however long one waits for it.
+Brokers wait for ten seconds themselves.
+"""
 LEAST_PATIENCE = 5.0  # seconds for a response: a broker has other work, too
 _TRUE = fields.boolean(True)
 _MOST_CAPABILITIES = 100
@@ -170,27 +174,30 @@ async def connect(
     uri: AmqpUri, *, where: str, name: str, default_vhost: str = "/", within: float | None = None
 ) -> Connection:
     """Connects to the one endpoint; Its errors start with `where` ("upstream origin"), and the broker shows `name`.
-    `within` is in seconds, for all steps together, and defaults to the URI's connection_timeout.
+    `within` is in seconds, for all steps together, and defaults to the URI's connection_timeout. Where neither is
+    given, each step has its own limit, too.
     """
     if uri.is_downstream_itself:
         raise PermanentError(f"{where}: the URI names no host")
     seconds = within or (uri.connection_timeout or DEFAULT_CONNECTION_TIMEOUT) / 1000
+    step = seconds if within or uri.connection_timeout else min(LONGEST_STEP, seconds)
     terms = _terms(uri, where, default_vhost)
     wire: WireConnection | None = None
     try:
         async with asyncio.timeout(seconds):
-            wire = await _open_socket(uri, terms)
-            await wire.open({"product": PRODUCT, "version": _own_version(), "connection_name": name})
+            wire = await _open_socket(uri, terms, step)
+            async with asyncio.timeout(step):
+                await wire.open({"product": PRODUCT, "version": _own_version(), "connection_name": name})
             if (end := _end_of(wire)) is not None:  # it accepted the login and then closed the connection
                 raise end
     except TimeoutError as error:
         if wire is None:
-            raise explain(error, where=terms.where, seconds=seconds) from error
+            raise explain(error, where=terms.where, seconds=step) from error
         raise TransientError(
-            f"{terms.where}: connected, but no AMQP within {seconds:g} s: check that this is an AMQP port"
+            f"{terms.where}: connected, but no AMQP within {step:g} s: check that this is an AMQP port"
         ) from error
     except OSError as error:
-        raise explain(error, where=terms.where, seconds=seconds) from error
+        raise explain(error, where=terms.where, seconds=step) from error
     except BrokerError as error:
         if wire is None or error is not _end_of(wire):
             raise
@@ -245,13 +252,16 @@ def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:
     )
 
 
-async def _open_socket(uri: AmqpUri, terms: Terms) -> WireConnection:
+async def _open_socket(uri: AmqpUri, terms: Terms, seconds: float) -> WireConnection:
     """At the first address of the host that answers."""
     failures: list[OSError] = []
     context = None if uri.tls is None else await tls_context(uri.tls, where=terms.where)
     for address in await addresses_of(uri.connect_host):
         try:
-            return await _open_at(address, uri, terms, context)
+            async with asyncio.timeout(seconds):
+                return await _open_at(address, uri, terms, context)
+        except TimeoutError:
+            failures.append(TimeoutError(f"no answer of {address} within {seconds:g} s"))
         except ssl.SSLError:
             raise
         except OSError as error:

@@ -105,6 +105,9 @@ class RunnableLink(Protocol):
     def inherit(self, former: RunnableLink) -> None:
         """Takes over what the same link has learned and built under its former definition."""
 
+    def was_served_by_another(self) -> None:
+        """Since the last session, whoever that was: what exists for the link may be other than that left it."""
+
     def is_suspected(self, now: float) -> bool:
         """Whether one of its messages may have made the downstream close a connection, so that it shares none."""
 

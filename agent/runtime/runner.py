@@ -76,6 +76,7 @@ class LinkRunner:
         self._served_by: dict[Other, str] = {}
         self._owner: str | None = None  # the other agent of the group that runs it
         self._is_served = True  # by that agent, as far as is known
+        self._was_served = False  # by somebody else, since its last session
         self.has_recalled = False  # what it is counts, whatever was remembered before
         self._turn: asyncio.Task[None] | None = None
         self.slot = slot_of(link.id)
@@ -288,6 +289,7 @@ class LinkRunner:
         """Somebody else serves the link, or, without a reason, does so no more; it waits for the last of them."""
         if reason is not None:
             self._served_by[other] = reason
+            self._was_served = True
         elif self._served_by.pop(other, None) is None:
             return
         if self._served_by:
@@ -409,6 +411,9 @@ class LinkRunner:
             raise PermanentError(link.problem)
         now = self._loop.time()
         apart = now < self._apart_until or self._runnable.is_suspected(now)
+        if self._was_served:
+            self._runnable.was_served_by_another()
+            self._was_served = False
         session = self._session = self._runnable.session(self._connections, lambda: self._bindings, apart=apart)
         await session.open()
         self._take_notes()

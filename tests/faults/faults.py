@@ -26,6 +26,7 @@ BLACKHOLE: Final = 60.0
 ALARM: Final = 10.0
 THROTTLED: Final = 50 * 1024
 GONE_FOR: Final = 5.0
+NONE_FREE: Final = 3  # descriptors: all of them are in use by every process
 USER: Final = "only-of-a-fault"
 PLAIN: Final = Setting()
 
@@ -236,13 +237,15 @@ def lose_events(scene: Scene) -> None:
 
 
 def exhaust_descriptors(scene: Scene) -> None:
+    """Its API can't be asked meanwhile; its log says why."""
     pid = scene.agent.pid
-    used = len(list(Path(f"/proc/{pid}/fd").iterdir()))
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, before[1]))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (NONE_FREE, before[1]))
     scene.to_up.cut()
     time.sleep(GONE_FOR)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    changed = [line["error"] for line in scene.agent.told("link changed") if line.get("status") == "backoff"]
+    assert any("Too many open files" in error for error in changed), changed
 
 
 def lower_channels(scene: Scene) -> None:
@@ -356,6 +359,6 @@ FAULTS: Final = (
     Fault("the HTTP API is away", lose_management, runs_on=True),
     Fault("the HTTP API is slow", slow_management, runs_on=True),
     Fault("the event exchange vanishes", lose_events, runs_on=True),
-    Fault("no file descriptor is left", exhaust_descriptors, ("backoff", "")),
+    Fault("no file descriptor is left", exhaust_descriptors),
     Fault("the upstream allows four channels", lower_channels),
 )

@@ -22,6 +22,7 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets of strings are ordered by it
         os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], _environment())
     simulate_clocks()
+    _limit_slots(options.slots)
     import structlog  # after the clocks
 
     from tests.simulation.world import World, simulate
@@ -60,11 +61,19 @@ def main() -> int:
     return bool(failed)
 
 
+def _limit_slots(count: int) -> None:
+    """Before whatever imports the number; 0 leaves it as it is."""
+    from agent.core.replicas import slots
+
+    slots.SLOTS = count or slots.SLOTS  # type: ignore[misc]
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--seconds", type=float, default=0.0, help="begin no seed after so much CPU time; 0: no limit")
+    parser.add_argument("--slots", type=int, default=0, help="so many leases, as fewer are faster; 0: the agent's own")
     parser.add_argument("--without", help="take this safeguard out: see safeguards.py")
     parser.add_argument("--until-failure", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.simulation.agents import Agent
     from tests.simulation.world import World
 
+PAUSED_WITHIN: Final = 3.0  # the request may go to another agent, and what is in flight is settled
+
 Fault = Callable[["World", Random], Coroutine[Any, Any, None]]
 
 
@@ -117,7 +119,7 @@ async def freeze(world: World, chance: Random) -> None:
 async def alarm(world: World, chance: Random) -> None:
     broker = chance.choice((world.up, world.down))
     broker.set_alarm("low on memory")
-    await asyncio.sleep(chance.uniform(0.2, 6))
+    await asyncio.sleep(chance.uniform(0.2, chance.choice((6, 15))))
     if broker.is_up:
         broker.set_alarm("")
 
@@ -141,7 +143,9 @@ async def operate(world: World, chance: Random) -> None:
         _agent(world, chance).act(lambda supervisor: supervisor.act(link, "restart"))
         return
     _agent(world, chance).act(lambda supervisor: supervisor.pause(link, Pause(by="somebody")))
-    await asyncio.sleep(chance.uniform(0.1, 4))
+    await asyncio.sleep(PAUSED_WITHIN)
+    with world.resting():
+        await asyncio.sleep(chance.uniform(0.1, 4))
     for _ in range(3):  # whoever it was asked of may be gone
         for agent in world.agents:
             agent.act(lambda supervisor: supervisor.act(link, "resume"))

@@ -45,6 +45,8 @@ def watch_owners(world: World) -> None:
     def written(stream: Stream, data: bytes) -> None:
         if stream.server is not world.down or mark not in data:
             return
+        if world.is_resting:
+            world.findings.violated(f"{world.now:.3f} a paused link forwards")
         queue = world.up.queues.get(queue_name)
         for consumer in () if queue is None else queue.consumers:
             other = consumer.channel.session.stream.process

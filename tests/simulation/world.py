@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from random import Random
@@ -62,6 +63,7 @@ class World:
             agent.on_change = self._changed
         self.link_id: str | None = None
         self.went_wrong: set[Fault] = set()
+        self.is_resting = False
         self._bursts = 0
         self.published: list[bytes] = []
         self.confirmed: list[bytes] = []
@@ -111,6 +113,13 @@ class World:
         self.definitions = definitions
         for agent in self.agents:
             agent.define(definitions.text(agent.name))
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """An operator has paused the link."""
+        self.is_resting = self.scenario.faults == 1  # others might resume it
+        yield
+        self.is_resting = False
 
     # Messages
 

@@ -54,6 +54,7 @@ class Built:
     left_out: tuple[TooLarge, ...] = ()
     has_canary: bool = False
     canary_note: str = ""  # why there is none
+    may_have_rival: bool = False  # whoever served the link until now may still be building
     bound_before_canary: int = 0  # groups that are asserted once more: nothing showed a deletion when they were bound
 
     @property
@@ -86,7 +87,7 @@ def _of_left_out(left_out: tuple[TooLarge, ...]) -> str:
 
 
 class Building:
-    """`prepare` comes first, then `complete`, then what else changes; all may raise BrokerError."""
+    """`prepare` comes first, then `complete`, then `replace`, then what else changes; all may raise BrokerError."""
 
     def __init__(
         self, wanted: Wanted, *, control: Shared, built: Built, internal: InternalExchanges, lookout: Lookout
@@ -102,6 +103,7 @@ class Building:
         self._canary = Canary(self._up, wanted.link.remote_name, wanted.queue)
         self.is_native = False
         self._letter = names.LETTERS[0]
+        self._more_may_be = False  # bound to it than is known: until it is replaced
         self._steps: list[Step] = []  # that are left to do
         self._binder: Binder | None = None
         self._asserted_next: list[Group] = []
@@ -112,6 +114,10 @@ class Building:
         """How the log names the link."""
         link = self._link
         return {"link": link.id, "vhost": link.vhost, "name": link.name, "upstream": link.upstream}
+
+    @property
+    def may_have_rival(self) -> bool:
+        return self._built.may_have_rival
 
     @property
     def bound(self) -> int:
@@ -167,7 +173,7 @@ class Building:
 
     async def _begin(self, seen: Seen) -> Seen | None:
         """Does the steps up to the first bindings; answers what was seen better on the way, if anything was."""
-        while self._steps and not isinstance(self._steps[0], Connect):
+        while self._steps and not isinstance(self._steps[0], Connect | DeleteInternal):
             step = self._steps.pop(0)
             if not isinstance(step, EnsureInternal) or step.verb is Verb.CREATE:
                 await self._do(step)
@@ -186,16 +192,24 @@ class Building:
         return True
 
     async def complete(self, bindings: Iterable[Binding]) -> None:
-        """Binds queue and groups; only then what served before is deleted."""
+        """Binds queue and groups."""
+        while self._steps and not isinstance(self._steps[0], DeleteInternal):
+            await self._take_step(bindings)
+
+    async def replace(self, bindings: Iterable[Binding]) -> None:
+        """Deletes what served before. Only who holds the queue may: another agent that takes the link over at the same
+        moment may have built it just now, and be the one whose messages come through it.
+        """
         while self._steps:
-            step = self._steps.pop(0)
-            if isinstance(step, Connect):
-                name = self._wanted.internal(step.letter)
-                await both(upstream_objects.bind_queue(self._up, self._queue, name), self.follow(bindings))
-                if step.more_may_be:  # so nobody knows, should the next steps be interrupted
-                    self._built.letter = None
-            else:
-                await self._do(step)
+            await self._take_step(bindings)
+
+    async def _take_step(self, bindings: Iterable[Binding]) -> None:
+        step = self._steps.pop(0)
+        if not isinstance(step, Connect):
+            await self._do(step)
+            return
+        name, self._more_may_be = self._wanted.internal(step.letter), step.more_may_be
+        await both(upstream_objects.bind_queue(self._up, self._queue, name), self.follow(bindings))
 
     async def _do(self, step: Step) -> None:
         """Exchange and queue exist by now, and the canary is placed while the link runs."""
@@ -231,7 +245,9 @@ class Building:
         built.letter = None  # until it is complete, what is bound isn't known
         built.left_out = tuple(await binder.bind(change.bind))
         await binder.unbind(change.unbind)
-        built.letter, built.bound = self._letter, wanted - {each.group for each in built.left_out}
+        built.bound = wanted - {each.group for each in built.left_out}
+        if not self._more_may_be:
+            built.letter = self._letter
 
     def watching(self, link: Watched) -> AbstractContextManager[None]:
         """In the meantime `link` learns what goes missing."""
@@ -268,6 +284,13 @@ class Building:
         self._built.canary_note = self._canary.note
         if self._built.has_canary:
             self._asserted_next, self._built.bound_before_canary = [], len(self._built.bound)
+
+    async def remove_rivals(self) -> None:
+        """What another that lost the queue to this link has built: nobody knows what is bound to it."""
+        self._built.may_have_rival = False
+        other = names.other_letter(self._letter)
+        if other in await self._existing_letters():
+            await upstream_objects.delete_exchange(self._up, self._wanted.internal(other))
 
     async def restore(self) -> None:
         """The upstream exchange was deleted: it may exist again, but nothing is bound to it."""

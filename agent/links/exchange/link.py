@@ -88,6 +88,11 @@ class RunnableExchangeLink:
         if not leads_elsewhere(map(str, former.link.uris), map(str, self.link.uris)):
             self.memory.built = former.memory.built
 
+    def was_served_by_another(self) -> None:
+        """The internal exchange may be another one of the same name, with other bindings or none."""
+        self.memory.built.letter = None
+        self.memory.built.may_have_rival = True
+
     def is_suspected(self, now: float) -> bool:
         return self.memory.path.suspicion.watch(now) is not Watch.OFF
 

@@ -170,6 +170,8 @@ class ExchangeSession(OpenSession[Upkeep]):
             if self._latest() is not bound:
                 bound = self._latest()
                 await building.follow(bound)
+        await starting
+        await building.replace(bound)
         return bound
 
 

@@ -18,6 +18,7 @@ from agent.links.flow_watch import FlowWatch
 
 ASSERT_ALL: Final = 25.0  # seconds for all bindings of a link that has no canary
 ASSERT_PARTS: Final = 10  # at most
+RIVAL_ENDS: Final = 5.0  # seconds in which whoever lost the queue to this link has ended its session
 
 log = structlog.get_logger()
 
@@ -48,6 +49,8 @@ class Upkeep:
         self._stale_since: float | None = None
         self._assert_at = self._loop.time() + ASSERT_ALL / self._parts * random.random()
         self._to_assert = 0
+        self._tidy_at = self._loop.time() + RIVAL_ENDS if building.may_have_rival else None
+        self._must_tidy = False
         self._missing: set[str] = set()
         self._is_type_unknown = False
         self._must_place_canary = False
@@ -57,10 +60,13 @@ class Upkeep:
         """Nothing has moved or waits, and nothing is due: what most of a thousand links are, most of the time."""
         if self._probing is not None or self._moved != self._movement or self._watch.waits:
             return False
-        return not self._must_assert(now) and not self._watch.is_due(now)
+        return not self._must_assert(now) and not self._is_tidy_due(now) and not self._watch.is_due(now)
 
     def _must_assert(self, now: float) -> bool:
         return now >= self._assert_at and self._building.must_assert
+
+    def _is_tidy_due(self, now: float) -> bool:
+        return self._tidy_at is not None and now >= self._tidy_at
 
     @property
     def _movement(self) -> tuple[int | None, ...]:
@@ -85,6 +91,9 @@ class Upkeep:
         if self._must_assert(now):
             self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, now)
             self._to_assert = max(1, -(-self._building.bound // self._parts))
+            self._wake.set()
+        if self._is_tidy_due(now):
+            self._tidy_at, self._must_tidy = None, True
             self._wake.set()
         return self._watch.observe(now, is_blocked=is_blocked, must_look=self._watch.is_due(now))
 
@@ -146,6 +155,7 @@ class Upkeep:
             await self._repair()
             await self._follow()
             await self._place_canary()
+            await self._tidy()
             await self._watch.catch_up(self._building.depth)
             if self._to_assert:
                 count, self._to_assert = self._to_assert, 0
@@ -156,6 +166,11 @@ class Upkeep:
             self._must_place_canary = False
             await self._building.ensure_canary()
             self._on_followed()
+
+    async def _tidy(self) -> None:
+        if self._must_tidy:
+            self._must_tidy = False
+            await self._building.remove_rivals()
 
     async def _repair(self) -> None:
         """What is missing upstream; without its internal exchange, or with one that fails, the link is built again."""

@@ -75,6 +75,9 @@ class RunnableQueueLink:
         if isinstance(former, RunnableQueueLink):
             self.memory = former.memory
 
+    def was_served_by_another(self) -> None:
+        """It declares what it needs each time."""
+
     def is_suspected(self, now: float) -> bool:
         return self.memory.path.suspicion.watch(now) is not Watch.OFF
 

@@ -65,6 +65,9 @@ class RunnableShovel:
         if isinstance(former, RunnableShovel) and asks_the_same(former.link, self.link):
             self.memory = former.memory
 
+    def was_served_by_another(self) -> None:
+        """It declares what it needs each time."""
+
     def is_suspected(self, now: float) -> bool:
         return self.memory.path.suspicion.watch(now) is not Watch.OFF
 
