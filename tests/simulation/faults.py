@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PAUSED_WITHIN: Final = 3.0  # the request may go to another agent, and what is in flight is settled
 
+SLOWEST: Final = 1.0
+
 Fault = Callable[["World", Random], Coroutine[Any, Any, None]]
 
 
@@ -67,7 +69,9 @@ async def partition(world: World, chance: Random) -> None:
 
 
 async def slow(world: World, chance: Random) -> None:
-    before, world.network.slowest = world.network.slowest, chance.choice((0.3, 1.0))
+    before, world.network.slowest = world.network.slowest, chance.choice((0.3, SLOWEST))
+    if world.network.slowest == SLOWEST:  # others may take an agent for dead
+        world.went_wrong.add(partition)
     await asyncio.sleep(chance.uniform(0.5, 4))
     world.network.slowest = before
 
@@ -120,12 +124,11 @@ async def alarm(world: World, chance: Random) -> None:
     broker = chance.choice((world.up, world.down))
     broker.set_alarm("low on memory")
     await asyncio.sleep(chance.uniform(0.2, chance.choice((6, 15))))
-    if broker.is_up:
-        broker.set_alarm("")
+    broker.set_alarm("")
 
 
 async def redefine(world: World, chance: Random) -> None:
-    now = world.definitions
+    now = replace(world.definitions, is_defined=True)
     changes = (
         replace(now, prefetch=chance.choice((1, 10, 1000))),
         replace(now, hops=3 - now.hops),
@@ -156,10 +159,9 @@ async def forget(world: World, chance: Random) -> None:
     """The link isn't defined for a moment, shorter than what it takes to remove it."""
     if world.scenario.kind is Kind.SHOVEL:
         return
-    before = world.definitions
-    world.define_at_once(replace(before, is_defined=False))
+    world.define_at_once(replace(world.definitions, is_defined=False))
     await asyncio.sleep(0.4)
-    world.define_at_once(before)
+    world.define_at_once(replace(world.definitions, is_defined=True))
 
 
 FAULTS: Final[tuple[Fault, ...]] = (

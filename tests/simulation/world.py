@@ -106,7 +106,7 @@ class World:
         """The files of the agents change one after another."""
         self.definitions = definitions
         for agent in self.agents:
-            agent.define(definitions.text(agent.name))
+            agent.define(self.definitions.text(agent.name))  # they may have changed again
             await asyncio.sleep(chance.choice((0.0, 0.5)) * chance.random())
 
     def define_at_once(self, definitions: Definitions) -> None:

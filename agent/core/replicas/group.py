@@ -23,6 +23,7 @@ class Member:
     slots: frozenset[int]
     links: frozenset[str]
     heard: float
+    has_said_links: bool = True  # otherwise `links` are only not known yet
     is_suspect: bool = False  # it lost a slot that it hadn't given up: it is dead, or cut off from the broker
 
 
@@ -38,8 +39,9 @@ class Group:
         if before is None and (len(self.members) >= MOST_MEMBERS or self._has_too_many(report)):
             return False
         links = report.links if report.links is not None else before.links if before else frozenset[str]()
-        self.members[report.replica] = Member(report.name, report.slots, links, now)
-        if before is not None and not before.is_suspect and (before.slots, before.links) == (report.slots, links):
+        has_said_links = report.links is not None or (before is not None and before.has_said_links)
+        member = self.members[report.replica] = Member(report.name, report.slots, links, now, has_said_links)
+        if before is not None and replace(before, heard=now) == member:
             return False
         for replica in self.members.keys() - {report.replica}:
             self._take_from(replica, report.slots)
@@ -56,6 +58,10 @@ class Group:
             if not member.slots.isdisjoint(taken):
                 self._take_from(replica, taken)
                 self.members[replica] = replace(self.members[replica], is_suspect=True)
+
+    def knows_links_of(self, replica: str) -> bool:
+        member = self.members.get(replica)
+        return member is not None and member.has_said_links
 
     @property
     def able(self) -> Mapping[str, Member]:

@@ -175,6 +175,8 @@ class Sharing:
         by one of those that do."""
         if link in holder.links:
             return Elsewhere(f"agent {holder.name} runs this link", holder.name)
+        if not holder.has_said_links:
+            return Elsewhere(f"agent {holder.name} has yet to say which links it knows", holder.name)
         is_related = not holder.links.isdisjoint(self.links)
         if is_related and now - self._known_since.get(link, now) < STRANGE_FOR:
             return Elsewhere(f"agent {holder.name} has yet to know this link", holder.name)

@@ -271,7 +271,9 @@ class Replica:
         if lease is not None:
             # Others can't answer during an alarm.
             is_surely_alone = self._sharing.is_alone and lease.may_publish and self._sharing.hears_others(now)
-            self._permit.until = math.inf if is_surely_alone else lease.live_at + LEASE
+            # One that was frozen isn't alone any more, for all it knows.
+            alone_until = now + LEASE if self._accompanied_at else math.inf
+            self._permit.until = alone_until if is_surely_alone else lease.live_at + LEASE
         elif self._is_severed and not self._sharing.failure:
             self._permit.until = -math.inf
         else:
@@ -384,7 +386,7 @@ class Replica:
 
     def _heard(self, report: Report) -> None:
         was_alone = self._sharing.is_alone
-        lacks_links = report.links is None and report.replica not in self._sharing.others.members
+        lacks_links = report.links is None and not self._sharing.others.knows_links_of(report.replica)
         if self._sharing.hear(report, self._loop.time()):
             self._runs.share()
         if report.asks or lacks_links:

@@ -314,3 +314,15 @@ def test_what_another_says_that_it_gave_up_does_not_wait(ends: str) -> None:
     elif ends == "reports":
         assert found.hear(report(1), LATE)
     assert found.verdict(link(1), LinkKind.SHOVEL, LATE) is True
+
+
+def test_who_has_yet_to_say_its_links_isnt_overruled() -> None:
+    """The first that is heard of it may be that it gives slots up: such a report doesn't repeat the links."""
+    us = sharing(1)
+    us.hear(Report("r2", "second", frozenset({1}), None), LATE)
+    assert isinstance(us.verdict(link(1), KIND, LATE + STRANGE_FOR), Elsewhere)
+    assert not us.others.knows_links_of("r2")
+    us.hear(Report("r2", "second", frozenset({1}), frozenset()), LATE)
+    assert us.verdict(link(1), KIND, LATE + STRANGE_FOR) is True
+    us.hear(Report("r2", "second", frozenset({1}), None), LATE)
+    assert us.verdict(link(1), KIND, LATE + STRANGE_FOR) is True, "it has said so before"
