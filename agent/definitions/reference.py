@@ -11,12 +11,12 @@ from typing import Any
 
 from agent.definitions.document import yaml
 from agent.definitions.models.document import DocumentModel
+from agent.definitions.models.downstream import DownstreamModel
 from agent.definitions.models.keys import Keys
 from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyDefinitionModel, PolicyModel
 from agent.definitions.models.settings import (
     AgentModel,
     CleanupModel,
-    DownstreamModel,
     HttpModel,
     LogModel,
     MetricsModel,
@@ -24,7 +24,8 @@ from agent.definitions.models.settings import (
     StatusExportModel,
 )
 from agent.definitions.models.shovel import PropertiesModel, ShovelModel
-from agent.definitions.models.upstream import SetMemberModel, SslOptionsModel, UpstreamModel
+from agent.definitions.models.tls import SslOptionsModel
+from agent.definitions.models.upstream import SetMemberModel, UpstreamModel
 from agent.definitions.schema import build_schema
 from agent.definitions.sources.exports import MAX_BYTES as MAX_EXPORT_BYTES
 
@@ -80,7 +81,7 @@ _SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
     ("`downstream`", DownstreamModel),
     ("`definitions`", SourcesModel),
     ("`upstreams.NAME`", UpstreamModel),
-    ("`upstreams.NAME.ssl-options`", SslOptionsModel),
+    ("`downstream.ssl-options`, `upstreams.NAME.ssl-options`", SslOptionsModel),
     ("`upstream-sets.NAME[]`", SetMemberModel),
     ("`policies.NAME`", PolicyModel),
     ("`policies.NAME.definition`", PolicyDefinitionModel),

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from agent.definitions.models.downstream import DownstreamModel
 from agent.definitions.models.keys import Keys
 from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyModel
-from agent.definitions.models.settings import AgentModel, DownstreamModel, SourcesModel
+from agent.definitions.models.settings import AgentModel, SourcesModel
 from agent.definitions.models.shovel import ShovelModel
 from agent.definitions.models.upstream import SetMemberModel, UpstreamModel
 from agent.definitions.models.value_types import MAY_BE_EMPTY, Name, key

@@ -21,11 +21,10 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from agent.core.addresses import http_url, peer_url, uri
+from agent.core.addresses import peer_url
 from agent.core.links.removal import CleanupAfter
 from agent.core.settings import (
     AgentSettings,
-    DownstreamSettings,
     Fsync,
     Histograms,
     HttpSettings,
@@ -37,13 +36,10 @@ from agent.core.settings import (
 )
 from agent.definitions.document.findings import Spot
 from agent.definitions.models.keys import Keys
-from agent.definitions.models.upstream import warn_uris
 from agent.definitions.models.value_types import (
     INTEGRAL,
     MAX_EXPIRY,
     MAY_BE_EMPTY,
-    AmqpUris,
-    HttpUrls,
     Name,
     PeerUrls,
     Seconds,
@@ -252,31 +248,6 @@ class AgentModel(Keys):
             self.cleanup_after.to_core(),
             self.peers or (),
         )
-
-
-class DownstreamModel(Keys):
-    """The cluster that the agent runs beside."""
-
-    noun = "downstream"
-
-    uri: AmqpUris = Field(description="AMQP URI of the cluster, or a list of interchangeable ones; mandatory.")
-    management: HttpUrls = key("URL of its HTTP API, or a list; without it bindings come from `bindings`.")
-
-    def to_core(self) -> DownstreamSettings:
-        return DownstreamSettings(self.uri, self.management or ())
-
-    @classmethod
-    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        endpoints = readable(raw.get("uri"), uri.parse)
-        for endpoint in endpoints:
-            if endpoint.is_downstream_itself:
-                spot.error("uri: the downstream's URI needs a host", "uri")
-            if endpoint.vhost("/") not in {"/", ""}:
-                spot.warn("uri: the path is ignored; the agent serves every vhost", "uri")
-        warn_uris(tuple(endpoint for endpoint in endpoints if endpoint.path != "/"), spot, "uri")
-        for url in readable(raw.get("management"), http_url.parse):
-            for warning in url.warnings:
-                spot.warn(f"management: {warning}", "management")
 
 
 class SourcesModel(Keys):

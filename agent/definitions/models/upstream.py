@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
 from agent.core.addresses import uri
 from agent.core.addresses.uri import AmqpUri, Mechanism
-from agent.core.addresses.url_text import Tls, check_file, check_server_name, refuse_nul
+from agent.core.addresses.url_text import refuse_nul
 from agent.core.model import (
     UNSET,
     AckMode,
@@ -23,7 +23,8 @@ from agent.core.model import (
     Upstream,
 )
 from agent.definitions.document.findings import Spot
-from agent.definitions.models.keys import Keys, SnakeKeys
+from agent.definitions.models.keys import Keys
+from agent.definitions.models.tls import SslOptionsModel, warn_unverified
 from agent.definitions.models.value_types import (
     INTEGRAL,
     MAX_EXPIRY,
@@ -142,38 +143,6 @@ def _mechanism(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-class SslOptionsModel(SnakeKeys):
-    """TLS settings of an upstream that is written without a URI."""
-
-    noun = "ssl-options"
-
-    cacertfile: Annotated[Text, accepted_by(partial(check_file, key="cacertfile"))] = key(
-        "File with the certificates of the authorities to trust."
-    )
-    certfile: Annotated[Text, accepted_by(partial(check_file, key="certfile"))] = key(
-        "File with the agent's own certificate."
-    )
-    keyfile: Annotated[Text, accepted_by(partial(check_file, key="keyfile"))] = key(
-        "File with the private key of `certfile`."
-    )
-    verify: Literal["verify_peer", "verify_none"] = key("`verify_peer`, the default, or `verify_none`.")
-    fail_if_no_peer_cert: bool = key("Accepted for compatibility; it applies to servers.")
-    password: SecretText = key("Password of `keyfile`.")
-    depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Longest accepted chain of certificates.")
-    server_name_indication: Annotated[Text, accepted_by(check_server_name)] = key(
-        "Host name that the peer's certificate has to match; the host by default. `disable` accepts any certificate "
-        "signed by the authorities."
-    )
-
-    @classmethod
-    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
-        if "keyfile" in raw and "certfile" not in raw:
-            spot.error("keyfile is given without certfile", "keyfile", key=True)
-
-    def to_core(self) -> Tls:
-        return Tls(**(self.written() | {"verify": self.verify != "verify_none"}))
-
-
 class UpstreamModel(LinkKeys):
     """A remote cluster to federate from."""
 
@@ -257,9 +226,7 @@ class UpstreamModel(LinkKeys):
         super().warnings(spot)
         warn_uris(self.uri, spot, "uri")
         if "ssl_options" in self.model_fields_set and self.ssl_options.verify == "verify_none":
-            spot.warn(
-                "verify_none: the server's identity is not checked; set cacertfile instead", "ssl-options", "verify"
-            )
+            warn_unverified(spot)
 
 
 _AS_THEY_ARE = ("host", "port", "protocol", "virtual_host", "username", "password", "heartbeat")

@@ -21,8 +21,9 @@ from agent.definitions.document.findings import (
     suggest,
 )
 from agent.definitions.document.interpolate import Interpolator
+from agent.definitions.models.downstream import DownstreamModel
 from agent.definitions.models.explain import AnyKeys, check
-from agent.definitions.models.settings import AgentModel, DownstreamModel, SourcesModel
+from agent.definitions.models.settings import AgentModel, SourcesModel
 from agent.definitions.models.value_types import kind_of
 from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
 from agent.definitions.sources.export_files import Bindings, ExportFiles, read_exports

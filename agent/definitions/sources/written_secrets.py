@@ -40,7 +40,7 @@ def _written(text: str, path: Path) -> str:
     match path:
         case ("agent", "http", "token"):
             return "token" if _is_secret(text) else ""
-        case ("upstreams", _, "password") | ("upstreams", _, "ssl-options", "password"):
+        case ("upstreams", _, "password") | (*_, "ssl-options", "password"):
             return "password" if _is_secret(text) else ""
         case ("downstream", "uri" | "management", *_) | ("upstreams", _, "uri", *_):
             return "password" if _holds_secret(text) else ""

@@ -354,6 +354,35 @@ upstreams:
     ]
 
 
+def test_tls_of_the_downstream(tmp_path: Path) -> None:
+    """One authority for all its addresses, but for those that name their own."""
+    text = """\
+downstream:
+  uri: ["amqps://a", "amqps://b?cacertfile=b.pem", "amqp://c"]
+  management: https://a
+  ssl-options: {cacertfile: ca.pem, password: "${env:K}", certfile: c.pem, keyfile: k.pem}
+"""
+    downstream = load(tmp_path, text, environment={"K": "k"}).settings.downstream
+    assert [each.tls and each.tls.cacertfile for each in downstream.uris] == ["ca.pem", "b.pem", None]
+    assert [each.tls and each.tls.cacertfile for each in downstream.management] == ["ca.pem"]
+    assert downstream.uris[0].tls and downstream.uris[0].tls.password
+    assert downstream.uris[0].tls.password.reveal() == "k"
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("uri: amqps://a, ssl-options: {keyfile: k}", "keyfile is given without certfile"),
+        ("uri: amqps://a, ssl-options: {verify: verify_none}", "verify_none: the server's identity is not checked"),
+        ("uri: amqp://a, ssl-options: {cacertfile: c}", "ssl-options do nothing: no address is amqps or https"),
+        ("uri: amqps://a, ssl-options: {cacertfle: c}", "did you mean 'cacertfile'?"),
+    ],
+)
+def test_tls_of_the_downstream_that_is_wrong(tmp_path: Path, options: str, complaint: str) -> None:
+    [told] = complaints(tmp_path, f"downstream: {{{options}}}\n")
+    assert complaint in told
+
+
 def test_an_export_that_is_given_as_configuration(tmp_path: Path) -> None:
     [complaint] = complaints(tmp_path, json.dumps({"rabbit_version": "4.1.0", "vhosts": [], "policies": []}))
     assert complaint.startswith("1:1: this is a RabbitMQ definitions export and no configuration")
