@@ -70,8 +70,25 @@ def test_every_command_is_one_that_is_tested() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path: Path) -> None:
-    targets = [target.partition("#")[0] for target in LINK.findall(path.read_text())]
-    assert [target for target in targets if not (path.parent / target).exists()] == []
+    targets = [target.partition("#")[::2] for target in LINK.findall(path.read_text())]
+    assert [name for name, _ in targets if not (path.parent / name).exists()] == []
+    pointed = [(path if not name else path.parent / name, anchor) for name, anchor in targets if anchor]
+    assert [(str(at), anchor) for at, anchor in pointed if anchor not in anchors(at)] == []
+
+
+def anchors(path: Path) -> set[str]:
+    """As headings are turned into anchors where Markdown is shown."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    """In two steps at most."""
+    first = {ROOT / target.partition("#")[0] for target in LINK.findall((ROOT / "README.md").read_text())}
+    start = ROOT / "docs/start.md"
+    second = {start.parent / target.partition("#")[0] for target in LINK.findall(start.read_text())}
+    assert start in first
+    assert set((ROOT / "docs").glob("*.md")) <= first | second
 
 
 @pytest.mark.parametrize("content", YAML.values(), ids=YAML)
