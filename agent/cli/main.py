@@ -121,7 +121,7 @@ def check(
         typer.Option(
             "--api",
             metavar="NAME=URL",
-            help="HTTP API of an upstream, by NAME, VHOST/NAME or HOST:PORT; ${env:NAME} and ${file:PATH} are replaced.",
+            help="HTTP API of an upstream, by NAME, VHOST/NAME or HOST:PORT; ${env:…} and ${file:…} are replaced.",
         ),
     ] = None,
     *,
