@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import NoReturn
+from typing import Final, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agent.errors import AgentError
@@ -29,6 +29,10 @@ class Chosen:
         return "; ".join(f"{name} {', '.join(patterns)}" for name, patterns in named if patterns)
 
 
+USUAL_KEEP: Final = 2  # so that who reads while a run ends can go on
+MOST_KEPT: Final = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """`start` and `end` bound the window; the default is the first and the last line of the data. `streaming` looks for
@@ -48,6 +52,7 @@ class Options:
     every: timedelta | None = None
     chosen: Chosen = field(default_factory=Chosen)
     csv: bool = False
+    keep: int = USUAL_KEEP
 
     @property
     def is_whole(self) -> bool:
@@ -96,6 +101,7 @@ def parse(arguments: Sequence[str], *, now: datetime | None = None) -> Options:
         _USUAL_TRIGGER if given.trigger is None else given.trigger.every,
         Chosen(tuple(given.link), tuple(given.upstream), tuple(given.group)),
         given.csv,
+        given.keep,
     )
 
 
@@ -157,6 +163,13 @@ def _parser() -> argparse.ArgumentParser:
             help=f"The page and summary.json are about {what} only; * stands for any text, and it can be repeated.",
         )  # fmt: skip
     add("--csv", action="store_true", help="Also write availability.csv, by day, and incidents.csv beside the page.")
+    add(
+        "--keep",
+        type=_count,
+        default=USUAL_KEEP,
+        metavar="N",
+        help="How many runs stay in _versions, the visible one included; 2 by default.",
+    )
     add("--streaming", action="store_true", help="Keep running, and update the report as files arrive.")
     add("--trigger", type=_trigger, metavar="WHEN", help="Seconds between checks, 60 by default; or available-now.")
     add("--format", choices=("text", "json"), default="text", help="What to print: a short summary, or summary.json.")
@@ -189,6 +202,12 @@ def _trigger(text: str) -> _Trigger:
     if seconds < 1:
         raise argparse.ArgumentTypeError(f"give seconds, at least 1, or {_AVAILABLE_NOW}")
     return _Trigger(timedelta(seconds=seconds))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_KEPT:
+        raise argparse.ArgumentTypeError(f"give a whole number from 1 to {MOST_KEPT}")
+    return int(text)
 
 
 def _gap(text: str) -> float:

@@ -18,12 +18,13 @@ PAGE: Final = "report.html"
 SUMMARY: Final = "summary.json"
 
 
-def publish(asked: Asked, lines: Mapping[str, int], *, csv: bool) -> dict[str, Any]:
-    """Writes both, and returns the summary."""
+def publish(asked: Asked, lines: Mapping[str, int], *, csv: bool, run: str | None) -> dict[str, Any]:
+    """Writes both, and returns the summary. `run` is the name of the version that they belong to, where there are
+    versions."""
     spark, output = asked.spark, asked.output
     begin(spark, TELL)
     found = gather(asked, lines)
-    result = summary(found)
+    result = {**summary(found), "run": run}
     if csv:
         write_sheets(asked)
     files.write_text(spark, f"{output}/{PAGE}", page(found))

@@ -18,6 +18,8 @@ LAYOUT: Final = 5
 """The version of the data kept between runs; another version is not read but rebuilt."""
 DAY: Final = 24 * 3600 * 1_000_000 // CELL
 """Cells of a day in UTC."""
+COMPACT_FROM: Final = 8  # batches; so a line is written again once for each factor of eight
+COMPACT_TO: Final = 4_000_000  # kept lines of one batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,31 @@ class Ledger:
             return self.settled
         until = _day(found.last - self.reach)
         return until if until > max(self.settled, _day(found.first)) else self.settled
+
+    def to_compact(self) -> list[list[Batch]]:
+        """Groups of small batches that may become one each: what is read again is read batch by batch, and that is to
+        be expected of recent days, and of lines that a later version can read.
+        """
+        groups: list[list[Batch]] = [[]]
+        room = COMPACT_TO
+        for batch in sorted(filter(self._may_be_compacted, self.batches), key=lambda one: one.content.first or 0):
+            if batch.content.kept > room or (groups[-1] and groups[-1][0].schema != batch.schema):
+                groups.append([])
+                room = COMPACT_TO
+            groups[-1].append(batch)
+            room -= batch.content.kept
+        return [group for group in groups if len(group) >= COMPACT_FROM]
+
+    def _may_be_compacted(self, batch: Batch) -> bool:
+        content = batch.content
+        is_small = content.kept <= COMPACT_TO // COMPACT_FROM
+        return is_small and not content.later_schema and content.last is not None and _day(content.last) < self.settled
+
+    def compacted(self, group: Sequence[Batch], number: int) -> Ledger:
+        """With one batch instead of these: nothing else changes."""
+        files = frozenset[InputFile]().union(*(batch.files for batch in group))
+        one = Batch(number, files, sum((batch.content for batch in group), Content()), group[0].schema)
+        return replace(self, batches=(*(batch for batch in self.batches if batch not in group), one))
 
     def text(self) -> str:
         batches = [

@@ -23,12 +23,13 @@ from agent.pipeline.reading.settling import settled
 from agent.pipeline.schema import CELL, KEPT_LINES
 from agent.pipeline.spark import files
 from agent.pipeline.spark.effort import suited_to_reading
-from agent.pipeline.spark.steps import READ, SETTLE, begin
+from agent.pipeline.spark.steps import COMPACT, READ, SETTLE, begin
 from agent.pipeline.window import bounds
 
 _FOLD: Final = ("agent", "cell")
 _OF_REJECTED: Final = ("why", "line", "file", "schema")
 _BATCH: Final = "batch="
+COMPACT_FILES: Final = 4
 _DAY: Final = StructField("day", LongType())
 
 
@@ -88,6 +89,15 @@ class Store:
         new.write.partitionBy("day").mode("append").parquet(self._settled)
         self._keep(replace(self.ledger, settled=until, settled_lines=self._few(until, like=few.drop("day")).count()))
 
+    def compact(self) -> None:
+        """Makes one batch of many small ones whose days are settled: each run adds one, and each has its files."""
+        for group in self.ledger.to_compact():
+            begin(self.spark, COMPACT)
+            number = self._unused_number()
+            self._of(group).drop("batch").coalesce(COMPACT_FILES).write.parquet(self._path(number))
+            self._keep(self.ledger.compacted(group, number))
+        self._tidy()
+
     def _few(self, before: int, *, like: DataFrame) -> DataFrame:
         """The lines of settled days."""
         found = self.spark.read.schema(StructType([*like.schema, _DAY])).parquet(self._settled)
@@ -105,14 +115,18 @@ class Store:
 
     def _read(self, wanted: Collection[InputFile]) -> Batch:
         """Writes under an unused number, so that nothing changes until the ledger names it."""
-        number = self.ledger.next_number
-        while files.exists(self.spark, self._path(number)):
-            number += 1
+        number = self._unused_number()
         observed = Observation()
         with suited_to_reading(self.spark, size=sum(file.length for file in wanted)):
             lines = parsing.read(self.spark, [file.pattern for file in sorted(wanted)])
             thinning.thin(lines).observe(observed, *_content()).write.parquet(self._path(number))
         return Batch(number, frozenset(wanted), Content(**observed.get))
+
+    def _unused_number(self) -> int:
+        number = self.ledger.next_number
+        while files.exists(self.spark, self._path(number)):
+            number += 1
+        return number
 
     def _mixed_with(self, batch: Batch, *, but: Sequence[Batch]) -> list[Batch]:
         """The batches with lines before and after one of this batch, in the same five minutes."""

@@ -138,6 +138,11 @@ def exists(spark: SparkSession, path: str) -> bool:
     return bool(_system(spark, path).exists(_path(spark, path)))
 
 
+def is_local(spark: SparkSession, path: str) -> bool:
+    """Whether Spark finds it among the files of this machine: a path without a scheme may be on a cluster's."""
+    return bool(_system(spark, path).getUri().getScheme() == "file")
+
+
 def entries(spark: SparkSession, directory: str) -> list[str]:
     return [status.getPath().getName() for status in _system(spark, directory).listStatus(_path(spark, directory))]
 

@@ -11,11 +11,13 @@ from agent.pipeline.schema import TABLES
 READ: Final = "read"
 TELL: Final = "tell"
 SETTLE: Final = "settle"
+COMPACT: Final = "compact"
 STEPS: Final = {
     READ: "reading the lines",
     **{name: f"making {name}" for name in TABLES},
     TELL: "writing the report",
     SETTLE: "keeping what later reports need",
+    COMPACT: "making few files of many",
 }
 
 
