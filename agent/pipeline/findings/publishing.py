@@ -19,12 +19,11 @@ SUMMARY: Final = "summary.json"
 
 
 def publish(asked: Asked, lines: Mapping[str, int], *, csv: bool, run: str | None) -> dict[str, Any]:
-    """Writes both, and returns the summary. `run` is the name of the version that they belong to, where there are
-    versions."""
+    """Writes both, and returns the summary."""
     spark, output = asked.spark, asked.output
     begin(spark, TELL)
     found = gather(asked, lines)
-    result = {**summary(found), "run": run}
+    result = summary(found, run=run)
     if csv:
         write_sheets(asked)
     files.write_text(spark, f"{output}/{PAGE}", page(found))

@@ -16,10 +16,12 @@ VERSION: Final = 2
 WORST: Final = 10
 
 
-def summary(found: Findings) -> dict[str, Any]:
+def summary(found: Findings, *, run: str | None = None) -> dict[str, Any]:
+    """`run` names the version of the output that it belongs to, where there are versions."""
     fleet, failed, cost = found.fleet, found.failures, found.flow.cost
     return {
         "version": VERSION,
+        "run": run,
         "window": _span(found.window),
         "timezone": found.zone,
         "lines": dict(found.lines),

@@ -4,7 +4,17 @@ from dataclasses import replace
 
 from agent.core.export_event import SCHEMA
 from agent.pipeline.reading.inputs import InputFile
-from agent.pipeline.reading.ledger import DAY, LAYOUT, Batch, Content, Ledger, TablesMade, parse_ledger
+from agent.pipeline.reading.ledger import (
+    COMPACT_FROM,
+    COMPACT_TO,
+    DAY,
+    LAYOUT,
+    Batch,
+    Content,
+    Ledger,
+    TablesMade,
+    parse_ledger,
+)
 from agent.pipeline.schema import CELL
 from agent.pipeline.window import Bounds
 
@@ -134,3 +144,43 @@ def test_lines_that_are_gone_leave_the_end_that_they_had_made() -> None:
 def test_late_lines_unsettle() -> None:
     assert with_lines(102 * A_DAY + HOUR, END).settled == 101
     assert with_lines(END, END).settled == 103
+
+
+def hourly(count: int, *, kept: int = 1, later_schema: int = 0) -> tuple[Batch, ...]:
+    """One batch an hour, from `START` on."""
+    return tuple(
+        Batch(
+            10 + number,
+            frozenset({InputFile(f"file:/in/{number}.jsonl", 1, 1)}),
+            Content(kept, 0, later_schema, kept, START + number * HOUR + 1, START + (number + 1) * HOUR),
+        )
+        for number in range(count)
+    )
+
+
+def test_many_small_batches_of_settled_days_become_one() -> None:
+    many = replace(LEDGER, batches=hourly(50), settled=102)
+    [group] = many.to_compact()
+    assert group == list(hourly(48)), "the third day is not settled yet"
+    one = many.compacted(group, 99)
+    assert (one.content(), one.files) == (many.content(), many.files)
+    assert [batch.number for batch in one.batches] == [58, 59, 99]
+    assert one.to_compact() == []
+    assert (one.standing, one.settled) == (many.standing, many.settled)
+
+
+def test_few_batches_large_ones_and_those_that_may_be_read_again_stay() -> None:
+    for batches in (
+        hourly(COMPACT_FROM - 1),
+        hourly(COMPACT_FROM, kept=COMPACT_TO // COMPACT_FROM + 1),
+        hourly(COMPACT_FROM, later_schema=1),
+    ):
+        assert replace(LEDGER, batches=batches, settled=102).to_compact() == []
+    both = (*hourly(COMPACT_FROM - 1), *(replace(batch, schema=1) for batch in hourly(COMPACT_FROM - 1)))
+    assert replace(LEDGER, batches=both, settled=102).to_compact() == []
+
+
+def test_no_batch_becomes_too_large() -> None:
+    large = hourly(3 * COMPACT_FROM, kept=COMPACT_TO // COMPACT_FROM)
+    groups = replace(LEDGER, batches=large, settled=102).to_compact()
+    assert [sum(batch.content.kept for batch in group) for group in groups] == [COMPACT_TO] * 3
