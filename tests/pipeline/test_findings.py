@@ -197,6 +197,10 @@ def test_sheets_are_the_tables_rows_and_no_formulas(spark: SparkSession, tmp_pat
     text = unescape(re.sub(r"<[^>]*>", "", (tmp_path / "report/report.html").read_text()))
     groups = text[text.index("Groups of agents") :]
     assert 0 < groups.index("g-a") < groups.index("g-b"), "the least available first"
+    one, other = groups[groups.index("g-a1 link,") :].split("g-b1 link,")
+    assert "Links of the group with the least availability" in one
+    assert "=a,1" in one
+    assert re.match(r" available 100\s% of the time, 0 incidents\.All links of this group were fully available", other)
 
 
 def test_a_window_without_a_line_has_nothing(made: Made) -> None:

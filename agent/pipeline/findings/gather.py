@@ -9,8 +9,9 @@ from agent.pipeline.findings.account import account
 from agent.pipeline.findings.asked import Asked
 from agent.pipeline.findings.edges import edges
 from agent.pipeline.findings.failures import failures
-from agent.pipeline.findings.fleet import compared, fleet, worst
+from agent.pipeline.findings.fleet import fleet, worst
 from agent.pipeline.findings.flow import flow
+from agent.pipeline.findings.groups import compared
 from agent.pipeline.findings.heat import heat_of_edges, heat_of_links
 from agent.pipeline.findings.model import Findings, Span
 from agent.pipeline.findings.promises import promises

@@ -87,7 +87,7 @@ class GroupTime:
     spent: Spent
     incidents: int
     messages: int
-    worst: str | None
+    worst: tuple[LinkTime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from agent.pipeline.findings.model import Account, Findings, Fleet, GroupTime, LinkTime, Span, Trouble, Which
+from agent.pipeline.findings.model import Account, Findings, Fleet, LinkTime, Span, Trouble, Which
 from agent.pipeline.page import words
-from agent.pipeline.page.markup import Child, Markup, element, join
+from agent.pipeline.page.groups import groups
+from agent.pipeline.page.links import links_table
+from agent.pipeline.page.markup import Markup, element, join
 from agent.pipeline.page.strips import drawn
-from agent.pipeline.page.tables import nothing, section, table
+from agent.pipeline.page.tables import nothing, section
 from agent.pipeline.page.words import Calendar, count, duration, percent, plural
 from agent.pipeline.schema import Bucket
 
@@ -24,7 +26,7 @@ def overview(found: Findings, calendar: Calendar) -> Markup:
             "div", _verdict(found), _accounted(found.account), _headline(found), _figures(found), class_="overview"
         ),
         _outages(found, calendar),
-        _groups(found.groups) if len(found.groups) > 1 else None,
+        groups(found.groups, drawn(found)) if len(found.groups) > 1 else None,
         _worst(found.worst[:WORST], drawn(found)),
     )
 
@@ -182,30 +184,8 @@ def _who(trouble: Trouble, links: Collection[Which]) -> Markup:
     return join(f"{plural(trouble.links, 'link')} {of} ", words.name(trouble.name))
 
 
-def _groups(groups: Sequence[GroupTime]) -> Markup:
-    heads = ("Group", "Availability", "Links", "Down", "Degraded", "Incidents", "Messages", "Worst link")
-    note = "The least available group first; down and degraded are link-hours."
-    rows = (_group(group) for group in groups)
-    return section("groups", "Groups", table("Groups of agents", heads, rows, class_="numbers"), note=note)
-
-
-def _group(group: GroupTime) -> tuple[Child, ...]:
-    times = (words.link_hours(group.spent.of(bucket)) for bucket in (Bucket.DOWN, Bucket.DEGRADED))
-    worst = words.name(group.worst, 30) if group.worst else words.NOTHING
-    counts = (count(group.incidents), count(group.messages))
-    return words.name(group.name), percent(group.spent.availability), count(group.links), *times, *counts, worst
-
-
 def _worst(links: Sequence[LinkTime], timelines: Collection[Which]) -> Markup:
     worse = [link for link in links if (link.spent.availability or 100.0) < 100.0 or link.spent.availability == 0.0]
     if not worse:
         return section("worst", "Worst links", nothing("All links were fully available."))
-    heads = ("Link", "Availability", "Down", "Degraded", "Unknown", "Incidents")
-    rows = (_row(link, timelines) for link in worse)
-    return section("worst", "Worst links", table("Links with the least availability", heads, rows, class_="numbers"))
-
-
-def _row(link: LinkTime, timelines: Collection[Which]) -> tuple[Child, ...]:
-    spent = link.spent
-    times = (duration(spent.of(bucket)) for bucket in (Bucket.DOWN, Bucket.DEGRADED, Bucket.UNKNOWN))
-    return words.linked(link.which, timelines), percent(spent.availability), *times, count(link.incidents)
+    return section("worst", "Worst links", links_table("Links with the least availability", worse, timelines))
