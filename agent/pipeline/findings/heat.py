@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -12,10 +12,14 @@ from agent.pipeline.findings.asked import LONGEST, Asked, flowing
 from agent.pipeline.findings.model import Edge, Heat, HeatRow, LinkTime
 from agent.pipeline.schema import LINK, SECOND
 from agent.pipeline.spark import literal
+from agent.pipeline.window import Bounds
 
 COLUMNS: Final = 31
+TOUCHED: Final = 100  # a hundredth of a period
 _HOUR: Final = 3600 * SECOND
 _UNITS: Final = {"hour": _HOUR, "day": 24 * _HOUR, "week": 7 * 24 * _HOUR, "month": 30 * 24 * _HOUR}
+
+_YEAR: Final = 365 * 24 * _HOUR
 
 
 def unit(length: int) -> str:
@@ -37,6 +41,20 @@ def heat_of_links(asked: Asked, links: Sequence[LinkTime]) -> Heat:
     named = [link.which for link in links]
     labels = [(which.name, which.upstream_cluster or which.upstream, which.cluster) for which in named]
     return _heat(asked, table.select(*LINK, *_counted(period)), LINK, [which.key for which in named], labels)
+
+
+def drawn(known: Mapping[int, bool], within: Bounds, length: int) -> tuple[int, ...]:
+    """The periods in order, by whether anything is known of them. A first or last one that the window only touches, and
+    of which nothing is known, is no column: a clock that is a second off would add a day.
+    """
+
+    def matters(period: int) -> bool:
+        inside = min(period + length, within.end) - max(period, within.start)
+        return known[period] or inside * TOUCHED >= length
+
+    periods = sorted(known)
+    edges = {period for period in (*periods[:1], *periods[-1:]) if not matters(period)}
+    return tuple(period for period in periods if period not in edges)
 
 
 def _by_period(asked: Asked) -> tuple[DataFrame, Column]:
@@ -71,10 +89,13 @@ def _heat(
     cells: dict[tuple[Any, ...], dict[int, float | None]] = {}
     for row in found.collect():
         cells.setdefault(tuple(row[name] for name in by), {})[row["period"]] = row["percent"]
-    periods = sorted({period for of_row in cells.values() for period in of_row})
+    known: dict[int, bool] = {}
+    for of_row in cells.values():
+        for period, value in of_row.items():
+            known[period] = known.get(period, False) or value is not None
     return Heat(
         of,
         by_unit,
-        tuple(periods),
+        drawn(known, asked.within, _UNITS.get(by_unit, _YEAR)),
         tuple(HeatRow(label, cells.get(key, {})) for key, label in zip(wanted, labels, strict=True)),
     )
