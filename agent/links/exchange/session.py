@@ -21,7 +21,8 @@ from agent.errors import Side
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import written_uri
-from agent.links.exchange.building import Building, Built
+from agent.links.exchange.building import Building
+from agent.links.exchange.built import Built
 from agent.links.exchange.internal_exchange import InternalExchanges
 from agent.links.exchange.lookout import Lookouts
 from agent.links.exchange.plugin_type import PluginTypes

@@ -1,0 +1,60 @@
+"""What one exchange link knows to exist upstream, from one session to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.amqp.failures import one_line
+from agent.core.fields import EMPTY, Table
+from agent.core.links.reconcile import Known
+from agent.core.rules.bindings import Group
+from agent.core.rules.hops import Site
+from agent.links.exchange.binder import TooLarge
+
+
+@dataclass
+class Built:
+    """What a link knows to exist upstream; without a letter it doesn't know what is bound.
+
+    It holds for one cluster: endpoints that may be used for one another may be several.
+    """
+
+    site: Site | None = None
+    queue: str = ""
+    letter: str | None = None
+    bound: frozenset[Group] = frozenset()
+    arguments: Table = EMPTY  # that the definition asked for
+    note: str = ""
+    left_out: tuple[TooLarge, ...] = ()
+    has_canary: bool = False
+    canary_note: str = ""  # why there is none
+    may_have_rival: bool = False  # whoever served the link until now may still be building
+    bound_before_canary: int = 0  # groups that are asserted once more: nothing showed a deletion when they were bound
+
+    @property
+    def known(self) -> Known | None:
+        if self.letter is None or self.site is None:
+            return None
+        return Known(
+            self.site,
+            self.queue,
+            self.letter,
+            self.arguments,
+            self.bound,
+            has_canary=self.has_canary,
+            left_out=frozenset(each.group for each in self.left_out),
+            canary_is_refused=bool(self.canary_note) and not self.has_canary,
+        )
+
+    @property
+    def notes(self) -> str:
+        """What an operator should know of what was built; empty where all is as defined."""
+        return "; ".join(note for note in (self.note, self.canary_note, _of_left_out(self.left_out)) if note)
+
+
+def _of_left_out(left_out: tuple[TooLarge, ...]) -> str:
+    if not left_out:
+        return ""
+    first, others = left_out[0], len(left_out) - 1
+    more = f", nor can {others} more" if others else ""
+    return f"the binding with key {one_line(first.group.routing_key)!r} can't be made upstream{more}: {first.why}"
