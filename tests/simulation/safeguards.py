@@ -145,7 +145,11 @@ def delete_what_is_held() -> None:
 
 def distrust_what_others_left() -> None:
     """A link takes for bound what was before another agent served it."""
-    _put(RunnableExchangeLink, "was_served_by_another", lambda *_: None)
+
+    def trusting(self: RunnableExchangeLink) -> None:
+        self.memory.built.may_have_rival = True
+
+    _put(RunnableExchangeLink, "was_served_by_another", trusting)
 
 
 def remove_rivals() -> None:
