@@ -85,8 +85,8 @@ def settled(scene: Scene) -> Held:
 
 
 def repeat(scene: Scene, times: int, once: Callable[[int], None]) -> None:
-    """Judges what the last nine tenths left behind."""
-    for number in range(warm := max(1, times // 10)):
+    """Judges what the second half left behind: until then caches fill, and memory in pieces is used again."""
+    for number in range(warm := times // 2):
         once(number)
     assert until(lambda: scene.is_running, SETTLES), scene.link()
     before = settled(scene)

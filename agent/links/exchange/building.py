@@ -236,9 +236,9 @@ class Building:
     async def remove_rivals(self) -> None:
         """What another that lost the queue to this link has built: nobody knows what is bound to it."""
         self._built.may_have_rival = False
-        other = names.other_letter(self._letter)
-        if other in await self._existing_letters():
-            await upstream_objects.delete_exchange(self._up, self._wanted.internal(other))
+        other = self._wanted.internal(names.other_letter(self._letter))
+        if await upstream_objects.exists(self._up, other, spare=self._exchanges.spare):
+            await upstream_objects.delete_exchange(self._up, other)
 
     async def restore(self) -> None:
         """The upstream exchange was deleted: it may exist again, but nothing is bound to it."""

@@ -106,6 +106,8 @@ class ExchangeSession(OpenSession[Upkeep]):
         )
         wanted = Wanted(link, route_of(link, control.connection, self._brokers.cluster))
         self._remember(control, wanted.route)
+        if self._brokers.is_shared:  # others may begin to build at any moment
+            self._memory.built.may_have_rival = True
         building = self._building(control, wanted, first=connecting)
         _, (up, down) = await both(building.prepare(), connecting)
         options = self._options(wanted.queue)
