@@ -18,7 +18,6 @@ from agent.core.replicas.sharing import Sharing
 from agent.links.exchange.binder import Binder
 from agent.links.exchange.building import Building
 from agent.links.exchange.canary import Canary
-from agent.links.exchange.link import RunnableExchangeLink
 from agent.links.exchange.session import ExchangeSession
 from agent.runtime.replicas.lease_channel import LeaseChannel
 from agent.runtime.replicas.replica import Replica
@@ -132,26 +131,6 @@ def rebuild_beside() -> None:
     _put(Building, "_begin", deletes_first)
 
 
-def delete_what_is_held() -> None:
-    """What served before is deleted by an agent that may not get the queue."""
-    complete, replace_it = Building.complete, Building.replace
-
-    async def at_once(self: Building, bindings: Any) -> None:
-        await complete(self, bindings)
-        await replace_it(self, bindings)
-
-    _put(Building, "complete", at_once)
-
-
-def distrust_what_others_left() -> None:
-    """A link takes for bound what was before another agent served it."""
-
-    def trusting(self: RunnableExchangeLink) -> None:
-        self.memory.built.may_have_rival = True
-
-    _put(RunnableExchangeLink, "was_served_by_another", trusting)
-
-
 def remove_rivals() -> None:
     """What an agent has built that lost the queue stays."""
     _put(Building, "remove_rivals", _nothing)
@@ -206,8 +185,6 @@ SAFEGUARDS: Final[dict[str, Callable[[], None]]] = {
         heartbeats,
         remove_old_bindings,
         rebuild_beside,
-        delete_what_is_held,
-        distrust_what_others_left,
         remove_rivals,
         remove_canaries,
         remove_unwanted,
