@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from agent.cli.options import ConfigOption, Format, FormatOption
+from agent.core.rules.quarantine import Reason
 
 OK = 0
 NOT_ALL = 4
@@ -14,10 +15,7 @@ NO_MESSAGE = 5
 
 app = typer.Typer(help="Messages that a destination can't take, set aside beside their source.", no_args_is_help=True)
 LinkOption = Annotated[str | None, typer.Option("--link", metavar="LINK", help="Of this link: its id, or VHOST/NAME.")]
-ReasonOption = Annotated[
-    Literal["too_large", "headers_too_large", "unreadable", "closes_connection"] | None,
-    typer.Option("--reason", help="Only those that are there for this reason."),
-]
+ReasonOption = Annotated[Reason | None, typer.Option("--reason", help="Only those that are there for this reason.")]
 OlderOption = Annotated[
     str | None, typer.Option("--older-than", metavar="AGE", help="Only those that are there for so long: 30m, 12h, 7d.")
 ]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 import yaml
 
+from agent.cli import deadline, main, quarantine_commands, status
 from agent.core import export_event
+from agent.core.check.finding import Topic
 from agent.core.links.lifecycle import Status
 from agent.core.rules import quarantine
 from agent.core.status import advice
@@ -17,18 +20,21 @@ PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 RULES = ROOT / "deploy/prometheus/rules"
 
 
-def entries(heading: str) -> list[str]:
-    """The first column of the table below a heading."""
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table below a heading, without its head."""
     section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
-    return [
-        found for cell in cells[2:] for found in re.findall(r"`([^`]+)`|\[(\w+)\]\(", cell) for found in found if found
-    ]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in cells] for cells in lines[2:]]
 
 
-def alerts() -> list[str]:
+def names(cell: str) -> list[str]:
+    """What is set as code, or leads to a section of that name."""
+    return [found for pair in re.findall(r"`([^`]+)`|\[(\w+)\]\(", cell) for found in pair if found]
+
+
+def alerts() -> list[dict[str, Any]]:
     groups = [group for path in RULES.glob("*.yml") for group in yaml.safe_load(path.read_text())["groups"]]
-    return [rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule]
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
 
 
 @pytest.mark.parametrize(
@@ -38,8 +44,31 @@ def alerts() -> list[str]:
         ("Why it has that status", [*export_event.Reason]),
         ("Causes", [*advice.Trouble]),
         ("Messages in quarantine", [*quarantine.Reason]),
-        ("Alerts", alerts()),
+        ("Alerts", [alert["alert"] for alert in alerts()]),
+        ("What `check` finds", [*Topic]),
     ],
 )
 def test_each_has_one_entry(heading: str, exist: list[str]) -> None:
-    assert sorted(entries(heading)) == sorted(map(str, exist))
+    assert sorted(name for cells in rows(heading) for name in names(cells[0])) == sorted(map(str, exist))
+
+
+def test_alerts_are_as_severe_as_the_page_says() -> None:
+    said = {names(cells[0])[0]: cells[1] for cells in rows("Alerts")}
+    assert said == {alert["alert"]: alert["labels"]["severity"] for alert in alerts()}
+
+
+def test_each_exit_status_has_an_entry() -> None:
+    of_commands = {main.OK, main.BAD_USE, main.BAD_CONFIGURATION, main.CANNOT_START, main.TROUBLE_WITH_BROKERS}
+    of_links = {main.UNKNOWN_LINK, main.DOWNSTREAM_UNREAD, main.INTERRUPTED, deadline.NOT_STOPPED}
+    of_status = {status.FINE, status.DEGRADED, status.DOWN}
+    of_quarantine = {quarantine_commands.NOT_ALL, quarantine_commands.NO_MESSAGE}
+    said = {int(cells[0]) for cells in rows("Exit statuses") if cells[0]}
+    assert said == of_commands | of_links | of_status | of_quarantine
+
+
+def test_exit_statuses_are_of_commands_that_exist() -> None:
+    exist = {
+        command.name or str(command.callback.__name__) for command in main.app.registered_commands if command.callback
+    }
+    groups = {group.name for group in main.app.registered_groups}
+    assert {name for cells in rows("Exit statuses") for name in names(cells[1])} <= exist | groups

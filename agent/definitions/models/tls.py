@@ -31,7 +31,9 @@ class SslOptionsModel(SnakeKeys):
     verify: Literal["verify_peer", "verify_none"] = key("`verify_peer`, the default, or `verify_none`.")
     fail_if_no_peer_cert: bool = key("Accepted for compatibility; it applies to servers.")
     password: SecretText = key("Password of `keyfile`.")
-    depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Longest accepted chain of certificates.")
+    depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key(
+        "Accepted for compatibility; chains may have any length."
+    )
     server_name_indication: Annotated[Text, accepted_by(check_server_name)] = key(
         "Host name that the peer's certificate has to match; the host by default. `disable` accepts any certificate "
         "signed by the authorities."

@@ -13,6 +13,7 @@ import pytest
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import DEADLINE, Agent
 from tests.integration.federation.sites import Site, policies
+from tests.integration.federation.test_api import ask
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
@@ -153,6 +154,30 @@ def test_exchange_links(scene: Scene) -> None:
             continue
         assert each.here.take(1) == ["m"]
         assert f"{each.missing.permission} access to exchange '{each.missing.named}" in note_of(agent, each)
+
+
+def test_probes(scene: Scene) -> None:
+    needed = [*rows("Federated exchanges"), *rows("Federated exchanges", "Further permissions")]
+    probes = rows("Probes")
+    variants = scene.variants([*needed, *probes], probes)
+    for each in variants:
+        each.here.exchange().queue("k")
+        each.there.exchange()
+
+    def origin(variant: Variant) -> dict[str, Any]:
+        [(name, upstream)] = scene.origin(variant)["upstreams"].items()
+        return {"upstreams": {name: upstream | {"probe": 1}}, "policies": policies()}
+
+    agent = scene.run({each.here.vhost: origin(each) for each in variants})
+    complete, *rest = variants
+
+    def answered() -> bool:
+        return any(each["vhost"] == complete.here.vhost and each["last_probe"] for each in ask(agent, "/api/links"))
+
+    agent.wait_for("running", (complete.here.vhost, "fed.x", "origin"))
+    eventually(answered, DEADLINE, what="a probe has come through")
+    for each in rest:
+        wait_refused(agent, each, scene.user)
 
 
 def test_queue_links(scene: Scene) -> None:

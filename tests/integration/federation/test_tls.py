@@ -61,3 +61,32 @@ def test_an_authority_that_isnt_theirs(
     agent.write({}, downstream=found["downstream"])
     agent.start()
     eventually(lambda: "its certificate is not trusted" in agent.log.read_text(), what="the log says what is wrong")
+
+
+def test_a_certificate_of_the_agents_own_on_every_side(
+    agent_of: AgentOf, strict_tls_broker: TlsBroker, site_on: SiteOn
+) -> None:
+    """Mutual TLS, towards a broker and an HTTP API that let nobody in without a certificate."""
+    broker = strict_tls_broker
+    here, there = site_on(broker.node), site_on(broker.node)
+    here.exchange().queue("#")
+    there.exchange()
+    client = broker.authority.client("agent")
+    shown = {
+        "cacertfile": str(broker.authority.cacertfile),
+        "certfile": str(client.certfile),
+        "keyfile": str(client.keyfile),
+    }
+    query = "&".join(f"{key}={value}" for key, value in shown.items())
+    origin = {"uri": f"amqps://localhost:{broker.amqps_port}/{there.vhost}?{query}"}
+    downstream = {
+        "uri": f"amqps://localhost:{broker.amqps_port}",
+        "management": f"https://localhost:{broker.https_port}",
+        "ssl-options": shown,
+    }
+    agent = agent_of(broker.node)
+    agent.write({here.vhost: {"upstreams": {"origin": origin}, "policies": policies()}}, downstream=downstream)
+    agent.start().wait_for("running", (here.vhost, "fed.x", "origin"))
+    there.wait_bound("#")
+    there.publish(["m"])
+    assert here.take(1) == ["m"]

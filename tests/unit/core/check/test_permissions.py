@@ -43,6 +43,19 @@ def test_the_document_lists_the_same(section: str, link: Link) -> None:
     assert needed == rows(section)
 
 
+def test_the_document_lists_what_probes_need() -> None:
+    def needed(settings: LinkSettings) -> set[tuple[bool, str, str]]:
+        link = exchange_link(settings=settings)
+        ends = needs_of(link, source_vhost="/", cluster="dc2", source_asks=True, destination_asks=True)
+        both = ((True, ends.source), (False, ends.destination))
+        return {(is_source, need.permission.value, need.on) for is_source, needs in both for need in needs}
+
+    more = needed(LinkSettings(probe=10.0)) - needed(LinkSettings())
+    assert {(is_source, permission, on.replace("probes ", "probes …")) for is_source, permission, on in more} | {
+        (True, "write", "amq.default")  # the quarantine needs it, too
+    } == rows("Probes")
+
+
 def _written(need: Need, section: str) -> str:
     if need.on.startswith("federation: "):
         return "federation: X -> …"
