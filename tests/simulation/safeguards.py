@@ -19,12 +19,13 @@ from agent.links.exchange.binder import Binder
 from agent.links.exchange.building import Building
 from agent.links.exchange.canary import Canary
 from agent.links.exchange.session import ExchangeSession
+from agent.runtime.replicas.fence import Fence
 from agent.runtime.replicas.lease_channel import LeaseChannel
-from agent.runtime.replicas.replica import Replica
 from agent.runtime.runner import LinkRunner
 
 
 def _put(owner: Any, name: str, what: Any) -> None:
+    getattr(owner, name)  # what has another name by now would be left in
     setattr(owner, name, what)
 
 
@@ -62,10 +63,10 @@ def acknowledge_twice() -> None:
 def permit() -> None:
     """An agent that lost its lease without noticing writes on."""
 
-    def unfenced(self: Replica, lease: LeaseChannel | None) -> None:
+    def unfenced(self: Fence, lease: LeaseChannel | None) -> None:
         self._permit.until = math.inf
 
-    _put(Replica, "_fence", unfenced)
+    _put(Fence, "move", unfenced)
 
 
 def token() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +22,12 @@ from agent.core.model import Link
 from agent.core.replicas import messages, token
 from agent.core.replicas.holding import Held
 from agent.core.replicas.messages import Asked, Leaving, Removed, Report
-from agent.core.replicas.sharing import LEASE, SURELY_ENDED, Sharing, Verdict
+from agent.core.replicas.sharing import SURELY_ENDED, Sharing, Verdict
 from agent.core.replicas.slots import SLOTS, slot_of
 from agent.errors import AgentError
+from agent.runtime.replicas.fence import TICK, Fence
 from agent.runtime.replicas.lease_channel import LeaseChannel, LeasesRefusedError
-from agent.tasks import GuardedTasks
+from agent.tasks import GuardedTasks, together
 
 LEASES: Final = "federation-agent: leases of links"
 MESSAGES: Final = "federation-agent: messages to other agents of the group"
@@ -36,7 +36,6 @@ HEARTBEAT: Final = 1
 """Seconds. A broker takes a connection for lost after two to three of them."""
 CONNECT_WITHIN: Final = 3.0
 LONGEST_PAUSE: Final = 2.0
-TICK: Final = 0.25
 REPORT_EVERY: Final = 2.0
 RENEW_EVERY: Final = 60.0
 """Brokers end consumers that keep a message for long without acknowledging it, by default after 30 minutes."""
@@ -88,22 +87,22 @@ class Replica:
     def __init__(self, uris: Callable[[], Sequence[AmqpUri]], tasks: GuardedTasks, permit: Permit, runs: Runs) -> None:
         self._uris = uris
         self._tasks = tasks
-        self._permit = permit
         self._runs = runs
         self._id = uuid4().hex
         self._name = self._group = ""
         self.prefers_quorum = False  # for leases that outlive a node of the downstream
         self._sharing = Sharing(self._id)
+        self._fence = Fence(permit, self._sharing)
         self._are_links_known = asyncio.Event()
         self._lease: LeaseChannel | None = None
         self._connections: tuple[Connection, ...] = ()
         self._arrived: dict[int, Held] = {}
         self._releasing: set[int] = set()
-        self._reported_at = self._healed_at = self._answered_at = self._accompanied_at = 0.0
-        self._has_new_links = self._is_stopping = self._is_severed = False
+        self._reported_at = self._healed_at = self._answered_at = 0.0
+        self._has_new_links = self._is_stopping = False
         self._logged = ""
         self._loop = asyncio.get_running_loop()
-        permit.on_end = self._lose
+        permit.on_end = self._end_links
 
     # What the supervisor says and asks
 
@@ -137,7 +136,7 @@ class Replica:
     @property
     def has_company(self) -> bool:
         """Whether there are, or were a moment ago, other agents in the group."""
-        return bool(self._accompanied_at)
+        return bool(self._fence.accompanied_at)
 
     def holds(self, slot: int) -> bool:
         return slot in self._sharing.held
@@ -188,6 +187,18 @@ class Replica:
 
     async def run(self) -> None:
         """Until cancelled."""
+        await together(self._hold_leases(), self._keep_fence())
+
+    async def _keep_fence(self) -> None:
+        """While there is no lease, whose words of the broker would do it."""
+        while True:
+            await asyncio.sleep(TICK)
+            if self._sharing.leased_at is None:
+                if self._fence.has_ended:
+                    self._end_links()
+                self._fence.move(None)
+
+    async def _hold_leases(self) -> None:
         attempt = 1
         while True:
             began = self._loop.time()
@@ -199,7 +210,7 @@ class Replica:
                 self._fail(error)
             except Exception:
                 self._sharing.failure = "an unexpected error, see the log"
-                self._fence(None)
+                self._fence.move(None)
                 self._runs.share()
                 raise
             attempt = 1 if self._loop.time() - began > STEADY else attempt + 1
@@ -221,8 +232,8 @@ class Replica:
             if self._lease is not lease:  # the group or the broker is another by now
                 return
             self._sharing.begin(self._loop.time())
-            self._is_severed, self._logged = False, ""
-            self._fence(lease)
+            self._fence.is_severed, self._logged = False, ""
+            self._fence.move(lease)
             self._report(asks=True)
             for slot in lacking:
                 lease.put_token(slot, token.Token().encode())
@@ -231,12 +242,15 @@ class Replica:
             self._lose()
 
     async def _watch(self, lease: LeaseChannel) -> None:
-        while self._lease is lease and self._loop.time() <= self._permit.until:
+        while self._has(lease):
             done, _ = await asyncio.wait(lease.ends, timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 raise lease.explain(done.pop())
-            if self._loop.time() <= self._permit.until and self._lease is lease:
+            if self._has(lease):
                 self._tick(lease)
+
+    def _has(self, lease: LeaseChannel) -> bool:
+        return self._lease is lease and not self._fence.has_ended
 
     def _fail(self, error: AgentError) -> None:
         text = str(error)
@@ -248,7 +262,7 @@ class Replica:
         if text != self._logged:
             log.warning(message, reason=text)
         self._sharing.failure = self._logged = text
-        self._fence(None)
+        self._fence.move(None)
         self._runs.share()
 
     def _lose(self) -> None:
@@ -258,26 +272,21 @@ class Replica:
         self._lease = None
         self._arrived.clear()
         self._runs.hear_nothing()
-        self._is_severed = self._sharing.lose() and not self._is_stopping
-        self._fence(None)
-        if self._is_severed:
+        self._fence.is_severed = self._sharing.lose() and not self._is_stopping
+        self._fence.move(None)
+        if self._fence.is_severed:
             log.warning("the lease of links is lost: other agents of the group may run them now")
             self._runs.sever()
         self._runs.share()
 
-    def _fence(self, lease: LeaseChannel | None) -> None:
-        """Until when links may be run: where others may have taken them, not before it is known what runs here."""
-        now = self._loop.time()
-        if lease is not None:
-            # Others can't answer during an alarm.
-            is_surely_alone = self._sharing.is_alone and lease.may_publish and self._sharing.hears_others(now)
-            # One that was frozen isn't alone any more, for all it knows.
-            alone_until = now + LEASE if self._accompanied_at else math.inf
-            self._permit.until = alone_until if is_surely_alone else lease.live_at + LEASE
-        elif self._is_severed and not self._sharing.failure:
-            self._permit.until = -math.inf
-        else:
-            self._permit.until = math.inf
+    def _end_links(self) -> None:
+        """The agent was stopped, or cut off from the broker, for so long that others may run its links."""
+        if self._lease is not None:
+            self._lose()
+        elif not self._fence.is_severed:
+            log.warning("the agent stood still: other agents of the group may have taken its links")
+            self._runs.sever()
+            self._fence.move(None)
 
     def _slot_lost(self, slot: int) -> bytes | None:
         """The token to restore, where this replica had it."""
@@ -295,7 +304,7 @@ class Replica:
         lease.beat()
         if self._sharing.listen(may_publish=lease.may_publish, now=now):
             self._report(asks=True)
-        self._fence(lease)
+        self._fence.move(lease)
         self._note_company(now)
         if self._sharing.forget_kept(now):
             self._runs.share()
@@ -311,9 +320,9 @@ class Replica:
 
     def _note_company(self, now: float) -> None:
         if not self._sharing.is_alone:
-            self._accompanied_at = now
-        elif self._accompanied_at and now - self._accompanied_at > ALONE_FOR:
-            self._accompanied_at = 0.0
+            self._fence.accompanied_at = now
+        elif self._fence.accompanied_at and now - self._fence.accompanied_at > ALONE_FOR:
+            self._fence.accompanied_at = 0.0
             self._runs.end_sharing()
 
     def _keep_tokens(self, lease: LeaseChannel, now: float) -> None:
@@ -392,7 +401,7 @@ class Replica:
         if report.asks or lacks_links:
             self._answer(asks=lacks_links)
         if was_alone and not self._sharing.is_alone:
-            self._accompanied_at = self._loop.time()
+            self._fence.accompanied_at = self._loop.time()
             log.info("links are shared with another agent of the group", agent=report.name, group=self._group)
             self._runs.begin_sharing()
 

@@ -1,0 +1,62 @@
+"""Until when this agent may run links, so that one that was stopped or cut off doesn't forward beside its successor."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Final, Protocol
+
+from agent.amqp.wire.permit import Permit
+from agent.core.replicas.sharing import LEASE, Sharing
+
+TICK: Final = 0.25
+
+
+class Lease(Protocol):
+    """What is asked of a lease's channel."""
+
+    @property
+    def live_at(self) -> float:
+        """When the broker was heard last."""
+
+    @property
+    def may_publish(self) -> bool:
+        """Whether the broker takes messages now."""
+
+
+class Fence:
+    """Moves the end of the permit on while nothing speaks against it."""
+
+    def __init__(self, permit: Permit, sharing: Sharing) -> None:
+        self._permit = permit
+        self._sharing = sharing
+        self._loop = asyncio.get_running_loop()
+        self.accompanied_at = 0.0
+        """When other agents were in the group last; 0 where that is long ago."""
+        self.is_severed = False
+        """Whether others may run all links now, until it is known what runs here."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self._loop.time() > self._permit.until
+
+    def move(self, lease: Lease | None) -> None:
+        now = self._loop.time()
+        if lease is not None:
+            self._permit.until = self._end_of_lease(lease, now)
+        elif self.is_severed and not self._sharing.failure:
+            self._permit.until = -math.inf
+        else:
+            self._permit.until = self._end_if_alone(now, has_others=bool(self._sharing.failure))
+
+    def _end_of_lease(self, lease: Lease, now: float) -> float:
+        # Others can't answer during an alarm.
+        if self._sharing.is_alone and lease.may_publish and self._sharing.hears_others(now):
+            return self._end_if_alone(now)
+        return lease.live_at + LEASE
+
+    def _end_if_alone(self, now: float, *, has_others: bool = False) -> float:
+        """One that was frozen may have got company, for all it knows. One that had none for long loses less by going on
+        with the connections that it has."""
+        may_have_company = has_others or bool(self.accompanied_at)
+        return now + LEASE if may_have_company and not self._sharing.refusal else math.inf
