@@ -17,6 +17,7 @@ from agent.pipeline.options import Options, parse
 from agent.pipeline.reading.following import follow
 from agent.pipeline.run import run
 from agent.pipeline.spark import files, java
+from agent.pipeline.spark.effort import suit_listing
 from agent.pipeline.spark.quiet import quiet
 
 Watch = Callable[[SparkSession], AbstractContextManager[object]]
@@ -31,6 +32,7 @@ def session(master: str | None) -> SparkSession:
     if not context.getConf().contains("spark.sql.shuffle.partitions"):
         # Spark's default of 200 suits a large cluster; on a small machine they cost more than the work in them.
         spark.conf.set("spark.sql.shuffle.partitions", 8 * context.defaultParallelism)
+    suit_listing(spark)
     return spark
 
 

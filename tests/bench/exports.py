@@ -26,12 +26,14 @@ _COUNTS: Final = ",".join(["%d"] * (len(BOUNDS) + 1))
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """`agents` of `each` links; `skewed` gives the first agent's first link a third of all lines."""
+    """`agents` of `each` links; `skewed` gives the first agent's first link a third of all lines. A file has so many
+    steps of an agent, of ten seconds each."""
 
     agents: int
     each: int
     lines: int
     skewed: bool = False
+    steps_per_file: int = STEPS_PER_FILE
 
     @property
     def steps(self) -> int:
@@ -47,12 +49,12 @@ def _write_agent(export: Export, directory: Path, agent: int) -> int:
     chance, written = random.Random(agent), 0
     lines = _AgentLines(f"agent-{agent}", export.each, chance)
     extra = round(export.agents * (export.each + 1) / 2) if export.skewed and agent == 0 else 0
-    for first in range(0, export.steps, STEPS_PER_FILE):
+    for first in range(0, export.steps, export.steps_per_file):
         moment = START + timedelta(seconds=first * INTERVAL)
         folder = directory / f"date={moment:%Y-%m-%d}"
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"agent-{agent}-20260302T000000.000000Z-{first:06}.jsonl").open("wb", 2**20) as file:
-            for step in range(first, min(first + STEPS_PER_FILE, export.steps)):
+            for step in range(first, min(first + export.steps_per_file, export.steps)):
                 told = [*lines.of_step(step, extra)]
                 file.write(b"".join(told))
                 written += len(told)

@@ -22,8 +22,8 @@ READ_PER_TASK: Final = 256 * 2**20
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PLANNED_ONCE: Final = {"spark.sql.adaptive.enabled": "false"}
-_FILES_ASKED_FOR_AT_ONCE: Final = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "128"}
-"""With fewer, a direct request takes less time than making tasks of it."""
+_DIRECTORIES_LISTED_AT_ONCE: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+"""For fewer, a direct request takes less time than making tasks of it."""
 _WITHOUT_COMPILER: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
@@ -34,8 +34,7 @@ def suited_to(spark: SparkSession, *, rows: int) -> Iterator[Keep]:
     wanted = {_PARTITIONS: str(min(_partitions(spark) or needed, needed))}
     wanted |= _PLANNED_ONCE if rows < REPLANNED else {}
     wanted |= _WITHOUT_COMPILER if rows < INTERPRETED else {}
-    alone = str(spark.sparkContext.master).startswith("local")
-    with _set(spark, wanted), _kept(short_of_plans=alone and rows < INTERPRETED) as keep:
+    with _set(spark, wanted), _kept(short_of_plans=_is_alone(spark) and rows < INTERPRETED) as keep:
         yield keep
 
 
@@ -58,9 +57,18 @@ def _kept(*, short_of_plans: bool) -> Iterator[Keep]:
 @contextmanager
 def suited_to_reading(spark: SparkSession, *, size: int) -> Iterator[None]:
     """A context for sorting this many bytes of lines, with more tasks than cores if necessary."""
-    wanted = {_PARTITIONS: str(max(_partitions(spark), size // READ_PER_TASK)), **_FILES_ASKED_FOR_AT_ONCE}
-    with _set(spark, wanted):
+    with _set(spark, {_PARTITIONS: str(max(_partitions(spark), size // READ_PER_TASK))}):
         yield
+
+
+def suit_listing(spark: SparkSession) -> None:
+    """For the session. A table is listed some twenty times in a run, each time all its dates."""
+    spark.conf.set(_DIRECTORIES_LISTED_AT_ONCE, "10000" if _is_alone(spark) else "128")
+
+
+def _is_alone(spark: SparkSession) -> bool:
+    """Whether all tasks run in this process, beside the driver."""
+    return str(spark.sparkContext.master).startswith("local")
 
 
 def _partitions(spark: SparkSession) -> int:
