@@ -279,13 +279,16 @@ class Runners:
             self._failing.discard(runner)
 
     def _removed(self, runner: LinkRunner) -> None:
-        """The removal is over; unless it was called off, so is the link."""
+        """The removal is over; unless it was called off, so is the link. Where something is left, another agent of the
+        group tries in its turn: it may reach what this one doesn't.
+        """
         link_id = runner.link.id
         if runner.finished.is_set() and self._runners.get(link_id) is runner:
             self._replica.remember_pause(link_id, None)
             del self._runners[link_id]
             self._forget(link_id)
-            self._replica.tell_removed(link_id)
+            if runner.has_removed:
+                self._replica.tell_removed(link_id)
         self.start_ready()
 
     def act(self, link_id: str, action: str, pause: lifecycle.Pause | None = None) -> None:
