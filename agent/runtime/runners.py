@@ -59,7 +59,7 @@ class Runners:
         self._follows_soon = False
         self._requests = Requests(asyncio.get_running_loop().time)
         self._failing: set[LinkRunner] = set()  # that are looked at again
-        self.on_completed: Callable[[], object] | None = None  # a link has done all that its definition asks for
+        self.on_completed: Callable[[Link], object] | None = None  # a link has done all that its definition asks for
         self.on_settled: Callable[[], object] | None = None  # and its connections have ended
 
     def __iter__(self) -> Iterator[LinkRunner]:
@@ -264,7 +264,7 @@ class Runners:
             self._failing.add(runner)
             asyncio.get_running_loop().call_later(GIVE_UP_AFTER, self._give_up, runner)
         if runner.state.completed and not before.completed and self.on_completed is not None:
-            self.on_completed()
+            self.on_completed(runner.link)
         if runner.has_completed and before.phase is Phase.CLOSING and self.on_settled is not None:
             self.on_settled()
         if before.phase is Phase.CLEANING and runner.state.phase is not Phase.CLEANING and not self._is_stopping:
