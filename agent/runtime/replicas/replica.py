@@ -393,6 +393,8 @@ class Replica:
             self._answer(asks=lacks_links)
         if was_alone and not self._sharing.is_alone:
             self._accompanied_at = self._loop.time()
+            if self._lease is not None and self._sharing.leased_at is not None:
+                self._fence(self._lease)  # it may be frozen before the next tick
             log.info("links are shared with another agent of the group", agent=report.name, group=self._group)
             self._runs.begin_sharing()
 
