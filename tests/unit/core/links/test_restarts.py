@@ -114,7 +114,8 @@ def test_what_is_only_compared_with_runs_no_finished_shovel_again(user: str) -> 
     """Not where the credentials change with it either, for which the link connects anew."""
     former, now = (with_password(SHOVEL, "first"), with_password(SHOVEL, "second", user))
     assert isinstance(now, ShovelLink)
-    now = replace(now, shovel=replace(now.shovel, settings=replace(now.settings, lag_critical=LagCritical(seconds=5.0))))
+    settings = replace(now.settings, lag_critical=LagCritical(seconds=5.0))
+    now = replace(now, shovel=replace(now.shovel, settings=settings))
     assert purpose_of(former) == purpose_of(now)
     assert asks_the_same(former, now)
     counting = replace(now, shovel=replace(now.shovel, settings=replace(now.settings, delete_after=5)))
