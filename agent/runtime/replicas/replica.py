@@ -165,10 +165,14 @@ class Replica:
         if held is not None and self._lease is not None and held.token.finished.get(link_id) != purpose:
             self._lease.put_token(slot, held.finish(link_id, purpose, self._loop.time()).encode())
 
-    def ask_others(self, link_id: str, action: str, pause: Pause | None) -> None:
-        """The one that runs the link does it; the others know what was asked for last, should it be gone."""
-        if self._lease is not None:
-            self._lease.say(Asked(self._id, link_id, action, pause).encode())
+    def ask_others(self, link_id: str, action: str, pause: Pause | None) -> bool:
+        """The one that runs the link does it; the others know what was asked for last, should it be gone. False where
+        they can't be asked now.
+        """
+        if self._lease is None:
+            return False
+        self._lease.say(Asked(self._id, link_id, action, pause).encode())
+        return True
 
     def tell_removed(self, link_id: str) -> None:
         if self._lease is not None and self._lease.may_publish and not self._sharing.is_alone:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from agent.core.links.lifecycle import Pause
+from agent.core.replicas.sharing import Elsewhere, Verdict
 from agent.downstream.known_bindings import KnownBindings
 from agent.errors import BrokerError, PermanentError
 from agent.links.brokers import Brokers
@@ -44,3 +46,45 @@ def test_others_forget_a_removed_link_only_where_nothing_is_left(
 
     in_virtual_time(live())
     assert told == ([] if error else [LINK.id])
+
+
+PAUSE = Pause("ann", 1.0, "a new disk")
+
+
+@pytest.mark.parametrize(
+    ("since", "asked"),
+    [
+        (lambda _: None, [("pause", PAUSE)]),
+        (lambda runners: runners.act(LINK.id, "resume"), [("resume", None)]),
+        (lambda runners: runners.asked_by_another(LINK.id, "resume", None), []),
+    ],
+)
+def test_what_is_asked_before_others_are_known_is_passed_on_unless_it_was_taken_back(
+    monkeypatch: pytest.MonkeyPatch, since: Callable[[Runners], None], asked: list[object]
+) -> None:
+    told: list[object] = []
+    verdicts: list[Verdict] = [None]
+    can_tell = [False]
+
+    def ask_others(_: Replica, link_id: str, action: str, pause: Pause | None) -> bool:
+        told.extend([(action, pause)] if can_tell[0] else [])
+        return can_tell[0]
+
+    monkeypatch.setattr(Replica, "ask_others", ask_others)
+    monkeypatch.setattr(Replica, "verdict", lambda *_: verdicts[-1])
+
+    async def live() -> None:
+        runners = Runners(Board(lambda: 0.0, "dc2-a"), KnownBindings(), lambda: ())
+        runners.get_or_make(LINK, Kinds(Brokers((), "here", stall_after=30)))
+        runners.start_ready()
+        runners.act(LINK.id, "pause", PAUSE)
+        await asyncio.sleep(1)
+        can_tell[0] = True
+        since(runners)
+        verdicts.append(Elsewhere("agent b runs this link", "b"))
+        for _ in range(2):
+            runners.start_ready()
+            runners.share()
+        assert told == asked
+
+    in_virtual_time(live())
