@@ -20,6 +20,7 @@ from agent.links.exchange import upstream_objects
 from agent.links.exchange.canary import Canary
 
 LOOK_EVERY: Final = 0.5
+LONGEST: Final = 30.0  # seconds between looks at a link that may run elsewhere for years
 UNUSED_WITHIN: Final = 30.0  # seconds in which a broker has noticed that a connection of this agent is lost
 
 log = structlog.get_logger()
@@ -40,10 +41,12 @@ async def sweep(runners: Iterable[Runs], brokers: Brokers, former: str) -> None:
 
 
 async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
+    pause = LOOK_EVERY
     while runner.state.status is not Status.RUNNING:
         if runner.finished.is_set():
             return
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST)
     link = runner.link
     if not isinstance(link, ExchangeLink):  # no other kind names anything upstream after its downstream
         return
