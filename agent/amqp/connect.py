@@ -185,7 +185,7 @@ async def connect(
     wire: WireConnection | None = None
     try:
         async with asyncio.timeout(seconds):
-            wire = await _open_socket(uri, terms, step)
+            wire = await _open_socket(uri, terms, step, within=seconds)
             async with asyncio.timeout(step):
                 await wire.open({"product": PRODUCT, "version": _own_version(), "connection_name": name})
             if (end := _end_of(wire)) is not None:  # it accepted the login and then closed the connection
@@ -252,16 +252,20 @@ def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:
     )
 
 
-async def _open_socket(uri: AmqpUri, terms: Terms, seconds: float) -> WireConnection:
-    """At the first address of the host that answers."""
+async def _open_socket(uri: AmqpUri, terms: Terms, step: float, *, within: float) -> WireConnection:
+    """At the first address of the host that answers. One that doesn't leaves the others their part of the time."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within
     failures: list[OSError] = []
     context = None if uri.tls is None else await tls_context(uri.tls, where=terms.where)
-    for address in await addresses_of(uri.connect_host):
+    addresses = await addresses_of(uri.connect_host)
+    for number, address in enumerate(addresses):
+        seconds = min(step, (deadline - loop.time()) / (len(addresses) - number))
         try:
             async with asyncio.timeout(seconds):
                 return await _open_at(address, uri, terms, context)
         except TimeoutError:
-            failures.append(TimeoutError(f"no answer of {address} within {seconds:g} s"))
+            failures.append(TimeoutError(f"no answer of {address} within {seconds:.3g} s"))
         except ssl.SSLError:
             raise
         except OSError as error:

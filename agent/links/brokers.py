@@ -117,7 +117,7 @@ class Brokers:
 
     async def trial(self, end: End, uri: AmqpUri) -> Connection:
         """A connection that may be lost."""
-        return await _connect_silent(end, [uri], name=TRIAL)
+        return await self._permitted(_connect_silent(end, [uri], name=TRIAL))
 
     async def looking(self, end: End) -> Connection:
         """A connection of its own, for a command."""
@@ -132,7 +132,7 @@ class Brokers:
             return None
 
         async def connect() -> Connection:
-            return await _connect(source, [uri], name=QUARANTINE)
+            return await self._permitted(_connect(source, [uri], name=QUARANTINE))
 
         lane = Lane(link, is_quorum=is_quorum, destination=options.destination, opener=connect)
         return lambda target: self.quarantines.capture((source, uri), target, lane)

@@ -87,6 +87,7 @@ class LinkRunner:
         self._is_troubled = False
         self._built_under = ""  # the downstream's cluster name when the link became unwanted
         self._removing: Removing | None = None
+        self.has_removed = False  # all that it built upstream
         self._linger_task: asyncio.Task[None] | None = None
         self._resting: Resting | None = None
         self._resting_task: asyncio.Task[None] | None = None
@@ -521,6 +522,7 @@ class LinkRunner:
             await asyncio.sleep(FILLED)
             self.send(lifecycle.Kept())
             return
+        self.has_removed = error is None
         if error is not None:
             self._take_note(f"what exists upstream could not be removed: {error}")
         self.send(lifecycle.CleanedUp())

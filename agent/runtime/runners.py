@@ -18,7 +18,7 @@ from agent.links.brokers import Brokers
 from agent.links.registry import Kinds, SharedQueues
 from agent.runtime.link_log import LinkLog
 from agent.runtime.replicas.replica import Replica
-from agent.runtime.replicas.requests import Requests
+from agent.runtime.replicas.requests import UNTOLD_FOR, Requests
 from agent.runtime.runner import LinkRunner, Other
 from agent.status.board import Board
 from agent.tasks import GuardedTasks
@@ -58,8 +58,9 @@ class Runners:
         self._is_stopping = False
         self._follows_soon = False
         self._requests = Requests(asyncio.get_running_loop().time)
+        self._untold = Requests(asyncio.get_running_loop().time, kept_for=UNTOLD_FOR)  # nobody could be asked yet
         self._failing: set[LinkRunner] = set()  # that are looked at again
-        self.on_completed: Callable[[], object] | None = None  # a link has done all that its definition asks for
+        self.on_completed: Callable[[Link], object] | None = None  # a link has done all that its definition asks for
         self.on_settled: Callable[[], object] | None = None  # and its connections have ended
 
     def __iter__(self) -> Iterator[LinkRunner]:
@@ -172,6 +173,8 @@ class Runners:
             return False
         if isinstance(verdict, Elsewhere):
             runner.run_elsewhere(verdict)
+            if verdict.owner is not None and (asked := self._untold.take(runner.link.id)) is not None:
+                self.act(runner.link.id, asked.action, asked.pause)
         else:
             self._recall(runner)  # before it may open
             if runner.waits_for(Other.REPLICA) or not runner.state.started:
@@ -264,7 +267,7 @@ class Runners:
             self._failing.add(runner)
             asyncio.get_running_loop().call_later(GIVE_UP_AFTER, self._give_up, runner)
         if runner.state.completed and not before.completed and self.on_completed is not None:
-            self.on_completed()
+            self.on_completed(runner.link)
         if runner.has_completed and before.phase is Phase.CLOSING and self.on_settled is not None:
             self.on_settled()
         if before.phase is Phase.CLEANING and runner.state.phase is not Phase.CLEANING and not self._is_stopping:
@@ -279,13 +282,16 @@ class Runners:
             self._failing.discard(runner)
 
     def _removed(self, runner: LinkRunner) -> None:
-        """The removal is over; unless it was called off, so is the link."""
+        """The removal is over; unless it was called off, so is the link. Where something is left, another agent of the
+        group tries in its turn: it may reach what this one doesn't.
+        """
         link_id = runner.link.id
         if runner.finished.is_set() and self._runners.get(link_id) is runner:
             self._replica.remember_pause(link_id, None)
             del self._runners[link_id]
             self._forget(link_id)
-            self._replica.tell_removed(link_id)
+            if runner.has_removed:
+                self._replica.tell_removed(link_id)
         self.start_ready()
 
     def act(self, link_id: str, action: str, pause: lifecycle.Pause | None = None) -> None:
@@ -297,7 +303,10 @@ class Runners:
             self._remember_for_next(runner, action, pause)
         else:
             self._act(runner, action, pause)
-        self._replica.ask_others(link_id, action, pause)
+        if self._replica.ask_others(link_id, action, pause):
+            self._untold.take(link_id)
+        else:
+            self._untold.keep(link_id, action, pause)
 
     def _act(self, runner: LinkRunner, action: str, pause: lifecycle.Pause | None) -> None:
         runner.send(pause or _ASKED[action])
@@ -321,6 +330,7 @@ class Runners:
         runner = self._runners.get(link_id)
         if runner is None or action not in _ASKED:
             return
+        self._untold.take(link_id)  # it was asked before
         if runner.waits_for(Other.REPLICA):
             self._remember_for_next(runner, action, pause)
         else:

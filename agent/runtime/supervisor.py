@@ -60,13 +60,13 @@ class Supervisor:
         self._kinds: Kinds | None = None
         self._reading: Reading | None = None
         self._tasks = GuardedTasks(board.errors)
-        self._is_ticking = self._is_following = False
+        self._is_ticking = self._is_following = self._settles_soon = False
         self._downstream_is_renewed = False  # it has other passwords than at the last reconcile
         self._reconciling = asyncio.Lock()
         self._bindings = KnownBindings()
         self._consumers = Consumers()
         self._runners = Runners(board, self._bindings, lambda: self.configuration.settings.downstream.uris)
-        self._runners.on_completed = self._remember_completed
+        self._runners.on_completed = lambda link: self._remember_completed((link,))
         self._runners.on_settled = self._has_settled
         self.has_unread: Callable[[], bool] = lambda: False
         self._resolved: tuple[Link, ...] = ()
@@ -117,7 +117,7 @@ class Supervisor:
     async def _reconcile_all(self) -> None:
         """Shovels that have finished are looked at after a reading, since they may have been defined anew."""
         await self._reconcile()
-        self._remember_completed()
+        self._remember_completed(runner.link for runner in self._runners if runner.state.completed)
         finished = [runner.link for runner in self._runners if runner.has_completed]
         deleted = await delete_finished(finished, self._keeper, self.configuration.settings.downstream.management)
         self._problems.left_out = (*self._problems.left_out, *deleted.problems)
@@ -125,19 +125,22 @@ class Supervisor:
             await self._reconcile()
 
     def _has_settled(self) -> None:
-        self._tasks.once("settle what has finished", self._settle_completed())
+        """One reading is for all links that have ended before it: a thousand shovels may end together."""
+        if not self._settles_soon:
+            self._settles_soon = True
+            self._tasks.once("settle what has finished", self._settle_completed())
 
-    def _remember_completed(self) -> None:
+    def _remember_completed(self, completed: Iterable[Link]) -> None:
         """At once, while their connections still end: this agent may be gone in a moment. Those of parameters aren't
         remembered: they are deleted, and may be set again.
         """
-        completed = [runner.link for runner in self._runners if runner.state.completed]
         self._runners.remember_finished(link for link in completed if not is_parameter(link, self._keeper))
 
     async def _settle_completed(self) -> None:
         """What fails here is done again with the next reading, and is shown then."""
         with suppress(AgentError):
             async with self._reconciling:
+                self._settles_soon = False  # what ends from now on may be missed by this reading
                 await self._reconcile_all()
             self._problems.show()
 

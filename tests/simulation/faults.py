@@ -69,11 +69,11 @@ async def partition(world: World, chance: Random) -> None:
 
 
 async def slow(world: World, chance: Random) -> None:
-    before, world.network.slowest = world.network.slowest, chance.choice((0.3, SLOWEST))
+    world.network.slowest = chance.choice((0.3, SLOWEST))
     if world.network.slowest == SLOWEST:  # others may take an agent for dead
         world.went_wrong.add(partition)
     await asyncio.sleep(chance.uniform(0.5, 4))
-    world.network.slowest = before
+    world.network.slowest = world.scenario.slowest  # not what it was, if another one had begun before
 
 
 async def restart_broker(world: World, chance: Random) -> None:

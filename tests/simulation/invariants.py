@@ -85,12 +85,22 @@ def check_order(findings: Findings, published: list[bytes], delivered: list[byte
 def check_bound(findings: Findings, up: Broker, definitions: Definitions) -> None:
     """An internal exchange, bound as it is defined. Another one that isn't bound may be left by an agent that was
     building when another took the link over; the next session deletes it."""
+    if not is_bound(up, definitions):
+        findings.violated(f"bound upstream: {_keys(up)} by {_internal(up)}, and not {definitions.keys}")
+
+
+def is_bound(up: Broker, definitions: Definitions) -> bool:
     if definitions.kind is not Kind.EXCHANGE:
-        return
-    bound = [each for each in up.routing.bound_from("fed") if not each.to_queue]
-    internal = [name for name in up.routing.exchanges if name.startswith(LINK_QUEUE)]
-    if sorted(each.key for each in bound) != sorted(definitions.keys) or not internal:
-        findings.violated(f"bound upstream: {[each.key for each in bound]} by {internal}, and not {definitions.keys}")
+        return True
+    return sorted(_keys(up)) == sorted(definitions.keys) and bool(_internal(up))
+
+
+def _keys(up: Broker) -> list[str]:
+    return [each.key for each in up.routing.bound_from("fed") if not each.to_queue]
+
+
+def _internal(up: Broker) -> list[str]:
+    return [name for name in up.routing.exchanges if name.startswith(LINK_QUEUE)]
 
 
 def check_leftovers(world: World, scenario: Scenario) -> None:

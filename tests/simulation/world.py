@@ -23,6 +23,7 @@ from tests.simulation.invariants import (
     check_bound,
     check_leftovers,
     check_order,
+    is_bound,
     watch_owners,
     watch_settling,
 )
@@ -33,6 +34,7 @@ from tests.simulation.scenario import DOWN, SOURCE, TARGET, UP, Definitions, Kin
 PROPERTIES = b"\x10\x00\x02"  # persistent
 STARTED_WITHIN = 60.0
 DELIVERED_WITHIN = 45.0
+REPLACED_WITHIN = 8.0  # more than what another agent may leave is left for
 REMOVED_WITHIN = 90.0
 LOOK = 0.25
 BURST = 5
@@ -236,7 +238,14 @@ class World:
             await self.publish(body)
         await self.wait_for(lambda: set(tail) <= set(self.delivered()), 60.0, "the last messages don't arrive")
         check_order(self.findings, tail, self.delivered(), "after all faults")
+        await self._replace()
         check_bound(self.findings, self.up, self.definitions)
+
+    async def _replace(self) -> None:
+        """Messages flow before a link that came back has replaced what it had bound."""
+        until = self.now + REPLACED_WITHIN
+        while self.now < until and not is_bound(self.up, self.definitions):  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(LOOK)
 
     async def _remove(self) -> None:
         await self.define(replace(self.definitions, is_defined=False), self.chance)

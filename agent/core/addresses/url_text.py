@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, unquote_to_bytes
 
 from agent.core.addresses.secret import Secret
@@ -28,7 +28,9 @@ _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\]\Z")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS settings; the peer is verified unless disabled explicitly."""
+    """TLS settings; the peer is verified unless disabled explicitly. `are_own`: the address itself has some of them, be
+    they the defaults.
+    """
 
     cacertfile: str | None = None
     certfile: str | None = None
@@ -38,6 +40,7 @@ class Tls:
     depth: int | None = None
     server_name_indication: str | None = None
     fail_if_no_peer_cert: bool | None = None
+    are_own: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +249,7 @@ def read_tls(query: dict[str, str]) -> Tls:
         depth=number(query["depth"], "depth", high=255) if "depth" in query else None,
         server_name_indication=query.get("server_name_indication"),
         fail_if_no_peer_cert=None if peer_cert is None else peer_cert == "true",
+        are_own=not TLS_KEYS.isdisjoint(query),
     )
 
 

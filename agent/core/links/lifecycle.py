@@ -226,7 +226,9 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """`settle`: wait for messages in flight first; after a failure there are none to wait for."""
+    """`settle`: wait for messages in flight first, which a link that opens may have; after a failure there are none to
+    wait for.
+    """
 
     settle: bool
 
@@ -404,7 +406,7 @@ def _follow(state: LinkState) -> Step:
             idle, effects = _follow(replace(state, phase=Phase.IDLE, failure=None, attempt=0))
             return idle, (CancelWait(), *effects)
         case Phase.OPENING | Phase.OPEN if not state.wants_to_run:
-            return _close(replace(state, failure=None, attempt=0), settle=state.phase is Phase.OPEN)
+            return _close(replace(state, failure=None, attempt=0), settle=True)
         case _:
             return state, ()
 
@@ -440,7 +442,7 @@ def _restart(state: LinkState) -> Step:
         case Phase.IDLE if state.completed:
             return _follow(fresh)
         case Phase.OPENING | Phase.OPEN:
-            return _close(fresh, settle=state.phase is Phase.OPEN)
+            return _close(fresh, settle=True)
         case Phase.CLOSING:
             return fresh, ()
         case Phase.WAITING:

@@ -71,18 +71,19 @@ def _shovel_essence(link: ShovelLink) -> ShovelLink:
 
 
 def asks_the_same(former: Link, now: Link) -> bool:
-    """Whether two definitions differ in credentials at most. Those are no reason to move again what a shovel has moved,
-    or counted, before.
+    """Whether two definitions differ in credentials at most, or in what is only compared with. Those are no reason to
+    move again what a shovel has moved, or counted, before.
     """
     if isinstance(former, ShovelLink) and isinstance(now, ShovelLink):
-        return _without_addresses(former) == _without_addresses(now) and _addresses(former) == _addresses(now)
+        return _asked(former) == _asked(now)
     return not needs_restart(former, now)
 
 
 def purpose_of(link: Link) -> str:
     """A digest of what a link is defined for: the same for definitions that ask for the same."""
     if isinstance(link, ShovelLink):
-        what: object = (_written(_without_addresses(_shovel_essence(link))), _addresses(link))
+        shovel, addresses = _asked(link)
+        what: object = (_written(shovel), addresses)
     else:
         what = _written(_essence(link))
     return sha256(repr(what).encode()).hexdigest()[:_DIGITS]
@@ -98,6 +99,10 @@ def _written(value: object) -> object:
 
 def _default(of: type, name: str) -> object:
     return next(each.default for each in fields(of) if each.name == name)
+
+
+def _asked(link: ShovelLink) -> tuple[ShovelLink, list[list[str]]]:
+    return _without_addresses(_shovel_essence(link)), _addresses(link)
 
 
 def _without_addresses(link: ShovelLink) -> ShovelLink:

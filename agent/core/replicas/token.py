@@ -11,7 +11,7 @@ from agent.core.links.lifecycle import Pause
 from agent.core.links.pauses import from_value, to_value
 from agent.core.replicas.slots import FORMAT
 
-MOST_BYTES: Final = 256 * 1024
+MOST_BYTES: Final = 4 * 1024 * 1024  # a thousand links that are paused, with long reasons
 MOST_ENTRIES: Final = 10_000
 MOST_NUMBER: Final = 2**40  # a token that says more isn't ours
 

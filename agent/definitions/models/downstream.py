@@ -57,11 +57,11 @@ class DownstreamModel(Keys):
 
 def _check_ssl_options(raw: Mapping[str, Any], used: Iterable[Tls | None], spot: Spot) -> None:
     SslOptionsModel.rules(raw, spot.at("ssl-options"))
-    if Tls() not in used:
+    if all(tls is None or tls.are_own for tls in used):
         spot.warn("ssl-options do nothing: no address is amqps or https without settings of its own", "ssl-options")
     elif raw.get("verify") == "verify_none":
         warn_unverified(spot)
 
 
 def _secured(addresses: tuple[Address, ...], tls: Tls) -> tuple[Address, ...]:
-    return tuple(replace(each, tls=tls) if each.tls == Tls() else each for each in addresses)
+    return tuple(each if each.tls is None or each.tls.are_own else replace(each, tls=tls) for each in addresses)

@@ -8,16 +8,20 @@ from typing import Final, Protocol
 
 import structlog
 
+from agent.amqp.connect import Connection
+from agent.amqp.questions import count_consumers
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import ExchangeLink, Link, QueueType
 from agent.core.rules import names
-from agent.errors import BrokerError
+from agent.errors import BrokerError, TransientError
 from agent.links.brokers import Brokers
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.canary import Canary
 
 LOOK_EVERY: Final = 0.5
+LONGEST: Final = 30.0  # seconds between looks at a link that may run elsewhere for years
+UNUSED_WITHIN: Final = 30.0  # seconds in which a broker has noticed that a connection of this agent is lost
 
 log = structlog.get_logger()
 
@@ -37,10 +41,12 @@ async def sweep(runners: Iterable[Runs], brokers: Brokers, former: str) -> None:
 
 
 async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
+    pause = LOOK_EVERY
     while runner.state.status is not Status.RUNNING:
         if runner.finished.is_set():
             return
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST)
     link = runner.link
     if not isinstance(link, ExchangeLink):  # no other kind names anything upstream after its downstream
         return
@@ -50,6 +56,7 @@ async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
             queue = upstream_queue_name(link, up.connection.vhost, former)
             if names.are_too_long(queue):  # so there is none
                 return
+            await _wait_until_unused(up.connection, queue)
             # From here on everything goes to the new queue alone; what is in the former one is in no other.
             for letter in names.LETTERS:
                 await upstream_objects.delete_exchange(up.connection, names.internal_exchange(queue, letter))
@@ -62,3 +69,13 @@ async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
                 await upstream_objects.delete_queue(up.connection, queue, if_empty=True)
     except BrokerError as error:
         log.warning("left under the downstream's former name", link=link.id, former=former, error=str(error))
+
+
+async def _wait_until_unused(connection: Connection, queue: str) -> None:
+    """Another cluster may have that name by now, and what is there is that one's then."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + UNUSED_WITHIN
+    while await count_consumers(connection, queue):
+        if loop.time() > until:
+            raise TransientError(f"{connection.where}: queue {queue!r} is kept: it has another consumer")
+        await asyncio.sleep(LOOK_EVERY)

@@ -166,6 +166,8 @@ class ExchangeSession(OpenSession[Upkeep]):
 
         They are followed while messages can't flow yet, too: a downstream may be blocked for hours.
         """
+        if building.may_have_rival:
+            await _settled_soon(starting)
         bound = self._latest()
         await building.complete(bound)
         while not starting.done():
@@ -176,6 +178,15 @@ class ExchangeSession(OpenSession[Upkeep]):
         await starting
         await building.replace(bound)
         return bound
+
+
+async def _settled_soon(starting: asyncio.Future[None]) -> None:
+    """Of agents that take a link over at the same moment only the one that gets the queue is to bind: it couldn't know
+    what others have bound to the same internal exchange.
+    """
+    await asyncio.wait([starting], timeout=LOOK_EVERY)
+    if starting.done():
+        starting.result()
 
 
 def route_of(link: ExchangeLink, there: Connection, cluster: str) -> Route:

@@ -164,10 +164,14 @@ class Replica:
         if held is not None and self._lease is not None and held.token.finished.get(link_id) != purpose:
             self._lease.put_token(slot, held.finish(link_id, purpose, self._loop.time()).encode())
 
-    def ask_others(self, link_id: str, action: str, pause: Pause | None) -> None:
-        """The one that runs the link does it; the others know what was asked for last, should it be gone."""
-        if self._lease is not None:
-            self._lease.say(Asked(self._id, link_id, action, pause).encode())
+    def ask_others(self, link_id: str, action: str, pause: Pause | None) -> bool:
+        """The one that runs the link does it; the others know what was asked for last, should it be gone. False where
+        they can't be asked now.
+        """
+        if self._lease is None:
+            return False
+        self._lease.say(Asked(self._id, link_id, action, pause).encode())
+        return True
 
     def tell_removed(self, link_id: str) -> None:
         if self._lease is not None and self._lease.may_publish and not self._sharing.is_alone:
@@ -402,6 +406,8 @@ class Replica:
             self._answer(asks=lacks_links)
         if was_alone and not self._sharing.is_alone:
             self._fence.accompanied_at = self._loop.time()
+            if self._lease is not None and self._sharing.leased_at is not None:
+                self._fence.move(self._lease)  # it may be frozen before the next tick
             log.info("links are shared with another agent of the group", agent=report.name, group=self._group)
             self._runs.begin_sharing()
 

@@ -10,6 +10,8 @@ from agent.core.links.lifecycle import Pause
 
 KEPT_FOR: Final = 10.0
 """Seconds; links of a replica that is gone run elsewhere before. Later it may have been taken back elsewhere."""
+UNTOLD_FOR: Final = 3.0
+"""Seconds in which an agent that has just started finds the others."""
 MOST: Final = 10_000
 
 
@@ -23,8 +25,9 @@ class Request:
 class Requests:
     """The last one of each link. `clock` is the loop's."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, kept_for: float = KEPT_FOR) -> None:
         self._clock = clock
+        self._kept_for = kept_for
         self._kept: dict[str, Request] = {}  # the oldest first
 
     def keep(self, link_id: str, action: str, pause: Pause | None) -> None:
@@ -44,6 +47,6 @@ class Requests:
 
     def _expire(self) -> None:
         """In the order in which they came: usually there is nothing to do."""
-        until = self._clock() - KEPT_FOR
+        until = self._clock() - self._kept_for
         while self._kept and self._kept[oldest := next(iter(self._kept))].at <= until:
             del self._kept[oldest]

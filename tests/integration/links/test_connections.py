@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from typing import cast
+
+import pytest
+
 from agent.amqp.connection_pool import Shared
+from agent.amqp.data.delivery import Destination
+from agent.amqp.data.target import Target
 from agent.core.addresses.uri import AmqpUri, parse
+from agent.errors import TransientError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import End, reachable
+from agent.links.options import FlowOptions
+from agent.links.quarantine import Opener
 from tests.lab.node import Node
 
 
@@ -74,3 +84,26 @@ def test_an_empty_host_is_the_downstream_in_the_vhost_that_the_uri_names() -> No
     assert [(each.host, each.vhost("-")) for each in found] == [
         ("a", "/named"), ("b", "/named"), ("c", "-"), ("a", "mine"), ("b", "mine"),
     ]  # fmt: skip
+
+
+async def test_what_a_link_opens_on_its_way_is_fenced_as_the_rest(
+    broker: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that was frozen deletes no queue of a link that runs elsewhere, nor sets its messages aside."""
+    shared, at = brokers(), end("source", broker)
+    (uri,) = at.uris
+    openers: list[Opener] = []
+    monkeypatch.setattr(shared.quarantines, "capture", lambda _place, _target, lane: openers.append(lane.opener))
+    options = FlowOptions("queue", "tag", Destination("x"))
+    capture = shared.capture(at, uri, link="1a2b3c4d", options=options, is_quorum=False)
+    assert capture is not None
+    capture(cast("Target", None))
+    for opener in (lambda: shared.trial(at, uri), *openers):
+        async with await opener() as connection:
+            await connection.channel()
+            shared.permit.until = -math.inf
+            with pytest.raises(TransientError, match="another replica may run the link"):
+                await connection.channel()
+            assert connection.is_closed
+        shared.permit.until = math.inf
+    assert openers

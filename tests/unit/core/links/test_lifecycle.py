@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agent.core.links import lifecycle as life
@@ -268,8 +269,14 @@ def test_a_failing_link_does_not_flicker_between_starting_and_backoff() -> None:
 
 def test_a_restart_while_starting_makes_no_second_consumer() -> None:
     state, done = run(life.Start(), life.Restart(), life.Restart(), life.Opened(), life.Closed())
-    assert done == [life.Open(), life.Close(settle=False), life.Open()]
+    assert done == [life.Open(), life.Close(settle=True), life.Open()]
     assert state.phase is Phase.OPENING
+
+
+@pytest.mark.parametrize("event", [life.Restart(), life.Pause(), life.StandAside("served"), life.Stop()])
+def test_what_a_link_that_opens_has_in_flight_is_settled(event: life.Event) -> None:
+    """Messages flow while bindings are still made."""
+    assert run(life.Start(), event)[1][-1] == life.Close(settle=True)
 
 
 def test_a_restart_in_the_middle_of_running_settles_first() -> None:

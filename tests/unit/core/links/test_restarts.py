@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from agent.core.addresses.uri import parse
-from agent.core.links.restarts import has_other_passwords, leads_elsewhere, needs_restart, purpose_of
+from agent.core.links.critical import LagCritical
+from agent.core.links.restarts import asks_the_same, has_other_passwords, leads_elsewhere, needs_restart, purpose_of
 from agent.core.model import (
     ApplyTo,
     Choice,
@@ -106,3 +107,16 @@ def test_a_purpose_is_the_same_for_other_credentials_and_another_place() -> None
 )
 def test_another_purpose(shovel: Shovel) -> None:
     assert purpose_of(replace(SHOVEL, shovel=shovel)) != purpose_of(SHOVEL)
+
+
+@pytest.mark.parametrize("user", ["agent", "other"])
+def test_what_is_only_compared_with_runs_no_finished_shovel_again(user: str) -> None:
+    """Not where the credentials change with it either, for which the link connects anew."""
+    former, now = (with_password(SHOVEL, "first"), with_password(SHOVEL, "second", user))
+    assert isinstance(now, ShovelLink)
+    settings = replace(now.settings, lag_critical=LagCritical(seconds=5.0))
+    now = replace(now, shovel=replace(now.shovel, settings=settings))
+    assert purpose_of(former) == purpose_of(now)
+    assert asks_the_same(former, now)
+    counting = replace(now, shovel=replace(now.shovel, settings=replace(now.settings, delete_after=5)))
+    assert not asks_the_same(former, counting)

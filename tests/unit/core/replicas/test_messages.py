@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.links import pauses
 from agent.core.links.lifecycle import Pause
 from agent.core.replicas import messages, token
 from agent.core.replicas.messages import Asked, Leaving, Message, Removed, Report
+from agent.core.replicas.slots import SLOTS
 from agent.core.replicas.token import Token
 
 SAID = [
@@ -59,6 +61,13 @@ def test_slots_that_do_not_exist_are_left_out(value: object) -> None:
 
 def test_a_token_says_what_the_next_holder_has_to_know() -> None:
     written = Token(7, {"0000002a": Pause("ann", 3.0, "a new disk")}, {"r1": 12.5}, {"0000002b": "4d"})
+    assert token.decode(written.encode()) == written
+
+
+def test_a_token_has_room_for_all_that_an_operator_pauses_at_once() -> None:
+    """Ten thousand links, and why in another script."""
+    reason = "й" * pauses.MOST
+    written = Token(3, {f"{link:08x}": Pause("ops", 1.0, reason) for link in range(10_000 // SLOTS)})
     assert token.decode(written.encode()) == written
 
 

@@ -369,12 +369,25 @@ downstream:
     assert downstream.uris[0].tls.password.reveal() == "k"
 
 
+def test_an_address_of_the_downstream_that_asks_for_verification_is_verified(tmp_path: Path) -> None:
+    text = """\
+downstream:
+  uri: ["amqps://a", "amqps://b?verify=verify_peer"]
+  management: ["https://a", "https://b?verify=verify_peer"]
+  ssl-options: {verify: verify_none}
+"""
+    downstream = load(tmp_path, text).settings.downstream
+    assert [each.tls and each.tls.verify for each in downstream.uris] == [False, True]
+    assert [each.tls and each.tls.verify for each in downstream.management] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ("uri: amqps://a, ssl-options: {keyfile: k}", "keyfile is given without certfile"),
         ("uri: amqps://a, ssl-options: {verify: verify_none}", "verify_none: the server's identity is not checked"),
         ("uri: amqp://a, ssl-options: {cacertfile: c}", "ssl-options do nothing: no address is amqps or https"),
+        ("uri: 'amqps://a?verify=verify_peer', ssl-options: {cacertfile: c}", "ssl-options do nothing: no address is"),
         ("uri: amqps://a, ssl-options: {cacertfle: c}", "did you mean 'cacertfile'?"),
     ],
 )
