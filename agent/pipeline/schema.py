@@ -48,6 +48,7 @@ _JSON_TYPES: Final[dict[FieldType, str]] = {
     FieldType.STRING: "string",
     FieldType.LONG: "bigint",
     FieldType.DOUBLE: "double",
+    FieldType.BOOLEAN: "boolean",
     FieldType.HISTOGRAM: "struct<le: array<double>, count: array<bigint>, sum: double>",
 }
 INPUT: Final = ", ".join(
