@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 ACCOUNTED_SINCE: Final = 2
-"""The first schema with `taken`, `given_back` and `unsettled`."""
+"""The first schema with `taken`, `given_back` and `unsettled`; 3 added `lag_is_critical`."""
 
 
 class EventType(StrEnum):
@@ -28,6 +28,7 @@ class FieldType(StrEnum):
     STRING = "string"
     LONG = "long"
     DOUBLE = "double"
+    BOOLEAN = "boolean"
     HISTOGRAM = "histogram"
     """{"le": bounds in seconds, "count": how many took no longer than each, and at the end the total, "sum"}"""
 
@@ -68,6 +69,7 @@ FIELDS: Final[dict[str, FieldType]] = {
     "oldest_unconfirmed_seconds": FieldType.DOUBLE,
     "lag_seconds": FieldType.DOUBLE,
     "last_probe": FieldType.STRING,
+    "lag_is_critical": FieldType.BOOLEAN,
     "bindings": FieldType.LONG,
     "transfer": FieldType.HISTOGRAM,
     "interval": FieldType.DOUBLE,

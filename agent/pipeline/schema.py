@@ -40,6 +40,9 @@ BUCKETS: Final[dict[str, Bucket]] = {
 }
 """Every status of a link, the best first: if several agents report on one link, the best counts."""
 
+EXPECTED: Final = (Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
+"""While a link is in one of these, messages should flow."""
+
 COUNTERS: Final = ("forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "taken", "given_back")
 TRAITS: Final = ("cluster", "kind", "vhost", "name", "upstream", "upstream_name", "upstream_cluster", "uri")
 LINK: Final = ("group", "link")
@@ -48,6 +51,7 @@ _JSON_TYPES: Final[dict[FieldType, str]] = {
     FieldType.STRING: "string",
     FieldType.LONG: "bigint",
     FieldType.DOUBLE: "double",
+    FieldType.BOOLEAN: "boolean",
     FieldType.HISTOGRAM: "struct<le: array<double>, count: array<bigint>, sum: double>",
 }
 INPUT: Final = ", ".join(
@@ -60,6 +64,7 @@ INPUT: Final = ", ".join(
 KEPT_LINES: Final = ", ".join(
     [
         "ts bigint, seq bigint, status string, type string, told_in string, backlog bigint, `interval` bigint",
+        "lag_is_critical boolean",
         *(f"{counter} bigint" for counter in COUNTERS),
         "why string, line string, file string, schema bigint, `group` string, agent string, link string, cell bigint",
         "reason string, error string",
@@ -80,7 +85,7 @@ TABLES: Final[dict[str, str]] = {
     "availability_percent double, availability_with_pauses_percent double, coverage_percent double, "
     "transitions bigint, incidents bigint, mttr_seconds decimal(18,6), mtbf_seconds decimal(18,6), "
     "outage_median_seconds decimal(18,6), outage_p90_seconds decimal(18,6), outage_max_seconds decimal(18,6), "
-    "date date",
+    "lag_critical_seconds decimal(18,6), date date",
     "traffic": f"{_WHICH}, start timestamp, messages bigint, bytes bigint, rate double, redelivered bigint, "
     "dropped bigint, quarantined bigint, returned bigint, transfer_p50_seconds double, transfer_p95_seconds double, "
     "transfer_p99_seconds double, transfer_le array<double>, transfer_counts array<bigint>, peak_backlog bigint, "

@@ -152,6 +152,11 @@ class Entry:
         elif self.critical_since is None:
             self.critical_since = now
 
+    @property
+    def lag_is_critical(self) -> bool | None:
+        """When its lag was last noted; None without `lag-critical`."""
+        return None if self.link.settings.lag_critical is None else self.critical_since is not None
+
     def has_new_note(self) -> bool:
         """Whether its note is another one than when this was asked last."""
         before, self._note = self._note, self.gauges().note

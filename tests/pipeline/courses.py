@@ -33,6 +33,8 @@ class Course:
         at = round(at * SECOND) / SECOND
         counts: Counts | None = more.pop("counts", None)
         numbers = {} if counts is None else {"schema": 2} | dict(zip(COUNTED, counts, strict=True))
+        if counts is not None and more.get("lag_is_critical") is not None:
+            numbers["schema"] = 3
         told = {"group": self.group} | more | numbers
         self.files.setdefault(run, []).append(line(at, status, agent=agent, seq=seq, **told))
         self.said.append(
@@ -46,6 +48,7 @@ class Course:
                 INTERVAL * SECOND if own else 0,
                 run,
                 counts,
+                more.get("lag_is_critical"),
             )
         )
 
@@ -108,15 +111,32 @@ class Books:
 
 
 @dataclass
+class Lag:
+    """Whether it is critical, as one process knows it; some know no limit."""
+
+    chance: random.Random
+    is_critical: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_limited = self.chance.random() < 0.7
+
+    def now(self) -> bool | None:
+        self.is_critical ^= self.chance.random() < 0.1
+        return self.is_critical if self.is_limited else None
+
+
+@dataclass
 class Run:
     made: Course
     agent: str
     name: str
     statuses: dict[str, str]
     books: dict[str, Books] = field(init=False)
+    lags: dict[str, Lag] = field(init=False)
 
     def __post_init__(self) -> None:
         self.books = {link: Books(random.Random(f"{self.name} {link}")) for link in LINKS}
+        self.lags = {link: Lag(random.Random(f"lag of {self.name} {link}")) for link in LINKS}
 
     def lives(self, at: float, end: float, seq: int) -> tuple[float, int]:
         """Until when, and the last number."""
@@ -145,7 +165,8 @@ class Run:
         kind = "transition" if changed else "sample"
         status, books = self.statuses[link], self.books[link]
         counts = books.moved(flows=status == "running")
-        self.made.say(self.name, at, status, seq, agent=self.agent, link=link, type=kind, counts=counts)
+        told: dict[str, Any] = {"type": kind, "counts": counts, "lag_is_critical": self.lags[link].now()}
+        self.made.say(self.name, at, status, seq, agent=self.agent, link=link, **told)
 
 
 def courses(seed: int, count: int, end: float) -> Iterator[Course]:

@@ -1,5 +1,7 @@
 """A synthetic fleet and what really happened to it: lines as agents would write them, and the truth beside them."""
 
+from __future__ import annotations
+
 import json
 import random
 from collections.abc import Iterator
@@ -12,7 +14,8 @@ SECOND = 1_000_000
 INTERVAL = 10 * SECOND
 CAUSES = ("backoff", "blocked", "paused", "invalid", "stalled")
 FILES = 10
-COUNTED = {"schema": 2, "taken": 0, "given_back": 0, "unsettled": 0}
+COUNTED = {"taken": 0, "given_back": 0, "unsettled": 0}
+PAUSED = "paused"
 
 Span = tuple[int, int, str]
 Life = tuple[int, int]
@@ -41,6 +44,8 @@ class Truth:
     messages: dict[str, int] = field(default_factory=dict)
     account: dict[tuple[str, int], Account] = field(default_factory=dict)
     """By link and hour, both from 0 on."""
+    critical: dict[str, int | None] = field(default_factory=dict)
+    """By link, for how long its lag was critical while messages should have flowed; None where no line tells."""
     lines: int = 0
     bad: int = 0
 
@@ -76,7 +81,7 @@ class Fleet:
         offset = chance.randrange(1, INTERVAL // 2)
         spans: list[Span] = []
         truth.messages[link] = known_until = 0
-        books = Books(link, truth)
+        books, lag = Books(link, truth), Lag.of(link)
         for first, last in lives:
             told = [*_told(first, last, offset, chance)]
             begin, until = told[0][0], self.end if last == self.steps - 1 else told[-1][0]
@@ -86,17 +91,18 @@ class Fleet:
             spans += [(at, end, status) for (at, status), end in zip(starts, ends, strict=True)]
             counted = Account(given_back=0)
             died_with = books.now
-            for (at, kind, status), text in zip(told, _texts(agent, link, told), strict=True):
+            held = zip(told, [*(at for at, *_ in told[1:]), until], strict=True)
+            for ((at, kind, status), end), text in zip(held, _texts(agent, link, told), strict=True):
                 hour = books.at(at)
                 hour.given_back, died_with = hour.given_back + died_with, 0
                 if at == told[0][0]:
                     books.now = hour.after = 0
                 if kind == "sample" and status == "running":
                     books.move(hour, counted, chance)
-                yield _counting(text, counted, books.now)
+                yield lag.told(_counting(text, counted, books.now), status, end - at)
             truth.messages[link] += counted.forwarded
             known_until = until
-        truth.spans[link] = spans
+        truth.spans[link], truth.critical[link] = spans, lag.critical
 
 
 @dataclass
@@ -123,6 +129,33 @@ class Books:
             each.forwarded += forwarded
             each.given_back += back
             each.lost += lost
+
+
+@dataclass
+class Lag:
+    """Of one link, which is critical from some line on until another one; `critical` is for how long it was so. Every
+    fourth link has no limit, and every other agent is one that knows of none."""
+
+    chance: random.Random
+    schema: int
+    critical: int | None
+    now: bool = False
+
+    @classmethod
+    def of(cls, link: str) -> Lag:
+        _, agent, number = link.split("-")
+        schema = 3 if int(agent) % 2 else 2
+        return cls(random.Random(link), schema, 0 if schema == 3 and int(number) % 4 else None)
+
+    def told(self, text: str, status: str, lasts: int) -> str:
+        said = "null"
+        if self.critical is not None:
+            self.now ^= self.chance.random() < 0.02
+            self.critical += lasts if self.now and status != PAUSED else 0
+            said = json.dumps(self.now)
+        return text.replace('"schema": 1', f'"schema": {self.schema}', 1).replace(
+            '"lag_is_critical": null', f'"lag_is_critical": {said}', 1
+        )
 
 
 def _counting(text: str, counted: Account, unsettled: int) -> str:

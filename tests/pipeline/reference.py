@@ -19,6 +19,7 @@ FAILED = {"backoff", "invalid"}
 FLOWING = {"running", "blocked", "stalled"}
 
 Span = tuple[int, int, str]
+Report = tuple[int, int, str, bool | None]
 Counts = tuple[int, int, int, int]
 """Taken, forwarded, given back, since the process started; and in flight."""
 
@@ -37,6 +38,8 @@ class Said:
     process: str = ""
     counts: Counts | None = None
     """None if its agent doesn't count what it takes."""
+    lag: bool | None = None
+    """Whether it is critical, if that is known."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +56,36 @@ class Life:
 
 def timelines(lines: Iterable[Said], start: int, end: int) -> dict[str, list[Span]]:
     """Each link's statuses, from the start of the window to its end."""
+    return {link: _combined(reports, start, end) for link, reports in _reports_on_links(lines, end).items()}
+
+
+def critical(lines: Iterable[Said], start: int, end: int) -> dict[str, int | None]:
+    """For how long each link's lag was critical, for an agent whose status counts; None if that isn't known at all."""
+    found: dict[str, int | None] = {}
+    for link, reports in _reports_on_links(lines, end).items():
+        known, spent = False, 0
+        for since, until, status in _pieces(reports, start, end):
+            said = [one for one in reports if one[0] <= since and one[1] >= until and one[2] == status]
+            lags = [lag for *_, lag in said if lag is not None]
+            if status in DOWN | FLOWING and lags:
+                known, spent = True, spent + (until - since if any(lags) else 0)
+        found[link] = spent if known else None
+    return found
+
+
+def _reports_on_links(lines: Iterable[Said], end: int) -> dict[str, list[Report]]:
     known = sorted(set(lines))
     agents = {
         one.agent: [*_lives([own for own in known if own.agent == one.agent and not own.link], end)] for one in known
     }
-    found: dict[str, list[Span]] = {}
-    for link in sorted({one.link for one in known if one.link}):
-        reports = [
+    return {
+        link: [
             report
             for agent, lives in agents.items()
             for report in _reports([one for one in known if (one.agent, one.link) == (agent, link)], lives, end)
         ]
-        found[link] = _combined(reports, start, end)
-    return found
+        for link in sorted({one.link for one in known if one.link})
+    }
 
 
 def _lives(own: list[Said], end: int) -> Iterator[Life]:
@@ -91,7 +111,7 @@ def _lives(own: list[Said], end: int) -> Iterator[Life]:
         yield Life(group[0].at, last, max(last, end) if undecided else last, until, interval)
 
 
-def _reports(lines: list[Said], lives: list[Life], end: int) -> Iterator[Span]:
+def _reports(lines: list[Said], lives: list[Life], end: int) -> Iterator[Report]:
     sampled = False
     for this, after in pairwise([*lines, None]):
         assert this is not None
@@ -106,15 +126,19 @@ def _reports(lines: list[Said], lives: list[Life], end: int) -> Iterator[Span]:
             until = after.at
         else:
             until = max(this.at, life.last)
-        yield this.at, this.at if sampled and until - this.at > patience else until, this.status
+        yield this.at, this.at if sampled and until - this.at > patience else until, this.status, this.lag
 
 
-def _combined(reports: list[Span], start: int, end: int) -> list[Span]:
+def _pieces(reports: list[Report], start: int, end: int) -> Iterator[Span]:
     moments = sorted({start, end, *(at for span in reports for at in span[:2] if start < at < end)})
-    spans: list[Span] = []
     for since, until in pairwise(moments):
-        held = {status for begin, finish, status in reports if begin <= since and finish >= until}
-        status = min(held, key=ORDER.index, default="unknown")
+        held = {status for begin, finish, status, _ in reports if begin <= since and finish >= until}
+        yield since, until, min(held, key=ORDER.index, default="unknown")
+
+
+def _combined(reports: list[Report], start: int, end: int) -> list[Span]:
+    spans: list[Span] = []
+    for since, until, status in _pieces(reports, start, end):
         if spans and spans[-1][2] == status:
             spans[-1] = (spans[-1][0], until, status)
         else:

@@ -16,6 +16,7 @@ from agent.pipeline.reading import parsing, presence, thinning
 from agent.pipeline.schema import CELL, KEPT_LINES
 from agent.pipeline.spark import literal
 from agent.pipeline.tables.account import account
+from agent.pipeline.tables.availability import availability
 from agent.pipeline.tables.incidents import incidents as found_incidents
 from agent.pipeline.tables.incidents import outages
 from agent.pipeline.tables.intervals import intervals, traits
@@ -54,7 +55,8 @@ def test_courses_are_told_as_the_reference_tells_them(spark: SparkSession, tmp_p
         span = (row["start"] - within.start, row["end"] - within.start, row["status"])
         spans.setdefault((row["group"], row["link"]), []).append(span)
     failed: dict[tuple[str, str], list[Any]] = {key: [] for key in spans}
-    for row in found_incidents(outages(found, merge_gap=GAP), within).orderBy("start").collect():
+    failing = found_incidents(outages(found, merge_gap=GAP), within)
+    for row in failing.orderBy("start").collect():
         incident = (row["start"] - within.start, row["end"] - within.start, row["down"], row["flaps"])
         failed[row["group"], row["link"]].append(incident)
     known = {
@@ -66,6 +68,9 @@ def test_courses_are_told_as_the_reference_tells_them(spark: SparkSession, tmp_p
     wrong = {key: (set(spans[key]) ^ set(known[key]), spans[key]) for key in known if spans[key] != known[key]}
     assert not wrong, _differences(made, wrong)
     assert failed == {key: reference.incidents(course, GAP) for key, course in known.items()}
+    lags = {(one.group, *row) for one in made for row in reference.critical(one.said, 0, END * SECOND).items()}
+    assert _critical(found, failing, within) == lags
+    assert len({critical for *_, critical in lags}) > COUNT / 2, "planted"
     books = {(one.group, *key): row for one in made for key, row in reference.accounts(_within(one), CELL).items()}
     assert _accounts(placed, within) == books
     assert sum(abs(row[-1] or 0) for row in books.values()) > COUNT, "planted"
@@ -77,13 +82,35 @@ def _within(course: Course) -> Iterator[reference.Said]:
     return (one for one in course.said if 0 < one.at <= END * SECOND)
 
 
-def _accounts(placed: DataFrame, within: Bounds) -> dict[tuple[str, str, int], tuple[int | None, ...]]:
-    """By five minutes, as if each were an hour; and each link's day is the sum of them."""
+def _critical(found: DataFrame, failing: DataFrame, within: Bounds) -> set[tuple[str, str, int | None]]:
+    """For how long each link's lag was critical: the sum of five minutes each, which is that of the day."""
+    table = _five_minutes(found.sparkSession, within)
+    rows = availability(found, failing, table, within).groupBy("group", "link", "period")
+    sums = rows.agg(fn.sum("lag_critical_seconds").alias("critical")).collect()
+    by_period = {
+        period: {
+            (row["group"], row["link"], None if row["critical"] is None else int(row["critical"] * SECOND))
+            for row in sums
+            if row["period"] == period
+        }
+        for period in ("hour", "day")
+    }
+    assert by_period["hour"] == by_period["day"]
+    return by_period["hour"]
+
+
+def _five_minutes(spark: SparkSession, within: Bounds) -> DataFrame:
+    """As if each were an hour."""
     hours = [
         {"hour_start": at, "hour_end": min(at + CELL, within.end), "day": START.date()}
         for at in range(within.start, within.end, CELL)
     ]
-    table = literal.table(placed.sparkSession, hours, "hour_start bigint, hour_end bigint, day date")
+    return literal.table(spark, hours, "hour_start bigint, hour_end bigint, day date")
+
+
+def _accounts(placed: DataFrame, within: Bounds) -> dict[tuple[str, str, int], tuple[int | None, ...]]:
+    """By five minutes; and each link's day is the sum of them."""
+    table = _five_minutes(placed.sparkSession, within)
     columns = ("taken", "forwarded", "given_back", "in_flight_start", "in_flight_end", "unexplained")
     found = account(cells(placed, within).persist(), table, within)
     rows = found.select("group", "link", "period", fn.unix_micros("start"), *columns).collect()

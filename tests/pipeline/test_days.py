@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from agent.pipeline import options
 from agent.pipeline.reading.store import Store
 from agent.pipeline.run import STORE, run
-from tests.pipeline.courses import COUNTED, Books
+from tests.pipeline.courses import COUNTED, Books, Lag
 from tests.pipeline.lines import BOUNDS, line, write
 from tests.pipeline.test_increments import assert_same
 
@@ -39,6 +39,7 @@ class Speaker:
         self._status, self._forwarded = "starting", 0
         self._counts = [0] * (len(BOUNDS) + 1)
         self._books = Books(random.Random(f"{agent} {link}"))
+        self._lag = Lag(random.Random(f"lag of {agent} {link}"))
 
     def begins_anew(self) -> None:
         self._forwarded, self._counts = 0, [0] * (len(BOUNDS) + 1)
@@ -59,7 +60,8 @@ class Speaker:
         told: Line = {"type": kind, "forwarded": self._forwarded, "backlog": self._chance.randrange(9)}
         told["transfer"] = {"le": BOUNDS, "count": self._counts, "sum": 1.0} if kind == "sample" else None
         counts = self._books.moved(flows=self._status == "running")
-        told |= {} if counts is None else {"schema": 2} | dict(zip(COUNTED, counts, strict=True))
+        told |= {} if counts is None else {"schema": 3} | dict(zip(COUNTED, counts, strict=True))
+        told["lag_is_critical"] = None if counts is None or self._link == "l3" else self._lag.now()
         uri = "amqp://second" if self._link == "l1" and at > 3 * DAY else "amqp://first"
         return line(at, self._status, agent=self._agent, link=self._link, seq=seq, uri=uri, **told)
 

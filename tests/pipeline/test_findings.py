@@ -21,7 +21,7 @@ from agent.pipeline.findings.model import Findings, LinkTime, Spent, Which
 from agent.pipeline.findings.strips import strips
 from agent.pipeline.findings.summary import summary
 from agent.pipeline.page.document import page
-from agent.pipeline.page.words import HARD
+from agent.pipeline.page.words import HARD, TO
 from agent.pipeline.run import run
 from agent.pipeline.schema import TABLES, Bucket
 from agent.pipeline.spark import literal
@@ -158,6 +158,43 @@ def test_repeats_and_times_degraded_are_told_once(spark: SparkSession, tmp_path:
     blocked_first = "2 links to upstream there blocked 2 times, for 18 min at most and 1.2 link-hours in all"
     down = "x.weak from there to here down 3 times, for 5 min at most and 15 min in all, upstream lost"
     assert 0 < text.index(blocked_first) < text.index(down)
+
+
+def test_links_that_were_too_far_behind_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    """`far` is behind on two links while they are up; what one says while it is paused doesn't count. `no` has no
+    limit, `old` an agent that doesn't tell."""
+
+    def told(link: str, *lags: tuple[float, bool | None], status: str = "running", **more: Any) -> Iterator[Any]:
+        for at, lag in lags:
+            yield line(at, status, link=link, schema=3, lag_is_critical=lag, **more)
+
+    far = {"upstream_cluster": "far"}
+    lines = [
+        line(0, "started"),
+        *heartbeats(10, 3 * HOUR),
+        *told("up", (0, False), (HOUR + 600, True), (HOUR + 1800, False), **far),
+        *told("more", (0, False), (1800, True), **far),
+        *told("more", (5400, True), status="paused", **far),
+        *told("fine", (0, False)),
+        *told("no", (0, None)),
+        line(0, "running", link="old"),
+    ]
+    write(tmp_path / "export", *lines)
+    asked = ["--input", str(tmp_path / "export"), "--output", str(tmp_path / "report"), "--csv"]
+    summary = run(spark, options.parse(asked))
+    assert summary["lag_critical"] == {"seconds": 1200 + 3600, "links": 2, "known_links": 3}
+    assert summary["degraded_seconds"] == 0
+    text = unescape(re.sub(r"<[^>]*>", "", (tmp_path / "report/report.html").read_text())).replace(HARD, " ")
+    assert "2 of 3 links with lag-critical were further behind, 1.3 link-hours in all." in text
+    assert (
+        f"28 Mar 12:00{TO}14:00 UTC: 2 links to upstream far further behind than lag-critical for 1.3 link-hours"
+        in text
+    )
+    worst = text[text.index("Links with the least availability") :]
+    assert 0 < worst.index("x.more") < worst.index("x.up") < worst.index("Timelines")
+    with (tmp_path / "report/availability.csv").open(newline="") as file:
+        found = {row["link"]: row["lag_critical_seconds"] for row in csv.DictReader(file)}
+    assert found == {"up": "1200.000000", "more": "3600.000000", "fine": "0.000000", "no": "", "old": ""}
 
 
 def test_long_and_hostile_names_are_cut_and_harmless(made: Made) -> None:

@@ -47,6 +47,14 @@ def test_a_fleet_is_told_as_it_was(compiling: SparkSession, tmp_path: Path) -> N
     for link, start, end, status in told.collect():
         spans.setdefault(link, []).append((start - micros(START), end - micros(START), status))
     assert spans == truth.spans
+    critical = {link: None if spent is None else spent / SECOND for link, spent in truth.critical.items()}
+    for period in ("day", "hour"):
+        table = read_table(spark, "availability", output=str(tmp_path / "report")).where(f"period = '{period}'")
+        found = table.groupBy("link").agg(fn.sum("lag_critical_seconds")).collect()
+        assert {link: None if spent is None else float(spent) for link, spent in found} == critical
+    assert len({spent is None for spent in critical.values()}) == 2
+    assert all(spent is None or 0 < spent < fleet.end / SECOND for spent in critical.values())
+
     passed = read_table(spark, "traffic", output=str(tmp_path / "report")).groupBy("link").sum("messages").collect()
     assert {row[0]: row[1] for row in passed} == truth.messages
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from agent.pipeline.findings.asked import LONGEST, WHICH, Asked, named, which, which_of
-from agent.pipeline.findings.model import SECOND, Failures, Incident, Outage, Span, Trouble
+from agent.pipeline.findings.model import BEHIND, SECOND, Failures, Incident, Outage, Span, Trouble
 from agent.pipeline.schema import LINK, Bucket
 
 
@@ -28,7 +28,7 @@ def failures(asked: Asked, *, outages: int, incidents: int) -> Failures:
         fn.coalesce(fn.sum("peak_backlog"), fn.lit(0)).alias("waited"),
     ).collect()[0]
     together = _together(rows)
-    repeated, degraded = _repeated(together), _degraded(asked)
+    repeated, degraded = _repeated(together), _of_origins(_degraded(asked).unionByName(_behind(asked)))
     in_all = repeated.count() + degraded.count()
     return Failures(
         counts["incidents"],
@@ -86,7 +86,7 @@ def _repeated(together: DataFrame) -> DataFrame:
 
 
 def _degraded(asked: Asked) -> DataFrame:
-    """Links of one upstream that were blocked or stalled; `times` is how often the one with most of them was."""
+    """Links that were blocked or stalled."""
     start = fn.unix_micros("start")
     inside = (start >= asked.within.start) & (start < asked.within.end)
     lasted = (fn.unix_micros("end") - start).alias("lasted")
@@ -94,17 +94,43 @@ def _degraded(asked: Asked) -> DataFrame:
         *LINK, *(name for name in WHICH if name not in LINK), "status", "reason", "error", lasted,
         start.alias("begin"), fn.unix_micros("end").alias("until"),
     )  # fmt: skip
-    origin = fn.substring(fn.coalesce("upstream_cluster", "upstream"), 1, LONGEST)
-    by_link = spans.withColumn("origin", origin).groupBy("origin", "status", *LINK).agg(
+    return spans.withColumn("origin", _origin()).groupBy("origin", "status", *LINK).agg(
         *which(),
         fn.mode("reason", True).alias("reason"),
         fn.mode("error", True).alias("error"),
         fn.min("begin").alias("begin"),
         fn.max("until").alias("until"),
+        (fn.max("until") >= asked.within.end).alias("open"),
         fn.count("lasted").alias("times"),
         fn.sum("lasted").alias("lasted"),
         fn.max("lasted").alias("longest"),
     )  # fmt: skip
+
+
+def _behind(asked: Asked) -> DataFrame:
+    """Links whose lag was critical. The table has sums by hour: when it began within an hour, how often it was so, and
+    whether it still is at the end isn't known."""
+    hours = asked.availability("hour").where("lag_critical_seconds > 0")
+    lasted = (fn.sum("lag_critical_seconds") * SECOND).cast("bigint")
+    return hours.withColumn("origin", _origin()).groupBy("origin", fn.lit(BEHIND).alias("status"), *LINK).agg(
+        *which(),
+        fn.lit(None).cast("string").alias("reason"),
+        fn.lit(None).cast("string").alias("error"),
+        fn.min(fn.unix_micros("start")).alias("begin"),
+        fn.max(fn.unix_micros("end")).alias("until"),
+        fn.lit(False).alias("open"),
+        fn.lit(1).cast("bigint").alias("times"),
+        lasted.alias("lasted"),
+        lasted.alias("longest"),
+    )  # fmt: skip
+
+
+def _origin() -> Column:
+    return fn.substring(fn.coalesce("upstream_cluster", "upstream"), 1, LONGEST)
+
+
+def _of_origins(by_link: DataFrame) -> DataFrame:
+    """Links of one upstream are one trouble; `times` is how often the one with most of them had it."""
     many = fn.count("link") > 1
     return by_link.groupBy("origin", "status").agg(
         fn.first(LINK[0]).alias(LINK[0]),
@@ -114,7 +140,7 @@ def _degraded(asked: Asked) -> DataFrame:
         fn.when(many, fn.first("origin")).alias("trouble_name"),
         fn.min("begin").alias("begin"),
         fn.max("until").alias("until"),
-        (fn.max("until") >= asked.within.end).alias("open"),
+        fn.max("open").alias("open"),
         fn.count("link").alias("links"),
         fn.max("times").alias("times"),
         (fn.sum("lasted") / SECOND).alias("seconds"),

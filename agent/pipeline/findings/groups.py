@@ -42,11 +42,10 @@ def compared(asked: Asked, *, most: int) -> tuple[GroupTime, ...]:
 
 
 def _worst(asked: Asked, groups: Collection[str | None]) -> Mapping[str | None, tuple[LinkTime, ...]]:
-    """Of each group the least available links, of those that weren't fully available."""
-    in_order = Window.partitionBy("group").orderBy("share", *LINK)
-    ranked = (
-        by_link(asked).where(_is_in(groups) & (fn.col("share") < 1)).withColumn("rank", fn.row_number().over(in_order))
-    )
+    """Of each group the least available links, of those that weren't fully available or whose lag was critical."""
+    in_order = Window.partitionBy("group").orderBy("share", fn.col("lag_critical").desc_nulls_last(), *LINK)
+    worse = (fn.col("share") < 1) | (fn.coalesce("lag_critical", fn.lit(0)) > 0)
+    ranked = by_link(asked).where(_is_in(groups) & worse).withColumn("rank", fn.row_number().over(in_order))
     found: dict[str | None, list[LinkTime]] = defaultdict(list)
     for row in ranked.where(fn.col("rank") <= OF_EACH).orderBy("rank").collect():
         found[row["group"]].append(time_of(row))

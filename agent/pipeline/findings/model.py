@@ -9,6 +9,8 @@ from typing import Final
 from agent.pipeline.schema import Bucket
 
 SECOND: Final = 1_000_000
+BEHIND: Final = "behind"
+"""Of links whose lag was critical, in place of a status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,21 @@ class Which:
 
 @dataclass(frozen=True, slots=True)
 class LinkTime:
+    """`lag_critical`: for how many seconds its lag was; None if no line tells."""
+
     which: Which
     spent: Spent
     incidents: int
+    lag_critical: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LagTime:
+    """For how long the lag of how many links was critical; `known_links` have a limit, and agents that tell."""
+
+    seconds: float | None = None
+    links: int = 0
+    known_links: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +90,7 @@ class Fleet:
     spent: Spent
     previous: Spent | None
     previous_links: int
+    lag: LagTime = field(default_factory=LagTime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +133,8 @@ class Outage:
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """All outages, or all times `blocked` or `stalled`, of the same links for the same reason: `times` of them within
-    `span`. Without a scope it is of the link `which`. `seconds` is the sum over links."""
+    `span`. Without a scope it is of the link `which`. `seconds` is the sum over links. Of links that were `behind` only
+    the hours are known, and `longest` is of all times of the link that was so for longest."""
 
     status: str
     scope: str | None

@@ -31,6 +31,7 @@ def summary(found: Findings, *, run: str | None = None) -> dict[str, Any]:
         "previous": _previous(fleet, found.window),
         **asdict(cost),
         "account": asdict(found.account),
+        "lag_critical": asdict(fleet.lag),
         "incidents": failed.incidents,
         "open_incidents": failed.open,
         "outages": failed.shared,
@@ -82,7 +83,12 @@ def _is_worse(link: LinkTime) -> bool:
 
 
 def _worst(link: LinkTime) -> dict[str, Any]:
-    return {**_which(link.which), **_time(link.spent), "incidents": link.incidents}
+    return {
+        **_which(link.which),
+        **_time(link.spent),
+        "incidents": link.incidents,
+        "lag_critical_seconds": link.lag_critical,
+    }
 
 
 def _outage(outage: Outage) -> dict[str, Any]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from agent.pipeline.findings.model import Account, Findings, Fleet, LinkTime, Span, Trouble, Which
+from agent.pipeline.findings.model import (
+    BEHIND,
+    Account,
+    Findings,
+    Fleet,
+    LagTime,
+    LinkTime,
+    Span,
+    Trouble,
+    Which,
+)
 from agent.pipeline.page import words
 from agent.pipeline.page.groups import groups
 from agent.pipeline.page.links import links_table
@@ -23,7 +33,13 @@ _SAME = 0.0005
 def overview(found: Findings, calendar: Calendar) -> Markup:
     return join(
         element(
-            "div", _verdict(found), _accounted(found.account), _headline(found), _figures(found), class_="overview"
+            "div",
+            _verdict(found),
+            _accounted(found.account),
+            _lagging(found.fleet.lag),
+            _headline(found),
+            _figures(found),
+            class_="overview",
         ),
         _outages(found, calendar),
         groups(found.groups, drawn(found)) if len(found.groups) > 1 else None,
@@ -58,6 +74,17 @@ def _accounted(books: Account) -> Markup | None:
     if books.not_accounted_links:
         said += f"; {older} not accounted for, or not all the time"
     return element("p", f"{said}.", class_="verdict", data_bucket=Bucket.DEGRADED if books.unexplained else Bucket.UP)
+
+
+def _lagging(lag: LagTime) -> Markup | None:
+    """`2 of 14 links with lag-critical were further behind, 1.2 link-hours in all.`"""
+    if lag.seconds is None:
+        return None
+    which = f"{count(lag.links) if lag.links else 'None'} of {plural(lag.known_links, 'link')} with lag-critical"
+    were = "was" if lag.links <= 1 else "were"
+    more = f", {_in_all(lag.seconds, lag.links)} in all" if lag.links else ""
+    bucket = Bucket.DEGRADED if lag.links else Bucket.UP
+    return element("p", f"{which} {were} further behind{more}.", class_="verdict", data_bucket=bucket)
 
 
 def _before(fleet: Fleet) -> str:
@@ -126,6 +153,9 @@ def _figures_of(found: Findings) -> Iterator[tuple[str, str, str, Bucket | None]
     for title, seconds, bucket in (("Down", down, Bucket.DOWN), ("Degraded", degraded, Bucket.DEGRADED)):
         more = f"link-hours, {words.share(seconds, flowing)} of the time"
         yield title, words.link_hours(seconds), more, bucket if seconds else None
+    if (behind := found.fleet.lag.seconds) is not None:
+        more = "link-hours further behind than lag-critical"
+        yield "Lag critical", words.link_hours(behind), more, Bucket.DEGRADED if behind else None
     shared = f"{plural(failed.shared, 'outage')} of many links" if failed.shared else ""
     still = f"{failed.open} still open" if failed.open else ""
     yield "Incidents", count(failed.incidents), ", ".join(filter(None, (shared, still))), None
@@ -164,6 +194,9 @@ def sentence(trouble: Trouble, calendar: Calendar, links: Collection[Which]) -> 
     when = f"{calendar.span(trouble.span)} {calendar.at(trouble.span.start):%Z}"
     if trouble.open:
         when = f"since {calendar.moment(trouble.span.start)} {calendar.at(trouble.span.start):%Z}, not over"
+    if trouble.status == BEHIND:
+        said = f" further behind than lag-critical for {_in_all(trouble.seconds, trouble.links)} in all."
+        return join(element("b", when), ": ", _who(trouble, links), said)
     return join(
         element("b", when), ": ", _who(trouble, links), f" {trouble.status} {_for_how_long(trouble)}, ",
         element("bdi", words.why(trouble.reason, trouble.error)), ".",
@@ -171,10 +204,14 @@ def sentence(trouble: Trouble, calendar: Calendar, links: Collection[Which]) -> 
 
 
 def _for_how_long(trouble: Trouble) -> str:
-    in_all = f"{words.link_hours(trouble.seconds)} link-hours" if trouble.links > 1 else duration(trouble.seconds)
+    in_all = _in_all(trouble.seconds, trouble.links)
     if trouble.times == 1:
         return f"for {duration(trouble.longest)}" + (f" ({in_all})" if trouble.links > 1 else "")
     return f"{count(trouble.times)} times, for {duration(trouble.longest)} at most and {in_all} in all"
+
+
+def _in_all(seconds: float, links: int) -> str:
+    return f"{words.link_hours(seconds)} link-hours" if links > 1 else duration(seconds)
 
 
 def _who(trouble: Trouble, links: Collection[Which]) -> Markup:
@@ -185,7 +222,12 @@ def _who(trouble: Trouble, links: Collection[Which]) -> Markup:
 
 
 def _worst(links: Sequence[LinkTime], timelines: Collection[Which]) -> Markup:
-    worse = [link for link in links if (link.spent.availability or 100.0) < 100.0 or link.spent.availability == 0.0]
+    worse = [link for link in links if _is_worse(link)]
     if not worse:
         return section("worst", "Worst links", nothing("All links were fully available."))
     return section("worst", "Worst links", links_table("Links with the least availability", worse, timelines))
+
+
+def _is_worse(link: LinkTime) -> bool:
+    available = link.spent.availability
+    return (available is not None and available < 100.0) or bool(link.lag_critical)

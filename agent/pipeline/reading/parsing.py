@@ -72,6 +72,7 @@ def judged(lines: DataFrame, *, file: Column) -> DataFrame:
         *(fn.coalesce(fn.col(counter), fn.lit(0)).alias(counter) for counter in COUNTERS),
         fn.when(fn.col("schema") >= ACCOUNTED_SINCE, fn.coalesce("unsettled", fn.lit(0))).alias("unsettled"),
         "backlog",
+        "lag_is_critical",
         "transfer",
         fn.when(~rejected, fn.col("interval") * SECOND).cast("bigint").alias("interval"),
     )

@@ -1,4 +1,4 @@
-"""Keeps the first and the last of consecutive lines with the same status: the tables are the same as with all lines.
+"""Keeps the first and the last of consecutive lines that report the same: the tables are the same as with all lines.
 
 Only neighbours within five minutes of one agent's lines on one link are compared. So this step, the only one that moves
 all lines, is spread evenly however many lines one link has, and every later step moves only a fraction.
@@ -18,7 +18,7 @@ from agent.pipeline.schema import CELL, COUNTERS
 
 MISSED_HEARTBEATS: Final = 3
 
-COMPARED: Final = ("ts", "seq", "status", "type", "told_in", "backlog", "interval", *COUNTERS)
+COMPARED: Final = ("ts", "seq", "status", "type", "told_in", "backlog", "interval", "lag_is_critical", *COUNTERS)
 
 
 def thin(lines: DataFrame) -> DataFrame:
@@ -117,14 +117,15 @@ def _edge(before: str, after: str) -> Column:
 
 
 def differs(before: str, after: str) -> Column:
-    """Whether two lines have a different status, or one of them doesn't exist."""
+    """Whether two lines report another status or lag, or one of them doesn't exist."""
     first, second = fn.col(before), fn.col(after)
     changed = (first["status"] != second["status"]) | (first["type"] != second["type"])
+    of_lag = ~first["lag_is_critical"].eqNullSafe(second["lag_is_critical"])
     # Null on a link's lines.
     another_run = (first["told_in"] != second["told_in"]) | (first["interval"] != second["interval"])
     disordered = second["seq"] < first["seq"]
     fell = fn.greatest(*(first[counter] - second[counter] for counter in COUNTERS)) > 0
-    return fn.coalesce(changed | disordered | fell, fn.lit(True)) | fn.coalesce(another_run, fn.lit(False))
+    return fn.coalesce(changed | of_lag | disordered | fell, fn.lit(True)) | fn.coalesce(another_run, fn.lit(False))
 
 
 def _silent(before: str, after: str) -> Column:

@@ -5,22 +5,34 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from agent.pipeline.schema import LINK, Bucket
+from agent.pipeline.schema import EXPECTED, LINK, Bucket
 from agent.pipeline.tables import periods
 from agent.pipeline.tables.periods import seconds
 from agent.pipeline.window import Bounds
 
 
 def availability(found: DataFrame, failures: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
-    parts = periods.cut(found, hours)
-    changed = (fn.col("start") >= fn.col("hour_start")) & (fn.col("start") > within.start)
+    spans = found.select(*LINK, "start", "end", "bucket").unionByName(_lags(found), allowMissingColumns=True)
+    parts = periods.cut(spans, hours)
+    changed = (
+        fn.col("bucket").isNotNull() & (fn.col("start") >= fn.col("hour_start")) & (fn.col("start") > within.start)
+    )
+    critical = fn.col("critical")
     by_hour = parts.groupBy(*LINK, "hour_start", "hour_end", "day").agg(
         *(fn.sum(_in(bucket, fn.col("part"))).alias(bucket.value) for bucket in Bucket),
         # An interval that crosses midnight UTC within an hour has two parts.
         fn.size(fn.collect_set(fn.when(changed, fn.col("start")))).cast("bigint").alias("transitions"),
+        # Null if nothing is known of the lag.
+        fn.sum(fn.when(critical, fn.col("part")).when(~critical, 0)).alias("lag_critical"),
     )
     both = _of_period(by_hour, "hour", ["hour_start", "hour_end"]).unionByName(_of_period(by_hour, "day", []))
     return _judged(both, _failed(failures, hours))
+
+
+def _lags(found: DataFrame) -> DataFrame:
+    """When the lag of a link that should move messages was critical, and when not; nothing for the rest."""
+    expected = found.where(fn.col("bucket").isin([bucket.value for bucket in EXPECTED]))
+    return expected.select(*LINK, fn.inline("lags"))
 
 
 def _of_period(by_hour: DataFrame, period: str, key: list[str]) -> DataFrame:
@@ -32,6 +44,7 @@ def _of_period(by_hour: DataFrame, period: str, key: list[str]) -> DataFrame:
             fn.max("hour_end").alias("end"),
             *(fn.sum(bucket.value).alias(bucket.value) for bucket in Bucket),
             fn.sum("transitions").alias("transitions"),
+            fn.sum("lag_critical").alias("lag_critical"),
         )
         .drop(*key)
     )
@@ -84,6 +97,7 @@ def _judged(spent: DataFrame, failed: DataFrame) -> DataFrame:
         seconds(fn.col("median")).alias("outage_median_seconds"),
         seconds(fn.col("p90")).alias("outage_p90_seconds"),
         seconds(fn.col("longest")).alias("outage_max_seconds"),
+        seconds(fn.col("lag_critical")).alias("lag_critical_seconds"),
         fn.col("day").alias("date"),
     )
 

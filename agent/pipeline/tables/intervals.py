@@ -11,6 +11,9 @@ from agent.pipeline.schema import BUCKETS, LINK, TRAITS, Bucket
 from agent.pipeline.window import Bounds
 
 _REPORTED = ("agent", "reason", "error", "backlog")
+_LAG_KNOWN, _LAG_CRITICAL = 2**20, 2**40
+"""Beside how many agents report a status, the same number counts how many of them know its lag, and of how many that is
+critical: three sums for each status would be three times as many columns."""
 
 
 def traits(lines: DataFrame) -> DataFrame:
@@ -23,7 +26,8 @@ def traits(lines: DataFrame) -> DataFrame:
 
 
 def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
-    """The best reported status counts; without a report the link is `unknown`, also before it appears."""
+    """The best reported status counts; without a report the link is `unknown`, also before it appears. `lags`: the
+    parts of it in which the lag was critical for an agent whose status counts, or for none of them."""
     points = _points(said, links, within)
     by_time = Window.partitionBy(*LINK).orderBy("at")
     standing = points.withColumns(
@@ -33,8 +37,15 @@ def intervals(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
     )
     status = _first([(fn.col(f"{name}_count") > 0, fn.lit(name)) for name in BUCKETS], fn.lit("unknown"))
     reported = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_reported")) for name in BUCKETS], fn.lit(None))
+    best = _first([(fn.col(f"{name}_count") > 0, fn.col(f"{name}_count")) for name in BUCKETS], fn.lit(0))
+    critical = fn.when(best >= _LAG_CRITICAL, True).when(best >= _LAG_KNOWN, False)
     pieces = standing.where(fn.col("end").isNotNull()).select(
-        *LINK, fn.col("at").alias("start"), "end", status.alias("status"), reported.alias("reported")
+        *LINK,
+        fn.col("at").alias("start"),
+        "end",
+        status.alias("status"),
+        reported.alias("reported"),
+        critical.alias("critical"),
     )
     return _merged(pieces)
 
@@ -48,7 +59,7 @@ def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
         fn.struct(fn.col("start").alias("at"), fn.lit(1).alias("change")),
         fn.struct(fn.col("end").alias("at"), fn.lit(-1).alias("change")),
     )
-    changes = cut.select(*LINK, fn.inline(both), "status", fn.struct(*_REPORTED).alias("reported"))
+    changes = cut.select(*LINK, fn.inline(both), "status", "lag_is_critical", fn.struct(*_REPORTED).alias("reported"))
     edges = links.select(*LINK, fn.explode(fn.array(fn.lit(within.start), fn.lit(within.end))).alias("at"))
     return (
         changes.unionByName(edges, allowMissingColumns=True)
@@ -61,7 +72,9 @@ def _points(said: DataFrame, links: DataFrame, within: Bounds) -> DataFrame:
 
 
 def _change(status: str) -> Column:
-    return fn.sum(fn.when(fn.col("status") == status, fn.col("change")).otherwise(0))
+    of_lag = fn.when(fn.col("lag_is_critical"), _LAG_KNOWN + _LAG_CRITICAL).when(~fn.col("lag_is_critical"), _LAG_KNOWN)
+    weight = 1 + fn.coalesce(of_lag, fn.lit(0))
+    return fn.sum(fn.when(fn.col("status") == status, fn.col("change") * weight).otherwise(0))
 
 
 def _begun(status: str) -> Column:
@@ -74,6 +87,7 @@ def _first(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
 
 def _merged(pieces: DataFrame) -> DataFrame:
     by_time = Window.partitionBy(*LINK).orderBy("start")
+    known = fn.col("critical").isNotNull()
     changed = fn.coalesce(fn.lag("status").over(by_time) != fn.col("status"), fn.lit(True))
     bucket = _first(
         [(fn.col("status") == name, fn.lit(bucket)) for name, bucket in BUCKETS.items()], fn.lit(Bucket.UNKNOWN)
@@ -87,6 +101,7 @@ def _merged(pieces: DataFrame) -> DataFrame:
             fn.max("end").alias("end"),
             fn.min_by("reported", "start").alias("reported"),
             fn.max("reported.backlog").alias("backlog"),
+            fn.collect_list(fn.when(known, fn.struct("start", "end", "critical"))).alias("lags"),
         )
         .select(
             *LINK,
@@ -98,5 +113,6 @@ def _merged(pieces: DataFrame) -> DataFrame:
             "reported.reason",
             "reported.error",
             "backlog",
+            "lags",
         )
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from agent.pipeline.schema import CELL, LINK, SECOND, Bucket
+from agent.pipeline.schema import CELL, EXPECTED, LINK, SECOND, Bucket
 from agent.pipeline.spark import literal
 from agent.pipeline.tables.availability import percent
 from agent.pipeline.tables.objectives import Objective, ObjectiveKind
@@ -42,7 +42,7 @@ def slo(found: DataFrame, passed: DataFrame, promised: Sequence[Objective], with
 
 def _time(found: DataFrame) -> DataFrame:
     """`amount` of time in which messages should have flowed, and how much of it was `bad`."""
-    known = found.where(fn.col("bucket").isin(Bucket.UP.value, Bucket.DEGRADED.value, Bucket.DOWN.value))
+    known = found.where(fn.col("bucket").isin([bucket.value for bucket in EXPECTED]))
     amount = fn.col("end") - fn.col("start")
     bad = fn.when(fn.col("bucket") != Bucket.UP, amount).otherwise(0)
     return known.select(*LINK, "start", "end", amount.alias("amount"), bad.alias("bad"))

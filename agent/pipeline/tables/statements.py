@@ -15,7 +15,7 @@ _SPEAKER = ("group", "link", "agent")
 
 
 def statements(lines: DataFrame, within: Bounds) -> DataFrame:
-    """One row for each period in which an agent reports the same status of a link."""
+    """One row for each period in which an agent reports the same status of a link, and the same of its lag."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
     sampled = fn.max(fn.col("type") == EventType.SAMPLE).over(ordered)
     followed = lines.withColumns(
@@ -42,19 +42,21 @@ def _patience() -> Column:
 
 
 def _joined(reported: DataFrame) -> DataFrame:
-    """Combines lines with the same status and no gap between them."""
+    """Combines lines that report the same, with no gap between them."""
     ordered = Window.partitionBy(*_SPEAKER).orderBy("ts", "seq")
-    before = fn.lag(fn.struct("believed", "status")).over(ordered)
-    goes_on = (fn.col("before")["believed"] >= fn.col("ts")) & (fn.col("before")["status"] == fn.col("status"))
+    before = fn.lag(fn.struct("believed", "status", "lag_is_critical")).over(ordered)
+    same = fn.col("before")["status"] == fn.col("status")
+    same &= fn.col("before")["lag_is_critical"].eqNullSafe(fn.col("lag_is_critical"))
+    goes_on = (fn.col("before")["believed"] >= fn.col("ts")) & same
     return (
         reported.withColumn("before", before)
         .withColumn("stretch", fn.sum((~fn.coalesce(goes_on, fn.lit(False))).cast("int")).over(ordered))
-        .groupBy(*_SPEAKER, "stretch", "status")
+        .groupBy(*_SPEAKER, "stretch", "status", "lag_is_critical")
         .agg(
             fn.min("ts").alias("start"),
             fn.max("believed").alias("end"),
             fn.min_by(fn.struct("reason", "error"), fn.struct("ts", "seq")).alias("reported"),
             fn.max("backlog").alias("backlog"),
         )
-        .select(*_SPEAKER, "status", "start", "end", "reported.reason", "reported.error", "backlog")
+        .select(*_SPEAKER, "status", "start", "end", "reported.reason", "reported.error", "backlog", "lag_is_critical")
     )

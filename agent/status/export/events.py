@@ -52,6 +52,7 @@ class Events:
             "taken": entry.meter.taken,
             "given_back": entry.meter.given_back,
             "unsettled": entry.gauges().unsettled,
+            "lag_is_critical": entry.lag_is_critical,  # as noted for the view
             "blocked_seconds": round(entry.blocked_seconds, 3),
             "transfer": _transfer(entry.meter.transfer),
         }

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 import pytest
 
 from agent.pipeline.findings.gather import INCIDENTS, WORST
-from agent.pipeline.findings.model import Account, Findings, Fleet, Spent
+from agent.pipeline.findings.model import BEHIND, Account, Findings, Fleet, LagTime, Span, Spent, Trouble
 from agent.pipeline.page.document import page
-from agent.pipeline.page.words import HARD
+from agent.pipeline.page.words import HARD, TO
 from agent.pipeline.schema import SECOND, Bucket
 from tests.pipeline.page.found import DAY, HOUR, findings
 
@@ -164,3 +164,43 @@ def test_a_cluster_not_reached_yet_is_told_as_such() -> None:
 def test_what_became_of_messages_is_one_line(books: Account, said: str) -> None:
     text = outline(replace(findings(), account=books)).text
     assert said in text.replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
+@pytest.mark.parametrize(
+    ("lag", "said"),
+    [
+        (LagTime(0.0, 0, 14), "None of 14 links with lag-critical was further behind."),
+        (LagTime(1200.0, 1, 14), "1 of 14 links with lag-critical was further behind, 20 min in all."),
+        (LagTime(4320.0, 2, 14), "2 of 14 links with lag-critical were further behind, 1.2 link-hours in all."),
+    ],
+)
+def test_for_how_long_links_were_too_far_behind(lag: LagTime, said: str) -> None:
+    found = findings()
+    assert said in outline(replace(found, fleet=replace(found.fleet, lag=lag))).text
+    assert "lag-critical" not in outline(found).text, "nothing is claimed where nothing is known"
+
+
+def test_a_link_that_was_up_and_too_far_behind_is_among_the_worst() -> None:
+    found = findings(links=2)
+    spent = Spent({Bucket.UP: 3600.0})
+    behind, quiet = (replace(link, spent=spent, incidents=0) for link in found.worst)
+    behind = replace(behind, lag_critical=1200.0)
+    text = outline(replace(found, worst=(behind, quiet))).text
+    worst, _, _ = text.partition("Links with the least availability")[2].partition("Timelines")
+    assert "Lag critical" in worst
+    assert "100 %0 s0 s0 s020 min" in worst, worst
+    assert str(quiet.which.name) not in worst
+    assert "Lag critical" not in outline(found).text
+
+
+def test_links_that_were_behind_are_among_what_happened() -> None:
+    found = findings()
+    span = Span(found.window.start, found.window.start + 2 * HOUR)
+    one = Trouble(BEHIND, None, None, found.worst[0].which, span, False, 1, 1, 1200.0, 1200.0, None, None)
+    many = replace(one, scope="upstream", name="eu-1", links=3, seconds=4320.0)
+    text = outline(replace(found, failures=replace(found.failures, troubles=(many, one)))).text
+    assert (
+        f"1 Oct 00:00{TO}02:00 UTC: 3 links to upstream eu-1 further behind than lag-critical for 1.2 link-hours"
+        in text
+    )
+    assert "orders.0 from eu-1 to dc2 further behind than lag-critical for 20 min in all." in text

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from agent.amqp.data.splice import Counts
 from agent.core.export_event import FIELDS, AgentStatus, FieldType
+from agent.core.links.critical import LagCritical
 from agent.core.links.lifecycle import Failed, LinkState, Phase, Status, Trouble
+from agent.core.model import LinkSettings
 from agent.status.board import Board, Gauges
 from agent.status.export.events import Events
 from agent.status.export.files import Line
-from tests.unit.status.test_board import BROKEN, LINK, Clock
+from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 GAUGES = Gauges(
     in_flight=7,
@@ -30,6 +32,7 @@ PYTHON: dict[FieldType, Any] = {
     FieldType.STRING: str,
     FieldType.LONG: int,
     FieldType.DOUBLE: float,
+    FieldType.BOOLEAN: bool,
     FieldType.HISTOGRAM: dict,
 }
 
@@ -62,7 +65,7 @@ def test_a_transition_tells_all_of_its_link() -> None:
     event = told(Events(found).transition(found[LINK.id], Status.RUNNING))
     transfer = event.pop("transfer")
     assert event == {
-        "schema": 2, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
+        "schema": 3, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
         "agent": "dc2-a", "group": "dc2", "cluster": "rabbit@dc2",
         "link": "1a2b3c4d", "kind": "exchange", "vhost": "/", "name": "orders",
         "upstream": "origin", "upstream_name": "there", "upstream_cluster": "dc1", "uri": "amqp://h:5672/%2f",
@@ -71,7 +74,8 @@ def test_a_transition_tells_all_of_its_link() -> None:
         "taken": 20, "given_back": 3, "unsettled": 9,
         "reconnects": 1, "blocked_seconds": 0.0,
         "backlog": 12, "in_flight": 7, "oldest_unconfirmed_seconds": 1.5,
-        "lag_seconds": 0.25, "last_probe": "2027-01-15T08:00:00.000Z", "bindings": 2, "interval": None,
+        "lag_seconds": 0.25, "last_probe": "2027-01-15T08:00:00.000Z", "lag_is_critical": None,
+        "bindings": 2, "interval": None,
     }  # fmt: skip
     assert len(transfer["count"]) == len(transfer["le"]) + 1
     assert transfer["count"][transfer["le"].index(0.005)] == 2
@@ -103,7 +107,7 @@ def test_an_agent_event_has_no_link() -> None:
     found = Board(Clock(), "dc2-a")
     event = told(Events(found).of_agent(AgentStatus.HEARTBEAT, 10.0))
     assert {name: value for name, value in event.items() if value is not None} == {
-        "schema": 2,
+        "schema": 3,
         "type": "agent",
         "ts": "2027-01-15T08:00:00.000000Z",
         "seq": 1,
@@ -141,3 +145,37 @@ def test_any_text_makes_one_line(text: str) -> None:
 def test_no_secret_is_told() -> None:
     found = board()
     assert b"s3ntinel" not in Events(found).sample(found[LINK.id]).text
+
+
+LIMITS = (None, LagCritical(messages=5), LagCritical(seconds=60))
+
+
+@given(
+    st.sampled_from(LIMITS),
+    st.lists(st.tuples(st.none() | st.integers(0, 9), st.integers(0, 9), st.sampled_from([1, 30, 90])), max_size=20),
+)
+def test_lines_say_of_the_lag_what_the_api_says(
+    limit: LagCritical | None, course: list[tuple[int | None, int, float]]
+) -> None:
+    clock, counts, gauges = Clock(), Counts(), Gauges()
+    made = Board(clock, "dc2-a")
+    made.put(replace(LINK, settings=LinkSettings(lag_critical=limit)), RUNNING, counts, lambda: gauges)
+    entry, written = made[LINK.id], Events(made)
+    for backlog, forwarded, seconds in course:
+        clock.now += seconds
+        gauges.backlog = backlog
+        counts.forwarded += forwarded
+        event, shown = told(written.sample(entry)), made.view(entry)
+        is_critical = None if shown["lag_critical"] is None else shown["critical_since"] is not None
+        assert event["lag_is_critical"] is is_critical
+
+
+def test_a_line_says_that_the_lag_is_critical_and_that_it_is_no_more() -> None:
+    clock, waiting = Clock(), [0]
+    made = Board(clock, "dc2-a")
+    link = replace(LINK, settings=LinkSettings(lag_critical=LagCritical(messages=5)))
+    made.put(link, RUNNING, Counts(), lambda: Gauges(backlog=waiting[0]))
+    found = []
+    for waiting[:] in ([4], [5], [5], [4]):
+        found.append(told(Events(made).sample(made[LINK.id]))["lag_is_critical"])
+    assert found == [False, True, True, False]

@@ -1,0 +1,82 @@
+"""A link that falls behind and catches up, between real brokers: its lines and the report say what the API said."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from agent.pipeline import options
+from agent.pipeline.run import run
+from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.test_failures import link
+from tests.integration.quarantine.test_refused import FULL, two_queues
+from tests.integration.status.asking import link_when
+from tests.lab.user_program import numbered
+from tests.lab.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)  # Spark runs
+
+HELD: Final = 20
+LIMIT: Final = 5
+INTERVAL: Final = 0.5
+SAMPLES: Final = 6
+"""So many lines, at least, say that the link is too far behind."""
+ROUNDED: Final = 0.001  # the API's times
+
+
+def lines(agent: Agent) -> list[dict[str, Any]]:
+    texts = (path.read_bytes().splitlines() for path in (agent.directory / "status").rglob("*.jsonl"))
+    found = [json.loads(line) for text in texts for line in text]
+    return sorted((one for one in found if one["type"] != "agent"), key=lambda one: str(one["ts"]))
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_lines_and_report_say_what_the_api_said(
+    agent_of: AgentOf, here: Site, there: Site, spark: SparkSession, tmp_path: Path
+) -> None:
+    two_queues(here, there)
+    agent = agent_of(here.node)
+    about = {
+        "http": {"listen": f"127.0.0.1:{agent.port}"},
+        "status-export": {"directory": "status", "sample-interval": INTERVAL, "rotate": 1},
+    }
+    agent.write({here.vhost: federated(there, **{"lag-critical": LIMIT})}, agent=about).start()
+    agent.wait_for("running", link(here))
+    eventually(lambda: any(one["lag_is_critical"] is False for one in lines(agent)), what="lines before")
+
+    there.publish(numbered(HELD), "full.a")
+    behind = link_when(agent, "that is behind", lambda found: found["critical_since"] is not None)
+    assert behind["lag_critical"] == {"seconds": None, "messages": LIMIT}
+    eventually(
+        lambda: sum(one["lag_is_critical"] is True for one in lines(agent)) >= SAMPLES, 30, what="critical lines"
+    )
+    still = link_when(agent, "that is still behind", lambda found: found["critical_since"] is not None)
+    here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
+    well = link_when(agent, "that has caught up", lambda found: found["critical_since"] is None)
+    assert still["critical_since"] == behind["critical_since"]
+    here.wait_depth(1 + HELD, FULL)
+    assert agent.terminate() == 0
+
+    since, until = moment(behind["critical_since"]), moment(well["backlog_last_at"])
+    told = [(moment(one["ts"]), one["lag_is_critical"]) for one in lines(agent)]
+    asked = moment(still["backlog_last_at"])
+    before = [lag for at, lag in told if at < since - ROUNDED]
+    during = [lag for at, lag in told if since + ROUNDED < at <= asked]
+    after = [lag for at, lag in told if at > until + ROUNDED]
+    assert len(during) >= SAMPLES
+    assert (set(before), set(during), set(after)) == ({False}, {True}, {False})
+
+    summary = run(spark, options.parse(["--input", f"{agent.directory}/status", "--output", str(tmp_path / "report")]))
+    found = summary["lag_critical"]
+    assert (found["links"], found["known_links"]) == (1, 1)
+    assert asked - since - 2 * INTERVAL < found["seconds"] < until - since + 2 * INTERVAL
