@@ -41,7 +41,32 @@ async def test_links_are_fenced_as_soon_as_another_agent_is_heard_of() -> None:
     lease = replica._lease = cast("LeaseChannel", Lease())
     now = asyncio.get_running_loop().time()
     replica._sharing.begin(now)
-    replica._fence(lease)
+    replica._fence.move(lease)
     assert permit.until == math.inf, "it is alone"
     replica._message_arrived(Report("r2", "second", frozenset(), frozenset()).encode())
     assert now + LEASE <= permit.until < now + LEASE + 1
+
+
+async def test_without_a_lease_links_are_fenced_where_others_may_be_and_one_that_stood_still_ends_them() -> None:
+    permit, severed = Permit(), list[None]()
+    runs = Nothing()
+    runs.sever = lambda: severed.append(None)  # type: ignore[attr-defined]
+    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", runs))
+    replica._fence.move(None)
+    assert permit.until == math.inf, "nobody else was ever heard of"
+    replica._sharing.failure = "the broker isn't reached"
+    replica._fence.move(None)
+    now = asyncio.get_running_loop().time()
+    assert now < permit.until <= now + LEASE
+    permit.until = now - 1  # it stood still
+    permit.end()
+    assert severed
+    assert permit.until > now, "it goes on with connections that are new"
+
+
+async def test_one_that_may_not_have_leases_runs_all_links_without_end() -> None:
+    permit = Permit()
+    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", Nothing()))
+    replica._sharing.failure = replica._sharing.refusal = "not permitted"
+    replica._fence.move(None)
+    assert permit.until == math.inf
