@@ -5,9 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 ACCOUNTED_SINCE: Final = 2
 """The first schema with `taken`, `given_back` and `unsettled`."""
+COMPARED_SINCE: Final = 3
+"""The first schema with what the upstream's HTTP API counted, from `looks` to `waiting`."""
 
 
 class EventType(StrEnum):
@@ -61,6 +63,13 @@ FIELDS: Final[dict[str, FieldType]] = {
     "taken": FieldType.LONG,
     "given_back": FieldType.LONG,
     "unsettled": FieldType.LONG,
+    "looks": FieldType.LONG,
+    "entered": FieldType.LONG,
+    "acknowledged": FieldType.LONG,
+    "growth": FieldType.LONG,
+    "settled": FieldType.LONG,
+    "settled_again": FieldType.LONG,
+    "waiting": FieldType.LONG,
     "reconnects": FieldType.LONG,
     "blocked_seconds": FieldType.DOUBLE,
     "backlog": FieldType.LONG,
