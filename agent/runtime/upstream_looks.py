@@ -135,9 +135,7 @@ class UpstreamLooks:
 
 async def _counts(asked: Asked, source: _Source) -> Mapping[str, QueueCounts | None]:
     where = f"upstream {asked.upstream}"
-    async with ManagementClient(
-        asked.urls, where=where, setting=f"management of {where}", timeout=PATIENCE
-    ) as client:
+    async with ManagementClient(asked.urls, where=where, setting=f"management of {where}", timeout=PATIENCE) as client:
         if not source.is_counting:
             overview = await client.overview()
             if overview.get("disable_stats") is True or overview.get("rates_mode") == "none":

@@ -12,7 +12,10 @@ SECOND = 1_000_000
 INTERVAL = 10 * SECOND
 CAUSES = ("backoff", "blocked", "paused", "invalid", "stalled")
 FILES = 10
-COUNTED = {"schema": 2, "taken": 0, "given_back": 0, "unsettled": 0}
+COMPARED = ("looks", "entered", "acknowledged", "growth", "settled", "settled_again", "waiting")
+COUNTED = {"schema": 3, "taken": 0, "given_back": 0, "unsettled": 0} | dict.fromkeys(COMPARED, 0)
+PLANTED = ("nothing", "expired", "uncounted", "repeated", "too much", "too little")
+"""What is wrong upstream, by the last digit of a link's number."""
 
 Span = tuple[int, int, str]
 Life = tuple[int, int]
@@ -34,6 +37,20 @@ class Account:
 
 
 @dataclass
+class Upstream:
+    """What became of the messages in one link's queue, as far as it was compared in an hour."""
+
+    entered: int = 0
+    acknowledged: int = 0
+    expired: int = 0
+    uncounted: int = 0
+    repeated: int = 0
+    before: int = 0
+    after: int = 0
+    unexplained: int = 0
+
+
+@dataclass
 class Truth:
     """By link: its spans of one status, in microseconds, and how many messages were seen to pass."""
 
@@ -41,6 +58,7 @@ class Truth:
     messages: dict[str, int] = field(default_factory=dict)
     account: dict[tuple[str, int], Account] = field(default_factory=dict)
     """By link and hour, both from 0 on."""
+    upstream: dict[tuple[str, int], Upstream] = field(default_factory=dict)
     lines: int = 0
     bad: int = 0
 
@@ -76,7 +94,7 @@ class Fleet:
         offset = chance.randrange(1, INTERVAL // 2)
         spans: list[Span] = []
         truth.messages[link] = known_until = 0
-        books = Books(link, truth)
+        books, number = Books(link, truth), int(link.rpartition("-")[2])
         for first, last in lives:
             told = [*_told(first, last, offset, chance)]
             begin, until = told[0][0], self.end if last == self.steps - 1 else told[-1][0]
@@ -84,7 +102,7 @@ class Fleet:
             ends = [*(at for at, _ in starts[1:]), until]
             spans.append((known_until, begin, "unknown"))
             spans += [(at, end, status) for (at, status), end in zip(starts, ends, strict=True)]
-            counted = Account(given_back=0)
+            counted, queue = Account(given_back=0), Queue(link, PLANTED[number % len(PLANTED)], truth)
             died_with = books.now
             for (at, kind, status), text in zip(told, _texts(agent, link, told), strict=True):
                 hour = books.at(at)
@@ -93,7 +111,8 @@ class Fleet:
                     books.now = hour.after = 0
                 if kind == "sample" and status == "running":
                     books.move(hour, counted, chance)
-                yield _counting(text, counted, books.now)
+                    queue.move(at, chance)
+                yield _counting(text, counted, books.now, queue.told)
             truth.messages[link] += counted.forwarded
             known_until = until
         truth.spans[link] = spans
@@ -125,9 +144,52 @@ class Books:
             each.lost += lost
 
 
-def _counting(text: str, counted: Account, unsettled: int) -> str:
+@dataclass
+class Queue:
+    """Of one link, in the life of one agent; `told` is what its lines have."""
+
+    link: str
+    planted: str
+    truth: Truth
+    told: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
+
+    def move(self, at: int, chance: random.Random) -> None:
+        """Now and then all is quiet, and compared. From the first time on what moves is known."""
+        if chance.random() < 0.5:
+            return
+        is_known, waiting = self.told["looks"] > 0, chance.randrange(50)
+        hour = self.truth.upstream.setdefault((self.link, (at - 1) // HOUR), Upstream())
+        self.told["looks"] += 1
+        if is_known:
+            self._compare(hour, waiting - self.told["waiting"], chance)
+        self.told["waiting"] = hour.after = waiting
+
+    def _compare(self, hour: Upstream, growth: int, chance: random.Random) -> None:
+        wrong, settled = chance.randrange(3), 50 + chance.randrange(100)
+        strange = 1 if chance.random() < 0.01 else 0
+        found = {name: wrong if name == self.planted else 0 for name in ("expired", "uncounted", "repeated")}
+        unexplained = {"too much": strange, "too little": -strange}.get(self.planted, 0)
+        acknowledged = settled - found["repeated"] + unexplained
+        entered = acknowledged + found["expired"] - found["uncounted"] + growth
+        self._add(entered=entered, acknowledged=acknowledged, growth=growth, settled=settled)
+        self._add(settled_again=found["repeated"] and found["repeated"] + chance.randrange(5))
+        hour.entered += entered
+        hour.acknowledged += acknowledged
+        hour.expired += found["expired"]
+        hour.uncounted += found["uncounted"]
+        hour.repeated += found["repeated"]
+        hour.unexplained += unexplained
+
+    def _add(self, **more: int) -> None:
+        for name, number in more.items():
+            self.told[name] += number
+
+
+def _counting(text: str, counted: Account, unsettled: int, upstream: dict[str, int]) -> str:
     numbers = {"forwarded": counted.forwarded, "taken": counted.taken, "given_back": counted.given_back}
-    for name, number in (numbers | {"unsettled": unsettled}).items():
+    if not upstream["looks"]:
+        text = text.replace('"waiting": 0', '"waiting": null', 1)
+    for name, number in (numbers | {"unsettled": unsettled} | upstream).items():
         text = text.replace(f'"{name}": 0', f'"{name}": {number}', 1)
     return text
 

@@ -50,6 +50,9 @@ class Compared:
     waiting: int | None = None
 
 
+NOTHING: Final = Compared()
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     queue: QueueCounts
@@ -62,7 +65,7 @@ class _Look:
 class UpstreamAccount:
     """Of one link, as long as it exists: a later account never shows less. Times are in seconds."""
 
-    compared: Compared = Compared()
+    compared: Compared = NOTHING
     _last: _Look | None = None
     _quiet: _Look | None = None
 

@@ -195,8 +195,9 @@ class UpstreamModel(LinkKeys):
     ] = key("Seconds between heartbeats, 10 by default, or `none`.")
     ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key("TLS settings, with protocol `amqps`.")
     management: HttpUrls = key(
-        "URL of the cluster's HTTP API, or a list: with it, and with `agent.status-export`, the report accounts for what "
-        "entered the link's queue there. Login and TLS settings are those of the first `uri` unless it has its own."
+        "URL of the cluster's HTTP API, or a list: with it, and with `agent.status-export`, the report also accounts "
+        "for what entered the links' queues there. Login and TLS settings are those of the first `uri` unless it has "
+        "its own."
     )
 
     @classmethod
