@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agent.amqp.data.splice import Counts
 from agent.core.export_event import FIELDS, AgentStatus, FieldType
 from agent.core.links.lifecycle import Failed, LinkState, Phase, Status, Trouble
+from agent.core.links.upstream_account import Compared
 from agent.status.board import Board, Gauges
 from agent.status.export.events import Events
 from agent.status.export.files import Line
@@ -62,13 +63,15 @@ def test_a_transition_tells_all_of_its_link() -> None:
     event = told(Events(found).transition(found[LINK.id], Status.RUNNING))
     transfer = event.pop("transfer")
     assert event == {
-        "schema": 2, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
+        "schema": 3, "type": "transition", "ts": "2027-01-15T08:00:00.000000Z", "seq": 1,
         "agent": "dc2-a", "group": "dc2", "cluster": "rabbit@dc2",
         "link": "1a2b3c4d", "kind": "exchange", "vhost": "/", "name": "orders",
         "upstream": "origin", "upstream_name": "there", "upstream_cluster": "dc1", "uri": "amqp://h:5672/%2f",
         "status": "backoff", "previous": "running", "reason": "upstream_other", "error": "connection refused",
         "forwarded": 3, "bytes": 300, "redelivered": 1, "dropped": 5, "quarantined": 0, "returned": 2,
         "taken": 20, "given_back": 3, "unsettled": 9,
+        "looks": None, "entered": None, "acknowledged": None, "growth": None,
+        "settled": None, "settled_again": None, "waiting": None,
         "reconnects": 1, "blocked_seconds": 0.0,
         "backlog": 12, "in_flight": 7, "oldest_unconfirmed_seconds": 1.5,
         "lag_seconds": 0.25, "last_probe": "2027-01-15T08:00:00.000Z", "bindings": 2, "interval": None,
@@ -76,6 +79,15 @@ def test_a_transition_tells_all_of_its_link() -> None:
     assert len(transfer["count"]) == len(transfer["le"]) + 1
     assert transfer["count"][transfer["le"].index(0.005)] == 2
     assert (transfer["count"][-1], transfer["sum"]) == (3, 60.008)
+
+
+def test_what_could_be_compared_upstream_is_told() -> None:
+    found = board()
+    gauges = replace(GAUGES, upstream=Compared(2, entered=9, acknowledged=7, growth=-1, settled=7, waiting=3))
+    found.put(LINK, LinkState(), Counts(), lambda: gauges)
+    event = told(Events(found).sample(found[LINK.id]))
+    expected = {"looks": 2, "entered": 9, "acknowledged": 7, "growth": -1, "settled": 7, "settled_again": 0}
+    assert {name: event[name] for name in (*expected, "waiting")} == expected | {"waiting": 3}
 
 
 def test_a_sample_repeats_the_reason_and_knows_no_previous_status() -> None:
@@ -103,7 +115,7 @@ def test_an_agent_event_has_no_link() -> None:
     found = Board(Clock(), "dc2-a")
     event = told(Events(found).of_agent(AgentStatus.HEARTBEAT, 10.0))
     assert {name: value for name, value in event.items() if value is not None} == {
-        "schema": 2,
+        "schema": 3,
         "type": "agent",
         "ts": "2027-01-15T08:00:00.000000Z",
         "seq": 1,
