@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from tests.integration.federation.test_failures import link
 from tests.integration.status.asking import get, link_when
 from tests.lab.lab import Lab
 from tests.lab.node import Node
+from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import NeverHappenedError, eventually
 
@@ -31,6 +32,8 @@ pytestmark = pytest.mark.timeout(600)  # Spark runs, and brokers collect their n
 SETTLES: Final = 6 * QUIET_FOR
 FLOWED: Final = 300
 PURGED: Final = 30
+MANY: Final = 3_000
+CUTS: Final = 4
 AFTERWARDS: Final = 40
 COLUMNS: Final = (
     *("entered", "acknowledged", "expired", "uncounted", "repeated", "unexplained_upstream"),
@@ -82,11 +85,17 @@ def origin(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Node]:
 
 
 @pytest.fixture
-def scene(agent_of: AgentOf, broker: Node, origin: Node, site_on: SiteOn) -> Scene:
+def network(origin: Node, proxy_to: Callable[[Node], Proxy]) -> Proxy:
+    return proxy_to(origin)
+
+
+@pytest.fixture
+def scene(agent_of: AgentOf, broker: Node, origin: Node, site_on: SiteOn, network: Proxy) -> Scene:
     here, there = site_on(broker), site_on(origin)
     here.exchange().queue("k")
     there.exchange()
     definition = federated(there, **{"reconnect-delay": 1})
+    definition["upstreams"]["origin"]["uri"] = origin.uri(there.vhost, port=network.port)
     # The login is that of the URI.
     definition["upstreams"]["origin"]["management"] = f"http://127.0.0.1:{origin.management_port}"
     agent = agent_of(broker)
@@ -131,15 +140,26 @@ def live(scene: Scene, origin: Node) -> None:
     assert scene.agent.terminate() == 0
 
 
+def flow_again(scene: Scene, forwarded: int) -> None:
+    """Until more than so many are forwarded."""
+    eventually(lambda: get(scene.agent, "/api/links")[0]["forwarded"] > forwarded, 20, what="messages flow")
+
+
+def account(scene: Scene, spark: SparkSession, directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
+    """All days together, and the summary."""
+    output = directory / "report"
+    summary = run(spark, options.parse(["--input", str(scene.agent.directory / "status"), "--output", str(output)]))
+    days = files.read_table(spark, "account", output=str(output)).where(fn.col("period") == "day")
+    row: dict[str, int] = days.agg(*(fn.sum(name).alias(name) for name in COLUMNS)).collect()[0].asDict()
+    return row, summary["account"]
+
+
 @pytest.mark.parametrize("origin", [None, pytest.param("sid", marks=pytest.mark.versions)], indirect=True)
 def test_what_entered_upstream_is_accounted_for(
     scene: Scene, origin: Node, spark: SparkSession, tmp_path: Path
 ) -> None:
     live(scene, origin)
-    output = tmp_path / "report"
-    summary = run(spark, options.parse(["--input", str(scene.agent.directory / "status"), "--output", str(output)]))
-    days = files.read_table(spark, "account", output=str(output)).where(fn.col("period") == "day")
-    row = days.agg(*(fn.sum(name).alias(name) for name in COLUMNS)).collect()[0].asDict()
+    row, summary = account(scene, spark, tmp_path)
     # The one that followed the restart came before the broker's new counters could be compared, or after.
     late = row["entered"] - FLOWED - PURGED - AFTERWARDS
     assert late in (0, 1)
@@ -153,4 +173,24 @@ def test_what_entered_upstream_is_accounted_for(
         "forwarded": FLOWED + 1 + AFTERWARDS,
         "unexplained": 0,
     }
-    assert (summary["account"]["upstream_links"], summary["account"]["unexplained_upstream"]) == (1, 0)
+    assert (summary["upstream_links"], summary["unexplained_upstream"]) == (1, 0)
+
+
+@pytest.mark.parametrize("origin", [None], indirect=True)
+def test_what_is_forwarded_twice_after_a_fault_is_repeated(
+    scene: Scene, network: Proxy, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Acknowledgements that are on their way are lost with a connection, and their messages come again."""
+    scene.wait_compared()
+    network.delay(0.2)
+    for part in range(CUTS):
+        scene.there.publish(numbered(MANY))
+        flow_again(scene, part * MANY)
+        network.cut()
+    scene.wait_until("all was compared", entered=CUTS * MANY, acknowledged=CUTS * MANY, waiting=0)
+    assert scene.agent.terminate() == 0
+    row, summary = account(scene, spark, tmp_path)
+    twice = row["forwarded"] - CUTS * MANY
+    assert twice > 0, "planted"
+    assert (row["repeated"], row["unexplained_upstream"], row["unexplained"]) == (twice, 0, 0)
+    assert summary["repeated"] == twice
