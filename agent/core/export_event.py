@@ -7,7 +7,9 @@ from typing import Final
 
 SCHEMA: Final = 3
 ACCOUNTED_SINCE: Final = 2
-"""The first schema with `taken`, `given_back` and `unsettled`; 3 added `lag_is_critical`."""
+"""The first schema with `taken`, `given_back` and `unsettled`."""
+COMPARED_SINCE: Final = 3
+"""The first schema with what the upstream's HTTP API counted, from `looks` to `waiting`, and with `lag_is_critical`."""
 
 
 class EventType(StrEnum):
@@ -62,6 +64,13 @@ FIELDS: Final[dict[str, FieldType]] = {
     "taken": FieldType.LONG,
     "given_back": FieldType.LONG,
     "unsettled": FieldType.LONG,
+    "looks": FieldType.LONG,
+    "entered": FieldType.LONG,
+    "acknowledged": FieldType.LONG,
+    "growth": FieldType.LONG,
+    "settled": FieldType.LONG,
+    "settled_again": FieldType.LONG,
+    "waiting": FieldType.LONG,
     "reconnects": FieldType.LONG,
     "blocked_seconds": FieldType.DOUBLE,
     "backlog": FieldType.LONG,

@@ -8,6 +8,7 @@ from enum import Enum, StrEnum
 from typing import ClassVar, Final, TypeAlias
 
 from agent.core import fields
+from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import EMPTY, Table
 from agent.core.links.critical import LagCritical
@@ -127,12 +128,14 @@ class LinkOverrides:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A remote cluster; `uris` are interchangeable endpoints, `settings` holds only what was written."""
+    """A remote cluster; `uris` are interchangeable endpoints, as are those of its HTTP API, `management`; `settings`
+    holds only what was written."""
 
     name: str
     uris: tuple[AmqpUri, ...]
     place: Place
     settings: LinkOverrides = LinkOverrides()
+    management: tuple[HttpUrl, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +393,7 @@ class _Federated(_AnyLink):
     remote_name: str
     settings: LinkSettings
     policy: str
+    management: tuple[HttpUrl, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,6 +423,7 @@ class ShovelLink(_AnyLink):
     upstream: ClassVar[str] = ""
     remote_name: ClassVar[str] = ""
     policy: ClassVar[str] = ""
+    management: ClassVar[tuple[HttpUrl, ...]] = ()
     shovel: Shovel
 
     @property

@@ -13,6 +13,7 @@ class Overview(TypedDict):
     product_name: NotRequired[str]
     product_version: NotRequired[str]
     disable_stats: NotRequired[Any]
+    rates_mode: NotRequired[Any]
 
 
 class VhostAnswer(TypedDict):
@@ -65,6 +66,16 @@ class QueueAnswer(TypedDict):
     arguments: dict[str, Any]
     policy: NotRequired[str | None]
     messages: NotRequired[int]
+
+
+class QueueCountsAnswer(TypedDict):
+    """How many messages went through a queue since the broker began to count, and are there now, both seconds old. Of
+    a queue without traffic since then there are no `message_stats`, and of an idle one of some types no `messages`.
+    """
+
+    name: str
+    messages: NotRequired[Any]
+    message_stats: NotRequired[Any]
 
 
 class BindingAnswer(TypedDict):

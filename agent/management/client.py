@@ -21,6 +21,7 @@ from agent.management.answers import (
     PermissionAnswer,
     PolicyAnswer,
     QueueAnswer,
+    QueueCountsAnswer,
     ShovelAnswer,
     Tables,
     VhostAnswer,
@@ -36,6 +37,9 @@ _ADMINISTRATOR = "the tag administrator"
 _MONITORING = "the tag monitoring or administrator"
 _EXCHANGE_COLUMNS = "name,type,durable,auto_delete,internal,arguments,policy"
 _QUEUE_COLUMNS = "name,type,state,durable,auto_delete,exclusive,arguments,policy,messages"
+_QUEUE_COUNT_COLUMNS = "name,messages," + ",".join(
+    f"message_stats.{name}" for name in ("publish", "ack", "deliver_no_ack", "get_no_ack")
+)
 _BINDING_COLUMNS = "source,destination,destination_type,routing_key,arguments"
 _CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments"
 # With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
@@ -76,7 +80,7 @@ class ManagementClient:
         await self._transport.__aexit__(kind, error, trace)
 
     async def overview(self) -> Overview:
-        columns = "cluster_name,rabbitmq_version,product_name,product_version,disable_stats"
+        columns = "cluster_name,rabbitmq_version,product_name,product_version,disable_stats,rates_mode"
         return cast("Overview", await self._one(f"overview?columns={columns}", shapes.OVERVIEW))
 
     async def vhosts(self) -> list[VhostAnswer]:
@@ -155,6 +159,11 @@ class ManagementClient:
     async def queues(self, vhost: str) -> list[QueueAnswer]:
         path = f"queues/{encode(vhost)}?columns={_QUEUE_COLUMNS}&{_NO_STATISTICS}"
         return cast("list[QueueAnswer]", await self._of_vhost(vhost, path, shapes.QUEUE))
+
+    async def queue_counts(self, vhost: str) -> list[QueueCountsAnswer]:
+        """Of all queues of the vhost; see `overview` for whether the broker counts at all."""
+        path = f"queues/{encode(vhost)}?columns={_QUEUE_COUNT_COLUMNS}"
+        return cast("list[QueueCountsAnswer]", await self._of_vhost(vhost, path, shapes.QUEUE_COUNTS))
 
     async def bindings(self, vhost: str) -> list[BindingAnswer]:
         path = f"bindings/{encode(vhost)}?columns={_BINDING_COLUMNS}"

@@ -46,7 +46,7 @@ def _named(kinds: Kinds) -> str:
 
 _TABLE: Final = (dict, list)  # old releases write an empty table as []
 OVERVIEW: Final = Shape(
-    {"cluster_name": str, "rabbitmq_version": str}, ("product_name", "product_version", "disable_stats")
+    {"cluster_name": str, "rabbitmq_version": str}, ("product_name", "product_version", "disable_stats", "rates_mode")
 )
 VHOST: Final = Shape({"name": str})
 PARAMETER: Final = Shape({"vhost": str, "component": str, "name": str}, ("value",))
@@ -61,6 +61,7 @@ EXCHANGE: Final = Shape(
 QUEUE: Final = Shape(
     {"name": str}, ("type", "state", "durable", "auto_delete", "exclusive", "arguments", "policy", "messages")
 )
+QUEUE_COUNTS: Final = Shape({"name": str}, ("messages", "message_stats"))
 BINDING: Final = Shape(
     {"source": str, "destination": str, "destination_type": str, "routing_key": str, "arguments": _TABLE}
 )

@@ -43,7 +43,12 @@ BUCKETS: Final[dict[str, Bucket]] = {
 EXPECTED: Final = (Bucket.UP, Bucket.DEGRADED, Bucket.DOWN)
 """While a link is in one of these, messages should flow."""
 
-COUNTERS: Final = ("forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "taken", "given_back")
+UPSTREAM_COUNTERS: Final = ("looks", "entered", "acknowledged", "settled", "settled_again")
+"""What the upstream's HTTP API counted, and the link beside it; `looks` is how often that could be compared."""
+COUNTERS: Final = (
+    *("forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "taken", "given_back"),
+    *UPSTREAM_COUNTERS,
+)
 TRAITS: Final = ("cluster", "kind", "vhost", "name", "upstream", "upstream_name", "upstream_cluster", "uri")
 LINK: Final = ("group", "link")
 
@@ -69,7 +74,7 @@ KEPT_LINES: Final = ", ".join(
         "why string, line string, file string, schema bigint, `group` string, agent string, link string, cell bigint",
         "reason string, error string",
         *(f"{trait} string" for trait in TRAITS),
-        f"unsettled bigint, transfer {_JSON_TYPES[FieldType.HISTOGRAM]}",
+        f"unsettled bigint, growth bigint, waiting bigint, transfer {_JSON_TYPES[FieldType.HISTOGRAM]}",
         "cell_backlog bigint, silent boolean, first boolean, lines bigint, unbroken boolean",
     ]
 )
@@ -101,7 +106,8 @@ TABLES: Final[dict[str, str]] = {
     "availability_percent double, worst_link string, worst_link_availability_percent double, date date",
     "account": f"{_WHICH}, period string, start timestamp, `end` timestamp, taken bigint, forwarded bigint, "
     "dropped bigint, quarantined bigint, given_back bigint, in_flight_start bigint, in_flight_end bigint, "
-    "unexplained bigint, date date",
+    "unexplained bigint, entered bigint, acknowledged bigint, expired bigint, uncounted bigint, repeated bigint, "
+    "backlog_start bigint, backlog_end bigint, unexplained_upstream bigint, date date",
     "rejected": "why string, schema bigint, file string, line string, date date",
 }
 """Each table's columns; `date` is also its directory."""

@@ -45,6 +45,7 @@ async def _look_once(settings: DownstreamSettings, shown: Callable[[Link], Shown
     certificates = {(_origin(link, side), der) for link in links for side, der in shown(link)}
     sources: set[tuple[Origin, AmqpUri | HttpUrl]]
     sources = {(_upstream(link), uri) for link in links for uri in link.uris}
+    sources |= {(_upstream(link), url) for link in links for url in link.management}
     sources |= {(DOWNSTREAM, uri) for uri in settings.uris} | {(MANAGEMENT, url) for url in settings.management}
     paths = {uri.tls.certfile for _, uri in sources if uri.tls is not None and uri.tls.certfile is not None}
     files = {path: await read_certificates(path) for path in paths}

@@ -18,7 +18,8 @@ from agent.amqp.wire.channel import UnansweredError
 from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Effect, Event, LinkState, Phase
 from agent.core.links.restarts import asks_the_same
-from agent.core.model import Binding, Link
+from agent.core.links.upstream_account import LinkCounts, QueueCounts, UpstreamAccount
+from agent.core.model import Binding, Link, ShovelLink
 from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import slot_of
 from agent.errors import AgentError, BrokerError, PermanentError, Side
@@ -28,6 +29,7 @@ from agent.links.flow import Flow
 from agent.links.kind import Removing, RunnableLink, Session
 from agent.links.registry import Kinds
 from agent.runtime.resting import Resting
+from agent.runtime.upstream_looks import Asked
 from agent.status.board import Gauges
 from agent.tasks import GuardedTasks
 
@@ -58,6 +60,7 @@ class LinkRunner:
         self.ends = kinds.ends(link)  # that its next session connects to
         self.state = LinkState()
         self.counts = Counts()
+        self._account = UpstreamAccount()
         self.note = ""
         self.finished = asyncio.Event()
         self._bindings: frozenset[Binding] = frozenset()
@@ -108,6 +111,7 @@ class LinkRunner:
             upstream_cluster=self._runnable.upstream_cluster,
             uri=self._runnable.uri,
             note="; ".join(filter(None, (self.note, self._trouble, self._idle))),
+            upstream=self._account.compared,
             removal=self._removing.text if self._removing else "",
             remaining=self._flow.remaining if self._flow else self._runnable.remaining,
             destination=self._connections.down.connection.uri if self._connections.down else None,
@@ -162,6 +166,26 @@ class LinkRunner:
         """For how long its oldest message has waited for its confirm."""
         oldest = self._flow.oldest_unconfirmed if self._flow else None
         return 0.0 if oldest is None else now - oldest
+
+    @property
+    def upstream_queue(self) -> tuple[Asked, str] | None:
+        """Where the upstream's HTTP API counts the link's messages. Probes would count, too."""
+        link = self.link
+        if isinstance(link, ShovelLink) or not link.management or link.settings.probe is not None:
+            return None
+        if self._served_by or not self.state.started or self.state.unwanted is not None:
+            return None
+        vhost = (self._runnable.uri or link.uris[0]).vhost(link.vhost)
+        queue = self._runnable.waits_in(vhost)
+        return None if queue is None else (Asked(link.management, vhost, link.upstream), queue)
+
+    def look_upstream(self, counts: QueueCounts | None, now: float) -> None:
+        if counts is None:
+            self._account = self._account.interrupted()
+            return
+        own = self.counts
+        settled = own.forwarded + sum(own.dropped.values()) + sum(own.quarantined.values())
+        self._account = self._account.look(counts, LinkCounts(settled, own.redelivered), now)
 
     def set_apart(self, now: float) -> None:
         """For a while it shares no connection: others would wait for it."""
@@ -282,6 +306,7 @@ class LinkRunner:
         self._is_renewed = True
 
     def _make_runnable_again(self) -> None:
+        self._account = self._account.interrupted()
         former, self._runnable = self._runnable, self._made_runnable()
         self._runnable.inherit(former)
         self.ends, self._is_renewed = self._kinds.ends(self.link), False
@@ -290,6 +315,7 @@ class LinkRunner:
         """Somebody else serves the link, or, without a reason, does so no more; it waits for the last of them."""
         if reason is not None:
             self._served_by[other] = reason
+            self._account = self._account.interrupted()
             self._was_served = True
         elif self._served_by.pop(other, None) is None:
             return

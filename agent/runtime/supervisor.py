@@ -41,6 +41,8 @@ from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.runners import Runners
 from agent.runtime.ticker import TASK as TICKER
 from agent.runtime.ticker import tick_links
+from agent.runtime.upstream_looks import TASK as LOOKING_UPSTREAM
+from agent.runtime.upstream_looks import UpstreamLooks
 from agent.status.board import Board
 from agent.tasks import GuardedTasks
 
@@ -290,6 +292,14 @@ class Supervisor:
         if not self._is_ticking:
             self._is_ticking = True
             self._tasks.keep(TICKER, lambda: tick_links(self._runners.by_id.items, self._board))
+            self._begin_looking_upstream()
+
+    def _begin_looking_upstream(self) -> None:
+        """Only the export needs it, and whether there is one is decided at the start."""
+        export = self.configuration.settings.agent.status_export
+        if export is not None:
+            looks = UpstreamLooks(lambda: self._runners, self._board, every=export.sample_interval)
+            self._tasks.keep(LOOKING_UPSTREAM, looks.run)
 
     def act(self, link_id: str, action: str) -> None:
         """What an operator asks of a link."""

@@ -17,6 +17,7 @@ from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import LinkState, Pause, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
+from agent.core.links.upstream_account import NOTHING, Compared
 from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
 from agent.errors import Side
 from agent.status.feed import Feed
@@ -68,6 +69,7 @@ class Gauges:
     destination: AmqpUri | None = None  # where its messages go to, while it is connected
     owner: str | None = None  # the other agent of the group that runs it, where it is known
     runs_here: bool = True  # rather than in another agent of the group
+    upstream: Compared = NOTHING  # what its queue's broker counted, as far as that could be compared
     removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
 
 

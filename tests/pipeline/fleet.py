@@ -14,7 +14,10 @@ SECOND = 1_000_000
 INTERVAL = 10 * SECOND
 CAUSES = ("backoff", "blocked", "paused", "invalid", "stalled")
 FILES = 10
-COUNTED = {"taken": 0, "given_back": 0, "unsettled": 0}
+COMPARED = ("looks", "entered", "acknowledged", "growth", "settled", "settled_again", "waiting")
+COUNTED = {"schema": 3, "taken": 0, "given_back": 0, "unsettled": 0} | dict.fromkeys(COMPARED, 0)
+PLANTED = ("nothing", "expired", "uncounted", "repeated", "too much", "too little")
+"""What is wrong upstream, by the last digit of a link's number."""
 PAUSED = "paused"
 
 Span = tuple[int, int, str]
@@ -37,6 +40,20 @@ class Account:
 
 
 @dataclass
+class Upstream:
+    """What became of the messages in one link's queue, as far as it was compared in an hour."""
+
+    entered: int = 0
+    acknowledged: int = 0
+    expired: int = 0
+    uncounted: int = 0
+    repeated: int = 0
+    before: int = 0
+    after: int = 0
+    unexplained: int = 0
+
+
+@dataclass
 class Truth:
     """By link: its spans of one status, in microseconds, and how many messages were seen to pass."""
 
@@ -46,6 +63,7 @@ class Truth:
     """By link and hour, both from 0 on."""
     critical: dict[str, int | None] = field(default_factory=dict)
     """By link, for how long its lag was critical while messages should have flowed; None where no line tells."""
+    upstream: dict[tuple[str, int], Upstream] = field(default_factory=dict)
     lines: int = 0
     bad: int = 0
 
@@ -81,7 +99,7 @@ class Fleet:
         offset = chance.randrange(1, INTERVAL // 2)
         spans: list[Span] = []
         truth.messages[link] = known_until = 0
-        books, lag = Books(link, truth), Lag.of(link)
+        books, lag, number = Books(link, truth), Lag.of(link), int(link.rpartition("-")[2])
         for first, last in lives:
             told = [*_told(first, last, offset, chance)]
             begin, until = told[0][0], self.end if last == self.steps - 1 else told[-1][0]
@@ -89,7 +107,7 @@ class Fleet:
             ends = [*(at for at, _ in starts[1:]), until]
             spans.append((known_until, begin, "unknown"))
             spans += [(at, end, status) for (at, status), end in zip(starts, ends, strict=True)]
-            counted = Account(given_back=0)
+            counted, queue = Account(given_back=0), Queue(link, PLANTED[number % len(PLANTED)], truth)
             died_with = books.now
             held = zip(told, [*(at for at, *_ in told[1:]), until], strict=True)
             for ((at, kind, status), end), text in zip(held, _texts(agent, link, told), strict=True):
@@ -99,7 +117,8 @@ class Fleet:
                     books.now = hour.after = 0
                 if kind == "sample" and status == "running":
                     books.move(hour, counted, chance)
-                yield lag.told(_counting(text, counted, books.now), status, end - at)
+                    queue.move(at, chance)
+                yield lag.told(_counting(text, counted, books.now, queue.told), status, end - at)
             truth.messages[link] += counted.forwarded
             known_until = until
         truth.spans[link], truth.critical[link] = spans, lag.critical
@@ -134,18 +153,16 @@ class Books:
 @dataclass
 class Lag:
     """Of one link, which is critical from some line on until another one; `critical` is for how long it was so. Every
-    fourth link has no limit, and every other agent is one that knows of none."""
+    fourth link has no limit, and neither has any of every other agent."""
 
     chance: random.Random
-    schema: int
     critical: int | None
     now: bool = False
 
     @classmethod
     def of(cls, link: str) -> Lag:
         _, agent, number = link.split("-")
-        schema = 3 if int(agent) % 2 else 2
-        return cls(random.Random(link), schema, 0 if schema == 3 and int(number) % 4 else None)
+        return cls(random.Random(link), 0 if int(agent) % 2 and int(number) % 4 else None)
 
     def told(self, text: str, status: str, lasts: int) -> str:
         said = "null"
@@ -153,14 +170,55 @@ class Lag:
             self.now ^= self.chance.random() < 0.02
             self.critical += lasts if self.now and status != PAUSED else 0
             said = json.dumps(self.now)
-        return text.replace('"schema": 1', f'"schema": {self.schema}', 1).replace(
-            '"lag_is_critical": null', f'"lag_is_critical": {said}', 1
-        )
+        return text.replace('"lag_is_critical": null', f'"lag_is_critical": {said}', 1)
 
 
-def _counting(text: str, counted: Account, unsettled: int) -> str:
+@dataclass
+class Queue:
+    """Of one link, in the life of one agent; `told` is what its lines have."""
+
+    link: str
+    planted: str
+    truth: Truth
+    told: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
+
+    def move(self, at: int, chance: random.Random) -> None:
+        """Now and then all is quiet, and compared. From the first time on what moves is known."""
+        if chance.random() < 0.5:
+            return
+        is_known, waiting = self.told["looks"] > 0, chance.randrange(50)
+        hour = self.truth.upstream.setdefault((self.link, (at - 1) // HOUR), Upstream())
+        self.told["looks"] += 1
+        if is_known:
+            self._compare(hour, waiting - self.told["waiting"], chance)
+        self.told["waiting"] = hour.after = waiting
+
+    def _compare(self, hour: Upstream, growth: int, chance: random.Random) -> None:
+        wrong, settled = chance.randrange(3), 50 + chance.randrange(100)
+        strange = 1 if chance.random() < 0.01 else 0
+        found = {name: wrong if name == self.planted else 0 for name in ("expired", "uncounted", "repeated")}
+        unexplained = {"too much": strange, "too little": -strange}.get(self.planted, 0)
+        acknowledged = settled - found["repeated"] + unexplained
+        entered = acknowledged + found["expired"] - found["uncounted"] + growth
+        self._add(entered=entered, acknowledged=acknowledged, growth=growth, settled=settled)
+        self._add(settled_again=found["repeated"] and found["repeated"] + chance.randrange(5))
+        hour.entered += entered
+        hour.acknowledged += acknowledged
+        hour.expired += found["expired"]
+        hour.uncounted += found["uncounted"]
+        hour.repeated += found["repeated"]
+        hour.unexplained += unexplained
+
+    def _add(self, **more: int) -> None:
+        for name, number in more.items():
+            self.told[name] += number
+
+
+def _counting(text: str, counted: Account, unsettled: int, upstream: dict[str, int]) -> str:
     numbers = {"forwarded": counted.forwarded, "taken": counted.taken, "given_back": counted.given_back}
-    for name, number in (numbers | {"unsettled": unsettled}).items():
+    if not upstream["looks"]:
+        text = text.replace('"waiting": 0', '"waiting": null', 1)
+    for name, number in (numbers | {"unsettled": unsettled} | upstream).items():
         text = text.replace(f'"{name}": 0', f'"{name}": {number}', 1)
     return text
 

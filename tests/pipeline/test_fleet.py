@@ -2,17 +2,18 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from agent.pipeline import options
 from agent.pipeline.run import run
 from agent.pipeline.spark.files import read_table
 from agent.pipeline.tables.periods import micros
-from tests.pipeline.fleet import HOUR, SECOND, Account, Fleet, Span
+from tests.pipeline.fleet import HOUR, SECOND, Account, Fleet, Span, Truth, Upstream
 from tests.pipeline.lines import START, instant
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
@@ -68,3 +69,25 @@ def test_a_fleet_is_told_as_it_was(compiling: SparkSession, tmp_path: Path) -> N
     with_loss = {link for (link, _), one in truth.account.items() if one.lost}
     assert summary["account"]["unexplained"] == lost
     assert summary["account"]["unexplained_links"] == len(with_loss)
+    check_upstream(accounts, truth, summary["account"])
+
+
+def check_upstream(accounts: DataFrame, truth: Truth, summary: dict[str, int]) -> None:
+    """The start of an hour is what leads to its end: between two processes nothing is compared."""
+    columns = ("entered", "acknowledged", "expired", "uncounted", "repeated", "backlog_start", "backlog_end")
+    compared = accounts.where("entered is not null")
+    by_hour = compared.where("period = 'hour'").select(
+        "link", fn.unix_micros("start"), *columns, "unexplained_upstream"
+    )
+    found = {(row[0], (row[1] - micros(START)) // HOUR): Upstream(*row[2:]) for row in by_hour.collect()}
+    assert found.keys() == truth.upstream.keys()
+    for key, known in truth.upstream.items():
+        growth = known.entered + known.uncounted - known.acknowledged - known.expired
+        assert found[key] == replace(known, before=known.after - growth), key
+    planted = sum(abs(one.unexplained) + one.uncounted for one in truth.upstream.values())
+    links = {link for (link, _), one in truth.upstream.items() if one.unexplained or one.uncounted}
+    assert planted
+    assert summary["unexplained_upstream"] == planted
+    assert summary["unexplained_upstream_links"] == len(links) < summary["upstream_links"]
+    in_days = compared.where("period = 'day'").agg(*(fn.sum(name) for name in columns[:5])).collect()[0]
+    assert [*in_days] == [sum(getattr(one, name) for one in truth.upstream.values()) for name in columns[:5]]

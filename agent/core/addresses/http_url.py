@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import GUEST
@@ -20,6 +20,7 @@ class HttpUrl:
     path: str = ""
     tls: Tls | None = None
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    has_login: bool = field(default=True, compare=False)  # of its own; otherwise it is guest's
 
     @property
     def safe(self) -> str:
@@ -27,6 +28,11 @@ class HttpUrl:
 
     def __str__(self) -> str:
         return self.safe
+
+    def completed(self, login: tuple[str, Secret], tls: Tls | None) -> HttpUrl:
+        """With these where it has none of its own."""
+        user, password = (self.user, self.password) if self.has_login else login
+        return replace(self, user=user, password=password, tls=tls if self.tls == Tls() and tls else self.tls)
 
 
 def parse(text: str) -> HttpUrl:
@@ -43,5 +49,6 @@ def parse(text: str) -> HttpUrl:
         password=parts.password or Secret(GUEST),
         path=(parts.path or "").rstrip("/"),
         tls=read_tls(query) if secure else None,
+        has_login=parts.user is not None,
         warnings=(*warn_unknown(query, TLS_KEYS), *warn_tls(query, scheme=parts.scheme, secure="https")),
     )

@@ -19,7 +19,7 @@ _DIGITS: Final = 16
 
 def needs_restart(running: Link, wanted: Link) -> bool:
     """Which policy asks for the same link is no reason, nor where its definition is written, nor another password of
-    the same user, nor `lag-critical`, which is only compared with.
+    the same user, nor `lag-critical`, which is only compared with, nor `management`, which no message needs.
     """
     return running != wanted and _essence(running) != _essence(wanted)
 
@@ -51,10 +51,11 @@ def _essence(link: Link) -> Link:
         case ExchangeLink():
             settings = replace(link.settings, lag_critical=None)
             exchange = replace(link.exchange, policy=None)
-            return replace(link, uris=uris, exchange=exchange, policy="", settings=settings)
+            return replace(link, uris=uris, management=(), exchange=exchange, policy="", settings=settings)
         case QueueLink():
             settings = replace(link.settings, lag_critical=None)
-            return replace(link, uris=uris, queue=replace(link.queue, policy=None), policy="", settings=settings)
+            queue = replace(link.queue, policy=None)
+            return replace(link, uris=uris, management=(), queue=queue, policy="", settings=settings)
         case ShovelLink():
             return _shovel_essence(link)
 

@@ -186,7 +186,7 @@ class _VhostResolver:
             upstream = self._definitions.upstreams.get(link.upstream)
             if upstream is not None:
                 link_id = self._ids.of(link.kind, self._vhost, link.name, link.upstream, link.remote_name)
-                yield replace(link, id=link_id, uris=upstream.uris)
+                yield replace(link, id=link_id, uris=upstream.uris, management=upstream.management)
 
     @cached_property
     def exchanges(self) -> dict[str, Exchange]:
@@ -235,6 +235,7 @@ class _VhostResolver:
                 remote_name=remote_name,
                 settings=source.settings,
                 policy=chosen.source,
+                management=source.upstream.management,
                 exchange=bare,
                 problem=refusal,
             )
@@ -263,6 +264,7 @@ class _VhostResolver:
                 remote_name=remote_name,
                 settings=source.settings,
                 policy=chosen.source,
+                management=source.upstream.management,
                 queue=queue,
             )
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
-from agent.core.addresses import uri
+from agent.core.addresses import http_url, uri
+from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.addresses.url_text import refuse_nul
 from agent.core.model import (
@@ -31,6 +32,7 @@ from agent.definitions.models.value_types import (
     MAY_BE_EMPTY,
     WITHOUT_UNIT,
     AmqpUris,
+    HttpUrls,
     LagLimit,
     Milliseconds,
     Name,
@@ -44,6 +46,7 @@ from agent.definitions.models.value_types import (
     accepted_by,
     key,
     kind_of,
+    readable,
     refuse,
 )
 from agent.errors import Place, UriError
@@ -191,6 +194,11 @@ class UpstreamModel(LinkKeys):
         WithJsonSchema({"anyOf": [{"const": "none"}, {"type": "integer", "minimum": 0, "maximum": 65535}]}),
     ] = key("Seconds between heartbeats, 10 by default, or `none`.")
     ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key("TLS settings, with protocol `amqps`.")
+    management: HttpUrls = key(
+        "URL of the cluster's HTTP API, or a list: with it, and with `agent.status-export`, the report also accounts "
+        "for what entered the links' queues there. Login and TLS settings are those of the first `uri` unless it has "
+        "its own."
+    )
 
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
@@ -205,9 +213,16 @@ class UpstreamModel(LinkKeys):
             if raw.get("protocol") != "amqps" and not spot.is_unresolved("protocol"):
                 spot.warn("ssl-options do nothing without protocol: amqps", "ssl-options", key=True)
         _check_host(raw.get("host"), spot)
+        for url in readable(raw.get("management"), http_url.parse):
+            for warning in url.warnings:
+                spot.warn(f"management: {warning}", "management")
 
     def to_core(self, name: str, place: Place) -> Upstream:
-        return Upstream(name, self.endpoints(), place, self.settings())
+        return Upstream(name, self.endpoints(), place, self.settings(), self._apis())
+
+    def _apis(self) -> tuple[HttpUrl, ...]:
+        first = self.endpoints()[0]
+        return tuple(url.completed(first.login, first.tls) for url in self.management or ())
 
     def endpoints(self) -> tuple[AmqpUri, ...]:
         if "uri" in self.model_fields_set:

@@ -42,7 +42,7 @@ def _written(text: str, path: Path) -> str:
             return "token" if _is_secret(text) else ""
         case ("upstreams", _, "password") | (*_, "ssl-options", "password"):
             return "password" if _is_secret(text) else ""
-        case ("downstream", "uri" | "management", *_) | ("upstreams", _, "uri", *_):
+        case ("downstream", "uri" | "management", *_) | ("upstreams", _, "uri" | "management", *_):
             return "password" if _holds_secret(text) else ""
         case ("agent", "peers", *_):
             return "token" if _holds_secret(text) else ""

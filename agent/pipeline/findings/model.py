@@ -295,12 +295,19 @@ class Promises:
 @dataclass(frozen=True, slots=True)
 class Account:
     """Messages taken by all links; the sum of what is missing or too much in an hour, and on how many links. Links
-    whose agents don't count that yet, for a part of the time, are not accounted for."""
+    whose agents don't count that yet, for a part of the time, are not accounted for. The rest is of `upstream_links`,
+    whose upstream's HTTP API shows what entered their queues; `uncounted` is part of `unexplained_upstream`."""
 
     taken: int = 0
     unexplained: int = 0
     unexplained_links: int = 0
     not_accounted_links: int = 0
+    upstream_links: int = 0
+    entered: int = 0
+    expired: int = 0
+    repeated: int = 0
+    unexplained_upstream: int = 0
+    unexplained_upstream_links: int = 0
 
 
 @dataclass(frozen=True, slots=True)

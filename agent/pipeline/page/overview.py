@@ -73,7 +73,23 @@ def _accounted(books: Account) -> Markup | None:
         said += f" but {count(books.unexplained)} on {plural(books.unexplained_links, 'link')}"
     if books.not_accounted_links:
         said += f"; {older} not accounted for, or not all the time"
-    return element("p", f"{said}.", class_="verdict", data_bucket=Bucket.DEGRADED if books.unexplained else Bucket.UP)
+    unexplained = books.unexplained or books.unexplained_upstream
+    more = _entered(books) if books.upstream_links else ""
+    return element("p", f"{said}.{more}", class_="verdict", data_bucket=Bucket.DEGRADED if unexplained else Bucket.UP)
+
+
+def _entered(books: Account) -> str:
+    """` Upstream, 2.2 G messages entered the queues of 3 links: 30 expired or were removed, …`"""
+    entered = f"{count(books.entered)} {words.noun(books.entered, 'message')}"
+    said = f" Upstream, {entered} entered the queues of {plural(books.upstream_links, 'link')}"
+    more = [f"{count(books.expired)} expired or were removed"] if books.expired else []
+    more += [f"{count(books.repeated)} were forwarded twice"] if books.repeated else []
+    if books.unexplained_upstream:
+        on = plural(books.unexplained_upstream_links, "link")
+        more.append(f"{count(books.unexplained_upstream)} on {on} are not accounted for")
+    else:
+        more.append("all accounted for")
+    return f"{said}: {', '.join(more)}."
 
 
 def _lagging(lag: LagTime) -> Markup | None:

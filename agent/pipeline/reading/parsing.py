@@ -71,6 +71,8 @@ def judged(lines: DataFrame, *, file: Column) -> DataFrame:
         *TRAITS,
         *(fn.coalesce(fn.col(counter), fn.lit(0)).alias(counter) for counter in COUNTERS),
         fn.when(fn.col("schema") >= ACCOUNTED_SINCE, fn.coalesce("unsettled", fn.lit(0))).alias("unsettled"),
+        fn.coalesce("growth", fn.lit(0)).alias("growth"),
+        "waiting",
         "backlog",
         "lag_is_critical",
         "transfer",
@@ -88,10 +90,11 @@ def _why() -> Column:
         & fn.col("link").isNotNull()
     )
     placed = fn.col("ts").isNotNull() & fn.col("seq").isNotNull() & fn.col("agent").isNotNull()
-    numbers, zero = (*COUNTERS, "unsettled", "backlog"), fn.lit(0)
+    numbers, zero = (*COUNTERS, "unsettled", "waiting", "backlog"), fn.lit(0)
     believable = (
         (fn.least(*numbers, zero) >= 0)
         & (fn.greatest(*numbers, zero) <= MOST)
+        & fn.coalesce("growth", zero).between(-MOST, MOST)
         & fn.coalesce("interval", zero).between(0, SELDOM)
     )
     complete = fn.col("schema").between(1, SCHEMA) & placed & believable & (of_agent | of_link)

@@ -1,4 +1,7 @@
-"""What became of every message that a link took, by hour and by day; what doesn't add up is a column of its own."""
+"""What became of every message that a link took, by hour and by day; what doesn't add up is a column of its own.
+
+Where the upstream's HTTP API is known, also of every message that entered the link's queue.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from agent.pipeline.schema import CELL, LINK
+from agent.pipeline.schema import CELL, LINK, UPSTREAM_COUNTERS
 from agent.pipeline.window import Bounds
 
 _ENDS: Final = ("forwarded", "dropped", "quarantined", "given_back")
 _COUNTED: Final = ("taken", *_ENDS)
+_UPSTREAM: Final = ("entered", "acknowledged", "growth", "expired", "uncounted", "repeated", "unexplained_upstream")
 
 
 def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
@@ -31,9 +35,12 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
             fn.coalesce(fn.sum("settling"), fn.lit(0)).alias("settling"),
             fn.every("accounted").alias("accounted"),
             fn.first("opening").alias("opening"),
+            *(fn.sum(name).alias(name) for name in (*UPSTREAM_COUNTERS, "growth")),
+            fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("cell"))).alias("waiting"),
         )
         .withColumn("in_flight_end", fn.col("opening") + fn.sum("settling").over(so_far))
         .withColumn("in_flight_start", fn.col("in_flight_end") - fn.col("settling"))
+        .withColumns(_upstream())
     )
     by_day = (
         by_hour.groupBy(*LINK, "day")
@@ -42,11 +49,36 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
             fn.every("accounted").alias("accounted"),
             fn.min_by("in_flight_start", "hour_start").alias("in_flight_start"),
             fn.max_by("in_flight_end", "hour_start").alias("in_flight_end"),
+            *(fn.sum(name).alias(name) for name in _UPSTREAM),
+            fn.max_by("waiting", fn.when(fn.col("waiting").isNotNull(), fn.col("hour_start"))).alias("waiting"),
         )
         .join(fn.broadcast(days), "day")
     )
     in_hours = _rows(by_hour, "hour", fn.col("hour_start"), fn.col("hour_end"))
     return in_hours.unionByName(_rows(by_day, "day", fn.col("day_start"), fn.col("day_end")))
+
+
+def _upstream() -> dict[str, Column]:
+    """Of an hour; null where nothing could be compared in it. What is compared later counts in the hour of that."""
+    entered, acknowledged, settled = (fn.col(name) for name in ("entered", "acknowledged", "settled"))
+    unacknowledged = entered - acknowledged - fn.col("growth")
+    # What is settled here and not acknowledged there comes again: the broker says so of as many at most.
+    repeated = fn.greatest(fn.least(settled - acknowledged, fn.col("settled_again")), fn.lit(0))
+    values = {
+        "expired": fn.greatest(unacknowledged, fn.lit(0)),
+        "uncounted": fn.greatest(-unacknowledged, fn.lit(0)),
+        "repeated": repeated,
+        "unexplained_upstream": acknowledged - settled + repeated,
+        **{name: fn.col(name) for name in ("entered", "acknowledged", "growth", "waiting")},
+    }
+    return {name: fn.when(fn.col("looks") > 0, value) for name, value in values.items()}
+
+
+def with_other_consumers(accounts: DataFrame) -> DataFrame:
+    """The queue of a queue link has other consumers upstream: what they acknowledge is none of the link's."""
+    is_shared = fn.coalesce(fn.col("kind") == "queue", fn.lit(False))
+    unknown = ("repeated", "unexplained_upstream")
+    return accounts.withColumns({name: fn.when(~is_shared, fn.col(name)) for name in unknown})
 
 
 def _rows(summed: DataFrame, period: str, start: Column, end: Column) -> DataFrame:
@@ -68,5 +100,9 @@ def _rows(summed: DataFrame, period: str, start: Column, end: Column) -> DataFra
         if_accounted(fn.col("in_flight_start"), "in_flight_start"),
         if_accounted(fn.col("in_flight_end"), "in_flight_end"),
         if_accounted(fn.col("taken") - explained, "unexplained"),
+        *("entered", "acknowledged", "expired", "uncounted", "repeated"),
+        (fn.col("waiting") - fn.col("growth")).alias("backlog_start"),
+        fn.col("waiting").alias("backlog_end"),
+        "unexplained_upstream",
         fn.col("day").alias("date"),
     )

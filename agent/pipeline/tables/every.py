@@ -15,7 +15,7 @@ from agent.pipeline.spark import files
 from agent.pipeline.spark.effort import Keep
 from agent.pipeline.spark.side_by_side import side_by_side
 from agent.pipeline.tables import periods
-from agent.pipeline.tables.account import account
+from agent.pipeline.tables.account import account, with_other_consumers
 from agent.pipeline.tables.availability import availability
 from agent.pipeline.tables.dates import Dates
 from agent.pipeline.tables.edges import edges
@@ -76,7 +76,8 @@ def _write_good(store: Store, options: Options, promised: Sequence[Objective], o
     def of_messages() -> None:
         made, dates = Bounds(of.since, within.end), of.dates()
         counted = keep(cells(placed, made))
-        passed, accounts = traffic(counted, links, hours, made), of_links(account(counted, hours, made))
+        passed = traffic(counted, links, hours, made)
+        accounts = with_other_consumers(of_links(account(counted, hours, made)))
         if changed is not None and changed.renamed:
             store.doubt(since=within.start)
             before, also = (of.earlier(existing_table(name)).drop(*TRAITS) for name in ("traffic", "account"))

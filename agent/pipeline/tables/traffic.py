@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as fn
 
 from agent.pipeline.schema import CELL, COUNTERS, LINK, SECOND
@@ -23,6 +23,8 @@ def cells(lines: DataFrame, within: Bounds) -> DataFrame:
             *(fn.sum(counter).alias(counter) for counter in COUNTERS),
             fn.sum("settling").alias("settling"),
             fn.every("accounted").alias("accounted"),
+            fn.sum("growth").alias("growth"),
+            fn.max_by("waiting", fn.when(fn.col("looks") > 0, fn.col("ts"))).alias("waiting"),
             fn.max("cell_backlog").alias("backlog"),
         )
     )
@@ -70,6 +72,8 @@ def _gains(epochs: DataFrame, within: Bounds) -> DataFrame:
         (gain("given_back") + left).alias("given_back"),
         (_or_none("unsettled") - fn.coalesce("unsettled_before", _unsettled_at_first())).alias("settling"),
         fn.col("unsettled").isNotNull().alias("accounted"),
+        (_or_none("growth") - _or_none_before("growth", ordered)).alias("growth"),
+        "waiting",
     )
     return gained.where(_inside(within))
 
@@ -82,6 +86,11 @@ def _unsettled_at_first() -> Column:
 def _or_none(gauge: str) -> Column:
     """Agents that don't count it have nothing in flight that is known: not what one before them had."""
     return fn.coalesce(gauge, fn.lit(0))
+
+
+def _or_none_before(change: str, ordered: WindowSpec) -> Column:
+    """Of what may fall; of an agent whose start wasn't seen, what it reported first."""
+    return fn.coalesce(fn.lag(change).over(ordered), fn.when(~fn.col("whole"), fn.col(change)), fn.lit(0))
 
 
 def _opening(within: Bounds) -> Column:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from agent.core.export_event import FIELDS, SCHEMA, AgentStatus, EventType
 from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import Status
+from agent.core.links.upstream_account import Compared
 from agent.status.board import Board, Entry
 from agent.status.export.files import Line
 
@@ -40,7 +41,7 @@ class Events:
         return self._line(EventType.TRANSITION, self._of_link(entry) | {"previous": previous})
 
     def _of_link(self, entry: Entry) -> dict[str, Any]:
-        view = self.board.view(entry)
+        view, gauges = self.board.view(entry), entry.gauges()
         if entry.state.status is Status.REMOVING:  # the seconds left would make each sample different
             view["error"] = entry.state.error
         return {
@@ -51,7 +52,8 @@ class Events:
             "reason": entry.reason,
             "taken": entry.meter.taken,
             "given_back": entry.meter.given_back,
-            "unsettled": entry.gauges().unsettled,
+            "unsettled": gauges.unsettled,
+            **_compared(gauges.upstream),
             "lag_is_critical": entry.lag_is_critical,  # as noted for the view
             "blocked_seconds": round(entry.blocked_seconds, 3),
             "transfer": _transfer(entry.meter.transfer),
@@ -71,6 +73,11 @@ class Events:
         }
         text = _ENCODER.encode({**_NOTHING, **head, **told}).encode("ascii") + b"\n"
         return Line(ts[:10], text, recurs=kind is EventType.SAMPLE)
+
+
+def _compared(found: Compared) -> dict[str, Any]:
+    """Nothing at all before the first comparison: most links are never compared."""
+    return asdict(found) if found.looks else {}
 
 
 def day_at(seconds: float) -> str:

@@ -158,6 +158,20 @@ def test_a_cluster_not_reached_yet_is_told_as_such() -> None:
             Account(1, 1, 1, 1),
             "1 message taken, all accounted for but 1 on 1 link; 1 link not accounted for, or not all",
         ),
+        (
+            Account(7, upstream_links=2, entered=9),
+            "all accounted for. Upstream, 9 messages entered the queues of 2 links: all accounted for.",
+        ),
+        (
+            Account(
+                *(7, 0, 0, 0, 1, 1),
+                expired=30,
+                repeated=2,
+                unexplained_upstream=3,
+                unexplained_upstream_links=1,
+            ),
+            ": 30 expired or were removed, 2 were forwarded twice, 3 on 1 link are not accounted for.",
+        ),
         (Account(not_accounted_links=3), "Not accounted for: agents of 3 links don't count what they take."),
     ],
 )

@@ -14,13 +14,18 @@ from agent.pipeline.reading import parsing, thinning
 from agent.pipeline.reading.ledger import Batch, Content
 from agent.pipeline.reading.parsing import LATER
 from agent.pipeline.reading.store import Store
-from agent.pipeline.schema import INPUT, KEPT_LINES
+from agent.pipeline.schema import INPUT, KEPT_LINES, UPSTREAM_COUNTERS
 from agent.pipeline.spark import files, literal
-from agent.pipeline.tables.account import account
+from agent.pipeline.tables.account import account, with_other_consumers
 from tests.pipeline.lines import START, heartbeats, line, write
 from tests.pipeline.tables.counting import WITHIN, gains, placed_gains
 
 COLUMNS = ("taken", "forwarded", "given_back", "in_flight_start", "in_flight_end", "unexplained")
+
+UPSTREAM = (
+    *("entered", "acknowledged", "expired", "uncounted", "repeated", "backlog_start", "backlog_end"),
+    "unexplained_upstream",
+)
 
 
 def counted(seconds: float, taken: int, forwarded: int, back: int, unsettled: int, **told: Any) -> dict[str, Any]:
@@ -50,6 +55,50 @@ def test_a_restart_an_update_and_lines_that_count_nothing(spark: SparkSession, t
         "old": (None, 50, None, None, None, None),
         "updated": (60, 60, 0, 0, 0, 0),
     }
+
+
+def compared(seconds: float, *numbers: int, **told: Any) -> dict[str, Any]:
+    """By the fields from `looks` to `settled_again`."""
+    upstream: dict[str, Any] = dict(zip(UPSTREAM_COUNTERS, numbers, strict=True)) | {"growth": 0, "waiting": 9}
+    flowed = numbers[3] + told.pop("since", 0)
+    return counted(seconds, flowed, flowed, 0, 0) | {"schema": 3} | upstream | told
+
+
+def test_the_queue_upstream(spark: SparkSession, tmp_path: Path) -> None:
+    lines = (
+        line(0, "started"),
+        *heartbeats(10, 190),
+        line(0, "started", agent="b"),
+        *heartbeats(10, 190, agent="b"),
+        compared(5, 1, 0, 0, 0, 0, waiting=4),
+        compared(15, 2, 100, 90, 93, 5, growth=3, waiting=7),  # 7 expired; 3 were forwarded twice
+        compared(50, 2, 100, 90, 93, 5, growth=3, waiting=7, since=100),  # much moves, and nothing is compared
+        compared(60, 2, 100, 90, 93, 5, growth=3, waiting=7, since=100, status="standby"),
+        compared(61, 1, 0, 0, 0, 0, agent="b", waiting=8),  # what came in between is in no column
+        compared(70, 3, 20, 20, 20, 0, agent="b", waiting=8),
+        compared(90, 2, 100, 90, 93, 5, growth=3, waiting=7, since=100, status="standby"),  # what it saw last
+        compared(15, 2, 10, 12, 11, 0, growth=1, link="others"),  # 3 came uncounted, and 1 was taken by another
+        compared(15, 2, 10, 10, 12, 1, link="twice"),  # 1 more than came again
+        compared(15, 0, 0, 0, 0, 0, since=70, link="busy", waiting=None),
+        counted(15, 70, 70, 0, 0, link="old"),
+    )
+    assert upstream(gains(spark, tmp_path, *lines)) == {
+        "l": (120, 110, 7, 0, 3, 5, 8, 0),
+        "others": (10, 12, 0, 3, 0, 8, 9, 1),
+        "twice": (10, 10, 0, 0, 1, 9, 9, -1),
+        "busy": (None,) * 8,
+        "old": (None,) * 8,
+    }
+
+
+def test_the_queue_of_a_queue_link_has_other_consumers(spark: SparkSession) -> None:
+    rows = [{"kind": kind, "repeated": 1, "unexplained_upstream": 5, "entered": 7} for kind in ("exchange", "queue")]
+    table = literal.table(spark, rows, "kind string, repeated bigint, unexplained_upstream bigint, entered bigint")
+    found = with_other_consumers(table).collect()
+    assert [(row["repeated"], row["unexplained_upstream"], row["entered"]) for row in found] == [
+        (1, 5, 7),
+        (None, None, 7),
+    ]
 
 
 def test_lines_kept_by_an_earlier_version(spark: SparkSession, tmp_path: Path) -> None:
@@ -105,10 +154,18 @@ def test_the_kept_lines_have_the_columns_that_are_read(spark: SparkSession) -> N
 
 
 def accounts(found: DataFrame) -> dict[str, tuple[int | None, ...]]:
+    return of_links(found, COLUMNS)
+
+
+def upstream(found: DataFrame) -> dict[str, tuple[int | None, ...]]:
+    return of_links(found, UPSTREAM)
+
+
+def of_links(found: DataFrame, columns: tuple[str, ...]) -> dict[str, tuple[int | None, ...]]:
     """Of the one hour, which is also the day, by link."""
     hour = {"hour_start": WITHIN.start, "hour_end": WITHIN.end, "day": START.date()}
     hours = literal.table(found.sparkSession, [hour], "hour_start bigint, hour_end bigint, day date")
-    rows = account(found, hours, WITHIN).select("link", "period", *COLUMNS).collect()
+    rows = account(found, hours, WITHIN).select("link", "period", *columns).collect()
     by_period: Mapping[str, dict[str, tuple[int | None, ...]]] = {"hour": {}, "day": {}}
     for row in rows:
         by_period[row[1]][row[0]] = tuple(row[2:])

@@ -25,6 +25,7 @@ from agent.core.model import (
     Shovel,
     ShovelSettings,
 )
+from agent.definitions.sources.written_secrets import WARNING
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load, write
 
 
@@ -92,6 +93,14 @@ def told(directory: Path, section: str) -> list[str]:
         ),
         ("uri: amqp://h, ha-policy: 3", "ha-policy: expected text, a list or a mapping, got a number"),
         ("uri: amqp://h/?heartbeat=x", "uri: heartbeat must be a whole number from 0 to 65535"),
+        ("uri: amqp://h, management: []", "management: the list is empty; name at least one"),
+        ("uri: amqp://h, management: amqp://h", "management: the scheme must be http or https"),
+        ("uri: amqp://h, managment: http://h", "unknown key 'managment' in an upstream; did you mean 'management'?"),
+        ("uri: amqp://h, management: 'http://u:p@h'", "warning: " + WARNING.format(what="password")),
+        (
+            "uri: amqp://h, management: 'https://h?verify=verify_none'",
+            "warning: management: verify=verify_none: the server's identity is not checked; set cacertfile instead",
+        ),
         (
             "uri: 'amqps://h?verify=verify_none'",
             "warning: uri: verify=verify_none: the server's identity is not checked; set cacertfile instead",
@@ -120,6 +129,25 @@ upstreams:
         trust_user_id=True,
         forward_unrouted=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "login", "cacertfile"),
+    [
+        ("uri: 'amqps://u:p@h?cacertfile=/ca', management: 'https://h'", ("u", "p"), "/ca"),
+        ("uri: 'amqps://u:p@h?cacertfile=/ca', management: ['https://v@h?cacertfile=/b']", ("v", "guest"), "/b"),
+        ("uri: 'amqps://u:p@h?cacertfile=/ca', management: 'http://h'", ("u", "p"), None),
+        ("uri: amqp://h, management: 'https://v:w@h?cacertfile=/b'", ("v", "w"), "/b"),
+        ("host: h, username: u, password: p, management: http://h", ("u", "p"), None),
+    ],
+)
+def test_the_http_api_of_an_upstream_has_the_login_and_authorities_of_its_uri(
+    tmp_path: Path, keys: str, login: tuple[str, str], cacertfile: str | None
+) -> None:
+    text = f"upstreams: {{a: {{{keys}}}}}"
+    [url] = load(tmp_path, DOWNSTREAM + text).definitions.of("/").upstreams["a"].management
+    assert (url.user, url.password.reveal()) == login
+    assert (url.tls and url.tls.cacertfile) == cacertfile
 
 
 def test_every_key_of_a_link_reaches_the_core(tmp_path: Path) -> None:

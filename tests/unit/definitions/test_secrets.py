@@ -26,6 +26,7 @@ GOOD = [
     DOWNSTREAM + f"upstreams: {{a: {{host: h, password: {S}, protocol: amqps, ssl-options: {{password: {S}}}}}}}",
     DOWNSTREAM
     + f"upstreams: {{a: {{uri: 'amqps://u:{S}@h?password={S}&certfile=c&keyfile=k&{S}=1&verify=verify_none'}}}}",
+    DOWNSTREAM + f"upstreams: {{a: {{uri: 'amqp://u:{S}@h', management: 'https://u:{S}@h?password={S}&{S}=1'}}}}",
     DOWNSTREAM + f"shovels: {{s: {{src-uri: 'amqp://u:{S}@h/', src-queue: q, dest-uri: 'amqp://u:{S}@h/'}}}}",
 ]
 BAD = [
@@ -55,6 +56,7 @@ BAD = [
     DOWNSTREAM + "agent: {http: {listen: '${env:SECRET}'}, name: ['${env:SECRET}'], stall-after: '${env:SECRET}'}",
     DOWNSTREAM + "agent: {status-export: {directory: 1, rotate: '${env:SECRET}'}}",
     DOWNSTREAM + f"upstreams: {{a: {{host: h, password: [{S}], port: {S}, mechanism: {S}, heartbeat: {S}}}}}",
+    DOWNSTREAM + f"upstreams: {{a: {{uri: 'amqp://u:{S}@h', management: ['http://u:{S}#{S}@h', '{S}:{S}@h', 5]}}}}",
     DOWNSTREAM + f"upstreams: {{a: {{host: 'u:{S}@h', ssl-options: {{password: {{{S}: 1}}, depth: {S}}}}}}}",
     DOWNSTREAM + f"upstreams: {{a: 'amqp://u:{S}@h', b: {{uri: 'amqp://u:{S}@h', max-hops: {S}, ack-mode: {S}}}}}",
     DOWNSTREAM + "upstreams: {a: {uri: '${file:secret}', prefetch-count: '${env:SECRET}', expires: '${env:SECRET}'}}",

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from agent.amqp.connection_pool import Shared
+from agent.core.addresses import http_url
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Status
 from agent.core.links.removal import CleanupAfter
+from agent.core.links.upstream_account import Compared, QueueCounts
+from agent.core.model import LinkSettings
 from agent.errors import TransientError
 from agent.links.brokers import Brokers
 from agent.links.ends import End
 from agent.links.errors import ServedElsewhereError
 from agent.links.registry import Kinds
-from agent.runtime.runner import LinkRunner
+from agent.runtime.runner import LinkRunner, Other
+from agent.runtime.upstream_looks import Asked
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.status.test_board import LINK
 
@@ -185,5 +190,44 @@ def test_a_removal_that_is_under_way_ends_when_the_link_is_wanted_again() -> Non
         assert shown(runner) is Status.STARTING
         await asyncio.sleep(10)
         assert shown(runner) is Status.BACKOFF
+
+    in_virtual_time(live())
+
+
+def test_what_entered_upstream_is_looked_at_where_the_upstream_names_its_http_api() -> None:
+    api = (http_url.parse("http://dc1"),)
+
+    async def live() -> None:
+        runner = LinkRunner(LINK, Kinds(Broken((), "here", stall_after=30)), on_change=lambda *_: None)
+        runner.start()
+        found = [runner.upstream_queue]
+        runner.link = replace(LINK, management=api)
+        found.append(runner.upstream_queue)
+        assert found == [None, (Asked(api, "/", "origin"), "federation: there -> here:orders")]
+        runner.link = replace(runner.link, settings=LinkSettings(probe=10.0))
+        assert runner.upstream_queue is None, "the broker counts probes, too"
+        runner.link = replace(LINK, management=api)
+        runner.served_by(Other.REPLICA, "runs elsewhere")
+        assert runner.upstream_queue is None
+
+    in_virtual_time(live())
+
+
+def test_what_another_agent_settled_is_compared_nowhere() -> None:
+    async def live() -> None:
+        runner = LinkRunner(LINK, Kinds(Broken((), "here", stall_after=30)), on_change=lambda *_: None)
+
+        def look(entered: int, *times: float) -> None:
+            for now in times:
+                runner.look_upstream(QueueCounts(entered, entered, 0), now)
+
+        look(5, 0.0, 20.0)
+        runner.counts.forwarded = 4
+        look(9, 30.0, 50.0)
+        assert runner.gauges().upstream == Compared(2, entered=4, acknowledged=4, settled=4, waiting=0)
+        runner.served_by(Other.REPLICA, "runs elsewhere")
+        runner.served_by(Other.REPLICA, None)
+        look(100, 60.0, 80.0)
+        assert runner.gauges().upstream == Compared(3, entered=4, acknowledged=4, settled=4, waiting=0)
 
     in_virtual_time(live())

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.addresses import http_url
 from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical
 from agent.core.links.restarts import asks_the_same, has_other_passwords, leads_elsewhere, needs_restart, purpose_of
@@ -31,6 +32,8 @@ EXCHANGE, QUEUE, SHOVEL = exchange_link(), queue_link(), shovel_link()
     ("running", "wanted"),
     [
         (EXCHANGE, replace(EXCHANGE, policy="other", exchange=replace(EXCHANGE.exchange, policy=POLICY))),
+        (EXCHANGE, replace(EXCHANGE, management=(http_url.parse("http://h"),))),
+        (QUEUE, replace(QUEUE, management=(http_url.parse("http://h"),))),
         (QUEUE, replace(QUEUE, policy="other", queue=replace(QUEUE.queue, policy=POLICY))),
         (SHOVEL, replace(SHOVEL, shovel=replace(SHOVEL.shovel, place=Place("agent.yaml", 7, 1)))),
     ],

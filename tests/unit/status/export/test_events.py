@@ -11,6 +11,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.export_event import FIELDS, AgentStatus, FieldType
 from agent.core.links.critical import LagCritical
 from agent.core.links.lifecycle import Failed, LinkState, Phase, Status, Trouble
+from agent.core.links.upstream_account import Compared
 from agent.core.model import LinkSettings
 from agent.status.board import Board, Gauges
 from agent.status.export.events import Events
@@ -72,6 +73,8 @@ def test_a_transition_tells_all_of_its_link() -> None:
         "status": "backoff", "previous": "running", "reason": "upstream_other", "error": "connection refused",
         "forwarded": 3, "bytes": 300, "redelivered": 1, "dropped": 5, "quarantined": 0, "returned": 2,
         "taken": 20, "given_back": 3, "unsettled": 9,
+        "looks": None, "entered": None, "acknowledged": None, "growth": None,
+        "settled": None, "settled_again": None, "waiting": None,
         "reconnects": 1, "blocked_seconds": 0.0,
         "backlog": 12, "in_flight": 7, "oldest_unconfirmed_seconds": 1.5,
         "lag_seconds": 0.25, "last_probe": "2027-01-15T08:00:00.000Z", "lag_is_critical": None,
@@ -80,6 +83,15 @@ def test_a_transition_tells_all_of_its_link() -> None:
     assert len(transfer["count"]) == len(transfer["le"]) + 1
     assert transfer["count"][transfer["le"].index(0.005)] == 2
     assert (transfer["count"][-1], transfer["sum"]) == (3, 60.008)
+
+
+def test_what_could_be_compared_upstream_is_told() -> None:
+    found = board()
+    gauges = replace(GAUGES, upstream=Compared(2, entered=9, acknowledged=7, growth=-1, settled=7, waiting=3))
+    found.put(LINK, LinkState(), Counts(), lambda: gauges)
+    event = told(Events(found).sample(found[LINK.id]))
+    expected = {"looks": 2, "entered": 9, "acknowledged": 7, "growth": -1, "settled": 7, "settled_again": 0}
+    assert {name: event[name] for name in (*expected, "waiting")} == expected | {"waiting": 3}
 
 
 def test_a_sample_repeats_the_reason_and_knows_no_previous_status() -> None:

@@ -1,0 +1,156 @@
+"""Looks at the upstream queues of links by the HTTP APIs of their brokers: one question for all links of a vhost there.
+
+Only what the report accounts for depends on it. A broker that doesn't answer is asked less often, and one that needs
+long for its answer, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import structlog
+
+from agent.core.addresses.http_url import HttpUrl
+from agent.core.links.upstream_account import QueueCounts
+from agent.errors import BrokerError, PermanentError
+from agent.management.answers import QueueCountsAnswer
+from agent.management.client import ManagementClient
+from agent.status.board import Board
+
+TASK: Final = "look at queues upstream"
+SHORTEST: Final = 5.0  # seconds between two looks: brokers have no newer numbers sooner
+LONGEST: Final = 300.0  # while there is no answer
+PATIENCE: Final = 10.0
+AT_ONCE: Final = 8  # brokers that are asked
+SHARE: Final = 20  # an answer is waited for during a twentieth of the time at most
+_ADVICE: Final = (
+    "the account of links from this upstream lacks what entered their queues: check `management` of the upstream"
+)
+_COUNTERS: Final = ("publish", "ack", "deliver_no_ack", "get_no_ack")
+_NO_NUMBERS: Final = "its management plugin collects no statistics (management.rates_mode, disable_metrics_collector)"
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question: the queues of a vhost, by any of the interchangeable HTTP APIs."""
+
+    urls: tuple[HttpUrl, ...]
+    vhost: str
+    upstream: str = field(compare=False)
+
+
+class Watched(Protocol):
+    """A link; `upstream_queue` is where to look, None where there is nothing to look at now."""
+
+    @property
+    def upstream_queue(self) -> tuple[Asked, str] | None: ...
+
+    def look_upstream(self, counts: QueueCounts | None, now: float) -> None:
+        """None: the broker shows no numbers of the queue."""
+
+
+@dataclass(slots=True)
+class _Source:
+    due: float = 0.0
+    failures: int = 0
+    error: str = ""
+    is_counting: bool = False
+    """Whether the broker collects statistics, as it said since it failed last."""
+
+
+class UpstreamLooks:
+    """`every` is in seconds; `run` does it."""
+
+    def __init__(
+        self,
+        watched: Callable[[], Iterable[Watched]],
+        board: Board,
+        *,
+        every: float,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._watched = watched
+        self._board = board
+        self._every = max(every, SHORTEST)
+        self._sleep = sleep
+        self._sources: dict[Asked, _Source] = {}
+        self._asking = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            with self._board.errors.catching(TASK):
+                await self.look()
+            await self._sleep(self._every)
+
+    async def look(self) -> None:
+        """Asks all brokers that it is time for."""
+        links: dict[Asked, list[tuple[Watched, str]]] = defaultdict(list)
+        for each in self._watched():
+            if (found := each.upstream_queue) is not None:
+                links[found[0]].append((each, found[1]))
+        self._sources = {asked: self._sources.get(asked, _Source()) for asked in links}
+        now = asyncio.get_running_loop().time()
+        due = [asked for asked in links if self._sources[asked].due <= now]
+        await asyncio.gather(*(self._ask_safely(asked, links[asked]) for asked in due))
+
+    async def _ask_safely(self, asked: Asked, links: Iterable[tuple[Watched, str]]) -> None:
+        """One upstream's trouble must not delay the others."""
+        with self._board.errors.catching(TASK, upstream=asked.upstream):
+            await self._ask(asked, self._sources[asked], links)
+
+    async def _ask(self, asked: Asked, source: _Source, links: Iterable[tuple[Watched, str]]) -> None:
+        loop = asyncio.get_running_loop()
+        async with self._asking:
+            began = loop.time()
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    found = await _counts(asked, source)
+            except (BrokerError, TimeoutError) as error:
+                self._failed(asked, source, str(error) or f"no answer within {PATIENCE:g} s")
+                return
+            now = loop.time()
+        if source.error:
+            log.info("queues upstream can be looked at again", upstream=asked.upstream)
+        source.failures, source.error = 0, ""
+        source.due = now + SHARE * (now - began) - self._every
+        for link, queue in links:
+            if link.upstream_queue == (asked, queue):  # it may have changed meanwhile
+                link.look_upstream(found.get(queue), now)
+
+    def _failed(self, asked: Asked, source: _Source, error: str) -> None:
+        source.failures += 1
+        source.is_counting = False
+        source.due = asyncio.get_running_loop().time() + min(LONGEST, self._every * 2.0 ** min(source.failures, 10))
+        if error != source.error:
+            source.error = error
+            log.warning("queues upstream can't be looked at", upstream=asked.upstream, error=f"{error}; {_ADVICE}")
+
+
+async def _counts(asked: Asked, source: _Source) -> Mapping[str, QueueCounts | None]:
+    where = f"upstream {asked.upstream}"
+    async with ManagementClient(asked.urls, where=where, setting=f"management of {where}", timeout=PATIENCE) as client:
+        if not source.is_counting:
+            overview = await client.overview()
+            if overview.get("disable_stats") is True or overview.get("rates_mode") == "none":
+                raise PermanentError(f"{where}: {_NO_NUMBERS}")
+            source.is_counting = True
+        return {each["name"]: queue_counts(each) for each in await client.queue_counts(asked.vhost)}
+
+
+def queue_counts(answer: QueueCountsAnswer) -> QueueCounts | None:
+    """A queue that nothing has passed since the broker's start has messages and no counters."""
+    stats: Any = answer.get("message_stats", {})
+    if not isinstance(stats, dict):
+        return None
+    numbers = [answer.get("messages"), *(stats.get(name, 0) for name in _COUNTERS)]
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        return None
+    messages, entered, *acknowledged = numbers
+    return QueueCounts(entered=entered, acknowledged=sum(acknowledged), messages=messages)

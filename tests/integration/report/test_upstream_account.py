@@ -1,0 +1,196 @@
+"""What entered a link's queue upstream and what became of it there, to the message, by the broker's own counters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+
+from agent.core.links.upstream_account import QUIET_FOR
+from agent.pipeline import options
+from agent.pipeline.run import run
+from agent.pipeline.spark import files
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Agent
+from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.test_failures import link
+from tests.integration.status.asking import get, link_when
+from tests.lab.lab import Lab
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+from tests.lab.user_program import numbered
+from tests.lab.waiting import NeverHappenedError, eventually
+
+pytestmark = pytest.mark.timeout(600)  # Spark runs, and brokers collect their numbers in their own time
+
+SETTLES: Final = 6 * QUIET_FOR
+FLOWED: Final = 300
+PURGED: Final = 30
+MANY: Final = 3_000
+CUTS: Final = 4
+AFTERWARDS: Final = 40
+COLUMNS: Final = (
+    *("entered", "acknowledged", "expired", "uncounted", "repeated", "unexplained_upstream"),
+    *("forwarded", "unexplained"),
+)
+
+
+@dataclass(frozen=True)
+class Scene:
+    agent: Agent
+    here: Site
+    there: Site
+
+    def wait_until(self, what: str, **numbers: int) -> dict[str, Any]:
+        """Until a line has these."""
+
+        def found() -> dict[str, Any] | None:
+            last = self.last()
+            return last if all(last[name] == number for name, number in numbers.items()) else None
+
+        try:
+            answer = eventually(found, SETTLES, what=f"{what}: {numbers}")
+        except NeverHappenedError as error:
+            raise AssertionError(f"{error}; {self.last()}") from error
+        assert answer
+        return answer
+
+    def wait_compared(self) -> None:
+        """Until what happened so far is compared: twice, as the first look may have come before."""
+        before = self.last()["looks"] or 0
+        eventually(lambda: (self.last()["looks"] or 0) >= before + 2, SETTLES, what="the queue is looked at")
+
+    def last(self) -> dict[str, Any]:
+        found = [
+            json.loads(line)
+            for path in (self.agent.directory / "status").rglob("*.jsonl")
+            for line in path.read_bytes().splitlines()
+        ]
+        of_link = sorted((one for one in found if one["type"] != "agent"), key=lambda one: str(one["ts"]))
+        return of_link[-1] if of_link else {"looks": 0}
+
+
+@pytest.fixture
+def origin(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Node]:
+    """An upstream that is restarted."""
+    node = lab.node("origin", release=request.param).start()
+    yield node
+    node.stop()
+
+
+@pytest.fixture
+def network(origin: Node, proxy_to: Callable[[Node], Proxy]) -> Proxy:
+    return proxy_to(origin)
+
+
+@pytest.fixture
+def scene(agent_of: AgentOf, broker: Node, origin: Node, site_on: SiteOn, network: Proxy) -> Scene:
+    here, there = site_on(broker), site_on(origin)
+    here.exchange().queue("k")
+    there.exchange()
+    definition = federated(there, **{"reconnect-delay": 1})
+    definition["upstreams"]["origin"]["uri"] = origin.uri(there.vhost, port=network.port)
+    # The login is that of the URI.
+    definition["upstreams"]["origin"]["management"] = f"http://127.0.0.1:{origin.management_port}"
+    agent = agent_of(broker)
+    export = {"directory": "status", "sample-interval": 1, "rotate": 1}
+    agent.write({here.vhost: definition}, agent=agent.settings(**{"name": "dc2-a", "status-export": export}))
+    agent.start().wait_for("running", link(here))
+    return Scene(agent, here, there)
+
+
+def consumers(site: Site) -> list[dict[str, Any]]:
+    """As the broker itself knows, at once: its HTTP API is seconds late."""
+    listed = site.node.ctl("list_consumers", "-p", site.vhost, "--formatter", "json", "--silent")
+    found: list[dict[str, Any]] = json.loads(listed)
+    return found
+
+
+def live(scene: Scene, origin: Node) -> None:
+    """Messages flow; then some wait, and somebody purges the queue; then the broker restarts and forgets its counts."""
+    scene.wait_compared()
+    scene.there.publish(numbered(FLOWED))
+    scene.wait_until("they flowed", entered=FLOWED, acknowledged=FLOWED, settled=FLOWED, waiting=0)
+
+    [found] = get(scene.agent, "/api/links")
+    get(scene.agent, f"/api/links/{found['id']}/pause", "POST")
+    eventually(lambda: not consumers(scene.there), 20, what="the link has let go of its queue")
+    scene.there.publish(numbered(PURGED))
+    scene.wait_until("they wait", entered=FLOWED + PURGED, growth=PURGED, waiting=PURGED)
+    [queue] = origin.admin.get("queues", scene.there.vhost)
+    origin.admin.delete("queues", scene.there.vhost, queue["name"], "contents")
+    scene.wait_until("they are purged", growth=0, waiting=0)
+    get(scene.agent, f"/api/links/{found['id']}/resume", "POST")
+    link_when(scene.agent, "that runs", lambda each: bool(each["status"] == "running"))
+
+    origin.restart()
+    link_when(scene.agent, "that runs again", lambda each: bool(each["status"] == "running"))
+    scene.there.publish(numbered(1))
+    scene.wait_until("it flowed", forwarded=FLOWED + 1)
+    scene.wait_compared()
+    before = scene.last()["entered"]
+    scene.there.publish(numbered(AFTERWARDS))
+    scene.wait_until("they flowed, too", entered=before + AFTERWARDS, waiting=0)
+    assert scene.agent.terminate() == 0
+
+
+def flow_again(scene: Scene, forwarded: int) -> None:
+    """Until more than so many are forwarded."""
+    eventually(lambda: get(scene.agent, "/api/links")[0]["forwarded"] > forwarded, 20, what="messages flow")
+
+
+def account(scene: Scene, spark: SparkSession, directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
+    """All days together, and the summary."""
+    output = directory / "report"
+    summary = run(spark, options.parse(["--input", str(scene.agent.directory / "status"), "--output", str(output)]))
+    days = files.read_table(spark, "account", output=str(output)).where(fn.col("period") == "day")
+    row: dict[str, int] = days.agg(*(fn.sum(name).alias(name) for name in COLUMNS)).collect()[0].asDict()
+    return row, summary["account"]
+
+
+@pytest.mark.parametrize("origin", [None, pytest.param("sid", marks=pytest.mark.versions)], indirect=True)
+def test_what_entered_upstream_is_accounted_for(
+    scene: Scene, origin: Node, spark: SparkSession, tmp_path: Path
+) -> None:
+    live(scene, origin)
+    row, summary = account(scene, spark, tmp_path)
+    # The one that followed the restart came before the broker's new counters could be compared, or after.
+    late = row["entered"] - FLOWED - PURGED - AFTERWARDS
+    assert late in (0, 1)
+    assert row == {
+        "entered": FLOWED + PURGED + AFTERWARDS + late,
+        "acknowledged": FLOWED + AFTERWARDS + late,
+        "expired": PURGED,
+        "uncounted": 0,
+        "repeated": 0,
+        "unexplained_upstream": 0,
+        "forwarded": FLOWED + 1 + AFTERWARDS,
+        "unexplained": 0,
+    }
+    assert (summary["upstream_links"], summary["unexplained_upstream"]) == (1, 0)
+
+
+@pytest.mark.parametrize("origin", [None], indirect=True)
+def test_what_is_forwarded_twice_after_a_fault_is_repeated(
+    scene: Scene, network: Proxy, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Acknowledgements that are on their way are lost with a connection, and their messages come again."""
+    scene.wait_compared()
+    network.delay(0.2)
+    for part in range(CUTS):
+        scene.there.publish(numbered(MANY))
+        flow_again(scene, part * MANY)
+        network.cut()
+    scene.wait_until("all was compared", entered=CUTS * MANY, acknowledged=CUTS * MANY, waiting=0)
+    assert scene.agent.terminate() == 0
+    row, summary = account(scene, spark, tmp_path)
+    twice = row["forwarded"] - CUTS * MANY
+    assert twice > 0, "planted"
+    assert (row["repeated"], row["unexplained_upstream"], row["unexplained"]) == (twice, 0, 0)
+    assert summary["repeated"] == twice
