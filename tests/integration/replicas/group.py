@@ -11,7 +11,7 @@ from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, policies, upstreams
 from tests.integration.shovels.shoveling import ask, shovel
-from tests.lab.waiting import eventually
+from tests.lab.waiting import NeverHappenedError, eventually
 
 
 def federated(here: Site, there: Site, count: int) -> dict[str, Any]:
@@ -63,7 +63,11 @@ def wait_shared(agents: Sequence[Agent], count: int, deadline: float = 30) -> No
         found = loads(agents)
         return running == Counter(set(running)) and sum(found) == count and max(found) - min(found) <= 1
 
-    eventually(shared, deadline, what=f"{count} links shared evenly")
+    try:
+        eventually(shared, deadline, what=f"{count} links shared evenly")
+    except NeverHappenedError as error:
+        shown = [{name: (each["status"], each["error"]) for name, each in links(agent).items()} for agent in agents]
+        raise AssertionError(f"{error}; the agents show {shown}") from error
 
 
 def wait_all_run(agents: Sequence[Agent], count: int, deadline: float) -> None:
