@@ -193,7 +193,7 @@ def patterns_to_add(vhost: str, user: str, needs: Iterable[Need]) -> str:
     """Advice where it isn't known what the user has: a line to run would remove that."""
     needs = tuple(needs)
     found = ((each, [need for need in needs if need.permission is each]) for each in Permission)
-    patterns = ", ".join(f"{each} {_pattern(each, wanted, None)!r}" for each, wanted in found if wanted)
+    patterns = ", ".join(f"{each} {quote(_pattern(each, wanted, None))}" for each, wanted in found if wanted)
     return (
         f"add what is missing of {patterns} to the patterns of user {user!r} in vhost {vhost!r} (rabbitmqctl "
         f"list_permissions -p {quote(vhost)} shows them); set_permissions replaces all three, so repeat what is there"

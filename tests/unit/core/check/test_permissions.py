@@ -118,8 +118,8 @@ def test_what_is_granted_is_enough() -> None:
 
 
 def test_without_knowing_what_the_user_has_no_line_to_run_is_given() -> None:
-    found = patterns_to_add("a b", "u", [Need(Permission.READ, "x", "")])
-    assert "read '^x$'" in found
+    found = patterns_to_add("a b", "u", [Need(Permission.READ, "x.y", "")])
+    assert r"read '^x\.y$'" in found  # to be copied as it is
     assert "rabbitmqctl list_permissions -p 'a b'" in found
     assert "rabbitmqctl set_permissions" not in found
 

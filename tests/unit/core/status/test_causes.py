@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.core.links.lifecycle import Status
-from agent.core.status.advice import Denied, Trouble, denied, trouble_of
+from agent.core.status.advice import Denied, Trouble, advice, denied, trouble_of
 from agent.core.status.causes import Level, LinkFacts, causes_of, level_of, verdict, waiting_of
 
 NOW = 1_000_000.0
@@ -148,6 +148,24 @@ def test_kinds_of_trouble(status: Status, reason: str, error: str, trouble: Trou
 )
 def test_what_a_broker_denies(error: str, expected: Denied | None) -> None:
     assert denied(error) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "command"),
+    [
+        (
+            "configure access to queue 'federation: x -> dc2' in vhost '/' refused for user 'u'",
+            "for example '^federation' '.*' '.*'",
+        ),
+        ("configure access to exchange 'a.b' in vhost '/' refused for user 'u'", r"'^(federation|a\.b$)' '.*' '.*'"),
+        (
+            "read access to topic '#' in exchange 'a b' in vhost '/' refused for user 'u'",
+            "rabbitmqctl set_topic_permissions -p / u 'a b' WRITE READ`",
+        ),
+    ],
+)
+def test_the_line_that_grants_what_a_broker_denies(error: str, command: str) -> None:
+    assert command in advice(Trouble.PERMISSION, "dc1", error)
 
 
 def test_a_link_that_is_further_behind_than_allowed_is_a_cause_while_it_runs() -> None:
