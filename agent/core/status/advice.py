@@ -96,6 +96,8 @@ _BY_REASON: Final = {"unreachable": Trouble.UNREACHABLE, "lost": Trouble.LOST, "
 def advice(trouble: Trouble, broker: str, error: str) -> str:
     if trouble is Trouble.PERMISSION:
         return _grant(denied(error), broker)
+    if trouble is Trouble.BEHIND and error:
+        return f"Look first at what holds the links up: {error}."
     return _ADVICE[trouble].format(broker=broker)
 
 

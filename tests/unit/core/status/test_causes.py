@@ -179,6 +179,13 @@ def test_a_link_that_is_further_behind_than_allowed_is_a_cause_while_it_runs() -
     )
 
 
+def test_a_link_that_is_behind_and_knows_why_says_it_and_whose_fault_it_is() -> None:
+    why = "150 refused by the downstream (basic.nack: is a queue there full?) and tried again"
+    [cause] = causes_of([replace(link(1, Status.RUNNING, "opened", why), behind_since=NOW)], downstream="dc2")
+    assert (cause.side, cause.broker, cause.error) == ("downstream", "dc2", why)
+    assert cause.advice == f"Look first at what holds the links up: {why}."
+
+
 @pytest.mark.parametrize("status", [Status.PAUSED, Status.STANDBY, Status.BLOCKED])
 def test_a_link_that_is_not_to_move_messages_or_has_another_trouble_is_not_behind(status: Status) -> None:
     found = causes_of([replace(link(1, status), behind_since=NOW)], downstream="dc2")
