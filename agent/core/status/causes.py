@@ -45,7 +45,7 @@ class LinkFacts:
 
     @property
     def is_behind(self) -> bool:
-        """And has no other trouble, which would be the reason. What its error says then is why it is slow, as far as that is known."""
+        """And has no other trouble, which would be the reason. Its error then says why, where that is known."""
         return self.behind_since is not None and self.status not in DOWN | DEGRADED | _NOT_ACTIVE
 
 

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.check.permissions import GENERATED, Grant, Need, Permission, grant_command, needs_of, patterns_to_add
+from agent.core.check.permissions import (
+    GENERATED,
+    Grant,
+    Need,
+    Permission,
+    TopicGrant,
+    grant_command,
+    needs_of,
+    patterns_to_add,
+)
 from agent.core.model import ExchangeSource, Link, LinkSettings, QueueDestination, QueueSource, ShovelLink
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
@@ -99,6 +108,15 @@ def test_the_command_keeps_what_the_user_has() -> None:
     needs = [Need(Permission.WRITE, "x", "")]
     found = grant_command("v", "o'brien", needs, Grant("^mine", "^w", ""))
     assert found == """rabbitmqctl set_permissions -p v 'o'"'"'brien' '^mine' '(^w)|^x$' '^$'"""
+
+
+def test_topic_permissions() -> None:
+    grant = TopicGrant("u", "v", "x y", "^{username}$", "^a")
+    assert [grant.allows(Permission.READ, key) for key in ("a.b", "b.#")] == [True, False]
+    assert grant.allows(Permission.WRITE, "u")
+    assert grant.command_to_read(["b.#", "*"]) == (
+        r"rabbitmqctl set_topic_permissions -p v u 'x y' '^{username}$' '(^a)|^(b\.#|\*)$'"
+    )
 
 
 def test_many_names_are_granted_by_their_common_beginning() -> None:
