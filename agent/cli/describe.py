@@ -74,7 +74,8 @@ def _advice(link: Mapping[str, Any]) -> str:
         return f"Messages wait upstream. `resume {link['id']}` continues."
     if status not in DOWN | DEGRADED:
         is_behind = link.get("critical_since") is not None
-        return advice(Trouble.BEHIND, str(link["upstream_cluster"] or link["upstream"]), "") if is_behind else ""
+        broker = str(link["upstream_cluster"] or link["upstream"])
+        return advice(Trouble.BEHIND, broker, str(link["error"] or "")) if is_behind else ""
     reason, error = str(link.get("reason", "")), str(link["error"] or "")
     is_downstream = reason.startswith("downstream") or status == Status.STALLED
     broker = "the downstream" if is_downstream else str(link["upstream_cluster"] or link["upstream"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ def render(links: Iterable[Link], *, now: float, width: int | None, height: int 
     """Lines: a summary, the heads of columns, the links. Without a `width` each link is one line, however long, and
     all columns are there; with one, errors are on a line of their own. More lines than `height` are left out."""
     ordered = in_order(links)
-    lines = [summary(ordered)]
+    lines = _wrapped(summary(ordered), width)
     if not ordered:
         return lines
     columns = [column for column in COLUMNS if (wide or not column.wide)]
@@ -115,22 +116,27 @@ def render(links: Iterable[Link], *, now: float, width: int | None, height: int 
     cells = [[printable(column.value(link, now)) for column in columns] for link in ordered]
     kept, widths = _fit(columns, cells, None if wide else width)
     lines.append(_line([columns[at].title for at in kept], [columns[at] for at in kept], widths))
+    before = len(lines)
     for link, row in zip(ordered, cells, strict=True):
         shown = _line([row[at] for at in kept], [columns[at] for at in kept], widths)
         own = [_painted(shown, str(link["status"]))]
         if width is not None and not wide and link["error"]:
             own.append(_cut(f"  └ {printable(str(link['error']))}", width))
         if height is not None and len(lines) + len(own) >= height:
-            shown_links = _shown(lines)
-            lines.append(f"… {len(ordered) - shown_links} more: {_by_status(ordered[shown_links:])}")
-            return lines
+            shown_links = _shown(lines[before:])
+            more = f"… {len(ordered) - shown_links} more: {_by_status(ordered[shown_links:])}"
+            return [*lines, more if width is None else _cut(more, width)]
         lines += own
     return lines
 
 
 def _shown(lines: Sequence[str]) -> int:
-    """How many links these lines show, besides the summary and the heads."""
-    return sum(not line.startswith("  └ ") for line in lines) - 2
+    """How many links these lines show."""
+    return sum(not line.startswith("  └ ") for line in lines)
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    return [text] if width is None else textwrap.wrap(text, max(1, width))
 
 
 def summary(links: Sequence[Link]) -> str:

@@ -46,10 +46,15 @@ class Selection:
 def show_links(remote: Remote, selection: Selection, form: str) -> bool:
     """Whether the agent can read its broker; where it can't, what is shown may be old."""
     _print(selection.of(remote), form)
-    unread = remote.overview().get("unread")
-    if unread:
-        output.complain(f"{remote.where}: it can't read its broker, so this may be old: {unread}")
-    return not unread
+    warning = _unread(remote)
+    if warning:
+        output.complain(warning)
+    return not warning
+
+
+def _unread(remote: Remote) -> str:
+    why = remote.overview().get("unread")
+    return f"{remote.where}: it can't read its broker, so this may be old: {why}" if why else ""
 
 
 def _print(links: Sequence[dict[str, Any]], form: str) -> bool:
@@ -83,7 +88,12 @@ def watch_links(remote: Remote, selection: Selection, form: str) -> None:
 
 
 def _print_again_and_again(remote: Remote, selection: Selection, form: str) -> None:
+    shown = ""
     while _print(_until_answered(output.complain)(selection.of, remote), form):
+        warning = _until_answered(output.complain)(_unread, remote)
+        if warning and warning != shown:
+            output.complain(warning)
+        shown = warning
         time.sleep(REFRESH)
 
 
@@ -95,7 +105,11 @@ def _refresh(remote: Remote, selection: Selection, form: str) -> NoReturn:
 
         while True:
             links = _until_answered(show_error)(selection.of, remote)
-            live.update(Text.from_ansi("\n".join(_lines(links, form)), no_wrap=True), refresh=True)
+            warning = _until_answered(show_error)(_unread, remote)
+            table = Text.from_ansi("\n".join(_lines(links, form)), no_wrap=True)
+            if warning:  # one line, so that the rest keeps its place
+                table = Text.assemble((printable(warning), "red"), "\n", table, no_wrap=True, overflow="ellipsis")
+            live.update(table, refresh=True)
             time.sleep(REFRESH)
 
 

@@ -72,7 +72,8 @@ def lines(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[st
         yield "causes"
     for cause in causes["causes"][:MOST_CAUSES]:
         yield f"  {cause['broker']} ({cause['side']}): {cause['headline']}"
-        yield f"    {cause['error']}"
+        if cause["error"]:
+            yield f"    {cause['error']}"
         yield f"    do: {cause['advice']}"
     if len(causes["causes"]) > MOST_CAUSES:
         yield f"  and {len(causes['causes']) - MOST_CAUSES} more: --format json has all"

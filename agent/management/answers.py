@@ -136,6 +136,16 @@ class WhoamiAnswer(TypedDict):
     tags: NotRequired[Any]
 
 
+class TopicPermissionAnswer(TypedDict):
+    """A user's permissions for the routing keys of a topic exchange."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
 class PermissionAnswer(TypedDict):
     """A user's permissions in a vhost."""
 

@@ -24,6 +24,7 @@ from agent.management.answers import (
     QueueCountsAnswer,
     ShovelAnswer,
     Tables,
+    TopicPermissionAnswer,
     VhostAnswer,
     WhoamiAnswer,
 )
@@ -113,6 +114,12 @@ class ManagementClient:
         path, shape = f"users/{encode(user)}/permissions", shapes.PERMISSION
         answer = await self._transport.get_list(path, needs=_ADMINISTRATOR, take=shape.take)
         return [] if isinstance(answer, Missing) else cast("list[PermissionAnswer]", answer)
+
+    async def topic_permissions_of(self, user: str) -> list[TopicPermissionAnswer]:
+        """For each topic exchange that has any; empty as above."""
+        path, shape = f"users/{encode(user)}/topic-permissions", shapes.TOPIC_PERMISSION
+        answer = await self._transport.get_list(path, needs=_ADMINISTRATOR, take=shape.take)
+        return [] if isinstance(answer, Missing) else cast("list[TopicPermissionAnswer]", answer)
 
     async def operator_policies_of(self, vhost: str) -> list[PolicyAnswer]:
         answer = await self._list(f"operator-policies/{encode(vhost)}", shapes.POLICY, needs=_POLICYMAKER)

@@ -38,7 +38,7 @@ def facts(entry: Entry, now: float) -> LinkFacts:
         id=entry.link.id,
         status=entry.state.status,
         reason=entry.reason,
-        error=entry.state.error,
+        error=entry.state.error or gauges.note,
         upstream=gauges.upstream_cluster or address,
         since=since,
         is_forgotten=entry.state.status is Status.PAUSED and now - since >= LONG,

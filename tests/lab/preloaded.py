@@ -90,6 +90,14 @@ class Preloaded:
         self._process.wait()
 
 
+def _line(descriptor: int) -> bytes:
+    """And no more: of a process that ended at once the status has come, too."""
+    found = b""
+    while (byte := os.read(descriptor, 1)) not in {b"", b"\n"}:
+        found += byte
+    return found
+
+
 def _written(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode()
@@ -101,7 +109,7 @@ class Started:
     def __init__(self, reports: int) -> None:
         """`reports` is a descriptor to read the process's id from, and at its end its status."""
         self._reports = reports
-        self.pid = int(os.read(reports, LARGEST))
+        self.pid = int(_line(reports))
         self._status: int | None = None
         self.cpu = self.peak = 0.0  # seconds and MiB, at its end
 

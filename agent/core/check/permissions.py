@@ -25,6 +25,7 @@ PROBES: Final = names.AGENT_PREFIX + "probes "
 MOST_NAMES: Final = 20  # in one pattern of a command; further names are replaced by their common beginning
 _GENERATED_NAMES: Final = ("amq.gen-JzTY20BRgKO-HjmUJj0wLg", "amq.gen-x_8aPq0tZV1mWd3uYcRkEA")
 NOTHING: Final = "^$"
+_EVERYTHING: Final = frozenset({".*", "^.*", ".*$", "^.*$"})
 _SPECIAL: Final = re.compile(r"([\\.^$|?*+()\[\]{}])")
 _PREFIXES: Final = (names.QUEUE_PREFIX, names.AGENT_PREFIX)
 
@@ -70,6 +71,35 @@ class Grant:
             return None
         found = [pattern.matches(sample) for sample in need.samples]
         return None if None in found else all(found)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGrant:
+    """With which routing keys a user may publish to a topic exchange and bind to it; without one, with all."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+    def allows(self, permission: Permission, key: str) -> bool | None:
+        """None if the pattern can't be evaluated here."""
+        text: str = getattr(self, permission.value)
+        text = text.replace("{username}", self.user).replace("{vhost}", self.vhost)
+        if "{client_id}" in text:
+            return None
+        return Grant(**{permission.value: text}).allows(Need(permission, key, ""))
+
+    def allows_all(self, permission: Permission) -> bool:
+        return getattr(self, permission.value) in _EVERYTHING
+
+    def command_to_read(self, keys: Iterable[str]) -> str:
+        """The line that allows to bind with these keys, too, and keeps what the user has."""
+        more = f"^({'|'.join(map(escaped, keys))})$"
+        read = more if self.read in {"", NOTHING} else f"({self.read})|{more}"
+        words = (self.vhost, self.user, self.exchange, self.write or NOTHING, read)
+        return " ".join(["rabbitmqctl set_topic_permissions -p", *map(quote, words)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +223,7 @@ def patterns_to_add(vhost: str, user: str, needs: Iterable[Need]) -> str:
     """Advice where it isn't known what the user has: a line to run would remove that."""
     needs = tuple(needs)
     found = ((each, [need for need in needs if need.permission is each]) for each in Permission)
-    patterns = ", ".join(f"{each} {_pattern(each, wanted, None)!r}" for each, wanted in found if wanted)
+    patterns = ", ".join(f"{each} {quote(_pattern(each, wanted, None))}" for each, wanted in found if wanted)
     return (
         f"add what is missing of {patterns} to the patterns of user {user!r} in vhost {vhost!r} (rabbitmqctl "
         f"list_permissions -p {quote(vhost)} shows them); set_permissions replaces all three, so repeat what is there"

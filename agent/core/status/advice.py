@@ -8,6 +8,7 @@ from enum import StrEnum
 from shlex import quote
 from typing import Final
 
+from agent.core.check.permissions import escaped
 from agent.core.links.lifecycle import Status
 
 
@@ -40,6 +41,7 @@ class Denied:
     user: str
 
 
+QUOTE: Final = "'"
 _LONGEST: Final = 4_000  # of an error that is searched
 _DENIED: Final = re.compile(
     r"(?:\b(configure|write|read) )?access to (?:\b(configure|write|read) )?"
@@ -94,19 +96,39 @@ _BY_REASON: Final = {"unreachable": Trouble.UNREACHABLE, "lost": Trouble.LOST, "
 def advice(trouble: Trouble, broker: str, error: str) -> str:
     if trouble is Trouble.PERMISSION:
         return _grant(denied(error), broker)
+    if trouble is Trouble.BEHIND and error:
+        return f"Look first at what holds the links up: {error}."
     return _ADVICE[trouble].format(broker=broker)
 
 
 def _grant(missing: Denied | None, broker: str) -> str:
     if missing is None:
         return f"Give the user that the error names the missing permission on {broker}."
+    whose = f"-p {quote(missing.vhost)} {quote(missing.user)}"
     needs = f"{missing.action or 'permission'} on {missing.what}" if missing.what != "vhost" else "permissions"
-    command = f"rabbitmqctl set_permissions -p {quote(missing.vhost)} {quote(missing.user)} CONFIGURE WRITE READ"
+    lacks = f"On {broker}, user {missing.user!r} needs {needs} in vhost {missing.vhost!r}."
+    _, is_topic, exchange = missing.what.rpartition("' in exchange ")
+    if is_topic:
+        # RabbitMQ asks for these besides the permissions on the exchange, where there are any for user and exchange.
+        return (
+            f"{lacks} Run `rabbitmqctl set_topic_permissions {whose} {quote(exchange.strip(QUOTE))} WRITE READ` with "
+            f"regular expressions that match it, for example '.*' '.*'. This replaces what `rabbitmqctl "
+            f"list_user_topic_permissions {quote(missing.user)}` shows for that exchange, so repeat what is to stay."
+        )
     return (
-        f"On {broker}, user {missing.user!r} needs {needs} in vhost {missing.vhost!r}. Run `{command}` with regular "
-        f"expressions that match it, for example '^federation' '.*' '.*'. This replaces what "
+        f"{lacks} Run `rabbitmqctl set_permissions {whose} CONFIGURE WRITE READ` with regular "
+        f"expressions that match it, for example {_configures(missing)} '.*' '.*'. This replaces what "
         f"`rabbitmqctl list_user_permissions {quote(missing.user)}` shows, so repeat what is to stay."
     )
+
+
+def _configures(missing: Denied) -> str:
+    """What a link declares, and what was refused."""
+    _, _, name = missing.what.partition(" ")
+    name = name.strip(QUOTE)
+    if missing.action != "configure" or name.startswith("federation"):
+        return "'^federation'"
+    return quote(f"^(federation|{escaped(name)}$)")
 
 
 _ALARM: Final = "Messages wait upstream; the links continue by themselves when it clears."

@@ -45,7 +45,7 @@ class LinkFacts:
 
     @property
     def is_behind(self) -> bool:
-        """And has no other trouble, which would be the reason."""
+        """And has no other trouble, which would be the reason. Its error then says why, where that is known."""
         return self.behind_since is not None and self.status not in DOWN | DEGRADED | _NOT_ACTIVE
 
 
@@ -98,6 +98,8 @@ def _side(link: LinkFacts) -> str:
         return "downstream"
     if link.status is Status.BLOCKED:
         return "downstream" if link.error.startswith("downstream") or "; downstream" in link.error else "upstream"
+    if link.is_behind:
+        return "downstream" if "by the downstream" in link.error else "upstream"
     is_downstream = link.reason.startswith("downstream_") or link.error.startswith("downstream ")
     return "downstream" if is_downstream else "upstream"
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from agent.core.addresses.http_url import HttpUrl
-from agent.core.check.permissions import Grant
+from agent.core.check.permissions import Grant, TopicGrant
 from agent.core.check.queue_policies import Listed
 from agent.errors import BrokerError
 from agent.management.answers import BindingAnswer, ExchangeAnswer, PolicyAnswer
@@ -62,6 +62,13 @@ class Api:
             return {each["vhost"]: Grant(each["configure"], each["write"], each["read"]) for each in answers}
 
         return await self._once(("grants", user), f"permissions of user {user!r}", ask)
+
+    async def topic_grants(self, user: str) -> list[TopicGrant] | None:
+        async def ask() -> list[TopicGrant]:
+            answers = await self._client.topic_permissions_of(user)
+            return [TopicGrant(user, each["vhost"], each["exchange"], each["write"], each["read"]) for each in answers]
+
+        return await self._once(("topic grants", user), f"permissions of user {user!r} for topics", ask)
 
     async def tags(self) -> frozenset[str] | None:
         """Of the API's own user."""

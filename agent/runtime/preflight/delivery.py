@@ -161,7 +161,7 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
         if not arrived.done():
             arrived.set_result(message)
 
-    await queue.consume(receive, no_ack=True)
+    consumer = await queue.consume(receive, no_ack=True)
     why = await trial.sides.fresh_refusal(
         trial.key
     )  # bindings and policies may have changed since the links were chosen
@@ -176,6 +176,7 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
         message = f"a message published upstream didn't arrive within {WITHIN:g} s"
         return _finding(trial.ends, Level.ERROR, message, "`describe` shows what the link does")
     seconds = time.monotonic() - began
+    await queue.cancel(consumer)  # or aio-pika complains that the broker does it
     await queue.delete(if_unused=False, if_empty=False)
     removed = await _eventually(lambda: _is_gone(trial))
     rest = "" if removed else f"; its binding is still upstream after {WITHIN:g} s"

@@ -24,6 +24,7 @@ from agent.runtime.preflight.endpoints import Tried, endpoints_of, try_all
 from agent.runtime.preflight.objects import judge_alternates, judge_events, judge_queues
 from agent.runtime.preflight.permissions import Account, accounts_of, judge, judge_tags, present_grant
 from agent.runtime.preflight.scene import Apis, Scene, ends_of, judge_given, opened_by_endpoint, working_addresses
+from agent.runtime.preflight.topics import judge_topics
 from agent.runtime.survey import Agent, Survey, survey
 
 Trial = Callable[[Scene], AsyncIterator[Finding]]
@@ -138,6 +139,7 @@ class _Checking:
     async def _ask(self, scene: Scene, accounts: list[Account], found: Survey | None) -> None:
         sources: list[AsyncIterator[Finding]] = [
             judge(accounts, scene),
+            judge_topics(scene),
             judge_events(self._apis.downstream),
             judge_alternates(scene),
             judge_queues(scene, {} if found is None else found.bindings),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.lab.lab import Lab
+from tests.lab.preloaded import Started
 
 
 def test_its_output_and_its_status(lab: Lab, tmp_path: Path) -> None:
@@ -36,3 +39,11 @@ def test_it_is_ended_by_signals(lab: Lab, tmp_path: Path) -> None:
         ended[number] = process.wait(20)
         process.send_signal(number)  # too late, and harmless
     assert ended == {signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL}
+
+
+def test_a_process_that_has_ended_before_anybody_looks() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(b"17\n" + json.dumps([3, 0.5, 56.0]).encode())
+    started = Started(ours.detach())
+    assert (started.pid, started.wait(5), started.cpu) == (17, 3, 0.5)

@@ -123,6 +123,17 @@ async def test_the_line_grants_what_is_missing(pair: Pair, name: Naming) -> None
     assert granted["configure"].startswith("(^mine)|")
 
 
+async def test_topic_permissions(pair: Pair, name: Naming) -> None:
+    user = name("user")
+    uri = pair.user(pair.there, user)
+    pair.there.ctl("set_topic_permissions", "-p", pair.vhost, user, "x", "", "^only$")
+    found = only(await pair.check(pair.upstream(uri)), Topic.PERMISSIONS, Level.ERROR)
+    assert "don't allow to read from exchange 'x' with the keys of bindings" in found.message
+    assert found.links == (f"{pair.vhost}/x",)
+    pair.there.ctl(*_arguments(found.fix))
+    assert problems(await pair.check(pair.upstream(uri))) == []
+
+
 async def test_without_an_api_permissions_are_not_taken_for_proved(pair: Pair, name: Naming) -> None:
     uri = pair.user(pair.there, name("user"), configure="", write="", read="")
     found = await pair.check(pair.upstream(uri), with_api=False)

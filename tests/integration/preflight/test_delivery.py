@@ -81,6 +81,7 @@ def test_the_command(pair: Pair, running: Callable[[], None]) -> None:
     api = f"origin={pair.there.management_uri()}"
     done = federation_agent("check", "-c", pair.directory / "agent.yaml", "--api", api, "--deliver")
     assert done.status == 0, done.out + done.err
+    assert "cancelled" not in done.err
     assert "note delivery: " in done.out
 
 

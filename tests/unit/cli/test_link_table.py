@@ -66,14 +66,14 @@ def test_eighty_columns_are_enough_and_ids_and_statuses_are_whole() -> None:
 def test_a_wider_terminal_shows_more_and_a_narrower_one_less() -> None:
     assert "KIND" in shown([link(1)], width=100)[1]
     narrow = shown([link(1, "terminated")], width=40)
-    assert max(map(len, narrow[1:])) <= 40
-    assert "terminated  00000001" in narrow[2]
-    assert "UPSTREAM" not in narrow[1]
+    assert max(map(len, narrow)) <= 40
+    assert "terminated  00000001" in narrow[-1]
+    assert "UPSTREAM" not in narrow[-2]
 
 
 def test_the_most_severe_come_first_and_the_summary_counts() -> None:
     links = [link(1), link(2, "paused", backlog=None), link(3, "blocked"), link(4, "invalid"), link(5, "backoff")]
-    lines = shown(links)
+    lines = shown(links, width=100)
     assert lines[0].startswith("5 links: 1 invalid, 1 backoff, 1 blocked, 1 paused, 1 running; at least 3396 messages")
     assert [line.split()[0] for line in lines[2:]] == ["invalid", "backoff", "blocked", "paused", "running"]
 
@@ -84,6 +84,17 @@ def test_at_a_thousand_links_the_first_screen_is_what_matters() -> None:
     assert len(lines) <= 24
     assert lines[2].startswith("blocked")
     assert lines[-1] == "… 981 more: 981 running"
+
+
+def test_a_long_summary_is_wrapped_and_counts_as_lines_of_the_screen() -> None:
+    links = [link(number, status) for number, status in enumerate(SEVERITY * 3)]
+    lines = shown(links, height=12)
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 12
+    assert lines[0].startswith("33 links: 3 invalid, 3 backoff")
+    assert " ".join(lines[:3]).endswith("28017 messages wait; 406/s")
+    assert lines[3].startswith("STATUS")
+    assert lines[-1].startswith("… 26 more: 2 stalled, ")
 
 
 def test_a_program_gets_one_line_for_each_link_with_all_columns() -> None:

@@ -13,10 +13,16 @@ from tests.acceptance.command import COMMAND
 
 
 class NoLinks(http.server.BaseHTTPRequestHandler):
+    overview = b"{}"
+
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b"[]")
+        self.wfile.write(self.overview if self.path == "/api/overview" else b"[]")
+
+
+class Unread(NoLinks):
+    overview = b'{"unread": "login refused"}'
 
 
 @pytest.fixture
@@ -37,7 +43,7 @@ class AwayOnce(http.server.BaseHTTPRequestHandler):
         AwayOnce.asked += 1
         self.send_response(503 if AwayOnce.asked in {3, 4} else 200)
         self.end_headers()
-        self.wfile.write(b"[]")
+        self.wfile.write(b"{}" if self.path == "/api/overview" else b"[]")
 
 
 def test_watching_goes_on_where_the_agent_was_away() -> None:
@@ -54,6 +60,24 @@ def test_watching_goes_on_where_the_agent_was_away() -> None:
                 process.kill()
             assert process.stderr.read().decode().splitlines() == [
                 f"agent {agent}: the response is not an agent's: check the address"
+            ]
+        server.shutdown()
+
+
+def test_watching_says_once_that_the_agent_cannot_read_its_broker() -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), Unread) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        agent = f"http://127.0.0.1:{server.server_port}"
+        watching = [COMMAND, "links", "--watch", "--url", agent]
+        with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout
+            assert process.stderr
+            try:
+                assert [process.stdout.readline() for _ in range(3)] == [b"no links\n"] * 3
+            finally:
+                process.kill()
+            assert process.stderr.read().decode().splitlines() == [
+                f"agent {agent}: it can't read its broker, so this may be old: login refused"
             ]
         server.shutdown()
 

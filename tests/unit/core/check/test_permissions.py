@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.check.permissions import GENERATED, Grant, Need, Permission, grant_command, needs_of, patterns_to_add
+from agent.core.check.permissions import (
+    GENERATED,
+    Grant,
+    Need,
+    Permission,
+    TopicGrant,
+    grant_command,
+    needs_of,
+    patterns_to_add,
+)
 from agent.core.model import ExchangeSource, Link, LinkSettings, QueueDestination, QueueSource, ShovelLink
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
@@ -101,6 +110,15 @@ def test_the_command_keeps_what_the_user_has() -> None:
     assert found == """rabbitmqctl set_permissions -p v 'o'"'"'brien' '^mine' '(^w)|^x$' '^$'"""
 
 
+def test_topic_permissions() -> None:
+    grant = TopicGrant("u", "v", "x y", "^{username}$", "^a")
+    assert [grant.allows(Permission.READ, key) for key in ("a.b", "b.#")] == [True, False]
+    assert grant.allows(Permission.WRITE, "u")
+    assert grant.command_to_read(["b.#", "*"]) == (
+        r"rabbitmqctl set_topic_permissions -p v u 'x y' '^{username}$' '(^a)|^(b\.#|\*)$'"
+    )
+
+
 def test_many_names_are_granted_by_their_common_beginning() -> None:
     needs = [Need(Permission.READ, f"federation: x{number} -> dc2", "", is_prefix=True) for number in range(100)]
     assert grant_command("v", "u", needs).endswith("'^federation: '")
@@ -118,8 +136,8 @@ def test_what_is_granted_is_enough() -> None:
 
 
 def test_without_knowing_what_the_user_has_no_line_to_run_is_given() -> None:
-    found = patterns_to_add("a b", "u", [Need(Permission.READ, "x", "")])
-    assert "read '^x$'" in found
+    found = patterns_to_add("a b", "u", [Need(Permission.READ, "x.y", "")])
+    assert r"read '^x\.y$'" in found  # to be copied as it is
     assert "rabbitmqctl list_permissions -p 'a b'" in found
     assert "rabbitmqctl set_permissions" not in found
 

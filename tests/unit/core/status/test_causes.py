@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.core.links.lifecycle import Status
-from agent.core.status.advice import Denied, Trouble, denied, trouble_of
+from agent.core.status.advice import Denied, Trouble, advice, denied, trouble_of
 from agent.core.status.causes import Level, LinkFacts, causes_of, level_of, verdict, waiting_of
 
 NOW = 1_000_000.0
@@ -150,6 +150,24 @@ def test_what_a_broker_denies(error: str, expected: Denied | None) -> None:
     assert denied(error) == expected
 
 
+@pytest.mark.parametrize(
+    ("error", "command"),
+    [
+        (
+            "configure access to queue 'federation: x -> dc2' in vhost '/' refused for user 'u'",
+            "for example '^federation' '.*' '.*'",
+        ),
+        ("configure access to exchange 'a.b' in vhost '/' refused for user 'u'", r"'^(federation|a\.b$)' '.*' '.*'"),
+        (
+            "read access to topic '#' in exchange 'a b' in vhost '/' refused for user 'u'",
+            "rabbitmqctl set_topic_permissions -p / u 'a b' WRITE READ`",
+        ),
+    ],
+)
+def test_the_line_that_grants_what_a_broker_denies(error: str, command: str) -> None:
+    assert command in advice(Trouble.PERMISSION, "dc1", error)
+
+
 def test_a_link_that_is_further_behind_than_allowed_is_a_cause_while_it_runs() -> None:
     running = replace(link(1, Status.RUNNING, "opened", "", waiting=900), behind_since=NOW - 60)
     fine = link(2, Status.RUNNING, "opened", "")
@@ -159,6 +177,13 @@ def test_a_link_that_is_further_behind_than_allowed_is_a_cause_while_it_runs() -
     assert verdict([cause], [running, fine], now=NOW) == (
         "dc1 (upstream): further behind than lag-critical for 1 min, 1 of 2 links behind, 900 messages wait upstream"
     )
+
+
+def test_a_link_that_is_behind_and_knows_why_says_it_and_whose_fault_it_is() -> None:
+    why = "150 refused by the downstream (basic.nack: is a queue there full?) and tried again"
+    [cause] = causes_of([replace(link(1, Status.RUNNING, "opened", why), behind_since=NOW)], downstream="dc2")
+    assert (cause.side, cause.broker, cause.error) == ("downstream", "dc2", why)
+    assert cause.advice == f"Look first at what holds the links up: {why}."
 
 
 @pytest.mark.parametrize("status", [Status.PAUSED, Status.STANDBY, Status.BLOCKED])
