@@ -129,13 +129,18 @@ class LinkRunner:
         if self._removing is not None:
             return self._removing.messages
         if self._session is not None:
-            return self._session.backlog
+            seen = self._session.backlog
+            return None if seen == 0 and self._is_unread else seen
         return self._resting.messages if self._resting else None
 
     @property
     def _may_have_more(self) -> bool:
+        return self._is_unread and self._flow is not None and (self._backlog or 0) <= self._flow.prefetch
+
+    @property
+    def _is_unread(self) -> bool:
         """While it is blocked nothing is read: messages that the source has sent are counted nowhere."""
-        return bool(self.state.blocked) and self._flow is not None and (self._backlog or 0) <= self._flow.prefetch
+        return bool(self.state.blocked)
 
     @property
     def local(self) -> Shared | None:
