@@ -18,6 +18,10 @@ SLOWEST: Final = 1024 * 1024  # bytes in a second: large messages have longer
 _HEADER: Final = frames.OVERHEAD + 12  # bytes of a content header besides the properties
 
 
+class NoQueueError(TransientError):
+    """No queue takes a message."""
+
+
 class Publisher:
     """`open` comes first. An error of one message that the channel outlives doesn't end it; `is_usable` tells."""
 
@@ -67,7 +71,7 @@ class Publisher:
         if not outcome.result():
             raise TransientError(f"{doing}: refused by the broker (basic.nack)")
         if self._is_returned:
-            raise TransientError(f"{doing}: no queue takes it")
+            raise NoQueueError(f"{doing}: no queue takes it")
 
     def leave(self) -> None:
         self._channel.leave()

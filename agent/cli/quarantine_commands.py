@@ -14,7 +14,9 @@ NOT_ALL = 4
 NO_MESSAGE = 5
 
 app = typer.Typer(help="Messages that a destination can't take, set aside beside their source.", no_args_is_help=True)
-LinkOption = Annotated[str | None, typer.Option("--link", metavar="LINK", help="Of this link: its id, or VHOST/NAME.")]
+LinkOption = Annotated[
+    str | None, typer.Option("--link", metavar="LINK", help="Of this link: an id, its beginning, or VHOST/NAME.")
+]
 ReasonOption = Annotated[Reason | None, typer.Option("--reason", help="Only those that are there for this reason.")]
 OlderOption = Annotated[
     str | None, typer.Option("--older-than", metavar="AGE", help="Only those that are there for so long: 30m, 12h, 7d.")

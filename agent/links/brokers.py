@@ -124,18 +124,18 @@ class Brokers:
         return await _connect_silent(end, _shuffled(end.uris), name=QUARANTINE)
 
     def capture(
-        self, source: End, uri: AmqpUri, *, link: str, options: FlowOptions, is_quorum: bool
+        self, source: End, up: Connection, *, link: str, options: FlowOptions, is_quorum: bool
     ) -> Callable[[Target], Capture] | None:
-        """Makes what collects messages for the quarantine beside their source, which `uri` leads to. None where they
-        come from there: they would go round for ever."""
+        """Makes what collects messages for the quarantine beside their source, which they come from by `up`. None where
+        they come from the quarantine itself: they would go round for ever."""
         if options.queue == quarantine.QUEUE:
             return None
 
         async def connect() -> Connection:
-            return await self._permitted(_connect(source, [uri], name=QUARANTINE))
+            return await self._permitted(_connect(source, [up.uri], name=QUARANTINE))  # by its password of now
 
         lane = Lane(link, is_quorum=is_quorum, destination=options.destination, opener=connect)
-        return lambda target: self.quarantines.capture((source, uri), target, lane)
+        return lambda target: self.quarantines.capture((source, up.uri), target, lane)
 
     def shown_certificates(self, ends: Ends, link_id: str) -> Iterator[tuple[Side, bytes]]:
         """What the brokers at both ends have shown, as DER, on the connections that the link may use."""

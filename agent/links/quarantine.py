@@ -16,9 +16,9 @@ from agent.amqp.data.capture import Capture, Captured, Room
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.quarantined import Why, enclosed
 from agent.amqp.data.target import Target
-from agent.amqp.failures import NOT_FOUND
-from agent.amqp.publisher import Publisher
-from agent.amqp.questions import attempt, demand
+from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND
+from agent.amqp.publisher import NoQueueError, Publisher
+from agent.amqp.questions import attempt, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.tables import CodecError
@@ -120,15 +120,16 @@ class Quarantines:
     async def _carry(self, place: _Place) -> None:
         try:
             async with await place.waiting[0].lane.opener() as connection:
-                await _ensure(connection, is_quorum=place.waiting[0].lane.is_quorum)
+                refused = await _ensure(connection, is_quorum=place.waiting[0].lane.is_quorum)
                 publisher = Publisher(connection)
                 await publisher.open()
-                await self._carry_by(publisher, place)
+                await self._carry_by(publisher, place, refused)
         except BrokerError as error:
             self._leave_all(place, str(error))
 
-    async def _carry_by(self, publisher: Publisher, place: _Place) -> None:
-        """Until one costs the channel: what is behind it goes by another. The first is always tried."""
+    async def _carry_by(self, publisher: Publisher, place: _Place, refused: BrokerError | None) -> None:
+        """Until one costs the channel: what is behind it goes by another. The first is always tried. `refused` is why
+        the queue may be missing."""
         parcel = place.waiting[0]
         while True:
             error: BrokerError | None = None
@@ -137,6 +138,8 @@ class Quarantines:
                     await self._put(publisher, parcel)
                 except UnansweredError:  # the next would wait as long in vain
                     raise
+                except NoQueueError as failure:
+                    error = refused or failure
                 except BrokerError as failure:
                     error = failure
             place.waiting.popleft()
@@ -181,8 +184,9 @@ class Quarantines:
         parcel.target.is_not_aside(captured.tag, captured.excess, why)
 
 
-async def _ensure(connection: Connection, *, is_quorum: bool) -> None:
-    """An existing one is used as it is."""
+async def _ensure(connection: Connection, *, is_quorum: bool) -> BrokerError | None:
+    """An existing one is used as it is. Answers why it isn't known whether it exists: brokers of 4.3 show that only to
+    users who may declare it."""
     declared = {"queue": quarantine.QUEUE}
     found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, passive=True, **declared)
     if isinstance(found, ChannelClosedError) and found.code == NOT_FOUND:
@@ -195,6 +199,9 @@ async def _ensure(connection: Connection, *, is_quorum: bool) -> None:
             arguments=_arguments(connection) if is_quorum else fields.EMPTY,
             **declared,
         )
+    if isinstance(found, ChannelClosedError) and found.code == ACCESS_REFUSED:
+        return refusal(connection, f"declaring queue {quarantine.QUEUE!r}", found)
+    return None
 
 
 def _arguments(connection: Connection) -> Table:

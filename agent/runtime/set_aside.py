@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.data.delivery import Delivery
@@ -23,9 +24,11 @@ from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
 from agent.downstream.reading import Source
 from agent.downstream.slices import in_slices
-from agent.errors import BrokerError, ConfigurationError, PermanentError
+from agent.errors import BrokerError, ConfigurationError, PermanentError, UsageError
 from agent.links.brokers import Brokers
 from agent.links.registry import Kinds
+
+MOST_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,17 @@ class Destinations:
         return ready
 
 
+def _id_of(named: str, links: tuple[Link, ...]) -> str:
+    """By its id, the beginning of one, or as vhost/name. A link that nobody defines any more has only its whole id."""
+    if any(link.id == named for link in links):
+        return named
+    found = [link.id for link in links if f"{link.vhost}/{link.name}" == named]
+    found = found or [link.id for link in links if named and link.id.startswith(named)]
+    if len(found) > 1:
+        raise UsageError(f"{named!r} names {len(found)} links: {', '.join(found[:MOST_NAMED])}; give an id")
+    return found[0] if found else named
+
+
 def _name(value: bytes) -> str:
     return value.decode(errors="surrogateescape")
 
@@ -119,8 +133,7 @@ class Quarantined:
     def __init__(self, kinds: Kinds, links: tuple[Link, ...], choice: Choice) -> None:
         self._kinds = kinds
         self._links = {link.id: link for link in links}
-        named = {f"{link.vhost}/{link.name}": link.id for link in links}
-        self._choice = choice if choice.link is None else replace(choice, link=named.get(choice.link, choice.link))
+        self._choice = choice if choice.link is None else replace(choice, link=_id_of(choice.link, links))
         self.problems: list[str] = []
 
     @classmethod

@@ -18,7 +18,7 @@ from agent.core.links.lifecycle import LinkState, Pause, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
 from agent.core.links.upstream_account import NOTHING, Compared
-from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
+from agent.core.model import ExchangeLink, Link, LinkSettings, QueueLink, ShovelLink
 from agent.errors import Side
 from agent.status.feed import Feed
 from agent.status.history import History, Point, Range
@@ -148,7 +148,9 @@ class Entry:
         if limit.seconds is not None:
             stuck = now - max(self._empty_at, self.last_confirm or 0.0)
             rate = self.history.rate(self.look(now))
-            self.behind = seconds_behind(backlog, rate, stuck=stuck, probe=gauges.lag)
+            settings = self.link.settings
+            interval = settings.probe if isinstance(settings, LinkSettings) else None
+            self.behind = seconds_behind(backlog, rate, stuck=stuck, probe=gauges.lag, interval=interval)
         if not limit.is_reached(backlog=backlog, behind=self.behind):
             self.critical_since = None
         elif self.critical_since is None:

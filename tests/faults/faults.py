@@ -23,6 +23,8 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 
 BLACKHOLE: Final = 60.0
+NOTICED: Final = 2 * 10 + 2.0
+"""Two heartbeats of the default, and until the status is looked at."""
 ALARM: Final = 10.0
 THROTTLED: Final = 50 * 1024
 GONE_FOR: Final = 5.0
@@ -77,8 +79,10 @@ def cut(of: Callable[[Scene], Proxy], scene: Scene) -> None:
 
 
 def blackhole(of: Callable[[Scene], Proxy], scene: Scene) -> None:
+    began = time.monotonic()
     of(scene).blackhole()
-    time.sleep(BLACKHOLE)
+    assert until(lambda: scene.is_down, NOTICED), "it isn't noticed within two heartbeats"
+    time.sleep(began + BLACKHOLE - time.monotonic())
     of(scene).restore()
 
 

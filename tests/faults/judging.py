@@ -54,11 +54,10 @@ def judge_statuses(fault: Fault, seen: Sequence[tuple[str, str]]) -> None:
     assert not unexplained, seen
     if fault.runs_on:
         assert {status for status, _ in seen} == {"running"}, seen
-    elif fault.shows is None:
-        assert {status for status, _ in seen} <= {"running", "starting", "backoff", "stopping"}, seen
-    else:
-        status, words = fault.shows
-        assert any(found == status and words in error for found, error in seen), seen
+        return
+    status, words = fault.shows or ("running", "")
+    assert any(found == status and words in error for found, error in seen), seen
+    assert {found for found, _ in seen} <= {status, "running", "starting", "backoff", "stopping"}, seen
 
 
 def write_row(fault: Fault, scene: Scene, flows: float, disorder: int) -> None:

@@ -125,6 +125,11 @@ class Scene:
     def is_running(self) -> bool:
         return self.link().get("status") == "running"
 
+    @property
+    def is_down(self) -> bool:
+        """That it isn't known is something else."""
+        return self.link().get("status") in {"backoff", "starting"}
+
     def end(self) -> None:
         self.traffic.stop()
         self._ends.set()

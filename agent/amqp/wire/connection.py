@@ -363,13 +363,14 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def _beat(self) -> None:
         """Speaks when it has been quiet for half the interval, and listens for twice of it."""
-        now = self._loop.time()
-        if now - self._heard > 2 * self.heartbeat and not self._holders:
-            self._end(HeartbeatMissedError(f"nothing was received for over {2 * self.heartbeat} s"))
+        now, half = self._loop.time(), self.heartbeat / 2
+        left = self._heard + 2 * self.heartbeat - now
+        if left <= 0 and not self._holders:
+            self._end(HeartbeatMissedError(f"nothing was received for {2 * self.heartbeat} s"))
             return
-        if now - self._said >= self.heartbeat / 2 and not self.closed.done():
+        if now - self._said >= half and not self.closed.done():
             self.write(frames.HEARTBEAT_FRAME)
-        self._timer = self._loop.call_later(self.heartbeat / 2, self._beat)
+        self._timer = self._loop.call_later(min(half, left) if left > 0 else half, self._beat)
 
     def _look_at_questions(self) -> None:
         """Ends channels whose questions got no answer in time, but for the time in which none could have come.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+PROBE_LIVES: Final = 3  # intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +22,22 @@ class LagCritical:
         return self.seconds is not None and behind is not None and behind >= self.seconds
 
 
-def seconds_behind(backlog: int | None, rate: float, *, stuck: float, probe: float | None) -> float | None:
+def seconds_behind(
+    backlog: int | None, rate: float, *, stuck: float, probe: float | None, interval: float | None = None
+) -> float | None:
     """How long a message that arrives now waits: what the last probe took, else the backlog at the present rate of
     messages in a second; where none moves, for how long that has been so. None while the backlog isn't known.
+
+    `interval` is that of probes. One that is overdue has expired before it got through, and shows the least only.
     """
-    if probe is not None:
-        return probe
+    estimate = _estimate(backlog, rate, stuck)
+    if probe is None:
+        return estimate
+    is_overdue = interval is not None and probe >= PROBE_LIVES * interval
+    return max(probe, estimate or 0.0) if is_overdue else probe
+
+
+def _estimate(backlog: int | None, rate: float, stuck: float) -> float | None:
     if not backlog:
         return None if backlog is None else 0.0
     return backlog / rate if rate > 0 else stuck

@@ -21,10 +21,11 @@ from agent.amqp.questions import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.properties import HEADERS, Properties, encode
+from agent.core.links.critical import PROBE_LIVES
 from agent.core.rules import names
 from agent.errors import BrokerError
 
-INTERVALS: Final = 3  # without an answer; a probe lives as long
+INTERVALS: Final = PROBE_LIVES  # without an answer
 QUEUE: Final = names.AGENT_PREFIX + "probes "
 MOST_SENT: Final = 100
 

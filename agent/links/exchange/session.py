@@ -118,7 +118,7 @@ class ExchangeSession(OpenSession[Upkeep]):
             counts=self._counts,
             path=self._memory.path,
             capture=self._brokers.capture(
-                ends.source, up.connection.uri, link=link.id, options=options, is_quorum=options.is_quorum
+                ends.source, up.connection, link=link.id, options=options, is_quorum=options.is_quorum
             ),
             room=self._brokers.room,
         )

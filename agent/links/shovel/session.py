@@ -124,7 +124,7 @@ class ShovelSession(OpenSession[Upkeep]):
             counts=self._counts,
             path=self._memory.path,
             capture=self._brokers.capture(
-                self._ends.source, up.connection.uri, link=link.id, options=options, is_quorum=is_quorum
+                self._ends.source, up.connection, link=link.id, options=options, is_quorum=is_quorum
             ),
             room=self._brokers.room,
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from aio_pika.abc import HeadersType
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import DEADLINE, Agent
@@ -22,6 +24,7 @@ DOCUMENT: Final = Path(__file__).parents[3] / "docs/permissions.md"
 ROW: Final = re.compile(r"^\| (\w+) \| (configure|write|read) \| `([^`]+)` \|", re.MULTILINE)
 NOTHING: Final = "^$"
 PASSWORD: Final = "least-password"
+TOO_MANY_HEADERS: Final[HeadersType] = {"x": "y" * (131_072 - 100)}  # of which a frame is full without the link's entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,31 @@ def test_probes(scene: Scene) -> None:
     eventually(answered, DEADLINE, what="a probe has come through")
     for each in rest:
         wait_refused(agent, each, scene.user)
+
+
+def test_the_quarantine(scene: Scene) -> None:
+    needed = [*rows("Federated exchanges"), *rows("Federated exchanges", "Further permissions")]
+    quarantine = rows("Quarantine")
+    variants = scene.variants([*needed, *quarantine], quarantine)
+    for each in variants:
+        each.here.exchange().queue("k")
+        each.there.exchange()
+    agent = scene.run({each.here.vhost: scene.origin(each) | {"policies": policies()} for each in variants})
+    agent.wait_running(len(variants))
+    for each in variants:
+        each.there.wait_bound("k")
+        each.there.publish(["m"], headers=TOO_MANY_HEADERS)
+
+    def found(variant: Variant) -> dict[str, Any]:
+        return next(each for each in ask(agent, "/api/links") if each["vhost"] == variant.here.vhost)
+
+    complete, *rest = variants
+    eventually(lambda: found(complete)["quarantined"] == 1, what="it is in quarantine")
+    for each in rest:
+        missing = each.missing
+        words = f"{missing.permission} access to ", f"'{missing.named}", f"refused for user '{scene.user}'"
+        shown = partial(lambda each, words: all(word in str(found(each)["error"]) for word in words), each, words)
+        eventually(shown, what=f"the error has {words}")
 
 
 def test_queue_links(scene: Scene) -> None:

@@ -98,6 +98,23 @@ def test_a_silent_link_that_delivers_nothing_is_stalled_after_three_intervals(
     assert agent.terminate() == 0
 
 
+def test_a_link_is_seen_to_be_further_behind_than_a_probe_lives(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    here.exchange().queue("#")
+    there.exchange()
+    proxy = proxy_to(here.node)
+    definition = federated(there, **{"probe": PROBE, "lag-critical": "20s"})
+    agent = agent_of(here.node, uri=here.node.uri("/", port=proxy.port)).write({here.vhost: definition}).start()
+    agent.wait_for("running", link(here))
+    there.wait_bound("#")
+    wait_probes(agent, 1)
+    proxy.throttle(150 * 1024)
+    there.publish("x" * 20_480 for _ in range(600))  # 80 s
+    eventually(lambda: only(agent)["critical_since"], 30, what="the backlog counts")
+    assert only(agent)["behind_seconds"] >= 20
+
+
 def test_what_an_earlier_session_left_is_dropped(agent_of: AgentOf, here: Site, there: Site) -> None:
     here.exchange().queue("#")
     there.exchange()

@@ -95,7 +95,8 @@ async def test_what_a_link_opens_on_its_way_is_fenced_as_the_rest(
     openers: list[Opener] = []
     monkeypatch.setattr(shared.quarantines, "capture", lambda _place, _target, lane: openers.append(lane.opener))
     options = FlowOptions("queue", "tag", Destination("x"))
-    capture = shared.capture(at, uri, link="1a2b3c4d", options=options, is_quorum=False)
+    async with await shared.trial(at, uri) as up:
+        capture = shared.capture(at, up, link="1a2b3c4d", options=options, is_quorum=False)
     assert capture is not None
     capture(cast("Target", None))
     for opener in (lambda: shared.trial(at, uri), *openers):

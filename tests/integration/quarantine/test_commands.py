@@ -64,11 +64,21 @@ def test_they_are_listed_and_shown_and_stay(filled: tuple[Agent, Commands], ther
     assert shown["body"] == f"0{LARGE}"[:1_000]
     assert (shown["headers"], shown["properties"]["type"]) == ({"n": 0}, "t")
     assert len(commands.run("list", "--link", f"{only(agent)['vhost']}/{X}")) == 3
+    assert len(commands.run("list", "--link", only(agent)["id"][:5])) == 3
     for reason in Reason:
         found = commands.run("list", "--reason", reason, status=0 if reason is Reason.TOO_LARGE else 5)
         assert len(found) == (3 if reason is Reason.TOO_LARGE else 0)
     assert commands.run("list", "--older-than", "1h", status=5) == []
     assert "is no age" in commands.run("list", "--older-than", "soon", status=2)
+    assert depth(there.uri, QUARANTINE) == 3
+
+
+def test_a_name_of_several_links_chooses_none(filled: tuple[Agent, Commands], here: Site, there: Site) -> None:
+    agent, commands = filled
+    definition = federated(there)
+    definition["upstreams"]["second"] = {"uri": there.uri, "exchange": "second"}
+    agent.write({here.vhost: definition})
+    assert "names 2 links" in commands.run("drop", "--link", f"{here.vhost}/{X}", status=2)
     assert depth(there.uri, QUARANTINE) == 3
 
 

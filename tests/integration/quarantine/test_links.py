@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Q, Site, X, federated
+from tests.integration.federation.test_credentials import origin, replace, wait_read
 from tests.integration.federation.test_failures import link
 from tests.integration.quarantine.scene import LARGE, QUARANTINE, only, publish_one, quarantined
 from tests.integration.queue_links import scene as queue_links
 from tests.integration.shovels.shoveling import named, running, shovel
 from tests.lab.user_program import depth, numbered
+from tests.lab.waiting import eventually
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
@@ -45,6 +49,32 @@ def test_of_an_exchange_link(agent_of: AgentOf, here: Site, there: Site, kind: s
     assert (shown["status"], shown["error"], shown["quarantined"]) == ("running", None, 1)
     assert shown["reconnects"] == 1, "the first refusal tells the limit"
     assert agent.terminate() == 0
+
+
+def test_it_is_reached_by_the_password_of_now(
+    agent_of: AgentOf, here: Site, there: Site, tmp_path: Path, name: Callable[[str], str]
+) -> None:
+    """A changed one restarts no link."""
+    here.exchange().queue("#")
+    there.exchange()
+    admin, user, password = there.node.admin, name("renewed"), tmp_path / "password"
+    admin.user(user, "first-password")
+    admin.permissions(there.vhost, user)
+    replace(password, "first-password")
+    uri = there.node.uri(there.vhost, user, "PASSWORD").replace("PASSWORD", f"${{file:{password}}}")
+    agent = agent_of(here.node).write({here.vhost: origin(uri)}).start()
+    agent.wait_for("running", link(here))
+    there.wait_bound("#")
+    publish_one(there, X, "k", LARGE)
+    eventually(lambda: only(agent)["quarantined"] == 1, what="it is in quarantine")
+    agent.wait_for("running", link(here))  # again: the first refusal tells the limit
+    admin.user(user, "second-password")
+    replace(password, "second-password")
+    wait_read(agent, 2)
+    publish_one(there, X, "k", LARGE)
+    eventually(lambda: only(agent)["quarantined"] == 2, what="another one, too")
+    assert only(agent)["reconnects"] == 1
+    admin.delete("users", user)
 
 
 def test_of_a_queue_link(agent_of: AgentOf, here: Site, there: Site) -> None:

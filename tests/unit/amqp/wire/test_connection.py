@@ -237,6 +237,19 @@ def test_a_connection_that_is_held_is_not_taken_for_dead_and_goes_on_to_speak() 
     in_virtual_time(scenario())
 
 
+def test_silence_is_noticed_within_two_heartbeats_of_the_last_word() -> None:
+    async def scenario() -> None:
+        connection, _ = await opened(heartbeat=10)
+        await asyncio.sleep(1)
+        feed(connection, frames.HEARTBEAT_FRAME)
+        await asyncio.sleep(19.9)
+        assert not connection.closed.done()
+        await asyncio.sleep(0.2)
+        assert isinstance(connection.closed.result(), HeartbeatMissedError)
+
+    in_virtual_time(scenario())
+
+
 def test_a_connection_that_is_heard_lives() -> None:
     async def scenario() -> None:
         connection, _ = await opened(heartbeat=10)

@@ -28,7 +28,15 @@ LIMIT = LagCritical(seconds=300)
 def test_seconds_behind(
     backlog: int | None, rate: float, stuck: float, probe: float | None, behind: float | None
 ) -> None:
-    assert seconds_behind(backlog, rate, stuck=stuck, probe=probe) == behind
+    assert seconds_behind(backlog, rate, stuck=stuck, probe=probe, interval=1.0) == behind
+
+
+@pytest.mark.parametrize(
+    ("backlog", "rate", "behind"), [(100, 4.0, 25.0), (100, 100.0, 5.7), (100, 0.0, 9.0), (0, 0.0, 5.7), (None, 0, 5.7)]
+)
+def test_a_probe_that_is_overdue_shows_the_least(backlog: int | None, rate: float, behind: float) -> None:
+    """It expires before it gets through a long queue, so what the next ones have waited for grows no further."""
+    assert seconds_behind(backlog, rate, stuck=9.0, probe=5.7, interval=1.0) == behind
 
 
 @pytest.mark.parametrize(
