@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -29,6 +30,9 @@ QUEUES = "queues/%2F"
         ({"messages": 3, "message_stats": []}, None),
         ({"messages": 3, "message_stats": {"publish": "9"}}, None),
         ({"messages": -1, "message_stats": {"publish": 9}}, None),
+        ({"messages": 3, "message_stats": {"publish": 2**52}}, None),
+        ({"messages": 10**30, "message_stats": {"publish": 9}}, None),
+        ({"messages": 3, "message_stats": dict.fromkeys(("ack", "deliver_no_ack", "get_no_ack"), 2**53)}, None),
     ],
 )
 def test_what_a_broker_shows_of_a_queue(answer: dict[str, Any], counts: QueueCounts | None) -> None:
@@ -124,3 +128,22 @@ def test_one_upstream_that_answers_nonsense_delays_no_other(api: HttpApi) -> Non
         links = [Link((asked(other, "bad"), "a")), Link((asked(api), "b"))]
         asyncio.run(looks(*links).look())
     assert [link.seen for link in links] == [[], [QueueCounts(1, 0, 1)]]
+
+
+def test_after_an_address_that_stops_answering_the_next_one_is_first(
+    api: HttpApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_looks, "PATIENCE", 0.5)
+    monkeypatch.setattr(upstream_looks, "SHORTEST", 0.05)
+    with http_api() as silent:
+        silent.answers[QUEUES] = lambda: time.sleep(1.5)
+        link = Link((Asked((http_url.parse(silent.url), http_url.parse(api.url)), "/", "origin"), "a"))
+
+        async def live() -> None:
+            made = looks(link)
+            await made.look()
+            await asyncio.sleep(0.2)
+            await made.look()
+
+        asyncio.run(live())
+    assert link.seen == [QueueCounts(0, 0, 1)]
