@@ -19,6 +19,7 @@ from agent.core.links.upstream_account import QueueCounts
 from agent.errors import BrokerError, PermanentError
 from agent.management.answers import QueueCountsAnswer
 from agent.management.client import ManagementClient
+from agent.management.transport import Contexts
 from agent.status.board import Board
 
 TASK: Final = "look at queues upstream"
@@ -87,6 +88,7 @@ class UpstreamLooks:
         self._every = max(every, SHORTEST)
         self._sleep = sleep
         self._sources: dict[Asked, _Source] = {}
+        self._contexts: Contexts = {}
         self._asking = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
@@ -103,6 +105,8 @@ class UpstreamLooks:
             if (found := each.upstream_queue) is not None:
                 links[found[0]].append((each, found[1]))
         self._sources = {asked: self._sources.get(asked, _Source()) for asked in links}
+        used = {url.tls for asked in links for url in asked.urls}
+        self._contexts = {tls: context for tls, context in self._contexts.items() if tls in used}
         now = asyncio.get_running_loop().time()
         due = [asked for asked in links if self._sources[asked].due <= now]
         await asyncio.gather(*(self._ask_safely(asked, links[asked]) for asked in due))
@@ -118,7 +122,7 @@ class UpstreamLooks:
             began = loop.time()
             try:
                 async with asyncio.timeout(PATIENCE):
-                    found = await _counts(asked, source, {queue for _, queue in links})
+                    found = await self._counts(asked, source, {queue for _, queue in links})
             except (BrokerError, TimeoutError) as error:
                 self._failed(asked, source, str(error) or f"no answer within {PATIENCE:g} s")
                 return
@@ -131,6 +135,22 @@ class UpstreamLooks:
             if link.upstream_queue == (asked, queue):  # it may have changed meanwhile
                 link.look_upstream(found.get(queue), now)
 
+    async def _counts(self, asked: Asked, source: _Source, wanted: Collection[str]) -> Mapping[str, QueueCounts | None]:
+        """Of the wanted queues: a vhost may have very many others."""
+        where = f"upstream {asked.upstream}"
+        first = source.failures_ever % len(asked.urls)  # one that never answers takes all the time
+        urls = (*asked.urls[first:], *asked.urls[:first])
+        setting = f"management of {where}"
+        client = ManagementClient(urls, where=where, setting=setting, timeout=PATIENCE, contexts=self._contexts)
+        async with client:
+            if not source.is_counting:
+                overview = await client.overview()
+                if overview.get("disable_stats") is True or overview.get("rates_mode") == "none":
+                    raise PermanentError(f"{where}: {_NO_NUMBERS}")
+                source.is_counting = True
+            listed = await client.queue_counts(asked.vhost)
+            return {each["name"]: queue_counts(each) for each in listed if each["name"] in wanted}
+
     def _failed(self, asked: Asked, source: _Source, error: str) -> None:
         source.failures += 1
         source.failures_ever += 1
@@ -139,21 +159,6 @@ class UpstreamLooks:
         if error != source.error:
             source.error = error
             log.warning("queues upstream can't be looked at", upstream=asked.upstream, error=f"{error}; {_ADVICE}")
-
-
-async def _counts(asked: Asked, source: _Source, wanted: Collection[str]) -> Mapping[str, QueueCounts | None]:
-    """Of the wanted queues: a vhost may have very many others."""
-    where = f"upstream {asked.upstream}"
-    first = source.failures_ever % len(asked.urls)  # one that never answers takes all the time
-    urls = (*asked.urls[first:], *asked.urls[:first])
-    async with ManagementClient(urls, where=where, setting=f"management of {where}", timeout=PATIENCE) as client:
-        if not source.is_counting:
-            overview = await client.overview()
-            if overview.get("disable_stats") is True or overview.get("rates_mode") == "none":
-                raise PermanentError(f"{where}: {_NO_NUMBERS}")
-            source.is_counting = True
-        listed = await client.queue_counts(asked.vhost)
-        return {each["name"]: queue_counts(each) for each in listed if each["name"] in wanted}
 
 
 def queue_counts(answer: QueueCountsAnswer) -> QueueCounts | None:
