@@ -29,7 +29,7 @@ from agent.management.answers import (
     WhoamiAnswer,
 )
 from agent.management.shapes import Shape, ShapeError
-from agent.management.transport import NOT_RABBITMQ, Missing, Transport
+from agent.management.transport import NOT_RABBITMQ, Contexts, Missing, Transport
 
 DEFAULT_TIMEOUT = 30.0
 _ANY_TAG = "the tag management, monitoring or policymaker"
@@ -67,9 +67,10 @@ class ManagementClient:
         where: str = "downstream",
         setting: str = "downstream.management",
         timeout: float = DEFAULT_TIMEOUT,
+        contexts: Contexts | None = None,
     ) -> None:
         self._where = where
-        self._transport = Transport(urls, where=where, setting=setting, timeout=timeout)
+        self._transport = Transport(urls, where=where, setting=setting, timeout=timeout, contexts=contexts)
 
     async def __aenter__(self) -> Self:
         await self._transport.__aenter__()

@@ -17,6 +17,7 @@ from tenacity.wait import wait_random_exponential
 from yarl import URL
 
 from agent.core.addresses.http_url import HttpUrl
+from agent.core.addresses.url_text import Tls
 from agent.core.text.redaction import redacted
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.look_up import Resolver
@@ -42,6 +43,8 @@ _ONLY_LOCAL = "User can only log in via localhost"
 
 
 T = TypeVar("T")
+Contexts: TypeAlias = dict[Tls, ssl.SSLContext]
+"""Each takes 20 ms and a megabyte: clients that ask many brokers share them."""
 Read: TypeAlias = Callable[[aiohttp.ClientResponse], Awaitable[Any]]
 
 
@@ -66,14 +69,16 @@ class Transport:
     Where all fail and one of them may be better in a moment, all are asked again, as long as `timeout` isn't over.
     """
 
-    def __init__(self, urls: Sequence[HttpUrl], *, where: str, setting: str, timeout: float) -> None:
+    def __init__(
+        self, urls: Sequence[HttpUrl], *, where: str, setting: str, timeout: float, contexts: Contexts | None = None
+    ) -> None:
         if not urls:
             raise ValueError("no address of an HTTP API")
         self._urls = list(urls)
         self._where = where
         self._setting = setting
         self._timeout = timeout
-        self._contexts: dict[HttpUrl, ssl.SSLContext] = {}
+        self._contexts: Contexts = {} if contexts is None else contexts
         self._session: aiohttp.ClientSession | None = None
         self.date: str | None = None
         """The server's time in its last answer, as HTTP writes it."""
@@ -149,7 +154,8 @@ class Transport:
                 raise  # the others would respond the same
             except BrokerError as error:
                 failures.append(error)
-                self._contexts.pop(url, None)  # its files may have been renewed
+                if url.tls is not None:
+                    self._contexts.pop(url.tls, None)  # its files may have been renewed
             else:
                 self._prefer(url)
                 return answer
@@ -224,9 +230,10 @@ class Transport:
     async def _context(self, url: HttpUrl, where: str) -> ssl.SSLContext | bool:
         if url.tls is None:
             return True
-        if url not in self._contexts:
-            self._contexts[url] = await tls_context(url.tls, where=where)
-        return self._contexts[url]
+        found = self._contexts.get(url.tls)
+        if found is None:
+            found = self._contexts[url.tls] = await tls_context(url.tls, where=where)
+        return found
 
     def _refused(
         self, url: HttpUrl, where: str, *, response: aiohttp.ClientResponse, answer: Any, needs: str

@@ -61,6 +61,7 @@ class LinkRunner:
         self.state = LinkState()
         self.counts = Counts()
         self._account = UpstreamAccount()
+        self._looked_at: tuple[str, ...] = ()  # upstream: another API or queue counts otherwise
         self.note = ""
         self.finished = asyncio.Event()
         self._bindings: frozenset[Binding] = frozenset()
@@ -185,8 +186,12 @@ class LinkRunner:
         return None if queue is None else (Asked(link.management, vhost, link.upstream), queue)
 
     def look_upstream(self, counts: QueueCounts | None, now: float) -> None:
-        if counts is None:
+        found = self.upstream_queue
+        place = () if found is None else (*found[0].place, found[1])
+        if counts is None or place != self._looked_at:
             self._account = self._account.interrupted()
+        self._looked_at = place
+        if counts is None:
             return
         own = self.counts
         settled = own.forwarded + sum(own.dropped.values()) + sum(own.quarantined.values())

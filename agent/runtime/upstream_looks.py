@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from agent.core.links.upstream_account import QueueCounts
 from agent.errors import BrokerError, PermanentError
 from agent.management.answers import QueueCountsAnswer
 from agent.management.client import ManagementClient
+from agent.management.transport import Contexts
 from agent.status.board import Board
 
 TASK: Final = "look at queues upstream"
@@ -26,6 +27,7 @@ SHORTEST: Final = 5.0  # seconds between two looks: brokers have no newer number
 LONGEST: Final = 300.0  # while there is no answer
 PATIENCE: Final = 10.0
 AT_ONCE: Final = 8  # brokers that are asked
+MOST: Final = 2**53  # no counter gets this high, and the report refuses lines with more
 SHARE: Final = 20  # an answer is waited for during a twentieth of the time at most
 _ADVICE: Final = (
     "the account of links from this upstream lacks what entered their queues: check `management` of the upstream"
@@ -44,6 +46,11 @@ class Asked:
     vhost: str
     upstream: str = field(compare=False)
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The same with another password."""
+        return (self.vhost, *(url.safe for url in self.urls))
+
 
 class Watched(Protocol):
     """A link; `upstream_queue` is where to look, None where there is nothing to look at now."""
@@ -58,7 +65,8 @@ class Watched(Protocol):
 @dataclass(slots=True)
 class _Source:
     due: float = 0.0
-    failures: int = 0
+    failures: int = 0  # since the last answer
+    failures_ever: int = 0
     error: str = ""
     is_counting: bool = False
     """Whether the broker collects statistics, as it said since it failed last."""
@@ -80,6 +88,7 @@ class UpstreamLooks:
         self._every = max(every, SHORTEST)
         self._sleep = sleep
         self._sources: dict[Asked, _Source] = {}
+        self._contexts: Contexts = {}
         self._asking = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
@@ -96,22 +105,24 @@ class UpstreamLooks:
             if (found := each.upstream_queue) is not None:
                 links[found[0]].append((each, found[1]))
         self._sources = {asked: self._sources.get(asked, _Source()) for asked in links}
+        used = {url.tls for asked in links for url in asked.urls}
+        self._contexts = {tls: context for tls, context in self._contexts.items() if tls in used}
         now = asyncio.get_running_loop().time()
         due = [asked for asked in links if self._sources[asked].due <= now]
         await asyncio.gather(*(self._ask_safely(asked, links[asked]) for asked in due))
 
-    async def _ask_safely(self, asked: Asked, links: Iterable[tuple[Watched, str]]) -> None:
+    async def _ask_safely(self, asked: Asked, links: Collection[tuple[Watched, str]]) -> None:
         """One upstream's trouble must not delay the others."""
         with self._board.errors.catching(TASK, upstream=asked.upstream):
             await self._ask(asked, self._sources[asked], links)
 
-    async def _ask(self, asked: Asked, source: _Source, links: Iterable[tuple[Watched, str]]) -> None:
+    async def _ask(self, asked: Asked, source: _Source, links: Collection[tuple[Watched, str]]) -> None:
         loop = asyncio.get_running_loop()
         async with self._asking:
             began = loop.time()
             try:
                 async with asyncio.timeout(PATIENCE):
-                    found = await _counts(asked, source)
+                    found = await self._counts(asked, source, {queue for _, queue in links})
             except (BrokerError, TimeoutError) as error:
                 self._failed(asked, source, str(error) or f"no answer within {PATIENCE:g} s")
                 return
@@ -124,24 +135,30 @@ class UpstreamLooks:
             if link.upstream_queue == (asked, queue):  # it may have changed meanwhile
                 link.look_upstream(found.get(queue), now)
 
+    async def _counts(self, asked: Asked, source: _Source, wanted: Collection[str]) -> Mapping[str, QueueCounts | None]:
+        """Of the wanted queues: a vhost may have very many others."""
+        where = f"upstream {asked.upstream}"
+        first = source.failures_ever % len(asked.urls)  # one that never answers takes all the time
+        urls = (*asked.urls[first:], *asked.urls[:first])
+        setting = f"management of {where}"
+        client = ManagementClient(urls, where=where, setting=setting, timeout=PATIENCE, contexts=self._contexts)
+        async with client:
+            if not source.is_counting:
+                overview = await client.overview()
+                if overview.get("disable_stats") is True or overview.get("rates_mode") == "none":
+                    raise PermanentError(f"{where}: {_NO_NUMBERS}")
+                source.is_counting = True
+            listed = await client.queue_counts(asked.vhost)
+            return {each["name"]: queue_counts(each) for each in listed if each["name"] in wanted}
+
     def _failed(self, asked: Asked, source: _Source, error: str) -> None:
         source.failures += 1
+        source.failures_ever += 1
         source.is_counting = False
         source.due = asyncio.get_running_loop().time() + min(LONGEST, self._every * 2.0 ** min(source.failures, 10))
         if error != source.error:
             source.error = error
             log.warning("queues upstream can't be looked at", upstream=asked.upstream, error=f"{error}; {_ADVICE}")
-
-
-async def _counts(asked: Asked, source: _Source) -> Mapping[str, QueueCounts | None]:
-    where = f"upstream {asked.upstream}"
-    async with ManagementClient(asked.urls, where=where, setting=f"management of {where}", timeout=PATIENCE) as client:
-        if not source.is_counting:
-            overview = await client.overview()
-            if overview.get("disable_stats") is True or overview.get("rates_mode") == "none":
-                raise PermanentError(f"{where}: {_NO_NUMBERS}")
-            source.is_counting = True
-        return {each["name"]: queue_counts(each) for each in await client.queue_counts(asked.vhost)}
 
 
 def queue_counts(answer: QueueCountsAnswer) -> QueueCounts | None:
@@ -150,7 +167,7 @@ def queue_counts(answer: QueueCountsAnswer) -> QueueCounts | None:
     if not isinstance(stats, dict):
         return None
     numbers = [answer.get("messages"), *(stats.get(name, 0) for name in _COUNTERS)]
-    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+    if not all(isinstance(number, int) and 0 <= number <= MOST // len(numbers) for number in numbers):
         return None
     messages, entered, *acknowledged = numbers
     return QueueCounts(entered=entered, acknowledged=sum(acknowledged), messages=messages)

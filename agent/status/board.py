@@ -109,6 +109,8 @@ class Entry:
     def change(self, state: LinkState, now: float) -> None:
         reason = reason_of(self.state, state)
         self.note_backlog(now)
+        if self.state.status is Status.STANDBY and state.status is not Status.STANDBY:
+            self.backlog_last, self._empty_at = None, now
         if state.status is not self.state.status:
             self._blocked_before, self._blocked_at = self.blocked_seconds, self.monotonic()
             self.since = now
@@ -141,6 +143,10 @@ class Entry:
         limit = self.link.settings.lag_critical
         if limit is None:
             self.behind = self.critical_since = None
+            return
+        if self.state.status is Status.STANDBY:  # something else serves it, and knows what waits
+            self.behind = self.critical_since = None
+            self._empty_at = now
             return
         self.note_backlog(now)
         gauges = self.gauges()

@@ -155,6 +155,11 @@ def test_openslo_documents_are_the_same_objectives() -> None:
         ("kind: SLO", "kind: Service", "slo.yaml:3:7: kind: the report reads SLO only"),
         ("{name: prompt}", "{name: up}", "slo.yaml:12:1: objective 'up' is there twice"),
         ("30d, isRolling: true", "30d", "slo.yaml:9:16: isRolling"),
+        ("value: 7, ", "", "slo.yaml:19:16: value: give seconds above 0"),
+        ("value: 7", "value: .nan", "slo.yaml:19:33: value: give seconds above 0"),
+        ("{target: 0.999}", "{target: 99.9}", "slo.yaml:10:16: give a target above 0 and below 1"),
+        ("targetPercent: 99", "targetPercent: nan", "slo.yaml:19:16: give a target above 0 and below 1"),
+        ("  service: federation", "  budgetingMethod: x", "slo.yaml:8:3: budgetingMethod: is there twice"),
     ],
 )
 def test_what_openslo_says_beyond_that_is_an_error_with_its_place(before: str, after: str, where: str) -> None:

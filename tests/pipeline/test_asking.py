@@ -93,6 +93,8 @@ def test_objectives() -> None:
         ("objectives: {}", 1),
         ("objectives: {a: {target: 100}}", 1),
         ("objectives: {a: {target: 99, days: 0, within: -1, goal: 1}, b: 3}", 4),
+        ("objectives: {a: {target: 99, within: .nan}, b: {target: 99, within: .inf}}", 2),
+        ("objectives: {a: {target: 99, target: 90}, a: {target: 80}}", 2),
     ],
 )
 def test_wrong_objectives_are_told_at_once(text: str, problems: int) -> None:

@@ -73,6 +73,8 @@ def _contents(found: Findings) -> Markup:
 def _content(found: Findings, calendar: Calendar) -> tuple[Markup, ...]:
     if not found.fleet.links:
         said = "No data on links in this window: check that agents export, and that --input, --from and --to are right."
+        if found.of:
+            said = "No link that --link, --upstream and --group choose has data in this window: check their names."
         return (section("nothing", "Nothing to show", nothing(said)),)
     return (
         overview(found, calendar),

@@ -100,7 +100,9 @@ class Store:
 
     def _few(self, before: int, *, like: DataFrame) -> DataFrame:
         """The lines of settled days."""
-        found = self.spark.read.schema(StructType([*like.schema, _DAY])).parquet(self._settled)
+        found = self.spark.read.schema(StructType([*like.schema, _DAY])).parquet(
+            files.literally(self.spark, self._settled)
+        )
         return found.where(fn.col("day") < before).drop("day")
 
     def _opened(self) -> Ledger:
@@ -144,7 +146,7 @@ class Store:
 
     def _of(self, batches: Sequence[Batch]) -> DataFrame:
         read = self.spark.read.schema(KEPT_LINES).option("basePath", self.directory)
-        return read.parquet(*(self._path(batch.number) for batch in batches))
+        return read.parquet(*(files.literally(self.spark, self._path(batch.number)) for batch in batches))
 
     def _keep(self, ledger: Ledger) -> None:
         files.write_text(self.spark, self._ledger_path, ledger.text())

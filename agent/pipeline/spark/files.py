@@ -18,7 +18,7 @@ _WILD: Final = re.compile(r"([\[\]{}*?\\])")
 
 
 def read_table(spark: SparkSession, name: str, *, output: str) -> DataFrame:
-    return spark.read.schema(TABLES[name]).parquet(f"{output}/{name}")
+    return spark.read.schema(TABLES[name]).parquet(literally(spark, f"{output}/{name}"))
 
 
 def columns(name: str) -> StructType:
@@ -27,7 +27,7 @@ def columns(name: str) -> StructType:
 
 def read_text(spark: SparkSession, path: str) -> str:
     """Small files only: objectives."""
-    row = spark.read.text(path, wholetext=True).first()
+    row = spark.read.text(literally(spark, path), wholetext=True).first()
     return str(row[0]) if row else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -49,11 +50,22 @@ def parse_objectives(text: str, *, source: str) -> tuple[Objective, ...]:
         mark = getattr(error, "problem_mark", None)
         place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source)
         raise ConfigurationError([Problem(place, "not YAML: fix the syntax here")]) from error
+    if twice := [*_twice(roots[0], source=source)] if roots else []:
+        raise ConfigurationError(twice)
     entries = document.get("objectives") if isinstance(document, dict) and set(document) == {"objectives"} else None
     if not isinstance(entries, dict) or not entries:
         said = "give objectives by name, such as `objectives: {availability: {target: 99.9}}`, and no other key"
         raise ConfigurationError([Problem(Place(source), said)])
     return _judged(entries, source=source)
+
+
+def _twice(node: yaml.Node, *, source: str) -> Iterator[Problem]:
+    """Keys of this mapping, and of those in it."""
+    for key in openslo.repeated(node):
+        place = Place(source, key.start_mark.line + 1, key.start_mark.column + 1)
+        yield Problem(place, f"{key.value}: is there twice")
+    for _, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        yield from _twice(value, source=source)
 
 
 def _is_openslo(root: yaml.Node) -> bool:
@@ -105,4 +117,4 @@ def _wrong(name: Any, entry: Any) -> Iterator[str]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

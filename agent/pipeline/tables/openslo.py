@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ class Reader:
         if not isinstance(node, yaml.MappingNode):
             self.wrong(node or parent, "give a mapping here")
             return {}
+        for key in repeated(node):
+            self.wrong(key, f"{key.value}: is there twice")
         for key, _ in node.value:
             if known is not None and key.value not in known:
                 self.wrong(key, f"{key.value}: the report can't express this; known are {', '.join(sorted(known))}")
@@ -80,7 +83,10 @@ def _entry(reader: Reader, spec: dict[str, yaml.Node], root: yaml.Node) -> Itera
     if _text(indicator) == TRANSFER:
         if _text(values.get("op")) != "lte":
             reader.wrong(values.get("op") or objective, "op: give lte: messages confirmed within `value` seconds")
-        yield "within", _number(values.get("value"))
+        within = _number(values.get("value"))
+        if within is None or within <= 0:
+            reader.wrong(values.get("value") or objective, "value: give seconds above 0")
+        yield "within", within
     elif _text(indicator) != AVAILABILITY:
         reader.wrong(indicator or root, f"indicatorRef: give {AVAILABILITY} or {TRANSFER}")
     elif "op" in values or "value" in values:
@@ -105,7 +111,20 @@ def _target(reader: Reader, values: dict[str, yaml.Node], objective: yaml.Node) 
         reader.wrong(objective, "give one of target, such as 0.999, and targetPercent, such as 99.9")
         return 99.9
     share = _number(values.get("target"))
-    return round(100 * share, 9) if share is not None else _number(values.get("targetPercent"))
+    percent = round(100 * share, 9) if share is not None else _number(values.get("targetPercent"))
+    if percent is None or not 0 < percent < 100:
+        reader.wrong(objective, "give a target above 0 and below 1, or a targetPercent above 0 and below 100")
+    return percent
+
+
+def repeated(node: yaml.Node) -> Iterator[yaml.Node]:
+    """Keys of a mapping that are there before: PyYAML would take the last one without a word."""
+    seen: set[str] = set()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in seen:
+                yield key
+            seen.add(key.value)
 
 
 def _text(node: yaml.Node | None) -> str:
@@ -114,6 +133,7 @@ def _text(node: yaml.Node | None) -> str:
 
 def _number(node: yaml.Node | None) -> float | None:
     try:
-        return float(_text(node))
+        found = float(_text(node))
     except ValueError:
         return None
+    return found if math.isfinite(found) else None

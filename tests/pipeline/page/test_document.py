@@ -127,9 +127,11 @@ def test_ten_thousand_links_make_no_larger_page() -> None:
 
 
 def test_nothing_to_show() -> None:
-    found = findings(links=0)
-    told = outline(replace(found, fleet=Fleet(0, Spent(), None, 0)))
+    found = replace(findings(links=0), fleet=Fleet(0, Spent(), None, 0))
+    told = outline(found)
     assert "No data on links in this window" in told.text
+    filtered = outline(replace(found, of="upstreams nonesuch"))
+    assert "No link that --link, --upstream and --group choose has data" in filtered.text
     assert "svg" not in told.tags
 
 

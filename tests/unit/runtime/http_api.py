@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ class HttpApi:
 
 
 @contextmanager
-def http_api() -> Iterator[HttpApi]:
+def http_api(tls: ssl.SSLContext | None = None) -> Iterator[HttpApi]:
     api = HttpApi()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -55,6 +56,8 @@ def http_api() -> Iterator[HttpApi]:
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         api.port = server.server_port
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield api
         server.shutdown()

@@ -231,3 +231,30 @@ def test_what_another_agent_settled_is_compared_nowhere() -> None:
         assert runner.gauges().upstream == Compared(3, entered=4, acknowledged=4, settled=4, waiting=0)
 
     in_virtual_time(live())
+
+
+def test_what_another_api_or_queue_shows_is_not_compared_with_what_came_before() -> None:
+    async def live() -> None:
+        brokers = Broken((), "here", stall_after=30)
+        runner = LinkRunner(LINK, Kinds(brokers), on_change=lambda *_: None)
+        runner.start()
+
+        def look(entered: int, *times: float) -> None:
+            for now in times:
+                runner.look_upstream(QueueCounts(entered, entered, 0), now)
+
+        def asked(url: str) -> None:
+            runner.link = replace(LINK, management=(http_url.parse(url),))
+
+        asked("http://me:old@dc1")
+        look(5, 0.0, 20.0)
+        asked("http://me:new@dc1")
+        look(5, 40.0)
+        assert runner.gauges().upstream == Compared(2, waiting=0), "another password shows the same queue"
+        asked("http://me:new@dc2")
+        look(100, 60.0, 80.0)
+        brokers.cluster = "elsewhere"
+        look(200, 100.0, 120.0)
+        assert runner.gauges().upstream == Compared(4, waiting=0)
+
+    in_virtual_time(live())

@@ -26,6 +26,7 @@ LINK = ExchangeLink(
     exchange=Exchange("orders", "topic"),
 )
 RUNNING = LinkState(phase=Phase.OPEN, started=True)
+STANDBY = LinkState(started=True, standby="the plugin runs it")
 BROKEN = LinkState(phase=Phase.WAITING, started=True, failure=Failed("connection refused"))
 
 
@@ -274,6 +275,29 @@ def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_cause(
     assert facts(made[link.id], clock.now).behind_since == clock.now - 10
     waiting[0] = 0
     assert facts(made[link.id], clock.now).behind_since is None
+
+
+def test_a_link_that_something_else_serves_is_not_behind_here_and_begins_anew_when_it_comes_back() -> None:
+    clock = Clock()
+    made = Board(clock, "dc2-a")
+    link = replace(LINK, settings=LinkSettings(lag_critical=LagCritical(seconds=300)))
+    waiting: list[int | None] = [5]
+    made.put(link, RUNNING, Counts(), lambda: Gauges(backlog=waiting[0]))
+    entry = made[link.id]
+    assert made.view(entry)["critical_since"] is None
+    waiting[0] = None
+    entry.change(STANDBY, clock.now)
+    clock.now += 3600
+    shown = made.view(entry)
+    assert (shown["behind_seconds"], shown["critical_since"], entry.lag_is_critical) == (None, None, False)
+    clock.now += 3600
+    entry.change(RUNNING, clock.now)
+    assert made.view(entry)["critical_since"] is None, "what waited before is unknown"
+    waiting[0] = 1
+    clock.now += 299
+    assert made.view(entry)["critical_since"] is None
+    clock.now += 1
+    assert made.view(entry)["critical_since"] is not None
 
 
 def test_a_link_without_lag_critical_is_never_behind() -> None:
