@@ -8,8 +8,8 @@ from typing import Final
 from agent.core.export_event import FIELDS, FieldType
 
 VERSION: Final = 2
-"""The version of the tables; it increases when a column is new, or changes its name or meaning: those of another one are
-made anew."""
+"""The version of the tables; it increases when a column is new, or changes its name or meaning: those of another one
+are made anew."""
 
 SECOND: Final = 1_000_000
 CELL: Final = 300 * SECOND
