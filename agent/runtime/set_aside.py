@@ -148,8 +148,10 @@ class Quarantined:
         return cls(Kinds(brokers), found.links, choice)
 
     async def look(self, *, with_bodies: bool) -> AsyncGenerator[SetAside, None]:
-        async for connection in self._places():
-            async with self._held(connection, with_bodies=with_bodies) as held:
+        """Each once, also where several addresses lead to one broker: what one of them holds, the others don't find."""
+        async with AsyncExitStack() as opened:
+            async for connection in self._places(opened):
+                held = await opened.enter_async_context(self._held(connection, with_bodies=with_bodies))
                 async for message in held:
                     if (found := self._chosen(message)) is not None:
                         yield SetAside(
@@ -164,20 +166,21 @@ class Quarantined:
 
     async def drop(self) -> Outcome:
         outcome = Outcome()
-        async for connection in self._places():
-            async with self._held(connection, with_bodies=False) as held:
-                async for message in held:
-                    if self._chosen(message) is not None:
-                        held.acknowledge(message.tag)
-                        outcome.done += 1
-                self._note_rest(connection, held)
+        async with AsyncExitStack() as opened:
+            async for connection in self._places(opened):
+                async with self._held(connection, with_bodies=False) as held:
+                    async for message in held:
+                        if self._chosen(message) is not None:
+                            held.acknowledge(message.tag)
+                            outcome.done += 1
+                    self._note_rest(connection, held)
         return self._with_problems(outcome)
 
     async def replay(self) -> Outcome:
         """Publishes each where it was going, as its link would, and acknowledges it once it is confirmed."""
         outcome = Outcome()
-        async for connection in self._places():
-            async with AsyncExitStack() as opened:
+        async with AsyncExitStack() as opened:
+            async for connection in self._places(opened):
                 destinations = Destinations(self._kinds, self._links, connection, opened)
                 while await self._round(connection, destinations, outcome):
                     pass
@@ -217,18 +220,17 @@ class Quarantined:
                 " replay some of those that were, and run this again"
             )
 
-    async def _places(self) -> AsyncIterator[Connection]:
-        """Each broker's quarantine once, however many links there are."""
-        seen: set[tuple[str | None, str]] = set()
+    async def _places(self, opened: AsyncExitStack) -> AsyncIterator[Connection]:
+        """Each source once, however many links come from there; several may be one broker, which no name of a cluster
+        tells, as many are called like others.
+        """
         for end in dict.fromkeys(self._kinds.ends(link).source for link in self._links.values()):
             try:
-                async with await self._kinds.brokers.looking(end) as connection:
-                    place = connection.server.cluster_name, connection.vhost
-                    if place not in seen:
-                        seen.add(place)
-                        yield connection
+                connection = await opened.enter_async_context(await self._kinds.brokers.looking(end))
             except BrokerError as error:
                 self.problems.append(str(error))
+            else:
+                yield connection
 
     def _held(self, connection: Connection, *, with_bodies: bool) -> AbstractAsyncContextManager[HeldMessages]:
         def wants(properties: bytes) -> bool:
@@ -247,5 +249,5 @@ class Quarantined:
         return found if found is not None and self._choice.takes(found.why, time.time()) else None
 
     def _with_problems(self, outcome: Outcome) -> Outcome:
-        outcome.problems += self.problems
+        outcome.problems = list(dict.fromkeys((*outcome.problems, *self.problems)))
         return outcome

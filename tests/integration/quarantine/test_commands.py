@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Q, Site, X, federated
 from tests.integration.federation.test_failures import link
 from tests.integration.quarantine.scene import LARGE, LIMIT, QUARANTINE, only, publish_one
+from tests.integration.status.asking import get
 from tests.lab.lab import Lab
 from tests.lab.user_program import depth, messages
 from tests.lab.waiting import eventually
@@ -134,3 +137,38 @@ def test_they_are_dropped(filled: tuple[Agent, Commands], there: Site) -> None:
     assert commands.run("drop", "--older-than", "1h", status=5)["dropped"] == 0
     assert commands.run("drop", "--reason", "too_large") == {"dropped": 3, "problems": []}
     assert depth(there.uri, QUARANTINE) == 0
+
+
+def test_brokers_of_one_name_are_two_and_two_addresses_of_a_broker_are_one(
+    agent_of: AgentOf, lab: Lab, here: Site, there: Site
+) -> None:
+    with ExitStack() as ended:
+        node = lab.node("namesake").start()
+        ended.callback(node.stop)
+        node.ctl("set_cluster_name", there.node.admin.get("cluster-name")["name"])
+        other = Site(node, ended.enter_context(node.admin.temporary_vhost(there.vhost)))
+        here.exchange().queue("#")
+        definition = federated(there)
+        also = there.uri.replace("127.0.0.1", "localhost")
+        definition["upstreams"] |= {"namesake": {"uri": other.uri}, "again": {"uri": also, "exchange": "other.x"}}
+        for site, name in (published := ((there, X), (there, "other.x"), (other, X))):
+            site.exchange(name)
+        agent = agent_of(here.node).write({here.vhost: definition}).start()
+        eventually(
+            lambda: [one["status"] for one in links_of(agent)] == ["running"] * 3, what="all run", ignoring=URLError
+        )
+        for site, name in published:
+            publish_one(site, name, "k", LARGE)
+        eventually(lambda: sum(one["quarantined"] for one in links_of(agent)) == 3, what="all are in quarantine")
+        commands = Commands(lab, agent)
+        listed = commands.run("list")
+        assert len(listed) == 3
+        assert len({each["link"] for each in listed}) == 3
+        assert len(commands.run("list")) == 3, "they stay"
+        assert commands.run("drop", "--reason", "too_large")["dropped"] == 3
+        assert commands.run("list", status=5) == []
+
+
+def links_of(agent: Agent) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = get(agent, "/api/links")
+    return found
