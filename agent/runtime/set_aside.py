@@ -66,8 +66,10 @@ class ForgedError(PermanentError):
 class Destinations:
     """Where the messages of one quarantine were going, connected as they are needed."""
 
-    def __init__(self, kinds: Kinds, links: Mapping[str, Link], source: Connection, opened: AsyncExitStack) -> None:
-        self.failed: set[str] = set()  # links, by id
+    def __init__(
+        self, kinds: Kinds, links: Mapping[str, Link], source: Connection, opened: AsyncExitStack, failed: set[str]
+    ) -> None:
+        self.failed = failed  # links, by id; by whatever address of their source
         self._kinds = kinds
         self._links = links
         self._source = source
@@ -166,22 +168,21 @@ class Quarantined:
 
     async def drop(self) -> Outcome:
         outcome = Outcome()
-        async with AsyncExitStack() as opened:
-            async for connection in self._places(opened):
-                async with self._held(connection, with_bodies=False) as held:
-                    async for message in held:
-                        if self._chosen(message) is not None:
-                            held.acknowledge(message.tag)
-                            outcome.done += 1
-                    self._note_rest(connection, held)
+        async for connection in self._places():
+            async with self._held(connection, with_bodies=False) as held:
+                async for message in held:
+                    if self._chosen(message) is not None:
+                        held.acknowledge(message.tag)
+                        outcome.done += 1
+                self._note_rest(connection, held)
         return self._with_problems(outcome)
 
     async def replay(self) -> Outcome:
         """Publishes each where it was going, as its link would, and acknowledges it once it is confirmed."""
-        outcome = Outcome()
-        async with AsyncExitStack() as opened:
-            async for connection in self._places(opened):
-                destinations = Destinations(self._kinds, self._links, connection, opened)
+        outcome, failed = Outcome(), set[str]()
+        async for connection in self._places():
+            async with AsyncExitStack() as opened:
+                destinations = Destinations(self._kinds, self._links, connection, opened, failed)
                 while await self._round(connection, destinations, outcome):
                     pass
         return self._with_problems(outcome)
@@ -220,17 +221,18 @@ class Quarantined:
                 " replay some of those that were, and run this again"
             )
 
-    async def _places(self, opened: AsyncExitStack) -> AsyncIterator[Connection]:
+    async def _places(self, opened: AsyncExitStack | None = None) -> AsyncIterator[Connection]:
         """Each source once, however many links come from there; several may be one broker, which no name of a cluster
-        tells, as many are called like others.
+        tells, as many are called like others. What is `opened` stays so; otherwise one is open at a time.
         """
         for end in dict.fromkeys(self._kinds.ends(link).source for link in self._links.values()):
-            try:
-                connection = await opened.enter_async_context(await self._kinds.brokers.looking(end))
-            except BrokerError as error:
-                self.problems.append(str(error))
-            else:
-                yield connection
+            async with AsyncExitStack() as one:
+                try:
+                    connection = await (opened or one).enter_async_context(await self._kinds.brokers.looking(end))
+                except BrokerError as error:
+                    self.problems.append(str(error))
+                else:
+                    yield connection
 
     def _held(self, connection: Connection, *, with_bodies: bool) -> AbstractAsyncContextManager[HeldMessages]:
         def wants(properties: bytes) -> bool:

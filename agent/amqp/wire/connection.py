@@ -365,7 +365,7 @@ class WireConnection(asyncio.BufferedProtocol):
         """Speaks when it has been quiet for half the interval, and listens for twice of it."""
         now, half = self._loop.time(), self.heartbeat / 2
         left = self._heard + 2 * self.heartbeat - now
-        if left <= 0 and not self._holders:
+        if left <= 0 and not self._holders and not self._is_behind:
             self._end(HeartbeatMissedError(f"nothing was received for {2 * self.heartbeat} s"))
             return
         if now - self._said >= half and not self.closed.done():

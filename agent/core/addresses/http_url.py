@@ -32,7 +32,8 @@ class HttpUrl:
     def completed(self, login: tuple[str, Secret], tls: Tls | None) -> HttpUrl:
         """With these where it has none of its own."""
         user, password = (self.user, self.password) if self.has_login else login
-        return replace(self, user=user, password=password, tls=tls if self.tls == Tls() and tls else self.tls)
+        has_default = self.tls is not None and not self.tls.are_own
+        return replace(self, user=user, password=password, tls=tls if tls and has_default else self.tls)
 
 
 def parse(text: str) -> HttpUrl:

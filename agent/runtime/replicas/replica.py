@@ -27,7 +27,7 @@ from agent.core.replicas.slots import SLOTS, slot_of
 from agent.errors import AgentError
 from agent.runtime.replicas.fence import TICK, Fence
 from agent.runtime.replicas.lease_channel import LeaseChannel, LeasesRefusedError
-from agent.tasks import GuardedTasks, together
+from agent.tasks import GuardedTasks
 
 LEASES: Final = "federation-agent: leases of links"
 MESSAGES: Final = "federation-agent: messages to other agents of the group"
@@ -191,18 +191,6 @@ class Replica:
 
     async def run(self) -> None:
         """Until cancelled."""
-        await together(self._hold_leases(), self._keep_fence())
-
-    async def _keep_fence(self) -> None:
-        """While there is no lease, whose words of the broker would do it."""
-        while True:
-            await asyncio.sleep(TICK)
-            if self._sharing.leased_at is None:
-                if self._fence.has_ended:
-                    self._end_links()
-                self._fence.move(None)
-
-    async def _hold_leases(self) -> None:
         attempt = 1
         while True:
             began = self._loop.time()
@@ -213,12 +201,19 @@ class Replica:
             except AgentError as error:
                 self._fail(error)
             except Exception:
-                self._sharing.failure = "an unexpected error, see the log"
-                self._fence.move(None)
-                self._runs.share()
+                self._go_on_without("an unexpected error, see the log")
                 raise
             attempt = 1 if self._loop.time() - began > STEADY else attempt + 1
             await asyncio.sleep(REFUSED_FOR if self._sharing.refusal else delay(attempt, LONGEST_PAUSE, 0.5))
+
+    async def keep_fence(self) -> None:
+        """Until cancelled, beside `run`, and also while that has failed: without a lease nobody else does it."""
+        while True:
+            await asyncio.sleep(TICK)
+            if self._sharing.leased_at is None:
+                if self._fence.has_ended:
+                    self._end_links()
+                self._fence.move(None)
 
     async def _connect(self, name: str) -> Connection:
         return await connect_any([_timed(uri) for uri in self._uris()], where=WHERE, name=name, within=CONNECT_WITHIN)
@@ -243,6 +238,8 @@ class Replica:
                 lease.put_token(slot, token.Token().encode())
             await self._watch(lease)
         finally:
+            if self._fence.has_ended:
+                self._end_links()
             self._lose()
 
     async def _watch(self, lease: LeaseChannel) -> None:
@@ -265,7 +262,15 @@ class Replica:
             message = "no leases of links"
         if text != self._logged:
             log.warning(message, reason=text)
-        self._sharing.failure = self._logged = text
+        self._logged = text
+        self._go_on_without(text)
+
+    def _go_on_without(self, reason: str) -> None:
+        """There is no lease. What nobody else runs, as far as is known, is run all the same."""
+        if self._fence.has_ended:
+            self._end_links()
+        self._sharing.failure = reason
+        self._fence.is_severed = False
         self._fence.move(None)
         self._runs.share()
 
@@ -276,21 +281,24 @@ class Replica:
         self._lease = None
         self._arrived.clear()
         self._runs.hear_nothing()
-        self._fence.is_severed = self._sharing.lose() and not self._is_stopping
+        was_leased = self._sharing.leased_at is not None
+        may_run_elsewhere = self._sharing.lose() and not self._is_stopping
+        if was_leased:  # otherwise it is as it was when the lease before this one was lost
+            self._fence.is_severed = may_run_elsewhere
         self._fence.move(None)
-        if self._fence.is_severed:
+        if may_run_elsewhere:
             log.warning("the lease of links is lost: other agents of the group may run them now")
             self._runs.sever()
         self._runs.share()
 
     def _end_links(self) -> None:
         """The agent was stopped, or cut off from the broker, for so long that others may run its links."""
-        if self._lease is not None:
+        if self._sharing.leased_at is not None:
             self._lose()
-        elif not self._fence.is_severed:
+        if not self._fence.is_severed:
             log.warning("the agent stood still: other agents of the group may have taken its links")
-            self._runs.sever()
             self._fence.move(None)
+            self._runs.sever()
 
     def _slot_lost(self, slot: int) -> bytes | None:
         """The token to restore, where this replica had it."""

@@ -70,3 +70,19 @@ async def test_one_that_may_not_have_leases_runs_all_links_without_end() -> None
     replica._sharing.failure = replica._sharing.refusal = "not permitted"
     replica._fence.move(None)
     assert permit.until == math.inf
+
+
+async def test_one_that_lost_its_lease_and_reaches_none_is_fenced_again() -> None:
+    permit, severed = Permit(), list[None]()
+    runs = Nothing()
+    runs.sever = lambda: severed.append(None)  # type: ignore[attr-defined]
+    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", runs))
+    replica._fence.is_severed = True
+    replica._fence.move(None)
+    permit.end()
+    assert permit.until == -math.inf, "it isn't known yet what runs here"
+    replica._go_on_without("the broker isn't reached")
+    assert not severed
+    permit.until = -math.inf  # it stood still
+    permit.end()
+    assert severed
