@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import warnings
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -38,11 +39,14 @@ def main() -> int:
 
         take_out(options.without)
     begun, failed, ran, reached = real_effort(), [], 0, set()
-    digests = {}
+    digests: dict[int, str] = {}
+    forgotten = _watch_forgotten()
     for seed in range(options.first, options.first + options.seeds):
         if options.seconds and real_effort() - begun > options.seconds:
             break
         findings, digests[seed] = simulate(seed)
+        findings.violations += forgotten
+        forgotten.clear()
         ran += 1
         reached |= findings.reached
         if findings.violations:
@@ -59,6 +63,14 @@ def main() -> int:
     else:
         print(f"{ran} seeds from {options.first}, {len(failed)} failed, {effort:.1f} s of CPU")
     return bool(failed)
+
+
+def _watch_forgotten() -> list[str]:
+    """Coroutines that nobody awaits: work that was to be done and isn't."""
+    found: list[str] = []
+    warnings.filterwarnings("error", message="coroutine .* was never awaited")
+    sys.unraisablehook = lambda what: found.append(str(what.exc_value))
+    return found
 
 
 def _limit_slots(count: int) -> None:

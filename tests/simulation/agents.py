@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+from agent.amqp.broker_events import DEFINITION_EVENTS
 from agent.core.links.lifecycle import LinkState
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.downstream.watch import Cause, Watcher
@@ -19,6 +20,7 @@ from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.network import Network
 
 PATIENCE = 2.0
+WAKES_FOR = 1.0
 
 
 @lru_cache(maxsize=256)
@@ -59,12 +61,24 @@ class Agent:
         self.board: Board | None = None
         self.supervisor: Supervisor | None = None
         self.on_change: Callable[[LinkState, LinkState], None] = lambda before, after: None
+        self._was_alone = False  # when it last stood still
+        self._woke_at = 0.0
 
     def runs(self) -> bool:
         return self._task is not None and not self._task.done()
 
+    @property
+    def goes_on_alone(self) -> bool:
+        """It lost its lease before it knew of any other agent, and goes on with what it held; or it stood still alone,
+        and has yet to hear of others: see the limits in docs/replicas.md. Links of exchanges are alone even so, as
+        their consumers are exclusive."""
+        if self.supervisor is None:
+            return False
+        is_waking = self._was_alone and (self.process.is_frozen or self._loop.time() - self._woke_at < WAKES_FOR)
+        return is_waking or bool(self.supervisor._runners._replica._sharing._kept)
+
     def start(self) -> None:
-        self.process = Process(self.name)
+        self.process, self._was_alone = Process(self.name), False
         configuration_of(self.text)
         self._task = self._loop.start(self.process, self._run())
 
@@ -81,9 +95,11 @@ class Agent:
         self._task = None
 
     def freeze(self) -> None:
+        self._was_alone = self.supervisor is not None and self.supervisor._runners._replica._sharing.is_alone
         self._loop.freeze(self.process)
 
     def thaw(self) -> None:
+        self._woke_at = self._loop.time()
         if not self.process.is_dead:
             self._loop.thaw(self.process)
 
@@ -109,7 +125,13 @@ class Agent:
         supervisor = self.supervisor = Supervisor(lambda: configuration_of(self.text), board)
         settings = supervisor.configuration.settings.agent
         board.owner, board.group = settings.name or board.owner, settings.group or ""
-        watcher = self._watcher = Watcher(supervisor.reload, on_error=supervisor.report, clock=self._loop.time)
+        is_read = bool(supervisor.configuration.settings.downstream.management)
+        watcher = self._watcher = Watcher(
+            supervisor.reload,
+            on_error=supervisor.report,
+            events=(lambda: supervisor.listener.events(DEFINITION_EVENTS)) if is_read else None,
+            clock=self._loop.time,
+        )
         supervisor.has_unread = lambda: watcher.has_unread
         tasks = GuardedTasks(board.errors)
         tasks.keep("watch", watcher.run)

@@ -12,7 +12,9 @@ from agent.amqp.connect import Connection
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.core import fields
+from agent.core.addresses.http_url import HttpUrl
 from agent.errors import BrokerError
+from tests.simulation.reports import Reports
 
 Command = tuple[str, dict[str, Any]]
 Opener = Callable[[], Awaitable[Connection]]
@@ -46,7 +48,18 @@ def _command(chance: Random, number: int) -> Command:
         (1, ("unbind exchange", {"destination": chance.choice(EXCHANGES), "source": exchange, "key": key})),
         (5, ("publish", {"exchange": exchange, "key": key, "mandatory": chance.random() < 0.5, "body": number})),
         (5, ("publish", {"exchange": "", "key": queue, "mandatory": chance.random() < 0.5, "body": number})),
-        (3, ("consume", {"queue": queue, "exclusive": chance.random() < 0.3, "prefetch": chance.choice((0, 1, 2))})),
+        (
+            4,
+            (
+                "consume",
+                {
+                    "queue": queue,
+                    "exclusive": chance.random() < 0.2,
+                    "prefetch": chance.choice((0, 1, 2)),
+                    "priority": chance.choice((-1, 0, 1)),
+                },
+            ),
+        ),
         (2, ("cancel", {"which": chance.random()})),
         (3, ("ack", {"which": chance.random(), "multiple": chance.random() < 0.5})),
         (3, ("nack", {"which": chance.random(), "multiple": chance.random() < 0.5, "requeue": chance.random() < 0.7})),
@@ -75,8 +88,10 @@ class _Client:
 class Player:
     """`rest` lets what was delivered arrive. `prefix` makes names that nobody else has."""
 
-    def __init__(self, opener: Opener, prefix: str, rest: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, opener: Opener, url: HttpUrl, prefix: str, rest: Callable[[], Awaitable[None]]) -> None:
         self._opener = opener
+        self._reports = Reports(opener, url, prefix)
+        self._priorities: dict[str, int] = {}
         self._prefix = prefix
         self._rest = rest
         self._clients: list[_Client] = []
@@ -85,12 +100,15 @@ class Player:
     async def play(self, commands: list[Command]) -> list[str]:
         """What came of each command."""
         self._clients = [await self._client() for _ in range(CONNECTIONS)]
+        await self._reports.begin()
         found = []
         for name, values in commands:
             outcome = await self._do(name, values)
             await self._rest()
-            found.append(f"{name} {values}: {outcome}; {self._arrived()}")
+            found.append(f"{name} {values}: {outcome}; {self._arrived()}; {self._reports.heard()}")
             await self._restore()
+        found.append(f"listed: {await self._reports.listed(sum(len(client.consumers) for client in self._clients))}")
+        await self._reports.end()
         await self._clean_up()
         return found
 
@@ -203,18 +221,18 @@ class Player:
         return "sent"
 
     async def _consume(self, client: _Client, values: dict[str, Any]) -> str:
-        queue = values["queue"]
-        taken = [each for other in self._clients for each in other.consumers.values()]
-        if queue in taken and queue != "single" and not values["exclusive"]:
+        queue, priority = values["queue"], values["priority"] if values["queue"] != "single" else 0
+        taken = [self._priorities[tag] for other in self._clients for tag, of in other.consumers.items() if of == queue]
+        if priority in taken and queue != "single" and not values["exclusive"]:
             return "left out: who gets what is left to the broker"
         self._tags += 1
         tag = f"tag {self._tags}"
         await self._ask(client, "BASIC_QOS", prefetch_count=values["prefetch"])
-        client.consumers[tag] = queue
+        client.consumers[tag], self._priorities[tag] = queue, priority
+        arguments = (("x-priority", fields.long(priority)),) if priority else ()
+        options = {"consumer_tag": tag, "exclusive": values["exclusive"], "arguments": arguments}
         try:
-            return await self._ask(
-                client, "BASIC_CONSUME", queue=self._name(queue), consumer_tag=tag, exclusive=values["exclusive"]
-            )
+            return await self._ask(client, "BASIC_CONSUME", queue=self._name(queue), **options)
         except BrokerError:
             client.consumers.pop(tag, None)
             raise

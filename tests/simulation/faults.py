@@ -9,15 +9,19 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.core.links.lifecycle import Pause
-from tests.simulation.scenario import DOWN, UP, Kind
+from tests.simulation.scenario import DOWN, UP, Definitions, Kind
 
 if TYPE_CHECKING:
     from tests.simulation.agents import Agent
     from tests.simulation.world import World
 
+FLOWS_WITHIN = 20.0  # the list of consumers is late, too
+FLOWS_BY_EVENTS = 6.0
 PAUSED_WITHIN: Final = 3.0  # the request may go to another agent, and what is in flight is settled
 
 SLOWEST: Final = 1.0
+LONGEST_HALF_OPEN: Final = 15.0
+"""Seconds in which a broker may still have a connection that is gone, and send what a shovel would take to it."""
 
 Fault = Callable[["World", Random], Coroutine[Any, Any, None]]
 
@@ -55,7 +59,7 @@ async def cut_half(world: World, chance: Random) -> None:
             stream.lose_server()
         else:
             stream.lose_client(ConnectionResetError("cut"))
-            world.network.after(chance.uniform(1, 15), stream.lose_server)
+            world.network.after(chance.uniform(1, LONGEST_HALF_OPEN), stream.lose_server)
 
 
 async def partition(world: World, chance: Random) -> None:
@@ -129,12 +133,18 @@ async def alarm(world: World, chance: Random) -> None:
 
 async def redefine(world: World, chance: Random) -> None:
     now = replace(world.definitions, is_defined=True)
-    changes = (
-        replace(now, prefetch=chance.choice((1, 10, 1000))),
+    await world.define(chance.choice(_changes(now, chance)), chance)
+
+
+def _changes(now: Definitions, chance: Random) -> tuple[Definitions, ...]:
+    prefetch = replace(now, prefetch=chance.choice((1, 10, 1000)))
+    if now.kind is Kind.QUEUE:
+        return prefetch, replace(now, tag="two" if now.tag == "one" else "one")
+    return (
+        prefetch,
         replace(now, hops=3 - now.hops),
         replace(now, keys=chance.choice((("#",), ("k",), ("k", "#"), ("*",)))),
     )
-    await world.define(chance.choice(changes), chance)
 
 
 async def operate(world: World, chance: Random) -> None:
@@ -157,11 +167,65 @@ async def operate(world: World, chance: Random) -> None:
 
 async def forget(world: World, chance: Random) -> None:
     """The link isn't defined for a moment, shorter than what it takes to remove it."""
-    if world.scenario.kind is Kind.SHOVEL:
-        return
     world.define_at_once(replace(world.definitions, is_defined=False))
     await asyncio.sleep(0.4)
     world.define_at_once(replace(world.definitions, is_defined=True))
+
+
+async def leave(world: World, chance: Random) -> None:
+    """Nobody consumes downstream for a while, except perhaps for another link."""
+    local = world.jobs.local
+    await _meet_messages(world, chance)
+    local.leave()
+    await asyncio.sleep(chance.choice((0.1, 1.0, 6.0)) * chance.random())
+    await world.burst()
+    local.come()
+
+
+async def compete(world: World, chance: Random) -> None:
+    """Somebody consumes upstream for a while."""
+    rival = world.jobs.rival
+    rival.come()
+    await world.burst()
+    await asyncio.sleep(chance.choice((0.1, 1.0, 4.0)) * chance.random())
+    await world.burst()
+    rival.leave(finishes=True)
+
+
+async def link_on(world: World, chance: Random) -> None:
+    """A link of another cluster consumes downstream for a while, for consumers of its own."""
+    other = world.jobs.other_link
+    other.come()
+    await _meet_messages(world, chance)
+    await asyncio.sleep(chance.choice((0.1, 4.0)) * chance.random())
+    other.leave(is_cut=True)
+
+
+async def link_on_again(world: World, chance: Random) -> None:
+    """One that is there all along is cut off, and comes back."""
+    other = world.jobs.other_link
+    other.come()
+    for _ in range(2):
+        await asyncio.sleep(chance.choice((0.1, 4.0, 20.0)) * chance.random())
+        other.leave(is_cut=True)
+        await asyncio.sleep(chance.choice((0.01, 1.0)) * chance.random())
+        other.come()
+        await world.burst()
+    sent = set(world.confirmed)
+    await world.wait_for(
+        lambda: sent <= world.accounted() or not world.went_wrong <= {link_on, link_on_again},
+        FLOWS_BY_EVENTS if world.scenario.has_events else FLOWS_WITHIN,
+        "who consumes downstream isn't seen",
+    )
+    other.leave()
+
+
+async def delete(world: World, chance: Random) -> None:
+    """Somebody deletes the downstream's queue while messages are on their way to it, and declares it again."""
+    await _meet_messages(world, chance)
+    world.jobs.delete()
+    await asyncio.sleep(chance.choice((0.1, 1.0, 6.0)) * chance.random())
+    world.jobs.declare()
 
 
 FAULTS: Final[tuple[Fault, ...]] = (
@@ -169,5 +233,15 @@ FAULTS: Final[tuple[Fault, ...]] = (
     alarm, redefine, redefine, operate, forget,
 )  # fmt: skip
 
-ORDERLY: Final[frozenset[Fault]] = frozenset({stop, redefine, operate, forget, slow})
+OF_QUEUES: Final[tuple[Fault, ...]] = (
+    leave, leave, leave, compete, compete, link_on, link_on_again, delete, delete,
+)  # fmt: skip
+
+ORDERLY: Final[frozenset[Fault]] = frozenset(
+    {stop, redefine, operate, forget, slow, leave, compete, link_on, link_on_again}
+)
 """Nothing is delivered twice or out of order for these."""
+
+
+def faults_of(kind: Kind) -> tuple[Fault, ...]:
+    return FAULTS + OF_QUEUES if kind is Kind.QUEUE else FAULTS

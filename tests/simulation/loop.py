@@ -10,14 +10,19 @@ from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
+MANY = 64  # tasks
 MOST_STEPS = 3_000_000  # callbacks of one run: more is a loop without end
 
 
 class Deadlock(Exception):  # noqa: N818 - it is what it is
     """Everybody waits for everybody else."""
+
+
+RUNNING: ContextVar[Process | None] = ContextVar("RUNNING", default=None)
 
 
 class Process:
@@ -28,16 +33,29 @@ class Process:
         self.is_frozen = False
         self.is_dead = False
         self.held: list[asyncio.Handle] = []
-        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.context = Context()
+        """Of what its system calls it for."""
+        self.context.run(RUNNING.set, self)
 
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        self._tasks = [each for each in self._tasks if not each.done()]
+        return self._tasks
 
-RUNNING: ContextVar[Process | None] = ContextVar("RUNNING", default=None)
+    def began(self, task: asyncio.Task[Any]) -> None:
+        """Those that have ended are dropped now and then: to be called for each of them would take more time."""
+        self._tasks.append(task)
+        if len(self._tasks) % MANY == 0:
+            self._tasks = self.tasks
 
 
 class Connector(Protocol):
-    """A network that opens streams in memory."""
+    """A network that opens streams in memory: `reach` answers once the address does, or refuses."""
 
-    async def connect(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> Any: ...
+    async def reach(self, host: str, port: int) -> None: ...
+
+    def open(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any: ...
 
 
 class _Selector:
@@ -60,9 +78,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._steps = 0
         self.processes: list[Process] = []
         self.network: Connector | None = None
+        self._reached: WeakKeyDictionary[Any, tuple[str, int]] = WeakKeyDictionary()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._count = 0
+        self._frozen = 0
         self.set_task_factory(_make_task)
         self._ready: deque[asyncio.Handle]
-        self._scheduled: list[asyncio.TimerHandle]
 
     def time(self) -> float:
         return self._now
@@ -71,45 +92,61 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None: ...
 
-    def _run_once(self) -> None:
-        if not self._ready:
-            self._pass_time()
-        for _ in range(len(self._ready)):
-            handle = self._ready.popleft()
-            if handle._cancelled:
-                continue
-            process = handle._context.get(RUNNING)  # type: ignore[attr-defined]
-            if process is not None and process.is_frozen:
-                process.held.append(handle)
-                continue
-            self._steps += 1
-            handle._run()
-        if self._steps > MOST_STEPS:
-            raise Deadlock("the run doesn't end")
-
-    def _pass_time(self) -> None:
-        while self._scheduled and self._scheduled[0]._cancelled:
-            self._drop()
-        if not self._scheduled:
-            raise Deadlock("everybody waits for everybody else")
-        self._now = max(self._now, self._scheduled[0]._when)  # type: ignore[attr-defined]
-        due = []
-        while self._scheduled and self._scheduled[0]._when <= self._now:  # type: ignore[attr-defined]
-            handle = self._drop()
-            if not handle._cancelled:
-                due.append(handle)
-        self._ready.extend(due)
-
-    def _drop(self) -> asyncio.TimerHandle:
-        handle = heapq.heappop(self._scheduled)
-        handle._scheduled = False  # type: ignore[attr-defined]
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
         return handle
 
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """What is due at the same time runs in the order in which it was called for."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._count += 1
+        heapq.heappush(self._timers, (when, self._count, timer))
+        return timer
+
+    def _run_once(self) -> None:
+        """Until the loop is stopped: to return after each turn would only take time."""
+        ready = self._ready
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not ready:
+                self._pass_time()
+            self._steps += len(ready)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled and not (self._frozen and self._holds(handle)):
+                    handle._run()
+            if self._steps > MOST_STEPS:
+                raise Deadlock("the run doesn't end")
+
+    def _holds(self, handle: asyncio.Handle) -> bool:
+        process = handle._context.get(RUNNING)  # type: ignore[attr-defined]
+        if process is None or not process.is_frozen:
+            return False
+        process.held.append(handle)
+        return True
+
+    def _pass_time(self) -> None:
+        """To the next timer that nobody has cancelled."""
+        timers, ready = self._timers, self._ready
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        if not timers:
+            raise Deadlock("everybody waits for everybody else")
+        now = self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= now:
+            ready.append(heapq.heappop(timers)[2])
+
     def freeze(self, process: Process) -> None:
+        self._frozen += not process.is_frozen
         process.is_frozen = True
 
     def thaw(self, process: Process) -> None:
         """Runs all that was due meanwhile, in the order in which it was."""
+        self._frozen -= process.is_frozen
         process.is_frozen = False
         held, process.held = process.held, []
         self._ready.extend(held)
@@ -126,11 +163,23 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return done
 
     async def create_connection(  # type: ignore[override]
-        self, protocol_factory: Any, host: str, port: int, **options: Any
+        self, protocol_factory: Any, host: str = "", port: int = 0, *, sock: Any = None, **options: Any
     ) -> tuple[Any, Any]:
-        assert self.network is not None and not options, options
-        connected: tuple[Any, Any] = await self.network.connect(protocol_factory, host, port)
+        """`sock` has been connected before: aiohttp does it in two steps."""
+        assert self.network is not None and not any(options.values()), options
+        if sock is None:
+            await self.network.reach(host, port)
+        else:
+            host, port = self._reached.pop(sock)
+            sock.close()
+        connected: tuple[Any, Any] = self.network.open(protocol_factory, host, port)
         return connected
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        """The socket only stands for its address; nothing is sent by it."""
+        assert self.network is not None
+        await self.network.reach(*address)
+        self._reached[sock] = address
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the loop's
         """There is none."""
@@ -163,8 +212,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, work: Any, context: Context | No
     task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, context=context)
     process = RUNNING.get() if context is None else context.get(RUNNING)
     if process is not None:
-        process.tasks[task] = None
-        task.add_done_callback(lambda ended: process.tasks.pop(ended, None))
+        process.began(task)
     return task
 
 

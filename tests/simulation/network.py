@@ -22,7 +22,8 @@ class Peer(Protocol):
 
 
 class Server(Protocol):
-    is_up: bool
+    @property
+    def is_up(self) -> bool: ...
 
     def accept(self, stream: Stream) -> Peer: ...
 
@@ -78,10 +79,11 @@ class Pipe:
 class Stream:
     """One connection; its two ends may learn of its end at different times."""
 
-    def __init__(self, network: Network, server: Server, process: Process | None) -> None:
+    def __init__(self, network: Network, server: Server, process: Process | None, host: str) -> None:
         self.network = network
         self.server = server
         self.process = process
+        self.host = host
         self.transport: ClientTransport | None = None
         self.peer: Peer | None = None
         self.up = Pipe(network, self._to_server)
@@ -153,10 +155,11 @@ class Stream:
 class ClientTransport(asyncio.Transport):
     """The agent's end."""
 
-    def __init__(self, stream: Stream, protocol: asyncio.BufferedProtocol) -> None:
+    def __init__(self, stream: Stream, protocol: asyncio.BaseProtocol) -> None:
         super().__init__()
         self._stream = stream
         self._protocol = protocol
+        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
         self._is_closing = False
         self._is_full = False
         stream.up.on_drained = self._drained
@@ -181,13 +184,17 @@ class ClientTransport(asyncio.Transport):
     def _feed(self, data: bytes) -> None:
         if self._is_closing:
             return
+        if not self._is_buffered:
+            cast("asyncio.Protocol", self._protocol).data_received(data)
+            return
+        protocol = cast("asyncio.BufferedProtocol", self._protocol)
         while data:
-            room = memoryview(self._protocol.get_buffer(-1))
+            room = memoryview(protocol.get_buffer(-1))
             if not room:
                 return
             taken = min(len(room), len(data))
             room[:taken] = data[:taken]
-            self._protocol.buffer_updated(taken)
+            protocol.buffer_updated(taken)
             data = data[taken:]
 
     def lose(self, error: Exception | None) -> None:
@@ -254,7 +261,7 @@ class Network:
     def __init__(self, loop: SimulatedLoop, chance: Random) -> None:
         self.loop = loop
         self._chance = chance
-        self.servers: dict[str, Server] = {}
+        self.servers: dict[tuple[str, int], Server] = {}
         self.streams: dict[Stream, None] = {}
         self.partitions: dict[tuple[Process, str], tuple[bool, bool]] = {}
         self.high_water = HIGH_WATER
@@ -277,22 +284,21 @@ class Network:
         self.loop.call_later(seconds, callback, context=_WORLD)
 
     def call(self, process: Process | None, callback: Callable[..., object], *arguments: Any) -> None:
-        context = _WORLD.copy()
-        context.run(RUNNING.set, process)
-        self.loop.call_soon(callback, *arguments, context=context)
+        self.loop.call_soon(callback, *arguments, context=_WORLD if process is None else process.context)
 
-    async def connect(
-        self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
-    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
+    async def reach(self, host: str, port: int) -> None:
         process = RUNNING.get()
         await asyncio.sleep(self.delay() * 2)
         while process is not None and (process, host) in self.partitions:  # noqa: ASYNC110 - as TCP does it
             await asyncio.sleep(SYN_AGAIN)
-        server = self.servers[host]
-        if not server.is_up or (process is not None and process.is_dead):
+        if not self.servers[host, port].is_up or (process is not None and process.is_dead):
             raise ConnectionRefusedError(111, "Connection refused")
-        protocol = factory()
-        stream = Stream(self, server, process)
+
+    def open(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        process, server, protocol = RUNNING.get(), self.servers[host, port], factory()
+        stream = Stream(self, server, process, host)
         transport = stream.transport = ClientTransport(stream, protocol)
         self.streams[stream] = None
         if process is not None:
@@ -302,8 +308,13 @@ class Network:
         return cast("asyncio.Transport", transport), protocol
 
     def of(self, process: Process, host: str | None = None) -> list[Stream]:
-        server = None if host is None else self.servers[host]
-        return [each for each in self.streams if each.process is process and server in {None, each.server}]
+        return [each for each in self.streams if each.process is process and host in {None, each.host}]
+
+    @property
+    def is_sound(self) -> bool:
+        """Nothing is cut in two, and all that is sent arrives."""
+        ends = [(each.client_is_gone or each.server_is_gone) for each in self.streams]
+        return not any(ends) and not any(each.up.is_silent or each.down.is_silent for each in self.streams)
 
     def sever(self, process: Process) -> None:
         """The process is gone: its system closes what it had open."""

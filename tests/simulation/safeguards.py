@@ -12,13 +12,16 @@ from typing import Any, Final
 
 from agent.amqp.data.target import Target
 from agent.amqp.wire.connection import WireConnection
+from agent.core.links.demand import Demand
 from agent.core.links.reconcile import DeleteInternal
 from agent.core.model import AckMode
 from agent.core.replicas.sharing import Sharing
+from agent.downstream.consumers import Consumers
 from agent.links.exchange.binder import Binder
 from agent.links.exchange.building import Building
 from agent.links.exchange.canary import Canary
 from agent.links.exchange.session import ExchangeSession
+from agent.links.queue.session import QueueSession
 from agent.runtime.replicas.fence import Fence
 from agent.runtime.replicas.lease_channel import LeaseChannel
 from agent.runtime.runner import LinkRunner
@@ -107,7 +110,7 @@ def heartbeats() -> None:
 
     def deaf(beat: Any) -> Any:
         def beats(self: WireConnection) -> None:
-            self._heard = self._loop.time()
+            self._inbound.heard = self._loop.time()
             beat(self)
 
         return beats
@@ -174,6 +177,55 @@ def resume_after_an_alarm() -> None:
     _put(Connections, "go_on", lambda *_: None)
 
 
+def give_way() -> None:
+    """A queue link consumes upstream with the priority of everybody else."""
+    from agent.links.queue import session
+
+    _put(session, "PRIORITY", ())
+
+
+def count_only_users() -> None:
+    """Consumers of a queue that are other links are counted with those who need messages."""
+    _put(Consumers, "below_zero", lambda *_: 0)
+
+
+def count_what_was_cut_off() -> None:
+    """A link that consumes downstream and whose channel ended, of which brokers tell nothing more, is still counted."""
+    _put(Consumers, "_channel_closed", lambda *_: None)
+
+
+def stop_without_users() -> None:
+    """A queue link goes on when nobody consumes downstream any more."""
+    _put(Demand, "_without_users", lambda *_: None)
+
+
+def end_where_returned() -> None:
+    """What the downstream returns, as its queue is gone, is acknowledged upstream."""
+
+    def unaware(options: Any) -> Any:
+        return lambda self: replace(options(self), ends_on_return=False)
+
+    _replace(QueueSession, "_options", unaware)
+
+
+def wait_for_the_holder() -> None:
+    """Who holds a link's lease and has no links yet is taken for one that will never know it."""
+    _put(Sharing, "_may_share_links", lambda self, holder, _: not holder.links.isdisjoint(self.links))
+
+
+def listen_first() -> None:
+    """One that could hear nobody yet takes itself for alone."""
+
+    def deaf(follow: Any) -> Any:
+        def follows(self: Sharing, *given: Any) -> Any:
+            self._has_listened = True
+            return follow(self, *given)
+
+        return follows
+
+    _replace(Sharing, "follow", deaf)
+
+
 SAFEGUARDS: Final[dict[str, Callable[[], None]]] = {
     each.__name__: each
     for each in (
@@ -192,6 +244,13 @@ SAFEGUARDS: Final[dict[str, Callable[[], None]]] = {
         single_active_consumer,
         retry,
         resume_after_an_alarm,
+        give_way,
+        count_only_users,
+        count_what_was_cut_off,
+        stop_without_users,
+        end_where_returned,
+        wait_for_the_holder,
+        listen_first,
     )
 }
 

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from agent.amqp.connect import connect
+from agent.core.addresses import http_url
 from agent.core.addresses.uri import parse
 from tests.lab.node import Node
 from tests.simulation.broker.broker import Broker
@@ -27,9 +28,10 @@ def _of_model(commands: list[Command], version: str) -> list[str]:
 
     async def play(loop: SimulatedLoop) -> list[str]:
         network = loop.network = Network(loop, chance)
-        network.servers["127.0.0.4"] = Broker(network, chance, "model", version=version)
+        Broker(network, chance, "model", version=version, has_events=True).listen("127.0.0.4")
         uri = parse("amqp://guest:guest@127.0.0.4")
-        player = Player(lambda: connect(uri, where="model", name="commands"), "x.", lambda: asyncio.sleep(1))
+        url = http_url.parse("http://guest:guest@127.0.0.4:15672")
+        player = Player(lambda: connect(uri, where="model", name="commands"), url, "x.", lambda: asyncio.sleep(1))
         return await player.play(commands)
 
     return run(play, chance)
@@ -37,7 +39,8 @@ def _of_model(commands: list[Command], version: str) -> list[str]:
 
 async def _of_real(broker: Node, commands: list[Command], prefix: str) -> list[str]:
     uri = parse(broker.uri())
-    player = Player(lambda: connect(uri, where="broker", name="commands"), prefix, lambda: asyncio.sleep(REST))
+    url = http_url.parse(broker.management_uri())
+    player = Player(lambda: connect(uri, where="broker", name="commands"), url, prefix, lambda: asyncio.sleep(REST))
     return await player.play(commands)
 
 

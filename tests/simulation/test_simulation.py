@@ -11,28 +11,36 @@ from typing import Any, Final
 import pytest
 
 SAFEGUARDS: Final = {
-    "acknowledge_before_confirm": 7,
+    "acknowledge_before_confirm": 50,
     "acknowledge_twice": 0,
-    "permit": 20,
-    "token": 3,
+    "permit": 68,
+    "token": 0,
     "token_and_exclusive_consumer": 0,
-    "settle_before_closing": 25,
-    "heartbeats": 125,
-    "remove_old_bindings": 19,
-    "rebuild_beside": 33,
-    "remove_rivals": 523,
-    "remove_canaries": 0,
-    "remove_unwanted": 0,
-    "single_active_consumer": 179,
-    "retry": 2,
-    "resume_after_an_alarm": 45,
+    "settle_before_closing": 26,
+    "heartbeats": 121,
+    "remove_old_bindings": 39,
+    "rebuild_beside": 17,
+    "remove_canaries": 2,
+    "remove_unwanted": 2,
+    "single_active_consumer": 22,
+    "retry": 15,
+    "resume_after_an_alarm": 70,
+    "give_way": 3,
+    "count_only_users": 0,
+    "count_what_was_cut_off": 3196,
+    "stop_without_users": 0,
+    "end_where_returned": 69,
+    "wait_for_the_holder": 612,
+    "listen_first": 3157,
 }
-"""See `safeguards.py`, which only a process of its own may import; and the seed that is tried first."""
+"""See `safeguards.py`, which only a process of its own may import; and the seed that is tried first. `remove_rivals` is
+not among them: none of 8,000 seeds misses it, since two agents have to build at once, on slow ways, while both are
+without a lease. `tests/integration/links/test_rivals.py` shows it on real brokers."""
 FEW_LEASES: Final = ("--slots", "8")
 SEEDS: Final = 2000
 PARTS: Final = (  # the first takes as long as the others together
-    ("--first", "1000", "--seeds", "1000", *FEW_LEASES),
-    ("--first", "200", "--seeds", "800", *FEW_LEASES),
+    ("--first", "940", "--seeds", "1060", *FEW_LEASES),
+    ("--first", "200", "--seeds", "740", *FEW_LEASES),
     ("--first", "0", "--seeds", "200"),
 )
 SEARCHED_FOR: Final = 90  # seconds of CPU time
@@ -84,7 +92,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("safeguard", SAFEGUARDS)
 def test_a_safeguard_that_is_taken_out_is_missed(safeguard: str) -> None:
-    without = ("--without", safeguard)
+    without = ("--without", safeguard, *FEW_LEASES)
     found = simulate(*without, "--first", str(SAFEGUARDS[safeguard]), "--seeds", "1")
     if not found["failed"]:  # the agent has changed, and so has what a seed does
         found = simulate(*without, "--seeds", "2000", "--seconds", str(SEARCHED_FOR), "--until-failure")
@@ -104,11 +112,16 @@ SOMETIMES: Final = frozenset(
         "closing -> opening",
         "closing -> waiting",
         "fault: alarm",
+        "fault: compete",
         "fault: cut",
         "fault: cut_half",
+        "fault: delete",
         "fault: forget",
         "fault: freeze",
         "fault: kill",
+        "fault: leave",
+        "fault: link_on",
+        "fault: link_on_again",
         "fault: operate",
         "fault: partition",
         "fault: redefine",
@@ -117,6 +130,8 @@ SOMETIMES: Final = frozenset(
         "fault: stop",
         "idle -> gone",
         "idle -> opening",
+        "idle: messages wait for the consumers downstream",
+        "idle: no consumers downstream",
         "lingering -> cleaning",
         "lingering -> opening",
         "open -> closing",
@@ -136,7 +151,9 @@ SOMETIMES: Final = frozenset(
         "standby -> removing",
         "standby -> starting",
         "standby -> stopping",
+        "standby: agent has yet to know this link",
         "standby: agent runs this link",
+        "standby: another agent ran this link, and may not know yet that it has lost it",
         "standby: handed over to another agent of the group",
         "standby: no agent of the group has taken this link yet",
         "standby: upstream origin 127.0.0.2",

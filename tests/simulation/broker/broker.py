@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
-from tests.simulation.broker.exchanges import DEFAULT, Routing
-from tests.simulation.broker.queues import Message, Queue
+from agent.core.broker_events import EVENT_EXCHANGE
+from tests.simulation.broker import events
+from tests.simulation.broker.api import PORT as API_PORT
+from tests.simulation.broker.api import Api
+from tests.simulation.broker.exchanges import DEFAULT, Exchange, Routing
+from tests.simulation.broker.queues import CREATED, DELETED, GONE_UNTOLD, Consumer, Message, Queue
 from tests.simulation.broker.sessions import Session
 from tests.simulation.network import Network, Stream
 
+AMQP_PORT: Final = 5672
 _DELIVERY_MODE: Final = 0x1000
 _LONGEST_WATCHED: Final = 3600.0
 
@@ -25,6 +31,7 @@ class Broker:
         *,
         version: str = "3.10.8",
         has_plugin: bool = False,
+        has_events: bool = False,
     ) -> None:
         self.network = network
         self.cluster = cluster
@@ -35,8 +42,14 @@ class Broker:
         self.routing = Routing()
         self.queues: dict[str, Queue] = {}
         self.sessions: dict[Session, None] = {}
+        self.api = Api(self)
+        self.routing.on_unbound = lambda binding: self.tell(lambda: events.binding_changed("deleted", binding))
+        self.routing.on_deleted = lambda name: self.tell(lambda: events.exchange_deleted(name))
+        if has_events:
+            self.routing.exchanges[EVENT_EXCHANGE] = Exchange(EVENT_EXCHANGE, "topic", durable=True, internal=True)
         self.slowest_disk = 0.02
         self.on_published: Callable[[Session | None, Message, list[str]], None] = lambda session, message, to: None
+        self.on_started: Callable[[], None] = lambda: None
         self.on_unknown_tag: Callable[[Session, int], None] = lambda session, tag: None
         self._chance = chance
         self._made_up = 0
@@ -49,9 +62,22 @@ class Broker:
 
     @property
     def outlives_unknown_types(self) -> bool:
-        return tuple(int(part) for part in self.version.split(".")) >= (3, 13, 3)
+        return self._release >= (3, 13, 3)
+
+    @property
+    def tells_of_each_consumer(self) -> bool:
+        """Also of those that end with their channel."""
+        return self._release < (3, 13)
+
+    @property
+    def _release(self) -> tuple[int, ...]:
+        return tuple(int(part) for part in self.version.split("."))
 
     # Sessions
+
+    def listen(self, host: str) -> None:
+        self.network.servers[host, AMQP_PORT] = self
+        self.network.servers[host, API_PORT] = self.api
 
     def accept(self, stream: Stream) -> Session:
         session = Session(self, stream)
@@ -72,6 +98,8 @@ class Broker:
     def make_queue(self, queue: Queue) -> Queue:
         self.queues[queue.name] = queue
         queue.on_unused = self._unused
+        queue.on_consumer = self._consumer_changed
+        self.tell(lambda: events.queue_created(queue))
         queue.used_at = self.now
         if queue.expires is not None and queue.expires < _LONGEST_WATCHED:
             self._watch(queue)
@@ -94,13 +122,34 @@ class Broker:
             self.delete_queue(queue)
 
     def delete_queue(self, queue: Queue) -> None:
+        """Of its consumers the queue tells, and so do their channels."""
         self.queues.pop(queue.name, None)
         queue.ready.clear()
         queue.unacked.clear()
-        self.routing.forget(queue.name, is_queue=True)
         consumers, queue.consumers = queue.consumers, []
         for consumer in consumers:
+            self._consumer_changed(DELETED, consumer)
+        self.routing.forget(queue.name, is_queue=True)
+        self.tell(lambda: events.queue_deleted(queue))
+        for consumer in consumers:
+            self.tell(partial(events.consumer_changed, DELETED, consumer))
             consumer.channel.cancel(consumer)
+
+    def _consumer_changed(self, what: str, consumer: Consumer) -> None:
+        self.api.note(CREATED if what == CREATED else DELETED, consumer)
+        if what != GONE_UNTOLD:
+            self.tell(lambda: events.consumer_changed(what, consumer))
+
+    def tell(self, event: Callable[[], events.Event]) -> None:
+        """To whoever listens to what happens here."""
+        if EVENT_EXCHANGE in self.routing.exchanges and any(self.routing.bound_from(EVENT_EXCHANGE)):
+            name, headers = event()
+            self._tell(name, events.properties_of(headers))
+
+    def _tell(self, name: str, properties: bytes) -> None:
+        for queue in self.routing.route(EVENT_EXCHANGE, name):
+            if queue in self.queues:  # it may be the one that is being deleted
+                self.queues[queue].put(Message(0, EVENT_EXCHANGE, name, properties, b"", persistent=True))
 
     # Messages
 
@@ -139,6 +188,7 @@ class Broker:
             for queue in self.queues.values():  # nothing is delivered any more
                 queue.consumers.clear()
             session.drop()
+        self.api.stop()
         for queue in tuple(self.queues.values()):
             if not queue.durable or queue.owner is not None:
                 self.delete_queue(queue)
@@ -154,6 +204,7 @@ class Broker:
 
     def start(self) -> None:
         self.is_up = True
+        self.on_started()
 
     def set_alarm(self, reason: str) -> None:
         self.alarm = reason

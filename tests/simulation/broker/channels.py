@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.methods import Call, Method
 from agent.core.fields import Table
+from tests.simulation.broker import events
 from tests.simulation.broker.exchanges import DEFAULT, TYPES, UPSTREAM, Binding, Exchange
-from tests.simulation.broker.queues import Consumer, Message, Queue
+from tests.simulation.broker.queues import DELETED, GONE_UNTOLD, Consumer, Message, Queue
+from tests.simulation.loop import Process
 
 if TYPE_CHECKING:
     from tests.simulation.broker.sessions import Session
@@ -21,6 +23,7 @@ PRECONDITION_FAILED: Final = 406
 NOT_ALLOWED: Final = 530
 COMMAND_INVALID: Final = 503
 NO_ROUTE: Final = 312
+LONGEST: Final = 255  # text of a refusal
 WORDS: Final = {
     NOT_FOUND: "NOT_FOUND",
     ACCESS_REFUSED: "ACCESS_REFUSED",
@@ -33,7 +36,8 @@ WORDS: Final = {
 
 class Refused(Exception):  # noqa: N818 - it ends the channel, or the connection
     def __init__(self, code: int, text: str, *, ends_connection: bool = False) -> None:
-        super().__init__(f"{WORDS[code]} - {text}")
+        found = f"{WORDS[code]} - {text}"
+        super().__init__(found if len(found) <= LONGEST else found[: LONGEST - 3] + "...")
         self.code = code
         self.ends_connection = ends_connection
 
@@ -44,6 +48,7 @@ class Channel:
         self.number = number
         self.is_closed = False
         self._broker = session.broker
+        self.pid = session.broker.made_up_name()
         self._consumers: dict[str, Consumer] = {}
         self._unacked: dict[int, tuple[Message, Queue, Consumer | None]] = {}
         self._last_tag = 0
@@ -56,6 +61,12 @@ class Channel:
         self._properties = b""
         self._body = bytearray()
         self._last_made_up = 0
+
+    @property
+    def process(self) -> Process | None:
+        """Whose it is; nobody's once they have left it, though the broker may not know that yet."""
+        stream = self.session.stream
+        return None if stream.client_is_gone else stream.process
 
     # Frames
 
@@ -95,8 +106,11 @@ class Channel:
         if self.is_closed:
             return
         self.is_closed = True
+        is_told = self._broker.tells_of_each_consumer
         for consumer in tuple(self._consumers.values()):
-            consumer.queue.leave(consumer)
+            consumer.queue.leave(consumer, DELETED if is_told else GONE_UNTOLD)
+        count = None if is_told else len(self._consumers)
+        self._broker.tell(lambda: events.channel_closed(self.pid, count))
         self._consumers.clear()
         by_queue: dict[Queue, list[Message]] = {}
         for message, queue, _ in self._unacked.values():
@@ -127,7 +141,8 @@ class Channel:
                 if name.startswith("amq."):
                     raise Refused(ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
                 flags = {key: call[key] for key in ("durable", "auto_delete", "internal")}
-                routing.exchanges[name] = Exchange(name, call["type"], **flags, arguments=call["arguments"])
+                made = routing.exchanges[name] = Exchange(name, call["type"], **flags, arguments=call["arguments"])
+                self._broker.tell(lambda: events.exchange_created(made))
             else:
                 _check_same(
                     f"exchange '{name}'", standing, call, ("type", "durable", "auto_delete", "internal"), self._broker
@@ -172,7 +187,9 @@ class Channel:
     def _bind(self, call: Call) -> None:
         binding = self._binding(call)
         self._check_ends(binding)
-        self._broker.routing.bindings[binding] = None
+        if binding not in self._broker.routing.bindings:
+            self._broker.routing.bindings[binding] = None
+            self._broker.tell(lambda: events.binding_changed("created", binding))
         self._answer(call, methods.QUEUE_BIND_OK if binding.to_queue else methods.EXCHANGE_BIND_OK)
 
     def _unbind(self, call: Call) -> None:
@@ -260,7 +277,9 @@ class Channel:
                 ACCESS_REFUSED,
                 f"queue '{queue.name}' in vhost '/' in exclusive use",
             )
-        consumer = Consumer(self, queue, tag, call["no_ack"], call["exclusive"], self._prefetch)
+        consumer = Consumer(
+            self, queue, tag, call["no_ack"], call["exclusive"], self._prefetch, arguments=call["arguments"]
+        )
         self._consumers[tag] = consumer
         self._answer(call, methods.BASIC_CONSUME_OK, consumer_tag=tag)
         queue.used_at = self._broker.now
@@ -373,7 +392,7 @@ class Channel:
             )
         if number:
             broker.when_safe(found, lambda: self._confirm(number))
-        else:
+        elif any(message.persistent for message in found):
             broker.when_safe(found, lambda: None)
 
     def _confirm(self, number: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,6 +39,8 @@ class Binding:
 class Routing:
     exchanges: dict[str, Exchange] = field(default_factory=dict)
     bindings: dict[Binding, None] = field(default_factory=dict)
+    on_unbound: Callable[[Binding], None] = lambda binding: None
+    on_deleted: Callable[[str], None] = lambda name: None
 
     def __post_init__(self) -> None:
         for name, kind in PREDECLARED:
@@ -69,12 +71,14 @@ class Routing:
         """An auto-delete exchange goes with the last binding from it."""
         if self.bindings.pop(binding, _MISSING) is _MISSING:
             return
+        self.on_unbound(binding)
         source = self.exchanges.get(binding.source)
         if source is not None and source.auto_delete and next(self.bound_from(source.name), None) is None:
             self.delete(source.name)
 
     def delete(self, name: str) -> None:
-        self.exchanges.pop(name, None)
+        if self.exchanges.pop(name, None) is not None:
+            self.on_deleted(name)
         self.forget(name, is_queue=False)
 
     def forget(self, name: str, *, is_queue: bool) -> None:
@@ -94,7 +98,7 @@ def matches(kind: str, pattern: str, key: str) -> bool:
         case "direct":
             return pattern == key
         case "topic":
-            return _matches_words(pattern.split("."), key.split("."))
+            return pattern == "#" or _matches_words(pattern.split("."), key.split("."))
         case _:
             return True
 

@@ -1,13 +1,19 @@
-"""A queue: messages that are ready, and consumers that get them in turn."""
+"""A queue: messages that are ready, and consumers that get them: by priority, and in turn."""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Final, Protocol
 
 from agent.core.fields import Table, get
+
+CREATED: Final = "created"
+DELETED: Final = "deleted"
+GONE_UNTOLD: Final = "gone untold"
+"""With its channel, of which alone the broker tells then."""
 
 
 @dataclass(eq=False, slots=True)
@@ -31,14 +37,19 @@ class Channel(Protocol):
     """Who consumes on a channel."""
 
     @property
-    def session(self) -> Any: ...
+    def pid(self) -> str:
+        """As events name it."""
+
+    @property
+    def process(self) -> Any:
+        """Whose it is; None where it is no agent's."""
 
     def deliver(self, consumer: Consumer, message: Message) -> None: ...
 
     def cancel(self, consumer: Consumer) -> None: ...
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Consumer:
     channel: Channel
     queue: Queue
@@ -46,7 +57,13 @@ class Consumer:
     no_ack: bool
     exclusive: bool
     prefetch: int
+    arguments: Table = ()
     unacked: int = 0
+
+    @cached_property
+    def priority(self) -> int:
+        found = get(self.arguments, "x-priority")
+        return 0 if found is None else int(found.value)
 
     @property
     def has_room(self) -> bool:
@@ -65,6 +82,7 @@ class Queue:
     unacked: dict[Message, None] = field(default_factory=dict)
     used_at: float = 0.0
     on_unused: Callable[[Queue], None] = lambda queue: None
+    on_consumer: Callable[[str, Consumer], None] = lambda what, consumer: None
     _last: int = 0
 
     @property
@@ -118,9 +136,10 @@ class Queue:
     def pump(self) -> None:
         while self.ready:
             able = self.consumers[:1] if self.is_single else self.consumers
-            consumer = next((each for each in able if each.has_room), None)
-            if consumer is None:
+            with_room = [each for each in able if each.has_room]
+            if not with_room:
                 return
+            consumer = max(with_room, key=lambda each: each.priority)  # the first of those that are equal
             if not self.is_single:  # the others have their turn before it comes again
                 self.consumers.remove(consumer)
                 self.consumers.append(consumer)
@@ -134,12 +153,15 @@ class Queue:
 
     def consume(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
+        self.on_consumer(CREATED, consumer)
         self.pump()
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: Consumer, how: str = DELETED) -> None:
         if consumer not in self.consumers:
             return
         self.consumers.remove(consumer)
+        is_end = self.auto_delete and not self.consumers  # then the queue tells of its last ones
+        self.on_consumer(DELETED if is_end else how, consumer)
         if not self.consumers:
             self.on_unused(self)
         self.pump()

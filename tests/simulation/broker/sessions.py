@@ -69,14 +69,16 @@ class Session:
             del self._buffer[: len(frames.PROTOCOL_HEADER)]
             self._is_greeted = True
             self._greet()
-        while not self.is_over and len(self._buffer) >= frames.OVERHEAD:
-            kind, number, size = frames.PREFIX.unpack_from(self._buffer)
-            if len(self._buffer) < size + frames.OVERHEAD:
-                return
-            payload = bytes(self._buffer[7 : 7 + size])
-            assert self._buffer[7 + size] == frames.END, "the agent writes broken frames"
-            del self._buffer[: size + frames.OVERHEAD]
+        arrived, at = bytes(self._buffer), 0
+        while not self.is_over and len(arrived) - at >= frames.OVERHEAD:
+            kind, number, size = frames.PREFIX.unpack_from(arrived, at)
+            after = at + size + frames.OVERHEAD
+            if len(arrived) < after:
+                break
+            assert arrived[after - 1] == frames.END, "the agent writes broken frames"
+            payload, at = arrived[at + 7 : after - 1], after
             self._frame(kind, number, payload)
+        del self._buffer[:at]
 
     def lost(self) -> None:
         self._end()
