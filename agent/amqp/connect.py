@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from agent.amqp.failures import lost, opening_failed, update_failed
+from agent.amqp.first_to_answer import first_to_answer
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import CLOSE_PATIENCE, MOST_CHANNELS, WireConnection
 from agent.amqp.wire.ends import one_line
@@ -253,24 +254,13 @@ def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:
 
 
 async def _open_socket(uri: AmqpUri, terms: Terms, step: float, *, within: float) -> WireConnection:
-    """At the first address of the host that answers. One that doesn't leaves the others their part of the time."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within
-    failures: list[OSError] = []
+    """At the first address of the host that answers."""
+    until = asyncio.get_running_loop().time() + within
     context = None if uri.tls is None else await tls_context(uri.tls, where=terms.where)
     addresses = await addresses_of(uri.connect_host)
-    for number, address in enumerate(addresses):
-        seconds = min(step, (deadline - loop.time()) / (len(addresses) - number))
-        try:
-            async with asyncio.timeout(seconds):
-                return await _open_at(address, uri, terms, context)
-        except TimeoutError:
-            failures.append(TimeoutError(f"no answer of {address} within {seconds:.3g} s"))
-        except ssl.SSLError:
-            raise
-        except OSError as error:
-            failures.append(error)
-    raise failures[0] if len(failures) == 1 else OSError("; ".join(map(str, failures)))
+    return await first_to_answer(
+        addresses, lambda address: _open_at(address, uri, terms, context), step=step, until=until
+    )
 
 
 async def _open_at(address: str, uri: AmqpUri, terms: Terms, context: ssl.SSLContext | None) -> WireConnection:

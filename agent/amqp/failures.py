@@ -26,6 +26,7 @@ __all__ = [
     "NOT_FOUND",
     "PRECONDITION_FAILED",
     "RESOURCE_LOCKED",
+    "NoAccessError",
     "blames_message",
     "lost",
     "one_line",
@@ -38,6 +39,10 @@ ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 4
 _OVER_WHAT_WAS_READ = frozenset({501, 502, 503, 504, 505, 540, 541})
 _TLS_ALERT = b"\x15\x03"
 _LIMIT = re.compile(r"limit \(\d+\) is reached")
+
+
+class NoAccessError(PermanentError):
+    """The user may log in, and not use the vhost."""
 
 
 def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None, tls: Tls | None) -> BrokerError:
@@ -124,7 +129,7 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
     if code == NOT_ALLOWED and "not found" in text:
         return PermanentError(f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI")
     if code == NOT_ALLOWED and "access to vhost" in text:
-        return PermanentError(f"{where}: user {user!r} may not access vhost {vhost!r}: give it permissions there")
+        return NoAccessError(f"{where}: user {user!r} may not access vhost {vhost!r}: give it permissions there")
     return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
 
 

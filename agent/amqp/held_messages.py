@@ -56,8 +56,8 @@ class HeldMessages:
         """A queue that is missing has none."""
         channel = self._channel
         try:
-            found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=self._queue, passive=True)
-            self._count, self.has_more = min(found["messages"], MOST), found["messages"] > MOST
+            ready = await count_ready(channel, self._queue)
+            self._count, self.has_more = min(ready, MOST), ready > MOST
             if self._count:
                 await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._count)
                 consumed = {"queue": self._queue, "consumer_tag": CONSUMER}
@@ -82,6 +82,10 @@ class HeldMessages:
             self._properties_bytes -= len(held.properties)
             yield held
 
+    async def has_rest(self) -> bool:
+        """Whether some of it isn't held by anybody: another connection may look at what this one can't hold."""
+        return self._is_cut or (self.has_more and await count_ready(self._channel, self._queue) > 0)
+
     def acknowledge(self, tag: int) -> None:
         self._channel.send(methods.BASIC_ACK, delivery_tag=tag, multiple=False)
 
@@ -98,6 +102,11 @@ class HeldMessages:
         self._bytes += 0 if body is None else size
         self._properties_bytes += len(properties)
         self._arrived.put_nowait(Held(message.call["delivery_tag"], properties, size, body))
+
+
+async def count_ready(channel: Channel, queue: str) -> int:
+    found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    return int(found["messages"])
 
 
 @asynccontextmanager

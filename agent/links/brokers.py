@@ -134,7 +134,7 @@ class Brokers:
         async def connect() -> Connection:
             return await self._permitted(_connect(source, [up.uri], name=QUARANTINE))  # by its password of now
 
-        lane = Lane(link, is_quorum=is_quorum, destination=options.destination, opener=connect)
+        lane = Lane(link, up.wire, is_quorum=is_quorum, destination=options.destination, opener=connect)
         return lambda target: self.quarantines.capture((source, up.uri), target, lane)
 
     def shown_certificates(self, ends: Ends, link_id: str) -> Iterator[tuple[Side, bytes]]:

@@ -65,9 +65,9 @@ class Connections:
         return shared
 
     def hold(self) -> None:
-        """Takes no more messages."""
+        """Takes no more messages; those that come are counted."""
         if self._up is not None:
-            self._up.connection.wire.hold_reading(self)
+            self._up.connection.wire.hold_reading(self, counts=True)
 
     def go_on(self) -> None:
         if self._up is not None:

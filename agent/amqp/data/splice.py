@@ -143,6 +143,11 @@ class Source:
         return self._tag
 
     @property
+    def is_receiving(self) -> bool:
+        """Whether the last delivery isn't all here."""
+        return self._awaits_header or self._missing > 0
+
+    @property
     def is_exhausted(self) -> bool:
         """Whether as many have come as may be taken."""
         return self._tag >= self._last_allowed

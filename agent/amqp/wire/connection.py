@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from contextlib import suppress
+from typing import Any, Final, cast
 
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.budget import Budget
 from agent.amqp.wire.channel import Channel, UnansweredError
-from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, NotAmqpError, one_line
+from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, one_line
+from agent.amqp.wire.inbound import Inbound, Taker
 from agent.amqp.wire.login import Terms, client_properties, lower
 from agent.amqp.wire.methods import Call, Method
 from agent.amqp.wire.permit import Permit
@@ -20,9 +20,8 @@ from agent.amqp.wire.tables import CodecError
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism
 from agent.core.fields import Table
-from agent.errors import AgentError, BrokerError, TransientError
+from agent.errors import BrokerError, TransientError
 
-BUFFER: Final = 256 * 1024
 CLOSE_PATIENCE: Final = 5.0
 MOST_CHANNELS: Final = 65_535
 LOOKS: Final = 10  # at open questions, in the time that a broker has for an answer
@@ -31,17 +30,8 @@ _HANDSHAKE: Final = 3  # methods that the broker sends before the vhost is open
 _KINDS: Final = frozenset({frames.METHOD, frames.HEADER, frames.BODY, frames.HEARTBEAT})
 
 
-class Taker(Protocol):
-    """Consumes whole frames of one channel from `at` on, at least one, and answers where it stopped."""
-
-    def take(self, buffer: bytearray, at: int, end: int) -> int: ...
-
-
 class WireConnection(asyncio.BufferedProtocol):
-    """Reads into one buffer and hands frames out; nothing is copied on the way in.
-
-    A peer that sends without end is read a turn's `Budget` at a time: the rest waits in the buffer and in the socket.
-    """
+    """What a transport brings goes through `Inbound`; everything else of a connection is here."""
 
     def __init__(self, terms: Terms, *, clock: Callable[[], float] = time.perf_counter) -> None:
         loop = asyncio.get_running_loop()
@@ -62,14 +52,9 @@ class WireConnection(asyncio.BufferedProtocol):
         self._inbox: asyncio.Queue[Call] = asyncio.Queue()
         self._is_asking = True  # on channel 0: in the handshake, and for the end
         self._secrets: deque[asyncio.Future[None]] = deque()  # that the broker has yet to accept
-        self._buffer = bytearray(BUFFER)
-        self._filled = 0
-        self._heard = self._said = loop.time()
+        self._inbound = Inbound(self._dispatch, self._end, clock)
+        self._said = loop.time()
         self._timer: asyncio.TimerHandle | None = None
-        self._greeted = False
-        self._budget = Budget(clock)
-        self._turn: asyncio.Handle | None = None  # the next one, where this one has read anything
-        self._is_behind = False  # has read all that it may in this turn
         self.blocked: str | None = None  # why the broker takes no messages
         # Brokers hold up who publishes, and only that: where nothing is published, an alarm is no reason for silence.
         self.answers_while_blocked = False
@@ -78,8 +63,6 @@ class WireConnection(asyncio.BufferedProtocol):
         self._full_since = 0.0
         self._unread_answers = 0
         self._fed = 0  # how many links write what is read here somewhere else
-        self._takers: dict[int, Taker] = {}
-        self._holders: set[object] = set()
         self._batch: list[bytes] = []
         self._is_full = False
         self._feeders: Counter[WireConnection] = Counter()
@@ -95,7 +78,7 @@ class WireConnection(asyncio.BufferedProtocol):
     @property
     def heard(self) -> float:
         """When the peer was heard last, by the loop's clock."""
-        return self._heard
+        return self._inbound.heard
 
     @property
     def said(self) -> float:
@@ -112,33 +95,20 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._inbound.begin(self._transport)
         self.write(frames.PROTOCOL_HEADER)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
-        # Some transports ask once more after the end, and none may be given an empty one.
-        if self._filled == len(self._buffer):
-            self._resize(self._filled + BUFFER)
-        return memoryview(self._buffer)[0 if self.closed.done() else self._filled :]
+        return self._inbound.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.closed.done():  # what was read already must not be read again
+        if self.closed.done():
             return
-        self._heard = self._loop.time()
-        if self._heard > self.permit.until:
+        now = self._inbound.heard = self._loop.time()
+        if now > self.permit.until:
             self._end(self.permit.end())
             return
-        self._filled += nbytes
-        self._read()
-
-    def _read(self) -> None:
-        try:
-            self._read_frames()
-        except BrokerError as error:
-            self._end(error)
-        except (AgentError, ValueError, LookupError, struct.error) as error:  # whatever bytes there are
-            broken = TransientError(f"broken AMQP: {error}")
-            broken.__cause__ = error
-            self._end(broken)
+        self._inbound.came(nbytes)
 
     def eof_received(self) -> None:
         self._end(EndOfStreamError("closed by the peer without a word"))
@@ -201,18 +171,23 @@ class WireConnection(asyncio.BufferedProtocol):
         if self.closed.done():
             self._batch.clear()
         elif self._batch:
-            self.write(b"")
+            self._write_unasked(b"")
+
+    def _write_unasked(self, data: bytes) -> None:
+        """Nobody waits for it: if it ends the connection, its users learn that from its end."""
+        with suppress(BrokerError):
+            self.write(data)
 
     def divert(self, number: int, taker: Taker) -> None:
         """From now on the channel's frames go to `taker` as they lie in the buffer."""
-        self._takers[number] = taker
+        self._inbound.divert(number, taker)
 
     def redacted(self, text: str) -> str:
         return self._terms.redacted(text)
 
     def forget(self, number: int) -> None:
         self._channels.pop(number, None)
-        self._takers.pop(number, None)
+        self._inbound.forget(number)
 
     def abandon(self, number: int) -> None:
         """The channel was left as it was: its number must not be used again, nor this connection by anything new."""
@@ -243,29 +218,30 @@ class WireConnection(asyncio.BufferedProtocol):
             del self._feeders[feeder]
             feeder.release_reading(self)
 
-    def hold_reading(self, holder: object) -> None:
-        """Takes nothing more off the socket until every holder has let go."""
-        self._holders.add(holder)
-        self._pause_reading()
+    def hold_reading(self, holder: object, *, counts: bool = False) -> None:
+        """Hands nothing more out until every holder has let go.
+
+        Nothing more is taken off the socket either, unless a holder `counts`: then as much as `MOST_UNREAD`, so that it
+        is known how many deliveries wait here, and whether the peer is still there.
+        """
+        self._inbound.hold(holder, counts=counts)
 
     def release_reading(self, holder: object) -> None:
-        if holder not in self._holders:
-            return
-        self._holders.remove(holder)
-        if not self._holders:
-            self._heard = self._can_answer_since = self._loop.time()
-            if self._is_behind:
-                self._schedule_turn()
-            else:
-                self._resume_reading()
+        self._inbound.release(holder)
 
-    def _pause_reading(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds its reading."""
+        return self._inbound.is_held
 
-    def _resume_reading(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+    def unread_deliveries(self, number: int) -> int:
+        """How many deliveries to a channel have come and are not handed out, as far as they are counted."""
+        return self._inbound.unread_deliveries(number)
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether all that has come is handed out or counted."""
+        return self._inbound.counts_all
 
     async def open(self, properties: Mapping[str, str]) -> None:
         """The handshake, until the vhost is open."""
@@ -283,6 +259,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._say(methods.CONNECTION_OPEN, vhost=self._terms.vhost)
         await self._expect(methods.CONNECTION_OPEN_OK)
         self.is_open, self._is_asking = True, False
+        self._inbound.open(self.frame_max)
         self._look_at_questions()
 
     def begin_channel(self) -> Channel:
@@ -318,8 +295,7 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         for channel in tuple(self._channels.values()):
             channel.end(error)
-        for holder in tuple(self._holders):  # nothing is held back any more, and the answer has to be read
-            self.release_reading(holder)
+        self._inbound.release_all()  # the answer has to be read
         self._is_asking = True
         try:
             self._say(methods.CONNECTION_CLOSE, code=200, text="closed by the agent", class_id=0, method_id=0)
@@ -364,12 +340,15 @@ class WireConnection(asyncio.BufferedProtocol):
     def _beat(self) -> None:
         """Speaks when it has been quiet for half the interval, and listens for twice of it."""
         now, half = self._loop.time(), self.heartbeat / 2
-        left = self._heard + 2 * self.heartbeat - now
-        if left <= 0 and not self._holders and not self._is_behind:
+        inbound = self._inbound
+        left = max(inbound.heard, inbound.reads_since) + 2 * self.heartbeat - now
+        if left <= 0 and inbound.counts_all:
             self._end(HeartbeatMissedError(f"nothing was received for {2 * self.heartbeat} s"))
             return
         if now - self._said >= half and not self.closed.done():
-            self.write(frames.HEARTBEAT_FRAME)
+            self._write_unasked(frames.HEARTBEAT_FRAME)
+        if self.closed.done():
+            return
         self._timer = self._loop.call_later(min(half, left) if left > 0 else half, self._beat)
 
     def _look_at_questions(self) -> None:
@@ -384,10 +363,11 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         is_late = now - self._looked_at > 2 * patience / LOOKS
         self._looked_at = now
-        if self._holders or is_late or (self.blocked is not None and not self.answers_while_blocked):
+        if self._inbound.is_held or is_late or (self.blocked is not None and not self.answers_while_blocked):
             self._can_answer_since = now
+        since = max(self._can_answer_since, self._inbound.released_at)
         for channel in tuple(self._channels.values()):
-            channel.look_at_questions(patience=patience, since=self._can_answer_since)
+            channel.look_at_questions(patience=patience, since=since)
         if not self.closed.done():
             self._looking = self._loop.call_later(patience / LOOKS, self._look_at_questions)
 
@@ -410,82 +390,6 @@ class WireConnection(asyncio.BufferedProtocol):
             self._end(error)
             raise error
         return call
-
-    def _read_frames(self) -> None:
-        buffer, at, end, budget, awaited = self._buffer, 0, self._filled, self._budget, 0
-        if not self._greeted:
-            self._check_greeting()
-        self._schedule_turn()
-        budget.start()
-        while end - at >= frames.OVERHEAD:
-            kind, channel, size = frames.PREFIX.unpack_from(buffer, at)
-            after = at + frames.OVERHEAD + size
-            if after > end:
-                if size > self._largest(kind):
-                    raise CodecError(f"a frame of {size} bytes")
-                awaited = after - at
-                break
-            if buffer[after - 1] != frames.END:
-                raise CodecError("a frame doesn't end where it says")
-            taker = self._takers.get(channel)
-            if taker is not None:
-                at = taker.take(buffer, at, min(end, max(after, at + budget.portion)))
-            else:
-                self._dispatch(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
-                at = after
-            if budget.is_spent():
-                self._is_behind = True
-                self._pause_reading()
-                break
-        self._keep(at)
-        self._make_room(awaited)
-
-    def _schedule_turn(self) -> None:
-        if self._turn is None:
-            self._turn = self._loop.call_soon(self._next_turn)
-
-    def _next_turn(self) -> None:
-        """What the last turn left goes first; only then is more read."""
-        self._turn = None
-        self._budget.renew()
-        if not self._is_behind or self._holders or self.closed.done():
-            return
-        self._is_behind = False
-        self._read()
-        if not self._is_behind and not self._holders and not self.closed.done():
-            self._resume_reading()
-
-    def _check_greeting(self) -> None:
-        begin = bytes(self._buffer[: min(self._filled, 16)])
-        if begin[:1] != b"\x01":
-            raise NotAmqpError(begin)
-        self._greeted = True
-
-    def _make_room(self, awaited: int) -> None:
-        """For the frame that is awaited; a large buffer goes when its frame has gone."""
-        if awaited > len(self._buffer):
-            self._resize(awaited + BUFFER)
-        elif len(self._buffer) > BUFFER > self._filled and awaited <= BUFFER:
-            self._resize(BUFFER)
-
-    def _largest(self, kind: int) -> int:
-        """Brokers cut bodies to the frames that were agreed on, but not headers. Nothing large comes before that."""
-        if kind == frames.HEADER and self.is_open:
-            return frames.LARGEST
-        return max(self.frame_max, methods.LARGEST) if kind == frames.BODY and self.is_open else methods.LARGEST
-
-    def _resize(self, size: int) -> None:
-        # A new one: the transport may still hold a view of the old one, which then can't grow.
-        resized = bytearray(size)
-        resized[: self._filled] = self._buffer[: self._filled]
-        self._buffer = resized
-
-    def _keep(self, at: int) -> None:
-        """What is left of the buffer moves to its start."""
-        left = self._filled - at
-        if at:
-            self._buffer[:left] = self._buffer[at : self._filled]
-        self._filled = left
 
     def _dispatch(self, kind: int, number: int, payload: bytes) -> None:
         if kind == frames.HEARTBEAT:
@@ -531,7 +435,8 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         error = self.explain(error)
         self.closed.set_result(error)
-        for timer in (self._timer, self._looking, self._turn):
+        self._inbound.finish()
+        for timer in (self._timer, self._looking):
             if timer is not None:
                 timer.cancel()
         if self._transport is None:

@@ -104,10 +104,11 @@ def _encode(kind: str, value: Any) -> bytes:
 
 def _pack_bits(bits: list[bool]) -> bytes:
     """Empties the list."""
+    if not bits:
+        return b""
     octet = sum(bit << place for place, bit in enumerate(bits))
-    packed = bytes((octet,)) if bits else b""
     bits.clear()
-    return packed
+    return bytes((octet,))
 
 
 def _method(name: str, ids: tuple[int, int], arguments: str = "", *, content: bool = False) -> Method:

@@ -40,7 +40,7 @@ async def failure(*uris: str, seconds: float = 10) -> BrokerError:
 
 
 def permanent(error: BrokerError) -> str:
-    assert type(error) is PermanentError
+    assert isinstance(error, PermanentError)
     return str(error)
 
 
@@ -241,6 +241,51 @@ async def test_an_address_that_never_answers_keeps_no_other_waiting(
     addresses = ("127.0.0.2", "127.0.0.2")
     with pytest.raises(TransientError, match=r"no answer of 127\.0\.0\.2 within 0\.3 s"):
         await connect(parse(broker.uri()), where="upstream origin", name="test")
+
+
+async def test_many_addresses_leave_each_enough_time(monkeypatch: pytest.MonkeyPatch, broker: Node) -> None:
+    """Over a long line, a connection with TLS takes more than a tenth of the three seconds that a lease has."""
+    silent = [f"127.0.0.{number}" for number in range(2, 11)]
+    begun: list[str] = []
+    ended: list[str] = []
+
+    async def found(_: str) -> tuple[str, ...]:
+        return (*silent, "127.0.0.1")
+
+    async def opened(address: str, *given: Any) -> WireConnection:
+        begun.append(address)
+        try:
+            await asyncio.sleep(0.6 if address == "127.0.0.1" else 60)
+        finally:
+            ended.append(address)
+        return await _open_at(address, *given)
+
+    monkeypatch.setattr("agent.amqp.connect.addresses_of", found)
+    monkeypatch.setattr("agent.amqp.connect._open_at", opened)
+    async with await connect(parse(broker.uri()), where="upstream origin", name="test", within=3.0):
+        assert begun == [*silent, "127.0.0.1"], "one after another: the first ones are the best"
+        assert sorted(ended) == sorted(begun)
+
+
+async def test_of_addresses_that_answer_together_one_is_used(monkeypatch: pytest.MonkeyPatch, broker: Node) -> None:
+    opened_all = asyncio.Event()
+    wires: list[WireConnection] = []
+
+    async def found(_: str) -> tuple[str, ...]:
+        return ("127.0.0.2", "127.0.0.1")
+
+    async def opened(address: str, *given: Any) -> WireConnection:
+        wire = await _open_at("127.0.0.1", *given)
+        wires.append(wire)
+        if address == "127.0.0.1":
+            opened_all.set()
+        await opened_all.wait()
+        return wire
+
+    monkeypatch.setattr("agent.amqp.connect.addresses_of", found)
+    monkeypatch.setattr("agent.amqp.connect._open_at", opened)
+    async with await connect(parse(broker.uri()), where="upstream origin", name="test", within=2.0) as connection:
+        assert [wire.closed.done() for wire in wires if wire is not connection.wire] == [True]
 
 
 async def test_the_next_endpoint_is_tried(lab: Lab, broker: Node) -> None:

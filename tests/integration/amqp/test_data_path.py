@@ -119,7 +119,7 @@ def memory_of_broker(broker: Node) -> Iterator[Callable[[str], None]]:
     """`memory_of_broker("1")`: how much it may take, until the test ends."""
 
     def limit(amount: str) -> None:
-        broker.ctl("set_vm_memory_high_watermark", "absolute", amount)
+        broker.limit_memory(amount)
 
     yield limit
     limit(ENOUGH)
@@ -129,10 +129,10 @@ def memory_of_broker(broker: Node) -> Iterator[Callable[[str], None]]:
 def largest_of_broker(broker: Node) -> Iterator[int]:
     """The largest message that channels opened during the test take."""
     set_to = "application:set_env(rabbit, max_message_size, {})."
-    before = broker.ctl("eval", "{ok, Size} = application:get_env(rabbit, max_message_size), Size.")
-    broker.ctl("eval", set_to.format(MIB))
+    before = broker.eval("{ok, Size} = application:get_env(rabbit, max_message_size), Size.")
+    broker.eval(set_to.format(MIB))
     yield MIB
-    broker.ctl("eval", set_to.format(int(before)))
+    broker.eval(set_to.format(int(before)))
 
 
 async def test_every_property_and_field_to_the_byte(
@@ -252,7 +252,7 @@ async def test_a_slow_downstream_holds_back_the_upstream_and_costs_no_memory(
     memory = Memory()
     proxy.throttle(6 * MIB)
     async with running(link):
-        await until(lambda: up.wire._holders, what="reading is held")
+        await until(lambda: up.wire.is_held, what="reading is held")
         await link.forwarded(count)  # some ten seconds: five heartbeats
     assert memory.grown < 40 * MIB
     assert not up.is_closed and not down.is_closed
@@ -302,10 +302,10 @@ async def test_a_downstream_out_of_memory_blocks_and_goes_on(
         memory = Memory()
         for _ in range(count):
             await publish_async(second_broker.uri(), link.name, KEY, [bytes(MIB)])
-        await until(lambda: up.wire._holders, what="reading is held")
+        await until(lambda: up.wire.is_held, what="reading is held")
         assert down.blocked is not None and told == [down.blocked]
-        heard = down.wire._heard
-        await until(lambda: down.wire._heard > heard + 5, what="the broker speaks on, for more than two heartbeats")
+        heard = down.wire.heard
+        await until(lambda: down.wire.heard > heard + 5, what="the broker speaks on, for more than two heartbeats")
         assert not down.is_closed
         assert link.counts.forwarded == 1
         assert memory.grown < 40 * MIB

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.budget import LARGEST_PORTION, SMALLEST_PORTION, TURN, Budget
-from agent.amqp.wire.connection import BUFFER
+from agent.amqp.wire.inbound import BUFFER
 from agent.errors import TransientError
 from tests.unit.amqp.wire.link import Link, Sent, feed, opened, ready, turn
 

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import CLOSE_PATIENCE, ChannelClosedError
-from agent.amqp.wire.connection import BUFFER, WireConnection
+from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.ends import HeartbeatMissedError, NotAmqpError
+from agent.amqp.wire.inbound import BUFFER
 from agent.errors import BrokerError, TransientError
 from tests.unit.amqp.wire.link import Link, Sent, Wire, calls, feed, opened, ready, turn
 from tests.unit.amqp.wire.strategies import properties
-from tests.unit.amqp.wire.virtual_loop import in_virtual_time
+from tests.unit.amqp.wire.virtual_loop import VirtualLoop, in_virtual_time
 
 kinds = st.sampled_from([1, 1, 2, 2, 3, 3, 8, 0, 255])
 ids = st.sampled_from([method.ids for method in methods.BY_IDS.values()]).map(
@@ -49,7 +50,7 @@ cuts = st.lists(st.integers(1, 30), max_size=40)
 
 
 def check(connection: WireConnection) -> None:
-    assert len(connection._buffer) <= frames.LARGEST + frames.OVERHEAD + BUFFER
+    assert len(connection._inbound._buffer) <= frames.LARGEST + frames.OVERHEAD + BUFFER
     if connection.closed.done():
         error = connection.closed.result()
         assert isinstance(error, BrokerError)
@@ -232,6 +233,43 @@ def test_a_connection_that_is_held_is_not_taken_for_dead_and_goes_on_to_speak() 
         await asyncio.sleep(19)
         assert not connection.closed.done()
         await asyncio.sleep(7)
+        assert isinstance(connection.closed.result(), HeartbeatMissedError)
+
+    in_virtual_time(scenario())
+
+
+class Slow:
+    """Takes frames one by one, and 12 seconds for each."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def take(self, buffer: bytearray, at: int, end: int) -> int:  # noqa: ARG002 - the protocol's signature
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.work_for(12)
+        self.taken += 1
+        _, _, size = frames.PREFIX.unpack_from(buffer, at)
+        return at + frames.OVERHEAD + int(size)
+
+
+def test_a_connection_that_was_not_read_because_this_side_is_behind_is_not_taken_for_dead() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        connection, wire = await opened(heartbeat=10, clock=loop.time)
+        channel, slow = ready(connection), Slow()
+        connection.divert(channel.number, slow)
+        data = frames.frame(frames.METHOD, channel.number, bytes(200_000))
+        connection._inbound._resize(5 * len(data))
+        feed(connection, data * 3)
+        while not wire.reads and not connection.closed.done():
+            loop.work_for(6)  # for other links
+            await asyncio.sleep(0)
+        assert slow.taken == 3
+        await asyncio.sleep(0)
+        assert not connection.closed.done(), "what came meanwhile is still in the socket"
+        await asyncio.sleep(27)
         assert isinstance(connection.closed.result(), HeartbeatMissedError)
 
     in_virtual_time(scenario())

@@ -21,7 +21,7 @@ class _Selector(selectors.SelectSelector):
         return super().select(0)
 
 
-class _Loop(asyncio.SelectorEventLoop):
+class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual = _Selector()
         super().__init__(self._virtual)
@@ -29,7 +29,11 @@ class _Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.now
 
+    def work_for(self, seconds: float) -> None:
+        """Nothing else happens meanwhile."""
+        self._virtual.now += seconds
+
 
 def in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner(loop_factory=_Loop) as runner:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)

@@ -1,0 +1,252 @@
+"""What a peer sends: read into one buffer, and handed out frame by frame, unless somebody holds it back."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.budget import Budget
+from agent.amqp.wire.ends import NotAmqpError
+from agent.amqp.wire.tables import CodecError
+from agent.amqp.wire.unread import MOST_UNREAD, Unread
+from agent.errors import AgentError, BrokerError, TransientError
+
+BUFFER: Final = 256 * 1024
+
+Receive = Callable[[int, int, bytes], None]
+"""With the kind, the channel and the payload of a frame."""
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+class Taker(Protocol):
+    """Consumes whole frames of one channel from `at` on, at least one, and answers where it stopped."""
+
+    def take(self, buffer: bytearray, at: int, end: int) -> int: ...
+
+
+class Inbound:
+    """Nothing is copied on the way in. A peer that sends without end is read a turn's `Budget` at a time: the rest
+    waits in the buffer and in the socket.
+    """
+
+    def __init__(self, receive: Receive, end: Callable[[BrokerError], None], clock: Callable[[], float]) -> None:
+        """`receive` is called with what no taker is there for, `end` with what breaks the connection."""
+        self._receive = receive
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._largest_body = 0  # of a frame; 0 before the connection is open
+        self._is_over = False
+        self.heard = self._loop.time()  # the peer, last
+        self.reads_since = self.heard  # what came before is still in the socket where it wasn't read
+        self.released_at = self.heard  # the last time that everybody let go
+        self._buffer = bytearray(BUFFER)
+        self._filled = 0
+        self._greeted = False
+        self._budget = Budget(clock)
+        self._turn: asyncio.Handle | None = None  # the next one, where this one has read anything
+        self._is_behind = False  # has read all that it may in this turn
+        self._takers: dict[int, Taker] = {}
+        self._holders: set[object] = set()
+        self._counting: set[object] = set()  # of the holders
+        self._unread: Unread | None = None  # while one of them counts
+
+    # What the connection calls
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def open(self, frame_max: int) -> None:
+        """From now on frames may be as large as was agreed on."""
+        self._largest_body = max(frame_max, methods.LARGEST)
+
+    def finish(self) -> None:
+        """What was read already must not be read again, and nothing keeps the connection in memory."""
+        self._is_over = True
+        self._receive = self._end = _nothing
+        if self._turn is not None:
+            self._turn.cancel()
+
+    def room(self) -> memoryview:
+        """Where the transport writes to."""
+        # Some transports ask once more after the end, and none may be given an empty one.
+        if self._filled == len(self._buffer):
+            self._resize(self._filled + BUFFER)
+        return memoryview(self._buffer)[0 if self._is_over else self._filled :]
+
+    def came(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._unread is None:
+            self._guarded(self._read_frames)
+        else:
+            self._look_ahead()
+
+    def divert(self, number: int, taker: Taker) -> None:
+        self._takers[number] = taker
+
+    def forget(self, number: int) -> None:
+        self._takers.pop(number, None)
+
+    # Who holds it back
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self._holders)
+
+    def hold(self, holder: object, *, counts: bool = False) -> None:
+        self._holders.add(holder)
+        if counts:
+            self._counting.add(holder)
+            self._count_unread()
+        elif self._unread is None:
+            self._pause()
+
+    def release(self, holder: object) -> None:
+        if holder not in self._holders:
+            return
+        self._holders.remove(holder)
+        self._counting.discard(holder)
+        if self._unread is not None and not self._counting:
+            self._unread, self._is_behind = None, True
+            self._pause()
+        if not self._holders:
+            self.reads_since = self.released_at = self._loop.time()
+            if self._is_behind:
+                self._schedule_turn()
+            else:
+                self._resume()
+
+    def release_all(self) -> None:
+        for holder in tuple(self._holders):
+            self.release(holder)
+
+    def unread_deliveries(self, number: int) -> int:
+        return self._unread.deliveries[number] if self._unread is not None else 0
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether all that has come is handed out or counted."""
+        is_counting = self._unread is not None and self._filled < MOST_UNREAD
+        return is_counting or not (self._holders or self._is_behind)
+
+    def _count_unread(self) -> None:
+        if self._unread is None:
+            self._unread, self.reads_since = Unread(), self._loop.time()
+            self._loop.call_soon(self._begin_to_count)  # what is being handed out now isn't counted
+
+    def _begin_to_count(self) -> None:
+        if self._unread is not None and not self._is_over:
+            self._is_behind = False
+            self._resume()
+            self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        close = None if self._unread is None else self._unread.look(self._buffer, self._filled)
+        if close is not None:
+            self._guarded(lambda: self._receive(frames.METHOD, 0, close))
+        elif self._filled >= MOST_UNREAD:
+            self._pause()
+
+    def _pause(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # Reading
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Whatever bytes there are, they end no more than the connection."""
+        try:
+            step()
+        except BrokerError as error:
+            self._end(error)
+        except (AgentError, ValueError, LookupError, struct.error) as error:
+            broken = TransientError(f"broken AMQP: {error}")
+            broken.__cause__ = error
+            self._end(broken)
+
+    def _read_frames(self) -> None:
+        buffer, at, end, budget, awaited = self._buffer, 0, self._filled, self._budget, 0
+        if not self._greeted:
+            self._check_greeting()
+        self._schedule_turn()
+        budget.start()
+        while end - at >= frames.OVERHEAD:
+            kind, channel, size = frames.PREFIX.unpack_from(buffer, at)
+            after = at + frames.OVERHEAD + size
+            if after > end:
+                if size > self._largest(kind):
+                    raise CodecError(f"a frame of {size} bytes")
+                awaited = after - at
+                break
+            if buffer[after - 1] != frames.END:
+                raise CodecError("a frame doesn't end where it says")
+            taker = self._takers.get(channel)
+            if taker is not None:
+                at = taker.take(buffer, at, min(end, max(after, at + budget.portion)))
+            else:
+                self._receive(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
+                at = after
+            if budget.is_spent():
+                self._is_behind = True
+                self._pause()
+                break
+        self._keep(at)
+        self._make_room(awaited)
+
+    def _schedule_turn(self) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        """What the last turn left goes first; only then is more read."""
+        self._turn = None
+        self._budget.renew()
+        if not self._is_behind or self._holders or self._is_over:
+            return
+        self._is_behind = False
+        self._guarded(self._read_frames)
+        if not self._is_behind and not self._holders and not self._is_over:
+            self.reads_since = self._loop.time()
+            self._resume()
+
+    def _check_greeting(self) -> None:
+        begin = bytes(self._buffer[: min(self._filled, 16)])
+        if begin[:1] != b"\x01":
+            raise NotAmqpError(begin)
+        self._greeted = True
+
+    def _make_room(self, awaited: int) -> None:
+        """For the frame that is awaited; a large buffer goes when its frame has gone."""
+        if awaited > len(self._buffer):
+            self._resize(awaited + BUFFER)
+        elif len(self._buffer) > BUFFER > self._filled and awaited <= BUFFER:
+            self._resize(BUFFER)
+
+    def _largest(self, kind: int) -> int:
+        """Brokers cut bodies to the frames that were agreed on, but not headers. Nothing large comes before that."""
+        if kind == frames.HEADER and self._largest_body:
+            return frames.LARGEST
+        return self._largest_body if kind == frames.BODY and self._largest_body else methods.LARGEST
+
+    def _resize(self, size: int) -> None:
+        # A new one: the transport may still hold a view of the old one, which then can't grow.
+        resized = bytearray(size)
+        resized[: self._filled] = self._buffer[: self._filled]
+        self._buffer = resized
+
+    def _keep(self, at: int) -> None:
+        """What is left of the buffer moves to its start."""
+        left = self._filled - at
+        if at:
+            self._buffer[:left] = self._buffer[at : self._filled]
+        self._filled = left
