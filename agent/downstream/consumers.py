@@ -1,8 +1,8 @@
 """Which consumers of the downstream's queues are other federation links: those with a priority below 0.
 
-A passive declare counts them with the others. The events of consumers report their priorities at once. The HTTP API
-lists all of them, also those that came while nobody listened, but some seconds late. So of a consumer that an event was
-about lately, the event counts, and of all others the list.
+A passive declare counts them with the others. The events of consumers report their priorities at once, and those of
+channels that they have gone. The HTTP API lists all of them, also those that came while nobody listened, but some
+seconds late. So of a consumer that an event was about lately, the event counts, and of all others the list.
 """
 
 from __future__ import annotations
@@ -10,34 +10,24 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import structlog
-
 from agent.core.broker_events import BrokerEvent
-from agent.downstream.listen import Listener, SaidAlreadyError
-from agent.errors import AgentError
+from agent.downstream.consumer_channels import ConsumerChannels, ConsumerOf
 from agent.management.answers import ConsumerAnswer
-from agent.tasks import together
 
-CONSUMER_EVENTS: Final = ("consumer.*",)
-LISTEN_AGAIN: Final = 5.0
-ASK_AGAIN: Final = 60.0  # where a broker reports nothing, whether it does now
-READ_AGAIN: Final = 30.0
-READ_ALONE: Final = 5.0  # without events
+DELETED: Final = "consumer.deleted"
+CHANNEL_CLOSED: Final = "channel.closed"
 MOST_TOUCHED: Final = 1_000
 LATE: Final = 10.0  # seconds that the list may be late
-SETTLE: Final = 0.02
 EXPECTED_FOR: Final = 30.0
 _PRIORITY: Final = re.compile(r'\{<<"x-priority">>,[a-z]+,(-?\d{1,20})\}')
 
 QueueName = tuple[str, str]
 """A vhost and a queue of it."""
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +44,31 @@ class Consumers:
     def __init__(self) -> None:
         self.is_heard = False
         self.is_watched = asyncio.Event()
-        self.has_new_vhost = asyncio.Event()
+        self.must_read = asyncio.Event()  # the list: a vhost is new, or something has gone unseen
         self._known: dict[str, Counter[Below]] = {}
         self._by_queue: dict[str, Counter[str]] = {}
         self._touched: dict[str, dict[Below, float]] = defaultdict(dict)
         self._watchers: dict[QueueName, list[Callable[[], None]]] = defaultdict(list)
         self._vhosts: Counter[str] = Counter()
         self._expected: dict[str, float] = {}
+        self._channels = ConsumerChannels()
+        self._doubtful: dict[tuple[str, Below], float] = {}  # one of them may have gone, since when
+        self._are_all_doubtful = False  # that the list had
+        self._to_check: set[tuple[str, Below]] = set()  # by a list that can't be late for them any more
 
     @property
     def vhosts(self) -> tuple[str, ...]:
         """Those whose queues somebody watches, or soon will."""
         return tuple(self._vhosts | self._expected)
 
+    def must_check(self) -> bool:
+        """Whether the list is to be read sooner than usual."""
+        return bool(self._to_check)
+
     def expect(self, vhost: str, now: float) -> None:
         """Somebody soon watches a queue of the vhost: its consumers are to be known by then."""
         if vhost not in self._vhosts and vhost not in self._expected:
-            self.has_new_vhost.set()
+            self.must_read.set()
             self.is_watched.set()
         if vhost not in self._vhosts:
             self._expected[vhost] = now
@@ -90,7 +88,7 @@ class Consumers:
     def watching(self, vhost: str, queue: str, wake: Callable[[], None]) -> Iterator[None]:
         """`wake` is called when consumers of the queue have come or gone."""
         if not self._follows(vhost):
-            self.has_new_vhost.set()
+            self.must_read.set()
         self._vhosts[vhost] += 1
         self._expected.pop(vhost, None)
         self._watchers[vhost, queue].append(wake)
@@ -114,35 +112,96 @@ class Consumers:
         if not self._follows(vhost):
             for table in (self._known, self._by_queue, self._touched):
                 table.pop(vhost, None)
+            self._channels.forget(if_=lambda consumer: consumer.vhost == vhost and not consumer.is_below)
+            self._doubtful = {which: since for which, since in self._doubtful.items() if which[0] != vhost}
+            self._to_check = {which for which in self._to_check if which[0] != vhost}
 
     def _follows(self, vhost: str) -> bool:
         return vhost in self._vhosts or vhost in self._expected
 
-    def hears(self, is_heard: bool) -> None:
+    def hears(self, is_heard: bool, now: float) -> None:
         """Whether events report what changes from now on. Nobody reported what changed meanwhile."""
         if is_heard is not self.is_heard:
             self.is_heard = is_heard
+            self._channels.forget_all()
+            self._doubt(now)
             for watchers in tuple(self._watchers.values()):
                 for wake in watchers:
                     wake()
 
     def heard(self, event: BrokerEvent, now: float) -> None:
         """Of queues that nobody watches too: a link that begins to watch one finds its consumers known."""
-        vhost, queue, tag = (event.fields.get(key) for key in ("vhost", "queue", "consumer_tag"))
-        if not isinstance(vhost, str) or not isinstance(queue, str) or not self._follows(vhost):
+        if event.name == CHANNEL_CLOSED:
+            self._channel_closed(event, now)
             return
-        below, is_gone = Below(queue, str(tag)), event.name == "consumer.deleted"
-        is_concerned = self._may_know(vhost, below) if is_gone else _is_below(event.fields.get("arguments"))
-        if is_concerned:
-            self._change(vhost, below, -1 if is_gone else 1)
-            self._touch(vhost, below, now)
+        channel, is_gone = str(event.fields.get("channel")), event.name == DELETED
+        (self._channels.go if is_gone else self._channels.come)(channel)
+        vhost, queue, tag = (event.fields.get(key) for key in ("vhost", "queue", "consumer_tag"))
+        if not isinstance(vhost, str) or not isinstance(queue, str):
+            return
+        below = Below(queue, str(tag))
+        if is_gone:
+            self._gone(channel, vhost, below, now)
+        else:
+            self._come(channel, vhost, below, now, is_below=_is_below(event.fields.get("arguments")))
         self._wake(vhost, queue)
+
+    def _come(self, channel: str, vhost: str, below: Below, now: float, *, is_below: bool) -> None:
+        """Whoever is below 0 counts as known by its channel also where nobody watches yet: the list has it then."""
+        if is_below or (vhost, below.queue) in self._watchers:
+            self._channels.add(channel, ConsumerOf(vhost, below.queue, below.tag, is_below))
+        if is_below:
+            is_back = self._doubtful.pop((vhost, below), None) is not None  # and nobody reported that it was gone
+            self._change(vhost, below, 0 if is_back else 1, now)
+            # It may be another one's successor: nobody reports the end of what was connected to a node that is down.
+            if (self.below_zero(vhost, below.queue) or 0) > 1:
+                self._to_check.add((vhost, below))
+
+    def _gone(self, channel: str, vhost: str, below: Below, now: float) -> None:
+        consumer = ConsumerOf(vhost, below.queue, below.tag, is_below=True)
+        if self._channels.remove(channel, consumer):
+            self._change(vhost, below, -1, now)
+        elif self._channels.remove(channel, replace(consumer, is_below=False)) or not self._may_know(vhost, below):
+            return
+        elif self._known.get(vhost, Counter())[below] > self._channels.count(consumer):
+            self._doubtful.pop((vhost, below), None)
+            self._change(vhost, below, -1, now)
+        else:
+            self._change(vhost, below, 0, now)
+
+    def _channel_closed(self, event: BrokerEvent, now: float) -> None:
+        """Its consumers have gone: those that are known by events, and perhaps some that only the list had."""
+        ended, known = self._channels.close(str(event.fields.get("pid")))
+        for consumer, count in ended.items():
+            if consumer.is_below:
+                self._change(consumer.vhost, Below(consumer.queue, consumer.tag), -count, now)
+            self._wake(consumer.vhost, consumer.queue)
+        total = event.fields.get("consumer_count")  # only brokers that don't report the end of each have it
+        if isinstance(total, int) and total > known:
+            if not self._are_all_doubtful:  # very many may end at once, beside very many links
+                self._doubt(now)
+            if self._doubtful:
+                self.must_read.set()
+
+    def _doubt(self, now: float) -> None:
+        self._doubtful |= dict.fromkeys(self._known_by_list(), now)
+        self._are_all_doubtful = True
+
+    def _known_by_list(self) -> Iterator[tuple[str, Below]]:
+        for vhost, known in self._known.items():
+            for below, count in known.items():
+                if count > self._channels.count(ConsumerOf(vhost, below.queue, below.tag, is_below=True)):
+                    yield vhost, below
 
     def _may_know(self, vhost: str, below: Below) -> bool:
         """Whether the list had it, or may still have it when it is read."""
         return (vhost, below.queue) in self._watchers or below in self._known.get(vhost, ())
 
-    def _change(self, vhost: str, below: Below, by: int) -> None:
+    def _change(self, vhost: str, below: Below, by: int, now: float) -> None:
+        """What an event has reported counts, and not the list, until that can't be late any more."""
+        if not self._follows(vhost):
+            return
+        self._touch(vhost, below, now)
         known = self._known.setdefault(vhost, Counter())
         before = known.pop(below, 0)
         count = max(0, before + by)
@@ -163,6 +222,7 @@ class Consumers:
     def read(self, vhost: str, found: Iterable[ConsumerAnswer] | None, now: float) -> None:
         """The list of a vhost's consumers, None where it can't be had. An empty one proves nothing: a broker that
         collects no statistics has no other."""
+        self._are_all_doubtful = False
         if not self._follows(vhost):
             return
         listed = None if found is None else tuple(found)
@@ -181,7 +241,14 @@ class Consumers:
         }  # fmt: skip
         known = self._known.get(vhost, Counter())
         kept = Counter({below: count for below, count in known.items() if below in touched})
-        self._known[vhost] = kept + Counter({below: n for below, n in listed.items() if below not in touched})
+        now_known = self._known[vhost] = kept + Counter({each: n for each, n in listed.items() if each not in touched})
+        self._to_check = {which for which in self._to_check if which[0] != vhost or which[1] in touched}
+        # The list may still have what has gone: only one that lacks it, or a later one, settles that.
+        self._doubtful = {
+            (of_vhost, below): since
+            for (of_vhost, below), since in self._doubtful.items()
+            if of_vhost != vhost or (now - since < LATE and now_known[below] >= known[below])
+        }
 
     def _count(self, vhost: str) -> None:
         by_queue: Counter[str] = Counter()
@@ -197,7 +264,9 @@ class Consumers:
 def _below(listed: Iterable[ConsumerAnswer]) -> Iterator[Below]:
     for each in listed:
         name = each["queue"].get("name")
-        if isinstance(name, str) and _is_below(each.get("arguments")):
+        # Those that were connected to a node that is down stay in the list of brokers since 3.13 for minutes.
+        is_there = bool(each.get("channel_details", True))
+        if is_there and isinstance(name, str) and _is_below(each.get("arguments")):
             yield Below(name, each["consumer_tag"])
 
 
@@ -209,73 +278,3 @@ def _is_below(arguments: Any) -> bool:
     texts = arguments if isinstance(arguments, list) else []
     found = (_PRIORITY.fullmatch(text) for text in texts if isinstance(text, str))
     return any(int(each[1]) < 0 for each in found if each is not None)
-
-
-class ConsumerFollower:
-    """Keeps `consumers` up to date, while somebody watches queues; `read` asks the HTTP API for those of a vhost."""
-
-    def __init__(
-        self, consumers: Consumers, *, listener: Listener, read: Callable[[str], Awaitable[list[ConsumerAnswer]]]
-    ) -> None:
-        self._consumers = consumers
-        self._listener = listener
-        self._read = read
-        self._loop = asyncio.get_running_loop()
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        await self._consumers.is_watched.wait()
-        await together(self._listen(), self._read_all())
-
-    async def _listen(self) -> None:
-        while True:
-            try:
-                await self._hear()
-                await asyncio.sleep(ASK_AGAIN)
-            except SaidAlreadyError:
-                await asyncio.sleep(LISTEN_AGAIN)
-            finally:
-                self._consumers.hears(False)
-
-    async def _hear(self) -> None:
-        """Ends by itself where the broker reports nothing."""
-        async with self._listener.events(CONSUMER_EVENTS) as events:
-            if events is None:
-                return
-            self._consumers.hears(True)
-            self._consumers.has_new_vhost.set()  # for what changed while nobody listened
-            async for event in events:
-                self._consumers.heard(event, self._loop.time())
-
-    async def _read_all(self) -> None:
-        """At once, and again when the list can't be late any more; later from time to time."""
-        is_again = False
-        while True:
-            begun = self._loop.time()
-            self._consumers.forget_unwatched(begun)
-            for vhost in self._consumers.vhosts:
-                await self._read_one(vhost)
-            rest = READ_AGAIN if self._consumers.is_heard else READ_ALONE
-            if is_again:
-                rest = min(rest, LATE)
-            await asyncio.sleep(self._loop.time() - begun)
-            is_again = await self._has_new_vhost(rest)
-
-    async def _has_new_vhost(self, seconds: float) -> bool:
-        new = self._consumers.has_new_vhost
-        try:
-            async with asyncio.timeout(seconds):
-                await new.wait()
-        except TimeoutError:
-            return False
-        await asyncio.sleep(SETTLE)
-        new.clear()
-        return True
-
-    async def _read_one(self, vhost: str) -> None:
-        found: list[ConsumerAnswer] | None = None
-        try:
-            found = await self._read(vhost)
-        except AgentError as error:  # whoever polls reports what is wrong
-            log.debug("consumers not read", vhost=vhost, error=str(error))
-        self._consumers.read(vhost, found, self._loop.time())

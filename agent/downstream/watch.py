@@ -75,26 +75,27 @@ class Watcher:
         self._sleep = sleep
         self._causes: set[Cause] = set()
         self._adds = True  # whether all that was notified only adds something
+        self._may_define = False  # whether any of it may
         self._wanted = asyncio.Event()
         self._whole = WholeFiles()
         self._changing_since: float | None = None
         self._hearing = False
         self._failed = False
         self._reloading = False
-        self._reading = False
         self._reloaded_at = clock()
         self._took = 0.0
 
     @property
     def has_unread(self) -> bool:
-        """Whether a file has changed, and its new contents aren't in force yet."""
-        return self._whole.has_unread or self._reading
+        """Whether something has changed, or may have, that may define a link again, and isn't in force yet."""
+        return self._whole.has_unread or self._reloading or self._may_define
 
-    def notify(self, cause: Cause, *, adds: bool = False) -> None:
+    def notify(self, cause: Cause, *, adds: bool = False, defines: bool = True) -> None:
         """Requests that the definitions are read again soon. `adds`: nothing may be missing for a moment, because it
-        is being replaced."""
+        is being replaced. Without `defines` it can't define a link that has something to lose upstream."""
         self._causes.add(cause)
         self._adds = self._adds and adds
+        self._may_define |= defines and cause is not Cause.POLL
         self._wanted.set()
 
     def hear_hangup(self) -> None:
@@ -116,7 +117,7 @@ class Watcher:
                 await self._sleep(rest)
             self._wanted.clear()
             causes, self._causes, self._adds = frozenset(self._causes), set(), True
-            self._reloading = True
+            self._may_define, self._reloading = False, True
             try:
                 await self._reload_guarded(causes)
             finally:
@@ -146,7 +147,6 @@ class Watcher:
             return
         if causes & {*AT_ONCE, Cause.FILE}:
             self._whole.take(found)
-            self._reading = True
         try:
             await self._reload(causes)
         except Exception as error:  # noqa: BLE001 - a task's edge: watching must outlive any bad document
@@ -154,8 +154,6 @@ class Watcher:
             self._on_error(error)
         else:
             self._failed = False
-        finally:
-            self._reading = False
         self._whole.learn(await self._signatures())
         self._reloaded_at = self._clock()
         self._took = self._reloaded_at - begun
@@ -217,7 +215,9 @@ class Watcher:
             self.notify(Cause.EVENT)  # for changes while not subscribed
             async for event in events:
                 if concerns(event):
-                    self.notify(Cause.EVENT, adds=event.name.endswith(ADDING))
+                    # Links of queues remove nothing, and programs may declare queues all the time.
+                    defines = not event.name.startswith("queue.")
+                    self.notify(Cause.EVENT, adds=event.name.endswith(ADDING), defines=defines)
 
 
 def concerns(event: BrokerEvent) -> bool:

@@ -77,6 +77,14 @@ def consumer_tags(site: Site, name: str = Q) -> list[str]:
     return [str(each["consumer_tag"]) for each in found]
 
 
+def connections_of_links(site: Site, name: str = Q) -> set[str]:
+    """Those that consume from the queue, as the HTTP API lists them, some seconds late, and their channels later."""
+    listed = site.node.admin.get("consumers", site.vhost)
+    found = (each for each in listed if each["queue"]["name"] == name and each["arguments"])
+    names = (dict(each["channel_details"]).get("connection_name") for each in found)
+    return {str(each) for each in names if each}
+
+
 async def taken_from(site: Site, name: str, count: int) -> list[str]:
     """The bodies of so many messages, by the agent's own client: aio-pika takes no names of any letters."""
     arrived: asyncio.Queue[Message] = asyncio.Queue()
@@ -99,8 +107,11 @@ class User:
         prefetch: int = 0,
         pause: float = 0.0,
         on_message: Callable[[AbstractIncomingMessage], None] = lambda _: None,
+        tag: str | None = None,
+        priority: int = 0,
     ) -> None:
-        """`pause` is the time that it takes for each message."""
+        """`pause` is the time that it takes for each message; below 0, its `priority` is that of a link."""
+        self._tag, self._priority = tag, priority
         self.taken: list[str] = []
         self._site, self._name = site, name
         self._prefetch, self._pause = prefetch, pause
@@ -110,9 +121,13 @@ class User:
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._consume(),), daemon=True)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """For one that isn't entered, as it is to be lost."""
         self._thread.start()
         assert self._consumes.wait(DEADLINE)
+
+    def __enter__(self) -> Self:
+        self.start()
         return self
 
     def __exit__(
@@ -136,7 +151,8 @@ class User:
             if self._prefetch:
                 await channel.set_qos(prefetch_count=self._prefetch)
             consumed = await channel.get_queue(self._name, ensure=False)
-            tag = await consumed.consume(self._take)
+            arguments: dict[str, Any] | None = {"x-priority": self._priority} if self._priority else None
+            tag = await consumed.consume(self._take, consumer_tag=self._tag, arguments=arguments)
             self._consumes.set()
             await self._stop.wait()
             await consumed.cancel(tag)

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
-from tests.integration.queue_links.scene import NO_CONSUMERS, Q, User, declare, federated, queue, taken_from, wait_error
+from tests.integration.federation.test_api import ask
+from tests.integration.queue_links.scene import (
+    NO_CONSUMERS,
+    Q,
+    User,
+    connections_of_links,
+    declare,
+    federated,
+    link_of,
+    queue,
+    taken_from,
+    upstream_consumers,
+    wait_error,
+)  # fmt: skip
 from tests.lab import user_program
+from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.user_program import numbered, times
@@ -70,6 +86,87 @@ def test_a_downstream_without_events_is_polled(agent_of: AgentOf, there: Site, l
             assert times(user.wait(100)) == dict.fromkeys(numbered(100), 1)
         there.publish(numbered(100), Q, exchange="")
     node.kill()
+
+
+def cut_off_links_below(site: Site, known: set[str]) -> None:
+    """Those that weren't cut off before."""
+    found = eventually(lambda: connections_of_links(site) - known, what="a link below is listed")
+    for connection in found:
+        site.node.admin.delete("connections", connection)
+    known |= found
+
+
+SID_CLASSIC, SID_QUORUM = (pytest.param((SID, kind), marks=pytest.mark.versions) for kind in ("classic", "quorum"))
+
+
+@pytest.mark.parametrize("scene", [(None, "classic"), SID_CLASSIC, SID_QUORUM])
+def test_a_link_below_that_is_cut_off_and_comes_back_is_no_user_and_counts_once(
+    agent_of: AgentOf, site_on: SiteOn, there: Site, broker_on: BrokerOn, scene: tuple[str | None, str]
+) -> None:
+    """Since 3.13 brokers report of what consumed on a channel only that the channel is closed."""
+    release, kind = scene
+    here, below = site_on(broker_on(release)), site_on(broker_on(release))
+    declare(here, below, arguments={"x-queue-type": kind})
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent_of(below.node).write({below.vhost: federated(here)}).start()
+    with User(below), User(here) as user:
+        eventually(lambda: upstream_consumers(here) == 2, what="both consume")
+        wait_error(agent, None)
+        taken, gone = 0, set[str]()
+        for number in range(3):
+            cut_off_links_below(here, gone)
+            eventually(lambda: upstream_consumers(here) == 1, what="the link below is cut off")
+            for _ in range(2):  # while it is away, and when it is back
+                there.publish(numbered(3, start=taken), Q, exchange="")
+                user.wait(taken := taken + 3, deadline=20)
+                eventually(lambda: upstream_consumers(here) == 2, what=f"it is back, time {number}")
+
+
+@pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
+def test_a_link_below_that_is_cut_off_after_the_link_has_begun_anew(
+    agent_of: AgentOf, site_on: SiteOn, there: Site, broker_on: BrokerOn, release: str | None
+) -> None:
+    """Of what consumes the agent was told before, when nobody else watched the vhost."""
+    here, below = site_on(broker_on(release)), site_on(broker_on(release))
+    declare(here, below)
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent_of(below.node).write({below.vhost: federated(here)}).start()
+    with User(below), User(here) as user:
+        eventually(lambda: upstream_consumers(here) == 2, what="both consume")
+        eventually(lambda: connections_of_links(here), what="the link below is listed")
+        ask(agent, f"/api/links/{link_of(agent)['id']}/restart", "POST")
+        eventually(lambda: agent.history(*queue(here))[-2:] == ["starting", "running"], what="it has begun anew")
+        wait_error(agent, None)
+        cut_off_links_below(here, gone := set[str]())
+        eventually(lambda: connections_of_links(here) - gone, what="it is back")
+        for number in range(5):
+            there.publish([str(number)], Q, exchange="")
+            user.wait(number + 1, deadline=5)
+            time.sleep(0.5)  # what comes within a moment is taken before the queue is looked at
+
+
+@pytest.mark.versions
+@pytest.mark.timeout(200)
+def test_a_link_below_that_was_connected_to_a_node_that_is_killed(agent_of: AgentOf, there: Site, lab: Lab) -> None:
+    """No event reports its end, and the list of another node has it for minutes."""
+    lost, node, _ = Cluster.of(lab, release=SID).start().nodes
+    here = Site(node, "/")
+    declare(here)
+    agent = agent_of(node).write({"/": federated(there)}).start()
+    agent.wait_for("running", queue(here))
+    link = partial(User, tag="federation-link-below", priority=-1, prefetch=1)
+    with User(here) as user:
+        link(Site(lost, "/")).start()
+        wait_error(agent, None)
+        eventually(lambda: connections_of_links(here), what="the link below is listed")
+        lost.kill()
+        eventually(lambda: upstream_consumers(here) == 1, what="the link below is lost")
+        with link(here):
+            assert upstream_consumers(here) == 2
+            for number in range(3):
+                there.publish([str(number)], Q, exchange="")
+                user.wait(number + 1, deadline=30)
+                time.sleep(1)  # what comes within a moment is taken before the queue is looked at
 
 
 @pytest.mark.versions

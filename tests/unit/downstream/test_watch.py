@@ -98,6 +98,43 @@ async def test_reads_at_once_when_it_starts(time: VirtualTime) -> None:
         assert len(watching.reloads) == 1
 
 
+@pytest.mark.parametrize("cause", [Cause.HANGUP, Cause.EVENT])
+async def test_what_waits_for_a_reload_that_takes_long_is_unread(time: VirtualTime, cause: Cause) -> None:
+    """Nothing is removed meanwhile that it may define again."""
+    async with Watching(time, poll=False).running() as watching:
+        watching.during = lambda: time.sleep(3)
+        watching.watcher.notify(Cause.HANGUP)
+        await time.advance(1)
+        watching.watcher.notify(cause)
+        unread = [watching.watcher.has_unread]
+        while time.clock() < 10:
+            await time.advance(0.5)
+            unread.append(watching.watcher.has_unread)
+        assert len(watching.reloads) == 3
+        until = unread.index(False)
+        assert until * 0.5 + 1 > 5.5  # after such a reload as much time is left for other work
+        assert not any(unread[until:])
+
+
+async def test_queues_that_come_and_go_all_the_time_hold_up_no_removal(time: VirtualTime) -> None:
+    """Such as those for replies: there is always one that wasn't read yet. None of them defines an exchange's link."""
+    broker = Broker()
+    async with Watching(time, events=broker, poll=False).running() as watching:
+        watching.during = lambda: time.sleep(0.1)
+        await time.advance(1)
+        unread = []
+        for number in range(100):
+            event = BrokerEvent("queue.created" if number % 2 else "queue.deleted", {"vhost": "/", "name": "reply"})
+            broker.tell(event)
+            await time.advance(0.02)
+            unread.append(watching.watcher.has_unread)
+        assert unread.count(False) > len(unread) / 2
+        await time.advance(1)
+        broker.tell(POLICY_SET)
+        await time.turn()
+        assert watching.watcher.has_unread
+
+
 async def test_a_storm_of_events_makes_few_reloads(time: VirtualTime) -> None:
     broker = Broker()
     async with Watching(time, events=broker, poll=False).running() as watching:

@@ -1,0 +1,88 @@
+"""On which channels consumers are, as events report it.
+
+Where a channel ends and its consumers with it, brokers report the end of each consumer until 3.12, and of consumers of
+quorum queues; since 3.13 they report of other queues' consumers only that the channel is closed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+MOST: Final = 50_000
+"""Consumers: those on further channels are unknown, and have to be read."""
+
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOf:
+    """A consumer of a queue; `is_below`: its priority is below 0. Links to upstreams of one name have the same tag."""
+
+    vhost: str
+    queue: str
+    tag: str
+    is_below: bool
+
+
+class ConsumerChannels:
+    def __init__(self) -> None:
+        self._totals: Counter[str] = Counter()
+        self._by_channel: dict[str, Counter[ConsumerOf]] = {}
+        self._counts: Counter[ConsumerOf] = Counter()
+
+    def come(self, channel: str) -> None:
+        """There is one more consumer on the channel, whatever it consumes."""
+        if channel in self._totals or len(self._totals) < MOST:
+            self._totals[channel] += 1
+
+    def go(self, channel: str) -> None:
+        _less(self._totals, channel, 1)
+
+    def add(self, channel: str, consumer: ConsumerOf) -> None:
+        """One that matters, of those that have come."""
+        if channel in self._totals:
+            self._by_channel.setdefault(channel, Counter())[consumer] += 1
+            self._counts[consumer] += 1
+
+    def remove(self, channel: str, consumer: ConsumerOf) -> bool:
+        """Whether it was known to be there."""
+        found = self._by_channel.get(channel, Counter())
+        if not found[consumer]:
+            return False
+        _less(found, consumer, 1)
+        _less(self._counts, consumer, 1)
+        if not found:
+            del self._by_channel[channel]
+        return True
+
+    def count(self, consumer: ConsumerOf) -> int:
+        """How many there are on channels that are known."""
+        return self._counts[consumer]
+
+    def close(self, channel: str) -> tuple[Counter[ConsumerOf], int]:
+        """Those that mattered and end with it, and how many consumers of it were known in all."""
+        found = self._by_channel.pop(channel, Counter())
+        for consumer, count in found.items():
+            _less(self._counts, consumer, count)
+        return found, self._totals.pop(channel, 0)
+
+    def forget(self, *, if_: Callable[[ConsumerOf], bool]) -> None:
+        """They matter no more."""
+        for channel, found in tuple(self._by_channel.items()):
+            for consumer in [each for each in found if if_(each)]:
+                _less(self._counts, consumer, found.pop(consumer))
+            if not found:
+                del self._by_channel[channel]
+
+    def forget_all(self) -> None:
+        for table in (self._totals, self._by_channel, self._counts):
+            table.clear()
+
+
+def _less(counts: Counter[_Key], key: _Key, by: int) -> None:
+    counts[key] -= by
+    if counts[key] <= 0:
+        del counts[key]

@@ -1,0 +1,51 @@
+"""When the list of consumers is read, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from agent.core.broker_events import BrokerEvent
+from agent.downstream.consumer_follower import ConsumerFollower
+from agent.downstream.consumers import LATE, Consumers
+from agent.downstream.listen import Listener
+from agent.management.answers import ConsumerAnswer
+from tests.unit.amqp.wire.virtual_loop import in_virtual_time
+
+V, Q = "v", "q"
+PROMISED = 30.0  # seconds in which messages flow again
+BELOW: ConsumerAnswer = {"queue": {"name": Q}, "consumer_tag": "a", "arguments": {"x-priority": -1}}
+
+
+def below(channel: str) -> BrokerEvent:
+    arguments = ['{<<"x-priority">>,signedint,-1}']
+    fields = {"vhost": V, "queue": Q, "consumer_tag": "a", "channel": channel, "arguments": arguments}
+    return BrokerEvent("consumer.created", fields)
+
+
+def test_what_nobody_reports_is_noticed_in_time() -> None:
+    """A link below was connected to a node that is down, and comes back by another, at any time between two lists."""
+
+    async def noticed_after(seconds: float) -> float:
+        loop, consumers, changed = asyncio.get_running_loop(), Consumers(), asyncio.Event()
+
+        async def read(vhost: str) -> list[ConsumerAnswer]:
+            return [BELOW] if vhost == V else []
+
+        follower = ConsumerFollower(consumers, listener=Listener(tuple), read=read)
+        with consumers.watching(V, Q, changed.set):
+            consumers.hears(True, loop.time())
+            reading = asyncio.create_task(follower._read_all())
+            await asyncio.sleep(2 * LATE + seconds)
+            consumers.heard(below("by another node"), begun := loop.time())
+            assert consumers.below_zero(V, Q) == 2
+            changed.clear()
+            await changed.wait()
+            assert consumers.below_zero(V, Q) == 1
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+        return loop.time() - begun
+
+    for seconds in range(0, 60, 4):
+        assert in_virtual_time(noticed_after(seconds)) < PROMISED
