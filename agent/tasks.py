@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -155,14 +155,31 @@ class GuardedTasks:
 async def together(*works: Coroutine[Any, Any, None]) -> None:
     """Runs parts of one task side by side until the first ends; the others are cancelled, and its error goes on."""
     tasks = [asyncio.ensure_future(work) for work in works]
+    ended: set[asyncio.Future[None]] = set()
+    first: asyncio.Future[None] | None = None
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-    for task in done:
-        task.result()
+        first = next((task for task in tasks if task in ended and _has_failed(task)), None)
+        tell_unforeseen(task for task in tasks if task is not first)
+    if first is not None:
+        first.result()
+
+
+def tell_unforeseen(ended: Iterable[asyncio.Future[Any]], *, but: BaseException | None = None) -> None:
+    """Errors that go no further, since another one does (`but`). What a broker or a peer has done is foreseen."""
+    for each in ended:
+        error = None if each.cancelled() else each.exception()
+        if error is not None and error is not but and not isinstance(error, AgentError):
+            message = "a part of a task failed as its other parts ended"
+            each.get_loop().call_exception_handler({"message": message, "exception": error, "future": each})
+
+
+def _has_failed(task: asyncio.Future[None]) -> bool:
+    return task.cancelled() or task.exception() is not None
 
 
 def _is_asked_to_end() -> bool:

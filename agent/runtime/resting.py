@@ -1,4 +1,4 @@
-"""What waits for a link that is paused: its queue is looked at on a connection that carries no messages."""
+"""What waits for a link that has no session: its queue is looked at on a connection that carries no messages."""
 
 from __future__ import annotations
 

@@ -129,10 +129,12 @@ class LinkRunner:
     def _backlog(self) -> int | None:
         if self._removing is not None:
             return self._removing.messages
+        if self._resting is not None:
+            return self._resting.messages
         if self._session is not None:
             seen = self._session.backlog
             return None if seen == 0 and self._is_unread else seen
-        return self._resting.messages if self._resting else None
+        return None
 
     @property
     def _may_have_more(self) -> bool:
@@ -140,8 +142,8 @@ class LinkRunner:
 
     @property
     def _is_unread(self) -> bool:
-        """While it is blocked nothing is read: messages that the source has sent are counted nowhere."""
-        return bool(self.state.blocked)
+        """While it is blocked little is read: messages that the source has sent may be counted nowhere."""
+        return bool(self.state.blocked) and not (self._flow is not None and self._flow.counts_all)
 
     @property
     def local(self) -> Shared | None:
@@ -266,14 +268,25 @@ class LinkRunner:
             self._on_change(self, before)
 
     def _rest(self) -> None:
-        """While it is paused its queue is still looked at."""
-        is_paused = self.state.status is lifecycle.Status.PAUSED and self.state.phase is Phase.IDLE
-        if is_paused and self._resting is None:
+        """While it is paused, or only the downstream fails, its queue is still looked at."""
+        is_due = self._is_paused or self._lacks_downstream
+        if is_due and self._resting is None:
             source = self._kinds.ends(self.link).source
             resting = self._resting = Resting(self._brokers, source, self._runnable.waits_in)
-            self._resting_task = self._keep(resting.run, "look at the queue of a paused link")
-        elif not is_paused:
+            self._resting_task = self._keep(resting.run, "look at the queue of a link without a session")
+        elif not is_due:
             self._rest_no_more()
+
+    @property
+    def _is_paused(self) -> bool:
+        return self.state.status is lifecycle.Status.PAUSED and self.state.phase is Phase.IDLE
+
+    @property
+    def _lacks_downstream(self) -> bool:
+        """Also while it tries again: then nothing is known of what comes of it."""
+        failure = self.state.failure
+        is_apart = self.state.wants_to_run and self.state.phase in {Phase.WAITING, Phase.OPENING}
+        return is_apart and failure is not None and failure.side is Side.DOWNSTREAM
 
     def _rest_no_more(self) -> None:
         self._resting = None
@@ -553,6 +566,7 @@ class LinkRunner:
         self.send(lifecycle.RemovalDue(messages=await removing.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:
+        self.has_removed = False
         error = await self._runnable.remove(cluster=self._built_under, messages=messages, still=self._is_still_unwanted)
         if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)

@@ -18,7 +18,7 @@ from agent.links.brokers import Brokers
 from agent.links.registry import Kinds, SharedQueues
 from agent.runtime.link_log import LinkLog
 from agent.runtime.replicas.replica import Replica
-from agent.runtime.replicas.requests import UNTOLD_FOR, Requests
+from agent.runtime.replicas.requests import UNTOLD_FOR, Request, Requests
 from agent.runtime.runner import LinkRunner, Other
 from agent.status.board import Board
 from agent.tasks import GuardedTasks
@@ -60,6 +60,7 @@ class Runners:
         self._follows_soon = False
         self._requests = Requests(asyncio.get_running_loop().time)
         self._untold = Requests(asyncio.get_running_loop().time, kept_for=UNTOLD_FOR)  # nobody could be asked yet
+        self._unheard = Requests(asyncio.get_running_loop().time)  # the connection was lost as others were asked
         self._failing: set[LinkRunner] = set()  # that are looked at again
         self.on_completed: Callable[[Link], object] | None = None  # a link has done all that its definition asks for
         self.on_settled: Callable[[], object] | None = None  # and its connections have ended
@@ -175,7 +176,7 @@ class Runners:
             return False
         if isinstance(verdict, Elsewhere):
             runner.run_elsewhere(verdict)
-            if verdict.owner is not None and (asked := self._untold.take(runner.link.id)) is not None:
+            if verdict.owner is not None and (asked := self._take_untold(runner.link.id)) is not None:
                 self.act(runner.link.id, asked.action, asked.pause)
         else:
             self._recall(runner)  # before it may open
@@ -305,10 +306,18 @@ class Runners:
             self._remember_for_next(runner, action, pause)
         else:
             self._act(runner, action, pause)
-        if self._replica.ask_others(link_id, action, pause):
-            self._untold.take(link_id)
-        else:
+        self._take_untold(link_id)
+        if not self._replica.ask_others(link_id, action, pause):
             self._untold.keep(link_id, action, pause)
+
+    def asked_in_vain(self, link_id: str, action: str, pause: lifecycle.Pause | None) -> None:
+        """Another agent may run the link by now, without knowing of it. A restart has been done, or is needless."""
+        if action != "restart" and link_id in self._runners:
+            self._unheard.keep(link_id, action, pause)
+
+    def _take_untold(self, link_id: str) -> Request | None:
+        untold, unheard = self._untold.take(link_id), self._unheard.take(link_id)
+        return untold or unheard
 
     def _act(self, runner: LinkRunner, action: str, pause: lifecycle.Pause | None) -> None:
         runner.send(pause or _ASKED[action])
@@ -332,7 +341,7 @@ class Runners:
         runner = self._runners.get(link_id)
         if runner is None or action not in _ASKED:
             return
-        self._untold.take(link_id)  # it was asked before
+        self._take_untold(link_id)  # it was asked before
         if runner.waits_for(Other.REPLICA):
             self._remember_for_next(runner, action, pause)
         else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from agent.amqp.held_messages import Held, HeldMessages, held_messages
 from agent.amqp.publisher import Publisher
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
+from agent.core.links.naming import named_so
 from agent.core.model import Link
 from agent.core.rules import quarantine
 from agent.core.rules.resolve import resolving
@@ -107,18 +108,20 @@ class Destinations:
 
 
 def _id_of(named: str, links: tuple[Link, ...]) -> str:
-    """By its id, the beginning of one, or as vhost/name. A link that nobody defines any more has only its whole id."""
-    if any(link.id == named for link in links):
-        return named
-    found = [link.id for link in links if f"{link.vhost}/{link.name}" == named]
-    found = found or [link.id for link in links if named and link.id.startswith(named)]
+    """A link that nobody defines any more has only its whole id."""
+    found = named_so(links, named, lambda link: (link.id, f"{link.vhost}/{link.name}"))
     if len(found) > 1:
-        raise UsageError(f"{named!r} names {len(found)} links: {', '.join(found[:MOST_NAMED])}; give an id")
-    return found[0] if found else named
+        some = ", ".join(link.id for link in found[:MOST_NAMED])
+        raise UsageError(f"{named!r} names {len(found):,} links: {some}; give an id")
+    return found[0].id if found else named
 
 
 def _name(value: bytes) -> str:
     return value.decode(errors="surrogateescape")
+
+
+def _shown(connection: Connection, found: Restored, message: Held) -> SetAside:
+    return SetAside(connection.where, connection.vhost, found.why, found.properties, message.size, message.body)
 
 
 @dataclass
@@ -152,30 +155,38 @@ class Quarantined:
     async def look(self, *, with_bodies: bool) -> AsyncGenerator[SetAside, None]:
         """Each once, also where several addresses lead to one broker: what one of them holds, the others don't find."""
         async with AsyncExitStack() as opened:
+            looked: list[tuple[Connection, HeldMessages]] = []
             async for connection in self._places(opened):
-                held = await opened.enter_async_context(self._held(connection, with_bodies=with_bodies))
-                async for message in held:
-                    if (found := self._chosen(message)) is not None:
-                        yield SetAside(
-                            connection.where,
-                            connection.vhost,
-                            found.why,
-                            found.properties,
-                            message.size,
-                            message.body,
-                        )
-                self._note_rest(connection, held)
+                with self._noting():
+                    held = await opened.enter_async_context(self._held(connection, with_bodies=with_bodies))
+                    looked.append((connection, held))
+                    async for message in held:
+                        if (found := self._chosen(message)) is not None:
+                            yield _shown(connection, found, message)
+            for connection, held in looked:
+                with self._noting():
+                    await self._note_rest(connection, held)
 
     async def drop(self) -> Outcome:
         outcome = Outcome()
         async for connection in self._places():
-            async with self._held(connection, with_bodies=False) as held:
-                async for message in held:
-                    if self._chosen(message) is not None:
-                        held.acknowledge(message.tag)
-                        outcome.done += 1
-                self._note_rest(connection, held)
+            with self._noting():
+                while await self._drop_some(connection, outcome):
+                    pass
         return self._with_problems(outcome)
+
+    async def _drop_some(self, connection: Connection, outcome: Outcome) -> bool:
+        """Whether others have room now."""
+        before = outcome.done
+        async with self._held(connection, with_bodies=False) as held:
+            async for message in held:
+                if self._chosen(message) is not None:
+                    held.acknowledge(message.tag)
+                    outcome.done += 1
+            if held.has_more and outcome.done > before:
+                return True
+            await self._note_rest(connection, held)
+        return False
 
     async def replay(self) -> Outcome:
         """Publishes each where it was going, as its link would, and acknowledges it once it is confirmed."""
@@ -183,8 +194,9 @@ class Quarantined:
         async for connection in self._places():
             async with AsyncExitStack() as opened:
                 destinations = Destinations(self._kinds, self._links, connection, opened, failed)
-                while await self._round(connection, destinations, outcome):
-                    pass
+                with self._noting():
+                    while await self._round(connection, destinations, outcome):
+                        pass
         return self._with_problems(outcome)
 
     async def _round(self, connection: Connection, destinations: Destinations, outcome: Outcome) -> bool:
@@ -209,21 +221,29 @@ class Quarantined:
                 else:
                     held.acknowledge(message.tag)
                     outcome.done += 1
-        is_wanted = (bool(late) or held.has_more) and outcome.done > before
-        if not is_wanted:
-            self._note_rest(connection, held)
+            is_wanted = (bool(late) or held.has_more) and outcome.done > before
+            if not is_wanted:
+                await self._note_rest(connection, held)
         return is_wanted
 
-    def _note_rest(self, connection: Connection, held: HeldMessages) -> None:
-        if held.has_more:
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """What one broker refuses keeps nobody from what is beside the others."""
+        try:
+            yield
+        except BrokerError as error:
+            self.problems.append(str(error))
+
+    async def _note_rest(self, connection: Connection, held: HeldMessages) -> None:
+        if await held.has_rest():
             self.problems.append(
                 f"{connection.where}, vhost {connection.vhost}: more messages than can be looked at together: drop or"
                 " replay some of those that were, and run this again"
             )
 
     async def _places(self, opened: AsyncExitStack | None = None) -> AsyncIterator[Connection]:
-        """Each source once, however many links come from there; several may be one broker, which no name of a cluster
-        tells, as many are called like others. What is `opened` stays so; otherwise one is open at a time.
+        """Each source once, however many links come from there. Several may be one broker: names of clusters don't
+        show it, as many are the same. What is `opened` stays so; otherwise one is open at a time.
         """
         for end in dict.fromkeys(self._kinds.ends(link).source for link in self._links.values()):
             async with AsyncExitStack() as one:

@@ -18,7 +18,8 @@ from agent.core.model import Link, native_link
 from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
-from agent.downstream.consumers import ConsumerFollower, Consumers
+from agent.downstream.consumer_follower import ConsumerFollower
+from agent.downstream.consumers import Consumers
 from agent.downstream.declaring import declare_missing
 from agent.downstream.follow import BindingFollower
 from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from agent.errors import TransientError
+from agent.links.tasks import both
 from agent.tasks import (
     CALLBACKS,
     FIRST_PAUSE,
@@ -210,6 +212,36 @@ async def test_the_first_of_several_parts_ends_them_all(time: VirtualTime) -> No
     with pytest.raises(ValueError, match="s3cret"):
         await together(part(), Work(time, failures=1)(), part())
     assert ended == ["part", "part"]
+
+
+async def test_errors_of_several_parts_are_all_seen(errors: UnexpectedErrors) -> None:
+    """Only one goes on; the others' would be reported when they are forgotten at some time, or never."""
+    asyncio.get_running_loop().set_exception_handler(errors.of_loop)
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async def fail_at_the_end(error: Exception) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise error
+
+    for running in (together, both):
+        errors.counts.clear()
+        with pytest.raises(TransientError):
+            await running(fail(TransientError("lost")), fail_at_the_end(KeyError()))
+        assert errors.counts == {CALLBACKS: 1}
+        with pytest.raises(TransientError):
+            await running(fail(TransientError("lost")), fail_at_the_end(TransientError("also lost")))
+        assert errors.counts == {CALLBACKS: 1}, "a broker's error was foreseen"
+        cancelled = asyncio.ensure_future(running(fail_at_the_end(KeyError()), fail_at_the_end(IndexError())))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert errors.counts[CALLBACKS] + (not cancelled.cancelled()) == 3
+        assert cancelled.cancelled() or isinstance(cancelled.exception(), LookupError)
 
 
 async def test_a_part_that_is_cancelled_from_within_ends_them_all(

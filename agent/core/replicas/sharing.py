@@ -57,6 +57,7 @@ class Sharing:
     _is_deaf: bool = False
     _hears_from: float = 0.0
     _was_leased: bool = False
+    _has_listened: bool = False  # for so long that others would have been heard
     _ran: frozenset[int] = frozenset()  # held when the lease was lost last
     _kept: frozenset[int] = frozenset()  # held before, while it was alone: its links go on
     _known_since: dict[str, float] = field(default_factory=dict)
@@ -78,6 +79,8 @@ class Sharing:
         if self._is_deaf:
             self._hears_from = now + UNDECIDED_FOR
             self.others.excuse(now)
+        is_settled = self.leased_at is not None and now - self.leased_at >= UNDECIDED_FOR
+        self._has_listened |= is_settled and self.hears_others(now)
         return has_ended
 
     def hears_others(self, now: float) -> bool:
@@ -142,7 +145,7 @@ class Sharing:
             return True
         found = self.others.holder(slot)
         if found is not None and self.leased_at is not None:
-            return self._held_by(found, link, now)
+            return self._held_by(found, link, kind, now)
         if slot in self._kept:
             return True
         if self.leased_at is None:
@@ -161,8 +164,10 @@ class Sharing:
         return True
 
     def _without_lease(self, kind: LinkKind, slot: int) -> Verdict:
-        """A link of exchanges that ran here may be tried: its consumer upstream is exclusive, whoever else runs it."""
-        if self.is_alone and (self.failure or self._was_leased):
+        """A link of exchanges that ran here may be tried: its consumer upstream is exclusive, whoever else runs it.
+        Others wait where nobody could have been heard yet, as during an alarm."""
+        may_try = kind is LinkKind.EXCHANGE or self._has_listened
+        if self.is_alone and may_try and (self.failure or self._was_leased):
             return True
         if not self.failure:
             return Elsewhere("waits for its lease", is_served=False) if self._was_leased else None
@@ -170,21 +175,26 @@ class Sharing:
             return True
         return Elsewhere(f"waits for its lease: {self.failure}", is_served=False)
 
-    def _held_by(self, holder: Member, link: str, now: float) -> Verdict:
+    def _held_by(self, holder: Member, link: str, kind: LinkKind, now: float) -> Verdict:
         """Agents of one group may have different configurations: a link that the holder of its slot doesn't know is run
         by one of those that do."""
         if link in holder.links:
             return Elsewhere(f"agent {holder.name} runs this link", holder.name)
         if not holder.has_said_links:
             return Elsewhere(f"agent {holder.name} has yet to say which links it knows", holder.name)
-        is_related = not holder.links.isdisjoint(self.links)
-        if is_related and now - self._known_since.get(link, now) < STRANGE_FOR:
+        if self._may_share_links(holder, kind) and now - self._known_since.get(link, now) < STRANGE_FOR:
             return Elsewhere(f"agent {holder.name} has yet to know this link", holder.name)
         chosen = self.others.chosen(link, ours=self.replica)
         if chosen == self.replica:
             return True
         name = self.others.members[chosen].name
         return Elsewhere(f"agent {name} runs this link", name)
+
+    def _may_share_links(self, holder: Member, kind: LinkKind) -> bool:
+        """Whether it may soon know the links that this one knows. One that has none may be about to get them; where
+        brokers refuse a second consumer, that needn't be waited for."""
+        is_new = not holder.links and kind is not LinkKind.EXCHANGE
+        return is_new or not holder.links.isdisjoint(self.links)
 
     # What arrives
 

@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from agent.core.addresses.http_url import HttpUrl
+from agent.core.check.alarms import NodeAlarms
 from agent.core.check.permissions import Grant, TopicGrant
 from agent.core.check.queue_policies import Listed
 from agent.errors import BrokerError
-from agent.management.answers import BindingAnswer, ExchangeAnswer, PolicyAnswer
+from agent.management.answers import BindingAnswer, ExchangeAnswer, NodeAnswer, PolicyAnswer
 from agent.management.client import ManagementClient
 
 PATIENCE: Final = 10.0
@@ -118,6 +119,15 @@ class Api:
         """Asked again each time; raises BrokerError."""
         return await self._client.bindings_from(vhost, exchange)
 
+    async def alarms(self) -> list[NodeAlarms] | None:
+        """Of the cluster's nodes; some seconds old, as statistics are."""
+
+        async def ask() -> list[NodeAlarms]:
+            nodes = [each for each in await self._client.nodes() if each.get("running") is not False]
+            return [_alarms_of(each) for each in nodes]
+
+        return await self._once(("alarms",), "alarms of its nodes", ask)
+
     async def clock_difference(self) -> float | None:
         """How many seconds the broker's clock is ahead, if that is more than the second that HTTP's times take."""
 
@@ -151,6 +161,14 @@ class Api:
             if time.monotonic() - began >= self._patience / 2:
                 self._silence = str(error)
             return None
+
+
+def _alarms_of(node: NodeAnswer) -> NodeAlarms:
+    return NodeAlarms(node["name"], _flag(node.get("mem_alarm")), _flag(node.get("disk_free_alarm")))
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _seconds(date: str | None) -> float | None:

@@ -23,8 +23,10 @@ from agent.core.check.finding import Finding, Level, Topic
 from agent.core.check.queue_policies import Listed
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import ExchangeLink
+from agent.core.status.advice import CLEARING
 from agent.core.text.redaction import redacted
 from agent.network import server_name, tls_context
+from agent.runtime.preflight.alarms import alarm_of
 from agent.runtime.preflight.endpoints import CONNECTION_NAME, PATIENCE
 from agent.runtime.preflight.scene import LinkEnds, Scene
 from agent.runtime.preflight.takers import Side, Sides
@@ -34,6 +36,8 @@ WITHIN: Final = 20.0  # seconds for the binding to get upstream, and for the mes
 IN_ALL: Final = 4 * WITHIN
 ALL_TRIALS: Final = 180.0  # seconds after which no further trial begins
 _LOOK_EVERY: Final = 0.25
+_SLOW: Final = f"a broker didn't answer within {PATIENCE:g} s, or all of it took longer than {IN_ALL:g} s"
+_LOOK_FOR_ALARMS: Final = "`rabbitmq-diagnostics alarms` there: a broker with an alarm confirms none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +120,34 @@ def inability(uri: AmqpUri) -> str | None:
 
 
 async def deliver_one(trial: Trial) -> Finding:
-    """What came of it, also where it fails."""
+    """What came of it, also where it fails: a broker with an alarm explains that better than what was waited for."""
+    alarmed = await _alarmed(trial)
+    if alarmed is not None:
+        return alarmed
+    found = await _tried(trial)
+    if found.level is not Level.ERROR:
+        return found
+    return await _alarmed(trial) or found
+
+
+async def _alarmed(trial: Trial) -> Finding | None:
+    for side in (trial.sides.downstream, trial.sides.upstream):
+        alarm = await alarm_of(side.api)
+        if alarm is not None:
+            message = f"no message gets through: {side.name} has a {alarm}, so it accepts none"
+            fix = CLEARING[alarm.trouble].format(broker=f"the {side.name}")
+            return _finding(trial.ends, Level.ERROR, message, fix)
+    return None
+
+
+async def _tried(trial: Trial) -> Finding:
     try:
         async with asyncio.timeout(IN_ALL), AsyncExitStack() as stack:
             here = await stack.enter_async_context(await _connect(trial.destination))
             there = await stack.enter_async_context(await _connect(trial.source))
             return await _deliver(trial, here, there)
     except Exception as error:  # noqa: BLE001 - a task's edge: aiormq raises RuntimeError too, and no findings may be lost
-        text = str(error) or type(error).__name__
+        text = str(error) or (_SLOW if isinstance(error, TimeoutError) else type(error).__name__)
         for uri in (trial.source, trial.destination):
             text = redacted(text, uri.login[1], user=uri.login[0])
         return _finding(trial.ends, Level.ERROR, f"the trial failed: {text}")
@@ -153,8 +177,8 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
     queue = await receiving.declare_queue(exclusive=True, auto_delete=True)
     await queue.bind(trial.link.name, trial.key)
     if not await _eventually(lambda: _is_bound(trial)):
-        message = f"its binding isn't upstream after {WITHIN:g} s"
-        return _finding(trial.ends, Level.ERROR, message, "check that an agent runs with this configuration: `links`")
+        why = f"its binding isn't upstream after {WITHIN:g} s"
+        return _finding(trial.ends, Level.ERROR, why, "check that an agent runs with this configuration: `links`")
     arrived: asyncio.Future[AbstractIncomingMessage] = asyncio.get_running_loop().create_future()
 
     async def receive(message: AbstractIncomingMessage) -> None:
@@ -162,26 +186,31 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
             arrived.set_result(message)
 
     consumer = await queue.consume(receive, no_ack=True)
-    why = await trial.sides.fresh_refusal(
+    refusal = await trial.sides.fresh_refusal(
         trial.key
     )  # bindings and policies may have changed since the links were chosen
-    if why is not None:
-        return _finding(trial.ends, Level.NOTE, f"not tried: {why}")
+    if refusal is not None:
+        return _finding(trial.ends, Level.NOTE, f"not tried: {refusal}")
     exchange = await publishing.get_exchange(trial.link.remote_name, ensure=False)
     began = time.monotonic()
-    await exchange.publish(aio_pika.Message(b"federation-agent check", expiration=WITHIN), trial.key, timeout=WITHIN)
+    message = aio_pika.Message(b"federation-agent check", expiration=WITHIN)
+    try:
+        await exchange.publish(message, trial.key, timeout=WITHIN)
+    except TimeoutError:
+        why = f"the upstream didn't confirm the message within {WITHIN:g} s"
+        return _finding(trial.ends, Level.ERROR, why, _LOOK_FOR_ALARMS)
     try:
         received = await asyncio.wait_for(arrived, WITHIN)
     except TimeoutError:
-        message = f"a message published upstream didn't arrive within {WITHIN:g} s"
-        return _finding(trial.ends, Level.ERROR, message, "`describe` shows what the link does")
+        why = f"a message published upstream didn't arrive within {WITHIN:g} s"
+        return _finding(trial.ends, Level.ERROR, why, "`describe` shows what the link does")
     seconds = time.monotonic() - began
     await queue.cancel(consumer)  # or aio-pika complains that the broker does it
     await queue.delete(if_unused=False, if_empty=False)
     removed = await _eventually(lambda: _is_gone(trial))
     rest = "" if removed else f"; its binding is still upstream after {WITHIN:g} s"
-    message = f"a message arrived after {seconds * 1000:.0f} ms by {_way(received)}{rest}"
-    return _finding(trial.ends, Level.NOTE if removed else Level.WARNING, message)
+    what = f"a message arrived after {seconds * 1000:.0f} ms by {_way(received)}{rest}"
+    return _finding(trial.ends, Level.NOTE if removed else Level.WARNING, what)
 
 
 async def _is_bound(trial: Trial) -> bool:

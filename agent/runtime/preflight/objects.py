@@ -14,6 +14,7 @@ from agent.core.check.permissions import EVENTS
 from agent.core.check.queue_policies import Listed, effective, judge_destination, judge_source
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import ExchangeLink, QueueLink, ShovelLink
+from agent.core.status.advice import Trouble, advice, denied
 from agent.downstream.reading import Bindings
 from agent.errors import BrokerError
 from agent.links.ends import DOWNSTREAM
@@ -111,17 +112,21 @@ def _targets(each: LinkEnds, bindings: Bindings) -> list[str]:
 
 async def judge_events(downstream: Sequence[AmqpUri]) -> AsyncIterator[Finding]:
     """Without events the agent notices changes when it polls."""
-    fix = "rabbitmq-plugins enable rabbitmq_event_exchange"
     message = "the agent polls for changes: new bindings take effect after up to 30 s instead of at once"
     try:
         found = (await _look(downstream, DEFAULT_VHOST, [EVENTS]))[EVENTS]
     except BrokerError as error:
         why = f"{EVENTS!r} can't be looked for in vhost '/', so {message}: {error}"
-        yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, fix)
+        yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, _to_look(str(error)))
         return
     if found.presence is Presence.MISSING:
         why = f"exchange {EVENTS!r} is missing in vhost '/': {message}"
-        yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, fix)
+        yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, "rabbitmq-plugins enable rabbitmq_event_exchange")
+
+
+def _to_look(error: str) -> str:
+    """What lets the agent look; whether the plugin is enabled isn't known."""
+    return "" if denied(error) is None else advice(Trouble.PERMISSION, f"the {DOWNSTREAM}", error)
 
 
 async def judge_alternates(scene: Scene) -> AsyncIterator[Finding]:

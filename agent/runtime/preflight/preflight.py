@@ -15,10 +15,11 @@ from agent.core.check.finding import Finding, Level, Topic, in_order
 from agent.core.check.loops import Way, judge_loops
 from agent.core.check.releases import judge_clock, judge_opened, judge_pair
 from agent.core.links.plan import Outlook
-from agent.core.model import native_link
+from agent.core.model import Definitions, native_link
 from agent.core.status.advice import denied
 from agent.definitions.sources.load import Configuration
 from agent.errors import BrokerError, Severity
+from agent.runtime.preflight.alarms import judge_alarms
 from agent.runtime.preflight.api import Api
 from agent.runtime.preflight.endpoints import Tried, endpoints_of, try_all
 from agent.runtime.preflight.objects import judge_alternates, judge_events, judge_queues
@@ -54,7 +55,7 @@ async def check(
     ConfigurationError where sources of definitions conflict."""
     async with AsyncExitStack() as stack:
         opened = await _open_apis(configuration, apis, stack, clock)
-        checking = _Checking(configuration, opened, clock)
+        checking = _Checking(configuration, opened, clock, stack)
         checked = await checking.run(agent)
         if trial is None:
             return checked
@@ -80,17 +81,41 @@ async def _open_apis(
     return Apis(downstream.uris, own, others)
 
 
+async def _configured_apis(
+    definitions: Definitions, stack: AsyncExitStack, clock: Callable[[], float]
+) -> Mapping[str, Api]:
+    """Those that upstreams name; upstreams with the same addresses share one."""
+    opened: dict[tuple[HttpUrl, ...], Api] = {}
+    found: dict[str, Api] = {}
+    for vhost, of_vhost in definitions.vhosts.items():
+        for each in of_vhost.upstreams.values():
+            if not each.management:
+                continue
+            if each.management not in opened:
+                where = f"upstream {each.name}"
+                made = Api(each.management, where=where, setting=f"management of {where}", clock=clock)
+                opened[each.management] = await stack.enter_async_context(made)
+            found[f"{vhost}/{each.name}"] = opened[each.management]
+    return found
+
+
 class _Checking:
-    def __init__(self, configuration: Configuration, apis: Apis, clock: Callable[[], float]) -> None:
+    """`stack` closes the HTTP APIs that it opens."""
+
+    def __init__(
+        self, configuration: Configuration, apis: Apis, clock: Callable[[], float], stack: AsyncExitStack
+    ) -> None:
         self._configuration = configuration
         self._apis = apis
         self._clock = clock
+        self._stack = stack
         self._findings: list[Finding] = []
 
     async def run(self, agent: Agent | None) -> Checked:
         found = await self._survey(agent)
         definitions = self._configuration.definitions if found is None else found.reading.definitions
         downstream = self._configuration.settings.downstream.uris
+        self._apis = replace(self._apis, configured=await _configured_apis(definitions, self._stack, self._clock))
         tried = await try_all(endpoints_of(definitions, downstream))
         scene = Scene(
             () if found is None else tuple(ends_of(each, downstream) for each in found.plan.links),
@@ -140,6 +165,7 @@ class _Checking:
         sources: list[AsyncIterator[Finding]] = [
             judge(accounts, scene),
             judge_topics(scene),
+            judge_alarms(scene),
             judge_events(self._apis.downstream),
             judge_alternates(scene),
             judge_queues(scene, {} if found is None else found.bindings),
@@ -166,7 +192,7 @@ _NO_API: Final = Finding(
     Level.NOTE,
     Topic.DEFINITIONS,
     "downstream",
-    "permissions, policies, the clock and the native plugins' links can't be judged without the HTTP API",
+    "permissions, policies, alarms, the clock and the native plugins' links can't be judged without the HTTP API",
     "set downstream.management",
 )
 

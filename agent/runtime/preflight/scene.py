@@ -28,21 +28,25 @@ _UPSTREAM: Final = "upstream "
 
 @dataclass(frozen=True, slots=True)
 class Apis:
-    """`own` is the downstream's HTTP API. `given` are others, by VHOST/NAME or NAME of an upstream, or by HOST:PORT."""
+    """`own` is the downstream's HTTP API. `given` are others, by VHOST/NAME or NAME of an upstream, or by HOST:PORT;
+    `configured` are those that upstreams name themselves, by VHOST/NAME."""
 
     downstream: Sequence[AmqpUri]
     own: Api | None = None
     given: Mapping[str, Api] = field(default_factory=dict)
+    configured: Mapping[str, Api] = field(default_factory=dict)
 
     def of(self, endpoint: Endpoint) -> Api | None:
         addresses = {_address(uri) for uri in endpoint.uris}
-        given = (self.given[key] for key in keys_of(endpoint) if key in self.given)
+        keys = keys_of(endpoint)
+        given = (known[key] for known in (self.given, self.configured) for key in keys if key in known)
         is_own = not addresses.isdisjoint(map(_address, self.downstream))
         return next(given, self.own if is_own else None)
 
     @property
     def all(self) -> tuple[Api, ...]:
-        return tuple(dict.fromkeys([*([] if self.own is None else [self.own]), *self.given.values()]))
+        own = [] if self.own is None else [self.own]
+        return tuple(dict.fromkeys([*own, *self.given.values(), *self.configured.values()]))
 
 
 def keys_of(endpoint: Endpoint) -> tuple[str, ...]:

@@ -7,9 +7,13 @@ import math
 from typing import Final, Protocol
 
 from agent.amqp.wire.permit import Permit
+from agent.core.addresses.uri import DEFAULT_HEARTBEAT
 from agent.core.replicas.sharing import LEASE, Sharing
 
 TICK: Final = 0.25
+SURELY_KEPT: Final = 1.5 * DEFAULT_HEARTBEAT
+"""Seconds for which no broker takes a silent connection for lost, and gives its messages to another agent, as long as
+there is no company that makes heartbeats short: it waits for two intervals, and half of one may have been silent."""
 
 
 class Lease(Protocol):
@@ -47,7 +51,7 @@ class Fence:
         elif self.is_severed and not self._sharing.failure:
             self._permit.until = -math.inf
         else:
-            self._permit.until = self._end_if_alone(now, has_others=bool(self._sharing.failure))
+            self._permit.until = self._end_if_alone(now)
 
     def _end_of_lease(self, lease: Lease, now: float) -> float:
         # Others can't answer during an alarm.
@@ -55,8 +59,9 @@ class Fence:
             return self._end_if_alone(now)
         return lease.live_at + LEASE
 
-    def _end_if_alone(self, now: float, *, has_others: bool = False) -> float:
-        """One that was frozen may have got company, for all it knows. One that had none for long loses less by going on
-        with the connections that it has."""
-        may_have_company = has_others or bool(self.accompanied_at)
-        return now + LEASE if may_have_company and not self._sharing.refusal else math.inf
+    def _end_if_alone(self, now: float) -> float:
+        """One that was frozen may have got company, for all it knows, and so may one without a lease. Where it had none
+        for long, its connections are such that brokers keep them for longer than a short standstill lasts."""
+        if self._sharing.refusal:
+            return math.inf
+        return now + (LEASE if self.accompanied_at else SURELY_KEPT)

@@ -19,9 +19,11 @@ from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.core import fields
 from agent.core.fields import Table
 from agent.core.replicas import slots
+from agent.core.replicas.messages import Asked
 from agent.core.replicas.token import Token
 from agent.core.rules.names import AGENT_PREFIX
 from agent.errors import AgentError, BrokerError, PermanentError, TransientError
+from agent.runtime.replicas.unheard import Unheard
 from agent.tasks import GuardedTasks
 
 _MESSAGES: Final = "messages"
@@ -62,6 +64,8 @@ class LeaseChannel:
         self._connection = connection
         self._talk = talk
         self._talking: Channel = talk.wire.begin_channel()
+        self.unheard = Unheard()
+        self._talking.on_confirm = self.unheard.confirmed
         self._on_lost = on_lost
         self._tasks = tasks
         self._group = group
@@ -116,6 +120,7 @@ class LeaseChannel:
         channel = self._channel
         declared = self._declare_exchange(exchange, "fanout")
         leases = self._declare_exchange(slots.lease_exchange(self._group), "direct")
+        confirming = self._talking.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
         limit = (("x-max-length", fields.long(_MOST_WAITING)),)
         made = channel.ask(
             methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, exclusive=True, auto_delete=True,
@@ -126,7 +131,7 @@ class LeaseChannel:
         heard = channel.ask(
             methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=queue, consumer_tag=_MESSAGES, no_ack=True
         )
-        await _all((declared, leases, made, bound, heard))
+        await _all((confirming, declared, leases, made, bound, heard))
 
     def _declare_exchange(self, name: str, kind: str) -> asyncio.Future[methods.Call]:
         return self._channel.ask(
@@ -217,14 +222,19 @@ class LeaseChannel:
 
     def put_token(self, slot: int, token: bytes) -> None:
         """It comes to the one that holds the slot."""
-        if not self._talking.is_usable or self._talk.is_closed:
-            return
-        self._talking.publish(slots.lease_exchange(self._group), str(slot), _PERSISTENT, token)
+        self._publish(slots.lease_exchange(self._group), str(slot), _PERSISTENT, token)
 
     def say(self, message: bytes) -> None:
-        if not self._talking.is_usable or self._talk.is_closed:
-            return
-        self._talking.publish(slots.exchange(self._group), "", _PLAIN, message)
+        self._publish(slots.exchange(self._group), "", _PLAIN, message)
+
+    def pass_on(self, asked: Asked) -> None:
+        self.say(asked.encode())
+        self.unheard.expect(asked)
+
+    def _publish(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
+        if self._talking.is_usable and not self._talk.is_closed:
+            self._talking.publish(exchange, routing_key, properties, body)
+            self.unheard.count()
 
     def _received(self, message: Message) -> None:
         tag = message.call["consumer_tag"]

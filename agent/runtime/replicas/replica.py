@@ -12,6 +12,7 @@ from uuid import uuid4
 import structlog
 
 from agent.amqp.connect import Connection, connect_any
+from agent.amqp.failures import NoAccessError
 from agent.amqp.renewal import renew_connection
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import AmqpUri
@@ -76,6 +77,9 @@ class Runs(Protocol):
 
     def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
         """What an operator asked another agent for."""
+
+    def asked_in_vain(self, link_id: str, action: str, pause: Pause | None) -> None:
+        """What an operator asked this agent for, and others may not have heard of."""
 
     def removed_by_another(self, link_id: str) -> None:
         """A link that is no longer defined is gone upstream."""
@@ -170,7 +174,7 @@ class Replica:
         """
         if self._lease is None:
             return False
-        self._lease.say(Asked(self._id, link_id, action, pause).encode())
+        self._lease.pass_on(Asked(self._id, link_id, action, pause))
         return True
 
     def tell_removed(self, link_id: str) -> None:
@@ -193,18 +197,19 @@ class Replica:
         """Until cancelled."""
         attempt = 1
         while True:
-            began = self._loop.time()
+            began, is_settled = self._loop.time(), False
             try:
                 async with await self._connect(LEASES) as connection, await self._connect(MESSAGES) as talk:
                     self._connections = connection, talk
                     await self._serve(connection, talk)
             except AgentError as error:
+                is_settled = isinstance(error, LeasesRefusedError) and self._sharing.is_alone
                 self._fail(error)
             except Exception:
                 self._go_on_without("an unexpected error, see the log")
                 raise
             attempt = 1 if self._loop.time() - began > STEADY else attempt + 1
-            await asyncio.sleep(REFUSED_FOR if self._sharing.refusal else delay(attempt, LONGEST_PAUSE, 0.5))
+            await asyncio.sleep(REFUSED_FOR if is_settled else delay(attempt, LONGEST_PAUSE, 0.5))
 
     async def keep_fence(self) -> None:
         """Until cancelled, beside `run`, and also while that has failed: without a lease nobody else does it."""
@@ -255,7 +260,7 @@ class Replica:
 
     def _fail(self, error: AgentError) -> None:
         text = str(error)
-        if isinstance(error, LeasesRefusedError) and self._sharing.is_alone:
+        if isinstance(error, NoAccessError | LeasesRefusedError) and self._sharing.is_alone:
             self._sharing.refusal = text
             message = "links can't be shared with other agents, and this one runs all of them"
         else:
@@ -278,9 +283,11 @@ class Replica:
         """The lease is gone, or may be."""
         if self._lease is None:
             return
-        self._lease = None
+        lease, self._lease = self._lease, None
         self._arrived.clear()
         self._runs.hear_nothing()
+        for asked in lease.unheard:
+            self._runs.asked_in_vain(asked.link, asked.action, asked.pause)
         was_leased = self._sharing.leased_at is not None
         may_run_elsewhere = self._sharing.lose() and not self._is_stopping
         if was_leased:  # otherwise it is as it was when the lease before this one was lost

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +17,7 @@ from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 TAKEN_OVER = 8.0
+STOOD_STILL = 3.0  # longer than an agent with company may
 
 ProxyTo = Callable[[Node | int], Proxy]
 
@@ -73,3 +76,25 @@ def test_one_that_is_alone_goes_on_without_its_lease(
     assert [link["reconnects"] for link in links(agent).values()] == [0]
     proxy.accept()
     eventually(lambda: "no leases of links" in agent.log.read_text(), what="it says so")
+
+
+def test_one_that_is_alone_without_its_lease_keeps_its_connections_over_a_short_standstill(
+    agent_of: AgentOf, here: Site, there: Site, site_on: Callable[[Node], Site], proxy_to: ProxyTo
+) -> None:
+    """No broker has given its messages to anybody else."""
+    proxy = proxy_to(here.node)
+    elsewhere = site_on(there.node)
+    [agent] = replicas(agent_of, here, shoveled(elsewhere, there, 1), 1, uri=here.node.uri(port=proxy.port))
+    agent.start()
+    wait_shared([agent], 1)
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: "no leases of links" in agent.log.read_text(), what="it says so")
+    agent.signal(signal.SIGSTOP)
+    time.sleep(STOOD_STILL)
+    agent.signal(signal.SIGCONT)
+    there.publish(numbered(100), "src0", exchange="")
+    assert elsewhere.take(100, queue="dest0") == numbered(100)
+    assert "stood still" not in agent.log.read_text()
+    assert [link["reconnects"] for link in links(agent).values()] == [0]
+    proxy.accept()

@@ -21,6 +21,7 @@ from tests.integration.replicas.group import (
 from tests.integration.shovels.shoveling import ask
 from tests.lab.lab import Lab
 from tests.lab.node import Node
+from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
@@ -46,6 +47,31 @@ def test_any_agent_pauses_and_resumes_a_link_and_it_stays_paused(agent_of: Agent
     first.kill()
     first.start()
     wait_all_run([first], 2, 15)
+
+
+def test_a_pause_that_was_asked_of_an_agent_that_had_just_been_cut_off_is_not_lost(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: Callable[[Node | int], Proxy]
+) -> None:
+    """It paused its link, which another agent ran by the time that this one was heard again."""
+    proxy, section = proxy_to(here.node), shoveled(here, there, 4)
+    [first] = replicas(agent_of, here, section, 1)
+    [second] = replicas(agent_of, here, section, 1, uri=here.node.uri(port=proxy.port))
+    for agent in (first, second):
+        agent.start()
+    wait_shared([first, second], 4)
+    mine = min(run_by(second))
+    link = links(second)[mine]
+    proxy.blackhole()
+    ask(second, f"/api/links/{link['id']}/pause", "POST")
+    eventually(lambda: len(run_by(first)) == 4, TAKEN_OVER, what="another agent took the link over")
+    proxy.restore()
+    proxy.cut()
+    agents = (first, second)
+    eventually(
+        lambda: sorted(links(each).get(mine, {}).get("status", "") for each in agents) == ["paused", "standby"],
+        TAKEN_OVER,
+        what="it is paused where it runs",
+    )
 
 
 def test_a_shovel_that_has_finished_is_not_run_again_where_it_is_taken_over(

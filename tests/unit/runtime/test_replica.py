@@ -7,8 +7,10 @@ import math
 from typing import Any, cast
 
 from agent.amqp.wire.permit import Permit
+from agent.core.addresses.uri import DEFAULT_HEARTBEAT
 from agent.core.replicas.messages import Report
 from agent.core.replicas.sharing import LEASE
+from agent.runtime.replicas.fence import SURELY_KEPT, TICK
 from agent.runtime.replicas.lease_channel import LeaseChannel
 from agent.runtime.replicas.replica import Replica, Runs
 from agent.tasks import GuardedTasks, UnexpectedErrors
@@ -42,22 +44,31 @@ async def test_links_are_fenced_as_soon_as_another_agent_is_heard_of() -> None:
     now = asyncio.get_running_loop().time()
     replica._sharing.begin(now)
     replica._fence.move(lease)
-    assert permit.until == math.inf, "it is alone"
+    assert permit.until >= now + SURELY_KEPT, "it is alone"
     replica._message_arrived(Report("r2", "second", frozenset(), frozenset()).encode())
     assert now + LEASE <= permit.until < now + LEASE + 1
 
 
-async def test_without_a_lease_links_are_fenced_where_others_may_be_and_one_that_stood_still_ends_them() -> None:
+async def test_one_that_never_had_company_outlasts_what_brokers_outlast_with_or_without_a_lease() -> None:
+    """No broker gives its messages to others sooner, and new connections would deliver what was in flight again."""
+    permit = Permit()
+    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", Nothing()))
+    now = asyncio.get_running_loop().time()
+    for failure in ("", "the broker isn't reached"):
+        replica._sharing.failure = failure
+        replica._fence.move(None)
+        assert now + SURELY_KEPT <= permit.until < now + 2 * DEFAULT_HEARTBEAT - 2 * TICK
+
+
+async def test_without_a_lease_links_are_fenced_where_others_were_and_one_that_stood_still_ends_them() -> None:
     permit, severed = Permit(), list[None]()
     runs = Nothing()
     runs.sever = lambda: severed.append(None)  # type: ignore[attr-defined]
     replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", runs))
-    replica._fence.move(None)
-    assert permit.until == math.inf, "nobody else was ever heard of"
+    now = replica._fence.accompanied_at = asyncio.get_running_loop().time()
     replica._sharing.failure = "the broker isn't reached"
     replica._fence.move(None)
-    now = asyncio.get_running_loop().time()
-    assert now < permit.until <= now + LEASE
+    assert now < permit.until < now + LEASE + 1
     permit.until = now - 1  # it stood still
     permit.end()
     assert severed

@@ -51,6 +51,36 @@ def test_others_forget_a_removed_link_only_where_nothing_is_left(
 PAUSE = Pause("ann", 1.0, "a new disk")
 
 
+def test_what_may_not_have_been_heard_is_passed_on_to_the_agent_that_runs_the_link_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[object] = []
+
+    def ask_others(_: Replica, link_id: str, action: str, pause: Pause | None) -> bool:
+        told.append((action, pause))
+        return link_id == LINK.id
+
+    monkeypatch.setattr(Replica, "ask_others", ask_others)
+    monkeypatch.setattr(Replica, "verdict", lambda *_: Elsewhere("agent b runs this link", "b"))
+
+    async def live() -> None:
+        runners = Runners(Board(lambda: 0.0, "dc2-a"), KnownBindings(), lambda: ())
+        runners.get_or_make(LINK, Kinds(Brokers((), "here", stall_after=30)))
+        runners.asked_in_vain(LINK.id, "restart", None)
+        runners.start_ready()
+        assert not told, "it connected again when its connection was lost"
+        runners.asked_in_vain(LINK.id, "pause", PAUSE)
+        for _ in range(2):
+            runners.share()
+        assert told == [("pause", PAUSE)]
+        runners.asked_in_vain(LINK.id, "pause", PAUSE)
+        runners.asked_by_another(LINK.id, "resume", None)
+        runners.share()
+        assert told == [("pause", PAUSE)], "somebody has taken it back"
+
+    in_virtual_time(live())
+
+
 @pytest.mark.parametrize(
     ("since", "asked"),
     [

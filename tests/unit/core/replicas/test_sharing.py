@@ -119,6 +119,16 @@ def test_agents_with_wholly_different_links_do_not_wait_for_each_other() -> None
     assert found.verdict(link(1), KIND, 0.0) is True
 
 
+@pytest.mark.parametrize("kind", [LinkKind.QUEUE, LinkKind.SHOVEL])
+def test_a_holder_without_links_may_be_about_to_learn_them(kind: LinkKind) -> None:
+    """Both have got their first link at once: brokers would let both consume."""
+    found = sharing(1)
+    found.hear(report(of=[1]), 0.0)
+    assert isinstance(found.verdict(link(1), kind, STRANGE_FOR - 1), Elsewhere)
+    assert found.verdict(link(1), kind, STRANGE_FOR + 1) is True
+    assert found.verdict(link(1), LinkKind.EXCHANGE, 0.0) is True, "a second consumer would be refused"
+
+
 def test_only_one_of_those_that_know_a_link_runs_it_for_its_holder() -> None:
     runs = []
     for ours, theirs in (("us", "them"), ("them", "us")):
@@ -168,6 +178,16 @@ class TestWithoutLease:
             assert isinstance(verdict, Elsewhere)
             assert "the broker is down" in verdict.reason
             assert not verdict.is_served
+
+    @pytest.mark.parametrize("could_hear", [True, False])
+    def test_one_that_could_hear_nobody_yet_is_not_alone_for_sure(self, could_hear: bool) -> None:
+        """During an alarm nobody can report, and it may have begun in one."""
+        found = sharing(1)
+        found.listen(may_publish=could_hear, now=UNDECIDED_FOR + 1)
+        found.lose()
+        found.failure = "the broker is down"
+        assert found.verdict(link(1), LinkKind.EXCHANGE, LATE) is True, "a second consumer would be refused"
+        assert (found.verdict(link(1), LinkKind.SHOVEL, LATE) is True) is could_hear
 
     def test_where_leases_are_refused_it_runs_all(self) -> None:
         found = Sharing("us", refusal="not permitted")
