@@ -113,6 +113,18 @@ class Flow:
         return self._window.unsettled
 
     @property
+    def unread(self) -> int:
+        """Messages that upstream has delivered, and that wait here until the downstream takes some again."""
+        if self._source is None or self._out is None:
+            return 0
+        return self._up.wire.unread_deliveries(self._out.number) + self._source.is_receiving
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether no message that has come here is uncounted."""
+        return self._up.wire.counts_all
+
+    @property
     def unaccounted(self) -> int:
         """Messages that are counted as taken and not yet as anything else."""
         return self._target.unsettled if self._target else 0

@@ -31,7 +31,7 @@ class FlowWatch:
     def backlog(self) -> int | None:
         """What waits at the source and here; not known before the source was looked at."""
         flow = self._flow
-        return self._lag.behind(flow.unsettled, prefetch=flow.prefetch if flow.is_consuming else 0)
+        return self._lag.behind(flow.unsettled + flow.unread, prefetch=flow.prefetch if flow.is_consuming else 0)
 
     @property
     def waits(self) -> bool:
@@ -52,7 +52,7 @@ class FlowWatch:
         """For how many seconds messages have waited and none was confirmed; while blocked none can be."""
         flow, lag = self._flow, self._lag
         waited = lag.observe(now, confirmed=_done(self._counts), unsettled=flow.unsettled)
-        lag.is_held = is_blocked
+        lag.is_held = is_blocked and not flow.counts_all
         if is_blocked:  # messages go on arriving at the source
             lag.forgive()
             lag.may_have_grown()

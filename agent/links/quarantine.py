@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -29,10 +29,24 @@ from agent.errors import BrokerError
 from agent.tasks import GuardedTasks, UnexpectedErrors
 
 LARGEST_TOGETHER: Final = 128 * 1024 * 1024  # bytes; what is larger than a broker's largest message by default waits
+MOST_WAITING: Final = 48 * 1024 * 1024
+"""Bytes on their way. While there are more, sources are not read: a burst would take memory for all of it, and what
+finds no room goes back and comes again much later."""
+LONGEST_HOLD: Final = 5.0  # seconds: what follows flows, also where the quarantine takes nothing
 TASK: Final = "put messages into quarantine"
 Opener = Callable[[], Awaitable[Connection]]
 
 log = structlog.get_logger()
+
+
+class Reader(Protocol):
+    """The connection that messages come from."""
+
+    def hold_reading(self, holder: object) -> None:
+        """Takes nothing more off the socket until every holder has let go."""
+
+    def release_reading(self, holder: object) -> None:
+        """This holder lets go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,7 @@ class Lane:
     """One link's way to the quarantine beside its source."""
 
     link: str
+    reader: Reader
     is_quorum: bool  # whether the source is, so that the quarantine is as safe
     destination: Destination
     opener: Opener
@@ -80,6 +95,43 @@ class _Place:
     is_working: bool = False
 
 
+class _Brake:
+    """Holds up sources while too much is on its way. Only messages that are here as a whole count: the rest of one that
+    isn't would never come."""
+
+    def __init__(self) -> None:
+        self._waiting = 0
+        self._held: set[Reader] = set()
+        self._is_worn = False  # it has held for as long as it may
+        self._ends: asyncio.TimerHandle | None = None
+
+    def press(self, reader: Reader, size: int) -> None:
+        self._waiting += size
+        if self._waiting <= MOST_WAITING or self._is_worn:
+            return
+        if self._ends is None:
+            self._ends = asyncio.get_running_loop().call_later(LONGEST_HOLD, self._wear)
+        self._held.add(reader)
+        reader.hold_reading(self)
+
+    def ease(self, size: int) -> None:
+        self._waiting -= size
+        if self._waiting <= MOST_WAITING // 2:
+            self._is_worn = False
+            self._release()
+
+    def _wear(self) -> None:
+        self._is_worn = True
+        self._release()
+
+    def _release(self) -> None:
+        if self._ends is not None:
+            self._ends.cancel()
+            self._ends = None
+        while self._held:
+            self._held.pop().release_reading(self)
+
+
 class Quarantines:
     """Of one agent. The messages of one link arrive in their order."""
 
@@ -88,6 +140,7 @@ class Quarantines:
         self._clock = clock
         self._tasks = GuardedTasks(errors)
         self._places: dict[object, _Place] = {}
+        self._brake = _Brake()
 
     def capture(self, place: object, target: Target, lane: Lane) -> Capture:
         """For one flow; flows with an equal `place` share a connection while messages are on their way."""
@@ -103,6 +156,7 @@ class Quarantines:
             raise
         place = self._places.setdefault(key, _Place())
         place.waiting.append(parcel)
+        self._brake.press(parcel.lane.reader, parcel.captured.size)
         if not place.is_working:
             place.is_working = True
             self._tasks.once(TASK, self._work(key, place))
@@ -160,7 +214,7 @@ class Quarantines:
 
     def _done(self, parcel: _Parcel) -> None:
         captured = parcel.captured
-        self._room.give_back(captured.size)
+        self._give_back(captured.size)
         if not parcel.is_wanted:
             parcel.target.is_not_aside(captured.tag, captured.excess, "the link has ended")
             return
@@ -180,8 +234,12 @@ class Quarantines:
 
     def _leave(self, parcel: _Parcel, why: str) -> None:
         captured = parcel.captured
-        self._room.give_back(captured.size)
+        self._give_back(captured.size)
         parcel.target.is_not_aside(captured.tag, captured.excess, why)
+
+    def _give_back(self, size: int) -> None:
+        self._room.give_back(size)
+        self._brake.ease(size)
 
 
 async def _ensure(connection: Connection, *, is_quorum: bool) -> BrokerError | None:

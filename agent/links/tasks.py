@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable
 from typing import TypeVar
+
+from agent.tasks import tell_unforeseen
 
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
@@ -21,3 +24,4 @@ async def both(first: Awaitable[T1], second: Awaitable[T2]) -> tuple[T1, T2]:
             task.cancel()
         if pending:
             await asyncio.wait(pending)
+        tell_unforeseen(tasks, but=sys.exception())

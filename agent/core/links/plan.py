@@ -210,7 +210,7 @@ class _Printed:
     def _queue(self, verb: Verb) -> Action:
         wanted, queue = self.wanted, self.seen.queue
         if queue is not None:
-            why = f"exists with {queue.messages} message(s), which will be forwarded"
+            why = f"exists with {queue.messages:,} message(s), which will be forwarded"
             return self._action(verb, "queue", wanted.queue, why)
         created = self._action(verb, "queue", wanted.queue, "buffers what the downstream hasn't taken yet")
         return replace(created, arguments=wanted.queue_arguments)
@@ -251,7 +251,7 @@ def _remote_queue(link: QueueLink, sight: Sight) -> Action:
         why = "missing upstream; declared with the downstream's attributes"
         arguments = objects.like_queue(link.queue)
         return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why, arguments)
-    why = f"exists with {sight.seen.queue.messages} message(s); queue links delete nothing upstream"
+    why = f"exists with {sight.seen.queue.messages:,} message(s); queue links delete nothing upstream"
     return Action(Verb.KEEP, sight.broker, vhost, "queue", link.remote_name, why)
 
 
@@ -294,5 +294,5 @@ def _shovel_queue(place: QueueSource | QueueDestination, sight: Sight, end: str)
     if sight.seen.queue is None:
         why = f"missing at the {end}; declared durable"
         return Action(Verb.CREATE, sight.broker, vhost, "queue", place.queue, why, place.arguments)
-    why = f"exists with {sight.seen.queue.messages} message(s)"
+    why = f"exists with {sight.seen.queue.messages:,} message(s)"
     return Action(Verb.KEEP, sight.broker, vhost, "queue", place.queue, why)

@@ -94,7 +94,7 @@ class Building:
         built, where = self._built, self._wanted.route.upstream
         letters, ((is_new, has_canary), (consumers, built.note)) = await both(
             self._existing_letters(),
-            both(self._look_at_exchange(), self._ensure_queue()),
+            self._ensure_both(),
         )
         if consumers:
             raise ServedElsewhereError(
@@ -108,6 +108,9 @@ class Building:
         built.has_canary = has_canary and known is not None
         built.site = where
         return Seen(not is_new, QueueSeen(0, consumers), letters, has_canary, known)
+
+    async def _ensure_both(self) -> tuple[tuple[bool, bool], tuple[int, str]]:
+        return await both(self._look_at_exchange(), self._ensure_queue())
 
     async def _look_at_exchange(self) -> tuple[bool, bool]:
         """Whether it had to be created, and whether the canary shows that it was not deleted since.

@@ -25,7 +25,9 @@ from agent.core.links.critical import PROBE_LIVES
 from agent.core.rules import names
 from agent.errors import BrokerError
 
-INTERVALS: Final = PROBE_LIVES  # without an answer
+SILENT: Final = 2.8
+"""Intervals without an answer. It is looked once in a second: with `probe: 10s`, a link that delivers nothing is seen
+before 30 seconds are over."""
 QUEUE: Final = names.AGENT_PREFIX + "probes "
 MOST_SENT: Final = 100
 
@@ -64,10 +66,10 @@ class Probing:
         if is_blocked or forwarded != self._forwarded:
             self._forwarded, self._proved_at = forwarded, now
         waited = now - self._proved_at
-        if waited < INTERVALS * self._interval:
+        if waited < SILENT * self._interval:
             return ""
         why = self._trouble or "look for what holds up the link's queue, and at the downstream"
-        return f"no probe has come through for {INTERVALS * self._interval:.0f} s: {why}"
+        return f"no probe has come through for {SILENT * self._interval:g} s: {why}"
 
     def publish(self, token: bytes, channel: int) -> bytes | None:
         """See `Probes`."""
@@ -119,7 +121,7 @@ class Probing:
         self._is_listening = True
 
     def _send(self, channel: Channel) -> None:
-        token, life = secrets.token_hex(16).encode(), INTERVALS * self._interval
+        token, life = secrets.token_hex(16).encode(), PROBE_LIVES * self._interval
         table = header_table.with_first(bytes(4), header_table.text_entry(HEADER, token))
         properties = Properties(HEADERS, ((HEADERS, table),)).replaced((encode("expiration", str(int(life * 1000))),))
         if self._upstream is None or self._upstream.wire.blocked is not None:

@@ -57,6 +57,8 @@ async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
             if names.are_too_long(queue):  # so there is none
                 return
             await _wait_until_unused(up.connection, queue)
+            if former == brokers.cluster:  # it has its former name again
+                return
             # From here on everything goes to the new queue alone; what is in the former one is in no other.
             for letter in names.LETTERS:
                 await upstream_objects.delete_exchange(up.connection, names.internal_exchange(queue, letter))

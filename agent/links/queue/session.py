@@ -18,7 +18,7 @@ from agent.core.rules import names
 from agent.errors import Side, happening_on
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.ends import End, written_uri
+from agent.links.ends import End, Ends, written_uri
 from agent.links.flow import Flow
 from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
@@ -73,8 +73,8 @@ class QueueSession(OpenSession[Upkeep]):
         ends = self._brokers.federation_ends(link)
         self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
         connections, apart = self._connections, link.id if self._apart else None
-        asking = both(connections.ask(ends.source), self._ask_downstream(ends.destination))
-        (upstream, local), down = await both(asking, connections.to_destination(ends.destination, apart=apart))
+        publishing = connections.to_destination(ends.destination, apart=apart)
+        (upstream, local), down = await both(self._ask_both(ends), publishing)
         self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
         self._remember(upstream)
         connecting = connections.from_source(ends.source, upstream.connection.uri, apart=apart)
@@ -105,6 +105,9 @@ class QueueSession(OpenSession[Upkeep]):
         )
         await flow.start(headers, paused=not await upkeep.is_wanted())
         self._upkeep = upkeep
+
+    async def _ask_both(self, ends: Ends) -> tuple[Shared, Shared]:
+        return await both(self._connections.ask(ends.source), self._ask_downstream(ends.destination))
 
     async def _ask_downstream(self, end: End) -> Shared:
         with happening_on(Side.DOWNSTREAM):

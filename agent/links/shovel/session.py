@@ -128,8 +128,8 @@ class ShovelSession(OpenSession[Upkeep]):
             ),
             room=self._brokers.room,
         )
+        self._memory.flow = flow  # messages may be forwarded before it is known that it has begun
         await flow.start(rewriter_of(link, control.connection, down.connection, cluster=self._brokers.cluster))
-        self._memory.flow = flow
         self._upkeep = Upkeep(flow, self._counts, looking, queue)
 
     def follow(self, bindings: frozenset[Binding]) -> None:
