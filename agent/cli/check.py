@@ -14,6 +14,7 @@ from agent.cli.running_agent import find_running
 from agent.core.addresses import http_url
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.check.finding import Finding, Level, has_problems
+from agent.core.text.counts import counted
 from agent.definitions.document.interpolate import Interpolator
 from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
@@ -88,10 +89,10 @@ def _lines(found: Checked) -> Iterator[str]:
             more = len(finding.links) - MOST_LINKS
             yield f"  links: {', '.join(finding.links[:MOST_LINKS])}" + (f" and {more} more" if more > 0 else "")
     if len(found.findings) > MOST_SHOWN:
-        yield f"{len(found.findings) - MOST_SHOWN} more findings: --format json has up to {MOST_IN_JSON}"
+        yield f"{len(found.findings) - MOST_SHOWN:,} more findings: --format json has up to {MOST_IN_JSON:,}"
     counts = Counter(each.level for each in found.findings)
-    total = ", ".join(f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in Level)
-    yield f"{len(found.scene.links)} links checked: {total}"
+    total = ", ".join(counted(counts[level], level) for level in Level)
+    yield f"{len(found.scene.links):,} links checked: {total}"
 
 
 def _worked(tried: Sequence[Tried]) -> Iterator[str]:

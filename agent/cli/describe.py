@@ -15,6 +15,7 @@ from agent.cli.remote import Remote
 from agent.core.links.lifecycle import Status
 from agent.core.status.advice import Trouble, advice, trouble_of
 from agent.core.status.causes import DEGRADED, DOWN
+from agent.core.text.counts import counted
 from agent.core.text.durations import age, in_words
 
 EVENTS: Final = 10
@@ -58,9 +59,11 @@ def lines(link: Mapping[str, Any], *, now: float) -> Iterator[str]:
 def _value(link: Mapping[str, Any], key: str, now: float) -> str:
     value = link[key]
     if key == "backlog" and value is None and link.get("backlog_last") is not None:
-        return f"not known now; last known {link['backlog_last']}, {_age(link['backlog_last_at'], now)} ago"
+        return f"not known now; last known {link['backlog_last']:,}, {_age(link['backlog_last_at'], now)} ago"
     if key == "lag_critical" and value is not None:
-        return f"{value['messages']} messages" if value["seconds"] is None else in_words(value["seconds"])
+        return counted(value["messages"], "message") if value["seconds"] is None else in_words(value["seconds"])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     return "-" if value is None else str(value)
 
 

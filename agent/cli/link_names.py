@@ -1,10 +1,11 @@
-"""How people name links: by id, by the beginning of an id that no other link has, or as vhost/name."""
+"""The link that somebody names, among those that the agent shows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from agent.core.links.naming import named_so
 from agent.errors import AgentError
 
 MOST_NAMED: Final = 5
@@ -24,16 +25,12 @@ def full_name(link: Mapping[str, Any]) -> str:
 
 def find(links: Sequence[Mapping[str, Any]], named: str, *, where: str) -> Mapping[str, Any]:
     """Raises UnknownLinkError."""
-    for found in (
-        [link for link in links if link["id"] == named],
-        [link for link in links if full_name(link) == named],
-        [link for link in links if named and str(link["id"]).startswith(named)],
-    ):
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise UnknownLinkError(f"{where}: {named!r} names {len(found)} links: {_listed(found)}; give an id")
-    raise UnknownLinkError(f"{where}: no link has the id or the vhost/name {named!r}; `links` lists them")
+    found = named_so(links, named, lambda link: (str(link["id"]), full_name(link)))
+    if not found:
+        raise UnknownLinkError(f"{where}: no link has the id or the vhost/name {named!r}; `links` lists them")
+    if len(found) > 1:
+        raise UnknownLinkError(f"{where}: {named!r} names {len(found):,} links: {_listed(found)}; give an id")
+    return found[0]
 
 
 def _listed(links: Sequence[Mapping[str, Any]]) -> str:

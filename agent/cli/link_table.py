@@ -13,6 +13,8 @@ import typer
 
 from agent.cli.link_names import name_of
 from agent.cli.output import Ready
+from agent.cli.shortening import differences, shortened
+from agent.core.text.counts import counted, waiting_text
 from agent.core.text.durations import age
 from agent.core.text.printable import printable
 
@@ -36,6 +38,7 @@ _STYLES: Final = {
     "invalid": "red",
 }
 _SPACE: Final = 2  # between columns
+_CONNECTED: Final = ("stalled", "blocked")  # and yet nothing moves: of these it shows by itself that messages wait
 _LEAST: Final = 8  # letters of a name that was shortened
 _KEPT: Final = -1  # rank of columns that are never left out
 _EXTRA: Final = 6  # from this rank on
@@ -61,15 +64,15 @@ def _since(link: Link, now: float) -> str:
 def _backlog(link: Link, _: float) -> str:
     """One that was last known some time ago has a ~, one that may be larger a +."""
     if link["backlog"] is not None:
-        return str(link["backlog"]) + ("" if link.get("backlog_is_exact", True) else "+")
-    return "-" if link.get("backlog_last") is None else f"~{link['backlog_last']}"
+        return f"{link['backlog']:,}" + ("" if link.get("backlog_is_exact", True) else "+")
+    return "-" if link.get("backlog_last") is None else f"~{link['backlog_last']:,}"
 
 
 def _rate(link: Link, _: float) -> str:
     rate = link.get("rate")
     if rate is None:
         return "-"
-    return f"{rate:.0f}/s" if rate >= 10 or rate == 0 else f"{rate:.1f}/s"
+    return f"{rate:,.0f}/s" if rate >= 10 or rate == 0 else f"{rate:.1f}/s"
 
 
 COLUMNS: Final = (
@@ -82,7 +85,7 @@ COLUMNS: Final = (
     Column("BACKLOG", _backlog, 1, right=True),
     Column("RATE", _rate, 2, right=True),
     Column("AGE", _since, 0, right=True),
-    Column("FORWARDED", lambda link, _: str(link["forwarded"]), 8, right=True),
+    Column("FORWARDED", lambda link, _: f"{link['forwarded']:,}", 8, right=True),
     Column("OLDEST", lambda link, _: f"{link['oldest_unconfirmed_seconds']:.1f}s", 7, right=True),
     Column("RECONNECTS", lambda link, _: str(link["reconnects"]), right=True, wide=True),
     Column("PREFETCH", lambda link, _: str(link["prefetch"]), right=True, wide=True),
@@ -94,9 +97,19 @@ COLUMNS: Final = (
 
 
 def in_order(links: Iterable[Link]) -> list[Link]:
+    """What is an incident now comes before what never worked, or has not for long."""
     return sorted(
-        links, key=lambda link: (_severity(link), link["vhost"], link["kind"], name_of(link), link["upstream"])
-    )
+        links,
+        key=lambda link: (
+            _urgency(link), _severity(link), link["vhost"], link["kind"], name_of(link), link["upstream"],
+        ),
+    )  # fmt: skip
+
+
+def _urgency(link: Link) -> int:
+    if link.get("incident"):
+        return 0
+    return 1 if link["status"] in _CONNECTED else 2
 
 
 def _severity(link: Link) -> int:
@@ -113,8 +126,9 @@ def render(links: Iterable[Link], *, now: float, width: int | None, height: int 
     columns = [column for column in COLUMNS if (wide or not column.wide)]
     if width is not None and not wide:
         columns = columns[:-1]  # the error
-    cells = [[printable(column.value(link, now)) for column in columns] for link in ordered]
+    cells = [[_cell(column, link, now, width) for column in columns] for link in ordered]
     kept, widths = _fit(columns, cells, None if wide else width)
+    _shorten(cells, [(at, size) for at, size in zip(kept, widths, strict=True) if columns[at].shrinks])
     lines.append(_line([columns[at].title for at in kept], [columns[at] for at in kept], widths))
     before = len(lines)
     for link, row in zip(ordered, cells, strict=True):
@@ -124,10 +138,23 @@ def render(links: Iterable[Link], *, now: float, width: int | None, height: int 
             own.append(_cut(f"  └ {printable(str(link['error']))}", width))
         if height is not None and len(lines) + len(own) >= height:
             shown_links = _shown(lines[before:])
-            more = f"… {len(ordered) - shown_links} more: {_by_status(ordered[shown_links:])}"
+            more = f"… {len(ordered) - shown_links:,} more: {_by_status(ordered[shown_links:])}"
             return [*lines, more if width is None else _cut(more, width)]
         lines += own
     return lines
+
+
+def _cell(column: Column, link: Link, now: float, width: int | None) -> str:
+    """Programs get numbers without commas."""
+    text = printable(column.value(link, now))
+    return text.replace(",", "") if width is None and column.right else text
+
+
+def _shorten(cells: Sequence[list[str]], columns: Iterable[tuple[int, int]]) -> None:
+    for at, width in columns:
+        differs = differences(row[at] for row in cells)
+        for row in cells:
+            row[at] = shortened(row[at], width, differs[row[at]])
 
 
 def _shown(lines: Sequence[str]) -> int:
@@ -142,18 +169,17 @@ def _wrapped(text: str, width: int | None) -> list[str]:
 def summary(links: Sequence[Link]) -> str:
     known = [link["backlog"] is not None and link.get("backlog_is_exact", True) for link in links]
     waiting = sum(link["backlog"] or link.get("backlog_last") or 0 for link in links)
-    about = "" if all(known) else "at least "
     rate = sum(link.get("rate") or 0.0 for link in links)
-    count = f"{len(links)} link{'' if len(links) == 1 else 's'}"
     if not links:
         return "no links"
-    return f"{count}: {_by_status(links)}; {about}{waiting} messages wait; {rate:.0f}/s"
+    waits = waiting_text(waiting, is_exact=all(known))
+    return f"{counted(len(links), 'link')}: {_by_status(links)}; {waits}; {rate:,.0f}/s"
 
 
 def _by_status(links: Iterable[Link]) -> str:
     found = Counter(str(link["status"]) for link in links)
     ordered = sorted(found, key=lambda status: SEVERITY.index(status) if status in SEVERITY else len(SEVERITY))
-    return ", ".join(f"{found[status]} {printable(status)}" for status in ordered)
+    return ", ".join(f"{found[status]:,} {printable(status)}" for status in ordered)
 
 
 def _fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> tuple[list[int], list[int]]:

@@ -92,7 +92,7 @@ def _link_lines(planned: PlannedLink) -> list[str]:
     others = [action for action in planned.actions if action.verb not in _OF_BINDINGS]
     lines = [head, *(_line(action) for action in [*others, *bindings[:BINDINGS_SHOWN]])]
     if len(bindings) > BINDINGS_SHOWN:
-        lines.append(f"  + {len(bindings) - BINDINGS_SHOWN} more bindings (--format json shows all)")
+        lines.append(f"  + {len(bindings) - BINDINGS_SHOWN:,} more bindings (--format json shows all)")
     return lines
 
 
@@ -117,7 +117,7 @@ def _summary(plan: Plan) -> str:
     outlooks = Counter(planned.outlook for planned in plan.links)
     links = ", ".join(f"{outlooks[outlook]} {outlook}" for outlook in Outlook if outlooks[outlook]) or "none"
     changes = [f"{actions[verb]} to {verb}" for verb in Verb if actions[verb] and verb is not Verb.KEEP]
-    changes += [f"{len(plan.ended)} link(s) to end"] if plan.ended else []
+    changes += [f"{len(plan.ended):,} link(s) to end"] if plan.ended else []
     kept = [f"{actions[Verb.KEEP]} to keep"] if actions[Verb.KEEP] else []
     return f"links: {links}; {', '.join(changes + kept) if changes else 'no changes'}"
 

@@ -41,14 +41,14 @@ def chosen(link: str | None, reason: str | None, older_than: str | None, *, is_l
     return Choice(link, reason, None if found is None else float(found[1]) * _UNITS[found[2]])
 
 
-def list_messages(path: Path, choice: Choice, *, as_json: bool) -> int:
-    """How many there are."""
+def list_messages(path: Path, choice: Choice, *, as_json: bool) -> tuple[int, bool]:
+    """How many there are, and whether all could be looked at."""
 
     async def look(quarantined: Quarantined) -> list[SetAside]:
         # Of very many, the properties would be most of the memory; a list doesn't show them.
         return [replace(each, properties=b"") async for each in quarantined.look(with_bodies=False)]
 
-    found = _run(path, choice, look)
+    found, problems = _run(path, choice, look)
     if as_json:
         output.say_json([_summary(each) for each in found])
     else:
@@ -57,11 +57,12 @@ def list_messages(path: Path, choice: Choice, *, as_json: bool) -> int:
         for row in rows if found else ():
             output.say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         output.say(_counted(len(found), "in quarantine"))
-    return len(found)
+    output.complain(*problems)
+    return len(found), not problems
 
 
-def show_messages(path: Path, choice: Choice, most: int, *, as_json: bool) -> int:
-    """How many are shown."""
+def show_messages(path: Path, choice: Choice, most: int, *, as_json: bool) -> tuple[int, bool]:
+    """How many are shown, and whether all could be looked at."""
 
     async def look(quarantined: Quarantined) -> list[SetAside]:
         found: list[SetAside] = []
@@ -72,7 +73,7 @@ def show_messages(path: Path, choice: Choice, most: int, *, as_json: bool) -> in
                     break
         return found
 
-    found = _run(path, choice, look)
+    found, problems = _run(path, choice, look)
     if as_json:
         output.say_json([_whole(each) for each in found])
     else:
@@ -82,15 +83,18 @@ def show_messages(path: Path, choice: Choice, most: int, *, as_json: bool) -> in
             output.say("")
         if not found:
             output.say(_counted(0, "in quarantine"))
-    return len(found)
+    output.complain(*problems)
+    return len(found), not problems
 
 
 def replay_messages(path: Path, choice: Choice, *, as_json: bool) -> tuple[int, bool]:
-    return _report(_run(path, choice, Quarantined.replay), "replayed", as_json=as_json)
+    outcome, _ = _run(path, choice, Quarantined.replay)
+    return _report(outcome, "replayed", as_json=as_json)
 
 
 def drop_messages(path: Path, choice: Choice, *, as_json: bool) -> tuple[int, bool]:
-    return _report(_run(path, choice, Quarantined.drop), "dropped", as_json=as_json)
+    outcome, _ = _run(path, choice, Quarantined.drop)
+    return _report(outcome, "dropped", as_json=as_json)
 
 
 def _report(outcome: Outcome, done: str, *, as_json: bool) -> tuple[int, bool]:
@@ -102,14 +106,13 @@ def _report(outcome: Outcome, done: str, *, as_json: bool) -> tuple[int, bool]:
     return outcome.done, not outcome.problems
 
 
-def _run(path: Path, choice: Choice, work: Callable[[Quarantined], Coroutine[Any, Any, T]]) -> T:
+def _run(path: Path, choice: Choice, work: Callable[[Quarantined], Coroutine[Any, Any, T]]) -> tuple[T, list[str]]:
+    """What was found, and why there may be more."""
     configuration = load_configuration(str(path), environment=os.environ)
 
-    async def run() -> T:
+    async def run() -> tuple[T, list[str]]:
         quarantined = await Quarantined.read(configuration, choice)
-        found = await work(quarantined)
-        output.complain(*(each for each in quarantined.problems if not isinstance(found, Outcome)))
-        return found
+        return await work(quarantined), quarantined.problems
 
     return asyncio.run(run())
 

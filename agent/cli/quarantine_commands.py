@@ -36,8 +36,7 @@ def list_quarantined(
     """List the messages in quarantine."""
     from agent.cli.quarantine import chosen, list_messages
 
-    found = list_messages(config, chosen(link, reason, older_than), as_json=format_ is Format.JSON)
-    return OK if found else NO_MESSAGE
+    return _status(list_messages(config, chosen(link, reason, older_than), as_json=format_ is Format.JSON))
 
 
 @app.command(name="show")
@@ -53,8 +52,7 @@ def show_quarantined(
     """Show messages in quarantine with their headers and the beginning of their bodies."""
     from agent.cli.quarantine import chosen, show_messages
 
-    found = show_messages(config, chosen(link, reason, older_than), most, as_json=format_ is Format.JSON)
-    return OK if found else NO_MESSAGE
+    return _status(show_messages(config, chosen(link, reason, older_than), most, as_json=format_ is Format.JSON))
 
 
 @app.command(name="replay")

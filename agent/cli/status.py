@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from agent.cli import output
 from agent.cli.remote import Remote, RemoteError
 from agent.core.status.causes import Level
+from agent.core.text.counts import counted
+from agent.core.text.printable import printable
 
 FINE: Final = 0
 DEGRADED: Final = 1
@@ -16,6 +22,8 @@ _EXIT: Final = {Level.FINE: FINE, Level.DEGRADED: DEGRADED, Level.DOWN: DOWN}
 _COLOURS: Final = {Level.FINE: "green", Level.DEGRADED: "yellow", Level.DOWN: "red"}
 MOST_CAUSES: Final = 10
 MOST_PROBLEMS: Final = 5
+MOST_ROWS: Final = 4  # of the verdict
+MOST_ON_A_SCREEN: Final = 2  # of problems, and of definitions that aren't run
 
 
 def show_status(remote: Remote, *, as_json: bool) -> int:
@@ -30,11 +38,18 @@ def show_status(remote: Remote, *, as_json: bool) -> int:
     level = _level(overview, causes)
     if as_json:
         output.say_json({**causes, "level": level, "agent": overview})
-    else:
-        output.say(output.paint(level.upper(), _COLOURS[level]), f": {_sentence(overview, causes)}")
-        for line in lines(overview, causes):
-            output.say(line)
+        return _EXIT[level]
+    verdict = f"{level.upper()}: {_sentence(overview, causes)}"
+    first, *rest = screen(verdict, overview, causes, _terminal())
+    output.say(output.paint(level.upper(), _COLOURS[level]), first.removeprefix(level.upper()))
+    for line in rest:
+        output.say(line)
     return _EXIT[level]
+
+
+def _terminal() -> os.terminal_size | None:
+    """None if a program reads it."""
+    return shutil.get_terminal_size() if sys.stdout.isatty() else None
 
 
 def _level(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Level:
@@ -55,31 +70,90 @@ def _sentence(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> str:
     if causes["level"] == Level.FINE and overview["problems"]:
         return f"definitions are not in force: {overview['problems'][0]}"
     if causes["level"] == Level.FINE and not_run:
-        return f"{not_run} definition{'' if not_run == 1 else 's'} not run; {causes['verdict']}"
+        return f"{counted(not_run, 'definition')} not run; {causes['verdict']}"
     return str(causes["verdict"])
 
 
-def lines(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[str]:
+def screen(
+    verdict: str, overview: Mapping[str, Any], causes: Mapping[str, Any], size: os.terminal_size | None
+) -> list[str]:
+    """All there is for a program. A terminal shows as much as fits it, the most important first: the verdict would
+    scroll away."""
+    blocks = [list(_cause(each)) for each in causes["causes"][:MOST_CAUSES]]
+    omitted = len(causes["causes"]) - len(blocks)
+    if size is None:
+        listed = [*_problems(overview, MOST_PROBLEMS), *(["causes"] if blocks else [])]
+        found = [verdict, *_facts(overview, causes), *listed, *chain.from_iterable(blocks)]
+        return [*found, _more(omitted)] if omitted else found
+    short = [*_facts(overview, causes), *_problems(overview, MOST_ON_A_SCREEN), *(["causes"] if blocks else [])]
+    head = [_cut(verdict, MOST_ROWS * size.columns), *(_cut(line, size.columns) for line in short)]
+    room = size.lines - 1 - sum(_rows(line, size.columns) for line in head)  # a line is for the prompt
+    blocks = [[_cut(line, 2 * size.columns) for line in block[:-1]] + block[-1:] for block in blocks]
+    return [*head, *_fitted(blocks, omitted, room=room, width=size.columns)]
+
+
+def _facts(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[str]:
     links = {status: number for status, number in overview["links"].items() if number}
-    waiting = causes["waiting"]
     yield f"agent       {overview['agent']} (group {overview['group']}, version {overview['version']})"
     yield f"downstream  {overview['cluster'] or 'not reached yet'}"
-    yield f"links       {', '.join(f'{number} {status}' for status, number in links.items()) or 'none'}"
-    yield f"waiting     {'' if waiting['is_exact'] else 'at least '}{waiting['messages']} messages"
-    yield from _listed("problem   ", overview["problems"])
-    yield from _listed("not run   ", overview.get("not_run", []))
-    if causes["causes"]:
-        yield "causes"
-    for cause in causes["causes"][:MOST_CAUSES]:
-        yield f"  {cause['broker']} ({cause['side']}): {cause['headline']}"
-        if cause["error"]:
-            yield f"    {cause['error']}"
-        yield f"    do: {cause['advice']}"
-    if len(causes["causes"]) > MOST_CAUSES:
-        yield f"  and {len(causes['causes']) - MOST_CAUSES} more: --format json has all"
+    yield f"links       {', '.join(f'{number:,} {status}' for status, number in links.items()) or 'none'}"
+    yield f"waiting     {_waiting(causes['waiting'])}"
 
 
-def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
-    yield from (f"{title}  {text}" for text in texts[:MOST_PROBLEMS])
-    if len(texts) > MOST_PROBLEMS:
-        yield f"{title}  {len(texts) - MOST_PROBLEMS} more: --format json has all"
+def _waiting(found: Mapping[str, Any]) -> str:
+    messages, is_exact = found["messages"], found["is_exact"]
+    if not messages:
+        return "no messages" if is_exact else "not known"
+    return f"{'' if is_exact else 'at least '}{counted(messages, 'message')}"
+
+
+def _problems(overview: Mapping[str, Any], most: int) -> Iterator[str]:
+    for title, texts in (("problem   ", overview["problems"]), ("not run   ", overview.get("not_run", ()))):
+        yield from (f"{title}  {text}" for text in texts[:most])
+        if len(texts) > most:
+            yield f"{title}  {len(texts) - most:,} more: --format json has all"
+
+
+def _cause(cause: Mapping[str, Any]) -> Iterator[str]:
+    yield f"  {cause['broker']} ({cause['side']}): {cause['headline']}"
+    if cause["error"]:
+        yield f"    {cause['error']}"
+    yield f"    do: {cause['advice']}"
+
+
+def _fitted(blocks: Sequence[Sequence[str]], omitted: int, *, room: int, width: int) -> list[str]:
+    """The first cause with what to do, as many others as fit with it, and the rest in a line each."""
+    if not omitted and sum(_height(block, width) for block in blocks) <= room:
+        return list(chain.from_iterable(blocks))
+    found: list[str] = []
+    left = room - 1  # a line says what is omitted
+    for at, block in enumerate(blocks):
+        later = 0 if at == 0 else len(blocks) - at - 1
+        forms = (block, [block[0], block[-1]], [_cut(block[0], width)])
+        needed = (later, later, 0)
+        shown = next(
+            (form for form, more in zip(forms, needed, strict=True) if _height(form, width) + more <= left), []
+        )
+        found += shown
+        left -= _height(shown, width)
+        omitted += not shown
+    return [*found, _cut(_more(omitted), width)]
+
+
+def _more(omitted: int) -> str:
+    count = f"and {counted(omitted, 'more cause')}: " if omitted else "what to do about all: "
+    return f"  {count}see the page or `status --format json`"
+
+
+def _height(lines: Sequence[str], width: int) -> int:
+    return sum(_rows(line, width) for line in lines)
+
+
+def _rows(line: str, width: int) -> int:
+    """A long line isn't broken here, so that commands in it can be copied."""
+    return max(1, -(-len(printable(line)) // max(1, width)))
+
+
+def _cut(line: str, width: int) -> str:
+    shown = printable(line)
+    return line if len(shown) <= width else shown[: max(1, width - 1)] + "…"

@@ -92,11 +92,11 @@ def _notes(configurations: Sequence[Configuration], members: Sequence[Member]) -
 
 
 def _lines(graph: Graph, carriers: Sequence[Carrier], found: Findings) -> Iterator[str]:
-    yield f"{len(graph.nodes)} exchanges, {len(graph.hops)} links"
+    yield f"{len(graph.nodes):,} exchanges, {len(graph.hops):,} links"
     for hop in graph.hops:
         yield f"  {label(hop.upstream)} → {label(hop.downstream)}  max-hops {hop.max_hops}"
     if carriers:
-        yield f"{len(carriers)} queue links and shovels, which move messages and copy none"
+        yield f"{len(carriers):,} queue links and shovels, which move messages and copy none"
     for carrier in carriers:
         yield f"  {end_label(carrier.source)} → {end_label(carrier.destination)}  {carrier_label(carrier)}"
     for number, part in enumerate(found.parts, 1):
@@ -150,7 +150,7 @@ def _verdict(part: Part) -> Iterator[str]:
         for hop in part.fragile[:MOST_SHOWN]:
             yield f"without the link {label(hop.upstream)} → {label(hop.downstream)} others get nothing over it either"
         if len(part.fragile) > MOST_SHOWN:
-            yield f"{len(part.fragile) - MOST_SHOWN} more such links: --format json has all"
+            yield f"{len(part.fragile) - MOST_SHOWN:,} more such links: --format json has all"
 
 
 def _pairs(count: int) -> str:

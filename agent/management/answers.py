@@ -103,11 +103,13 @@ class FederationLinkAnswer(TypedDict):
 
 
 class ConsumerAnswer(TypedDict):
-    """A consumer of a queue; `queue` has its name."""
+    """A consumer of a queue; `queue` has its name, and `channel_details` that of its node; they are empty where it is
+    down."""
 
     queue: dict[str, Any]
     consumer_tag: str
     arguments: NotRequired[Any]
+    channel_details: NotRequired[Any]
 
 
 class ShovelAnswer(TypedDict):
@@ -121,12 +123,14 @@ class ShovelAnswer(TypedDict):
 
 
 class NodeAnswer(TypedDict):
-    """A node of the cluster. A running one shows its plugins once the broker has collected statistics, within seconds
-    of its start; never where statistics are disabled."""
+    """A node of the cluster. A running one shows its plugins and alarms once the broker has collected statistics,
+    within seconds of its start; never where statistics are disabled."""
 
     name: str
     running: NotRequired[Any]
     enabled_plugins: NotRequired[Any]
+    mem_alarm: NotRequired[Any]
+    disk_free_alarm: NotRequired[Any]
 
 
 class WhoamiAnswer(TypedDict):

@@ -42,7 +42,7 @@ _QUEUE_COUNT_COLUMNS = "name,messages," + ",".join(
     f"message_stats.{name}" for name in ("publish", "ack", "deliver_no_ack", "get_no_ack")
 )
 _BINDING_COLUMNS = "source,destination,destination_type,routing_key,arguments"
-_CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments"
+_CONSUMER_COLUMNS = "queue.name,consumer_tag,arguments,channel_details.node"
 # With statistics a queue's policy arrives seconds late, or never if they are off; without statistics, at once.
 _NO_STATISTICS = "disable_stats=true&enable_queue_totals=true"
 
@@ -143,8 +143,8 @@ class ManagementClient:
         return None if isinstance(answer, Missing) else cast("list[ShovelAnswer]", answer)
 
     async def nodes(self) -> list[NodeAnswer]:
-        """The cluster's nodes. The plugins of one that is down, or has no statistics yet, aren't known."""
-        path = "nodes?columns=name,running,enabled_plugins"
+        """The cluster's nodes. The plugins and alarms of one that is down, or has no statistics yet, aren't known."""
+        path = "nodes?columns=name,running,enabled_plugins,mem_alarm,disk_free_alarm"
         return cast("list[NodeAnswer]", await self._list(path, shapes.NODE, needs=_MONITORING))
 
     async def policies(self) -> list[PolicyAnswer]:

@@ -65,12 +65,12 @@ QUEUE_COUNTS: Final = Shape({"name": str}, ("messages", "message_stats"))
 BINDING: Final = Shape(
     {"source": str, "destination": str, "destination_type": str, "routing_key": str, "arguments": _TABLE}
 )
-CONSUMER: Final = Shape({"queue": dict, "consumer_tag": str}, ("arguments",))
+CONSUMER: Final = Shape({"queue": dict, "consumer_tag": str}, ("arguments", "channel_details"))
 FEDERATION_LINK: Final = Shape(
     {"vhost": str, "upstream": str},
     ("type", "status", "exchange", "queue", "upstream_exchange", "upstream_queue", "node", "id", "error"),
 )
-NODE: Final = Shape({"name": str}, ("running", "enabled_plugins"))
+NODE: Final = Shape({"name": str}, ("running", "enabled_plugins", "mem_alarm", "disk_free_alarm"))
 SHOVEL: Final = Shape({"name": str}, ("vhost", "type", "state", "node"))
 WHOAMI: Final = Shape({"name": str}, ("tags",))
 PERMISSION: Final = Shape({"user": str, "vhost": str, "configure": str, "write": str, "read": str})

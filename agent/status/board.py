@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
@@ -19,9 +19,11 @@ from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
 from agent.core.links.upstream_account import NOTHING, Compared
 from agent.core.model import ExchangeLink, Link, LinkSettings, QueueLink, ShovelLink
+from agent.core.status.causes import DEGRADED, DOWN, began, was_flowing
 from agent.errors import Side
 from agent.status.feed import Feed
 from agent.status.history import History, Point, Range
+from agent.status.pace import Pace
 from agent.status.recent import Recent
 from agent.status.times import rfc3339
 from agent.tasks import UnexpectedErrors
@@ -73,6 +75,9 @@ class Gauges:
     removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
 
 
+STEADY: Final = 60.0  # seconds for which a link has to run
+
+
 @dataclass(slots=True)
 class Entry:
     link: Link
@@ -84,6 +89,8 @@ class Entry:
     failures: Counter[tuple[Side, Trouble]] = field(default_factory=Counter)
     last_confirm: float | None = None
     history: History = field(default_factory=History)
+    pace: Pace = field(init=False)
+    ran_until: float | None = None  # when its last run that was more than an attempt ended
     reason: Reason = Reason.APPEARED  # of the last change of its status
     backlog_last: int | None = None  # when it was last known
     backlog_last_at: float = 0.0
@@ -94,6 +101,9 @@ class Entry:
     _blocked_before: float = 0.0
     _blocked_at: float = 0.0
     _note: str = ""
+
+    def __post_init__(self) -> None:
+        self.pace = Pace(self.since, self.meter.forwarded)
 
     @property
     def reconnects(self) -> int:
@@ -112,6 +122,8 @@ class Entry:
         if self.state.status is Status.STANDBY and state.status is not Status.STANDBY:
             self.backlog_last, self._empty_at = None, now
         if state.status is not self.state.status:
+            if self.state.status is Status.RUNNING and self._has_worked(now):
+                self.ran_until = now
             self._blocked_before, self._blocked_at = self.blocked_seconds, self.monotonic()
             self.since = now
             self.reason = reason
@@ -121,10 +133,16 @@ class Entry:
             self.history.turn(now, state.status, reason, state.error)
         self.state = state
 
+    def _has_worked(self, now: float) -> bool:
+        """Whether its present run is more than an attempt: a link that is broken may open again and again."""
+        is_first = self.ran_until is None
+        return is_first or now - self.since >= STEADY or (self.last_confirm or 0.0) >= self.since
+
     def move(self, now: float) -> None:
         if self.meter.forwarded != self._confirmed:
             self._confirmed = self.meter.forwarded
             self.last_confirm = now
+        self.pace.note(now, self.meter.forwarded)
         self.note_backlog(now)
         self.note_lag(now)
         if self.history.is_due(now):
@@ -167,6 +185,24 @@ class Entry:
         """When its lag was last noted; None without `lag-critical`."""
         return None if self.link.settings.lag_critical is None else self.critical_since is not None
 
+    def rate(self, now: float) -> float:
+        """Messages in a second, over the last seconds; 0 of a link that can't publish."""
+        is_blocked = any(block.side is Side.DOWNSTREAM for block in self.state.blocked)
+        can_publish = self.state.status in _MOVING and not is_blocked
+        return self.pace.rate(now, self.meter.forwarded) if can_publish else 0.0
+
+    def flowed_at(self, now: float) -> float | None:
+        """When it last moved a message; what has moved since the last round is noted in the next."""
+        return self.last_confirm if self.meter.forwarded == self._confirmed else now
+
+    def is_incident(self, now: float) -> bool:
+        """Whether messages flowed shortly before and don't now, or too slowly."""
+        flowed_at = self.flowed_at(now)
+        if self.state.status in DOWN | DEGRADED:
+            return was_flowing(flowed_at, began(self.since, self.ran_until))
+        is_behind = self.critical_since is not None and self.state.status is Status.RUNNING
+        return is_behind and was_flowing(flowed_at, self.critical_since or 0.0)
+
     def has_new_note(self) -> bool:
         """Whether its note is another one than when this was asked last."""
         before, self._note = self._note, self.gauges().note
@@ -183,6 +219,8 @@ class Entry:
             gauges.oldest_unconfirmed,
         )
 
+
+_MOVING: Final = frozenset({Status.RUNNING, Status.BLOCKED, Status.STALLED})  # a block upstream stops no message
 
 OnTransition = Callable[[Entry, LinkState | None], None]
 """Called immediately at every change of a link's status, with the previous state; a new link has none."""
@@ -213,6 +251,8 @@ class Board:
     recent: Recent = field(default_factory=Recent)
     _entries: dict[str, Entry] = field(default_factory=dict)
     _feeds: set[Feed] = field(default_factory=set)
+    _paced: set[str] = field(default_factory=set)
+    """Links whose rate may not have fallen to zero yet."""
 
     def put(self, link: Link, state: LinkState, meter: Meter, gauges: Callable[[], Gauges]) -> None:
         """Adds a link, changes its definition, or takes it back while it was being removed."""
@@ -249,6 +289,7 @@ class Board:
         entry = self._entries.get(link_id)
         if entry is not None:
             entry.move(self.clock())
+            self._paced.add(link_id)
             # The link's error shows the time left until the removal, so all fields of the link are sent.
             # So is what a link that works has to say.
             is_new = entry.state.status is Status.REMOVING or entry.has_new_note()
@@ -268,7 +309,13 @@ class Board:
         )
 
     def tick(self) -> None:
-        """All links that changed in this round were reported."""
+        """All links that changed in this round were reported. The rate of one that stands still falls for seconds."""
+        now = self.clock()
+        for link_id in tuple(self._paced):
+            if link_id in self._entries:
+                self._tell(Feed.move, link_id)
+            if link_id not in self._entries or not self._entries[link_id].rate(now):
+                self._paced.discard(link_id)
         for feed in self._feeds:
             feed.flush()
 
@@ -346,15 +393,22 @@ class Board:
             "error": gauges.removal or state.error or gauges.note or None,
             "since": rfc3339(entry.since),
             "owner": self.owner if gauges.runs_here and state.status is not Status.STANDBY else gauges.owner,
-            **_sample(entry, gauges),
+            **self._sample(entry, gauges),
             "reconnects": entry.reconnects,
             "reason": entry.reason,
+            "incident": entry.is_incident(self.clock()),
             "backlog_last": entry.backlog_last if gauges.backlog is None else gauges.backlog,
             "backlog_last_at": self._backlog_at(entry, gauges),
             "paused": _paused(state.pause) if state.paused else None,
-            "rate": round(entry.history.rate(entry.look(self.clock())), 2),
             **_lag(entry),
         }
+
+    def sample(self, entry: Entry) -> dict[str, Any]:
+        """The numbers of a link that change while it runs."""
+        return {"id": entry.link.id, **self._sample(entry, entry.gauges())}
+
+    def _sample(self, entry: Entry, gauges: Gauges) -> dict[str, Any]:
+        return {**_counts(entry, gauges), "rate": round(entry.rate(self.clock()), 2)}
 
     def _backlog_at(self, entry: Entry, gauges: Gauges) -> str | None:
         if gauges.backlog is not None:
@@ -362,12 +416,7 @@ class Board:
         return None if entry.backlog_last is None else rfc3339(entry.backlog_last_at)
 
 
-def sample(entry: Entry) -> dict[str, Any]:
-    """The numbers of a link that change while it runs."""
-    return {"id": entry.link.id, **_sample(entry, entry.gauges())}
-
-
-def _sample(entry: Entry, gauges: Gauges) -> dict[str, Any]:
+def _counts(entry: Entry, gauges: Gauges) -> dict[str, Any]:
     meter = entry.meter
     return {
         "forwarded": meter.forwarded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -15,6 +15,7 @@ from agent.errors import Side
 from agent.status.board import Entry, Gauges
 
 PREFIX: Final = "federation_agent_"
+RECENT: Final = 900.0  # seconds for which a state that a link has left is still shown where metrics are to be short
 Sample = tuple[str, str, float]
 """The suffix of the family's name, further labels as text that begins with a comma, and a value."""
 
@@ -35,10 +36,12 @@ class Type(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkReading:
-    """One link at one moment."""
+    """One link at one moment. `is_brief`: with few of the states that it isn't in."""
 
     entry: Entry
     gauges: Gauges
+    now: float = 0.0
+    is_brief: bool = False
 
 
 def _nothing(_: LinkReading) -> Iterable[Sample]:
@@ -77,7 +80,16 @@ def _one(read: Callable[[LinkReading], float | None]) -> Callable[[LinkReading],
 
 
 def _states(looked: LinkReading) -> Iterable[Sample]:
-    return [("", text, int(status is looked.entry.state.status)) for status, text in _STATE_LABELS]
+    current = looked.entry.state.status
+    shown = _few_states(looked) if looked.is_brief else Status
+    return [("", text, int(status is current)) for status, text in _STATE_LABELS if status in shown]
+
+
+def _few_states(looked: LinkReading) -> Collection[Status]:
+    """One that was left is a zero for as long as rules look back, so that averages over time are right. Rules look for
+    links that don't move messages, and for those that run: in each of the two groups there is at least a zero."""
+    shown = {Status.RUNNING} | looked.entry.history.statuses_since(looked.now - RECENT)
+    return shown if shown & _STUCK else shown | {Status.STARTING}
 
 
 def _dropped(looked: LinkReading) -> Iterable[Sample]:
@@ -111,6 +123,7 @@ def _any(values: list[float]) -> float:
     return int(any(values))
 
 
+_STUCK: Final = frozenset({Status.STARTING, Status.BACKOFF, Status.INVALID, Status.BLOCKED, Status.STALLED})
 _STATE_LABELS: Final = tuple((status, f',state="{status}"') for status in Status)
 _RECONNECT_LABELS: Final = tuple(
     ((side, trouble), f',side="{side}",reason="{trouble}"') for side in Side for trouble in Trouble
@@ -175,7 +188,7 @@ LINK_FAMILIES: Final = (
         f"{PREFIX}blocked_seconds_total",
         Type.COUNTER,
         "For how long a broker has blocked the link.",
-        _one(lambda of: of.entry.blocked_seconds),
+        _one(lambda of: round(of.entry.blocked_seconds, 3)),
         brief=Brief.COUNTED,
     ),
     Family(
@@ -183,6 +196,7 @@ LINK_FAMILIES: Final = (
         Type.GAUGE,
         "Messages published and not confirmed yet.",
         _one(lambda of: of.gauges.in_flight),
+        brief=Brief.COUNTED,
     ),
     Family(
         f"{PREFIX}backlog_messages",
@@ -194,7 +208,7 @@ LINK_FAMILIES: Final = (
         f"{PREFIX}oldest_unconfirmed_seconds",
         Type.GAUGE,
         "For how long the oldest message in flight has waited for its confirm.",
-        _one(lambda of: of.gauges.oldest_unconfirmed),
+        _one(lambda of: round(of.gauges.oldest_unconfirmed, 3)),
         join=max,
         brief=Brief.COUNTED,
     ),
@@ -230,7 +244,7 @@ LINK_FAMILIES: Final = (
         f"{PREFIX}last_confirm_timestamp_seconds",
         Type.GAUGE,
         "When the downstream last confirmed a message; no value before the first.",
-        _one(lambda of: of.entry.last_confirm),
+        _one(lambda of: None if (at := of.entry.last_confirm) is None else round(at, 3)),
         join=max,
     ),
     Family(

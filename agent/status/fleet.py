@@ -32,7 +32,7 @@ class Edge:
         gauges = entry.gauges()
         self.is_known = self.is_known or gauges.upstream_cluster is not None
         self.links[entry.state.status] += 1
-        self.rate += entry.history.rate(entry.look(now))
+        self.rate += entry.rate(now)
         self.waiting += (entry.backlog_last or 0) if gauges.backlog is None else gauges.backlog
         self.is_exact = self.is_exact and gauges.backlog is not None and gauges.backlog_is_exact
         self.oldest_unconfirmed = max(self.oldest_unconfirmed, gauges.oldest_unconfirmed)

@@ -112,7 +112,7 @@ async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
     async for labels, together in in_slices(grouped.items()):
         for entry in together:
             entry.note_lag(now)
-        readings = [LinkReading(entry, entry.gauges()) for entry in together]
+        readings = [LinkReading(entry, entry.gauges(), now, form.is_brief) for entry in together]
         _write(labels, readings, lines, upstreams if form.is_brief else None)
         number += 1
         if number % PACK == 0:

@@ -53,6 +53,17 @@ def test_good_files_alone_are_exit_0_and_no_word_on_standard_error(folder: Path)
     assert (done.status, done.err) == (0, "")
 
 
+def test_a_pattern_that_matches_no_upstream_is_told(folder: Path) -> None:
+    """As a set that isn't defined is: the policy federates nothing."""
+    of_pattern = GOOD.replace("federation-upstream: origin", "federation-upstream-pattern: ^dc")
+    (folder / "pattern.yaml").write_text(of_pattern)
+    done = federation_agent("validate", "pattern.yaml", cwd=folder)
+    [line] = done.errors
+    assert "upstream pattern '^dc' in vhost '/' matches no upstream" in line
+    assert "there are 'origin'" in line
+    assert (done.status, done.out) == (2, "pattern.yaml: valid, but 1 not run (upstreams: 1, policies: 1)\n")
+
+
 def test_a_warning_is_told_and_is_no_error(folder: Path) -> None:
     (folder / "warns.yaml").write_text(GOOD.replace("remote}", "remote, ha-policy: all}"))
     done = federation_agent("validate", "warns.yaml", cwd=folder)
@@ -186,9 +197,10 @@ def test_what_is_defined_and_not_run_is_a_problem(folder: Path) -> None:
 def test_a_reference_that_leads_nowhere_in_an_export(folder: Path) -> None:
     definition = {"federation-upstream-set": "nowhere"}
     policy = {"vhost": "/", "name": "p", "pattern": "", "apply-to": "exchanges", "definition": definition}
-    exchange = {"vhost": "/", "name": "x", "type": "topic", "durable": True, "arguments": {}}
-    (folder / "export.json").write_text(json.dumps({"policies": [policy], "exchanges": [exchange]}))
+    members = {"vhost": "/", "component": "federation-upstream-set", "name": "s", "value": [{"upstream": "gone"}]}
+    (folder / "export.json").write_text(json.dumps({"policies": [policy], "parameters": [members]}))
     (folder / "agent.yaml").write_text("downstream: {uri: amqp://h}\ndefinitions: {files: [export.json]}\n")
     done = federation_agent("validate", "agent.yaml", cwd=folder)
     assert done.status == 2
     assert "not run: upstream set 'nowhere' in vhost '/' isn't defined, so it yields no link" in done.err
+    assert "not run: upstream 'gone' of upstream set 's' isn't defined in vhost '/', so it yields no link" in done.err

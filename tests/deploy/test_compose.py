@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
+from tests.deploy.conftest import Compose, ComposeError
 from tests.deploy.prometheus import ROOT
 from tests.integration.federation.conftest import AgentOf
 from tests.lab.lab import Lab
@@ -27,6 +29,25 @@ def test_it_is_of_the_schema() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(FILE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.versions
+def test_compose_takes_it(compose: Compose) -> None:
+    found = compose(FILE)
+    assert found["services"].keys() == SERVICES.keys() - {"traffic"}  # which only its profile starts
+    agent = found["services"]["agent"]
+    assert {name: needed["condition"] for name, needed in agent["depends_on"].items()} == dict.fromkeys(
+        BROKERS, "service_healthy"
+    )
+    assert (agent["read_only"], agent["cap_drop"], agent["stop_grace_period"]) == (True, ["ALL"], "30s")
+
+
+@pytest.mark.versions
+def test_compose_refuses_what_is_wrong(compose: Compose, tmp_path: Path) -> None:
+    wrong = tmp_path / FILE.name
+    wrong.write_text(FILE.read_text().replace("secrets: [agent-token, agent-password]", "secrets: [agent-tokne]"))
+    with pytest.raises(ComposeError, match="agent-tokne"):
+        compose(wrong)
 
 
 def test_all_that_it_mounts_is_there() -> None:

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 from tests.acceptance.command import federation_agent
+from tests.deploy.conftest import Compose
 from tests.deploy.prometheus import ROOT
 
 FOLDER: Final = ROOT / "deploy/docker"
@@ -21,6 +23,13 @@ def test_compose_takes_the_file() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     done = subprocess.run([*command, FOLDER / "compose.yml"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.versions
+def test_compose_takes_it(compose: Compose) -> None:
+    agent = compose(FOLDER / "compose.yml")["services"]["agent"]
+    assert (agent["network_mode"], agent["read_only"], agent["cap_drop"]) == ("host", True, ["ALL"])
+    assert [each["target"] for each in agent["volumes"]] == [volume.split(":")[1] for volume in SERVICE["volumes"]]
 
 
 def test_the_configuration_is_valid_with_its_secrets(tmp_path: Path) -> None:

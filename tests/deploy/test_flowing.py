@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.deploy.prometheus import Prometheus
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import federated
@@ -14,6 +16,7 @@ from tests.lab.waiting import eventually
 EXCHANGES = ("fed.x", "fed.y", "fed.z")
 
 
+@pytest.mark.parametrize("histograms", ["link", "upstream"])
 def test_links_that_stop_make_one_alert(  # noqa: PLR0917
     lab: Lab,
     tmp_path: Path,
@@ -22,13 +25,18 @@ def test_links_that_stop_make_one_alert(  # noqa: PLR0917
     second_broker: Node,
     site_on: SiteOn,
     proxy_to: Callable[[Node], Proxy],
+    histograms: str,
 ) -> None:
+    """Also with metrics that leave out most of the states that a link isn't in."""
     here, there, proxy = site_on(broker), site_on(second_broker), proxy_to(second_broker)
     for name in EXCHANGES:
         here.exchange(name).queue("k", exchange=name, name=name)
     definition = federated(there, **{"reconnect-delay": 1})
     definition["upstreams"]["origin"]["uri"] = second_broker.uri(there.vhost, port=proxy.port)
-    agent = agent_of(broker).write({here.vhost: definition}).start()
+    agent = agent_of(broker)
+    settings = agent.settings()
+    settings["http"] |= {"metrics": {"transfer-histogram": histograms}}
+    agent.write({here.vhost: definition}, agent=settings).start()
     (tmp_path / "token").write_text("unasked")
     prometheus = Prometheus.start(lab, tmp_path, [f"127.0.0.1:{agent.port}"], tmp_path / "token")
     try:

@@ -20,6 +20,7 @@ class Topic(StrEnum):
     CONNECTION = "connection"
     TLS = "tls"
     PERMISSIONS = "permissions"
+    ALARM = "alarm"
     RELEASE = "release"
     LIMITS = "limits"
     CLOCK = "clock"

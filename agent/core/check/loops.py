@@ -87,7 +87,7 @@ def _repeats(ways: Iterable[Way], goes_on: Callable[[], bool]) -> Iterator[Findi
             node = min(part.nodes)
             yield _warning(
                 node,
-                f"so many copies arrive here and at {len(part.nodes) - 1} more that they can't be counted",
+                f"so many copies arrive here and at {len(part.nodes) - 1:,} more that they can't be counted",
                 involved,
             )
             continue

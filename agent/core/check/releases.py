@@ -56,7 +56,7 @@ def judge_opened(found: Opened, now: float) -> Iterator[Finding]:
     if found.blocked is not None:
         yield Finding(
             Level.WARNING,
-            Topic.LIMITS,
+            Topic.ALARM,
             found.where,
             f"the broker accepts no messages now: {found.blocked}",
             "see `rabbitmq-diagnostics alarms` there",

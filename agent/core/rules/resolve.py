@@ -37,6 +37,7 @@ from agent.errors import Place, Problem, Severity
 ALL = "all"
 
 
+MOST_NAMED = 5  # upstreams
 MOST_HINTS = 20  # of a vhost, since comparing names takes its time
 
 
@@ -128,6 +129,7 @@ class _VhostResolver:
         self._standing = standing
         self._book = PolicyBook(patience)
         self._sources: dict[Chosen, tuple[_Source, ...]] = {}
+        self._members_known: dict[str, tuple[SetMember, ...]] = {}  # by the set's name
         self._upstream_patterns: list[tuple[Chosen, TimedPattern]] = []
         self._hints_left = MOST_HINTS
 
@@ -142,6 +144,21 @@ class _VhostResolver:
             yield from self._links_of_queue(queue)
             yield None
         yield from self._shovel_links()
+        for policy in self._definitions.policies.values():
+            self._look_for_names(policies.chosen_by_policy(policy))
+            yield None
+        for name in self._definitions.upstream_sets:
+            self._set_members(name)
+            yield None
+
+    def _look_for_names(self, chosen: Chosen | None) -> None:
+        """Whether what a definition names is there is told also where it federates nothing yet."""
+        if chosen is None:
+            return
+        found = self._resolve_sources(chosen)
+        if chosen.federation.choice is Choice.PATTERN and not found:
+            message = f"{_describe(chosen)} in vhost {self._vhost!r} matches no upstream, so it yields no link"
+            self._warn(chosen.place, f"{message}: {_some(self._definitions.upstreams)}")
 
     def unjudged(self) -> Iterator[Problem]:
         for policy, why in self._book.unjudged:
@@ -295,7 +312,7 @@ class _VhostResolver:
             sources = self._sources[chosen] = tuple(
                 _Source(upstream, link_settings(upstream.settings, member.settings), unjudged)
                 for member, unjudged in self._members(chosen)
-                if (upstream := self._upstream(member.upstream, chosen)) is not None
+                if (upstream := self._upstream(member.upstream, chosen.place, _describe(chosen))) is not None
             )
         return sources
 
@@ -310,7 +327,7 @@ class _VhostResolver:
             case Choice.SET if chosen.federation.value == ALL:
                 return tuple((SetMember(name), False) for name in sorted(upstreams))
             case Choice.SET:
-                return tuple((member, False) for member in self._set_members(chosen))
+                return tuple((member, False) for member in self._members_of_set(chosen))
 
     def _matching_members(self, chosen: Chosen) -> Iterator[tuple[SetMember, bool]]:
         pattern = TimedPattern(chosen.federation.value, self._patience)
@@ -320,26 +337,36 @@ class _VhostResolver:
             if found is not False:
                 yield SetMember(name), found is None
 
-    def _set_members(self, chosen: Chosen) -> tuple[SetMember, ...]:
-        sets = self._definitions.upstream_sets
-        found = sets.get(chosen.federation.value)
-        if found is None:
-            hint = self._hint(chosen.federation.value, sets)
+    def _members_of_set(self, chosen: Chosen) -> tuple[SetMember, ...]:
+        name, sets = chosen.federation.value, self._definitions.upstream_sets
+        if name not in sets:
+            hint = self._hint(name, sets)
             self._warn(
                 chosen.place,
                 f"{_describe(chosen)} in vhost {self._vhost!r} isn't defined, so it yields no link{hint}",
             )
             return ()
-        return found.members
+        return self._set_members(name)
 
-    def _upstream(self, name: str, chosen: Chosen) -> Upstream | None:
+    def _set_members(self, name: str) -> tuple[SetMember, ...]:
+        """Those of a set that is defined; one that isn't is a mistake of the set, whatever uses it."""
+        known = self._members_known.get(name)
+        if known is None:
+            found = self._definitions.upstream_sets[name]
+            known = self._members_known[name] = tuple(
+                member
+                for member in found.members
+                if self._upstream(member.upstream, found.place, f"upstream set {name!r}") is not None
+            )
+        return known
+
+    def _upstream(self, name: str, place: Place, used_by: str) -> Upstream | None:
         upstream = self._definitions.upstreams.get(name)
         if upstream is None:
             hint = self._hint(name, self._definitions.upstreams)
             self._warn(
-                chosen.place,
-                f"upstream {name!r} of {_describe(chosen)} isn't defined in vhost {self._vhost!r}, "
-                f"so it yields no link{hint}",
+                place,
+                f"upstream {name!r} of {used_by} isn't defined in vhost {self._vhost!r}, so it yields no link{hint}",
             )
         return upstream
 
@@ -367,6 +394,14 @@ def _is_undecided(verdict: Verdict, standing: Iterable[Link]) -> bool:
     """Whether what can be judged would end links that a policy which can't be judged may still ask for."""
     before = _policy_of(standing)
     return verdict.undecided and before is not None and before != _source_of(verdict)
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first few of them."""
+    known = sorted(names)
+    more = len(known) - MOST_NAMED
+    shown = ", ".join(map(repr, known[:MOST_NAMED])) + (f" and {more:,} more" if more > 0 else "")
+    return f"there are {shown}" if known else "none is defined there"
 
 
 def _describe(chosen: Chosen) -> str:

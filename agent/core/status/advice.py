@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from shlex import quote
@@ -10,6 +11,7 @@ from typing import Final
 
 from agent.core.check.permissions import escaped
 from agent.core.links.lifecycle import Status
+from agent.core.text.counts import counted
 
 
 class Trouble(StrEnum):
@@ -47,6 +49,9 @@ _DENIED: Final = re.compile(
     r"(?:\b(configure|write|read) )?access to (?:\b(configure|write|read) )?"
     r"((?:exchange|queue|topic)\b.{0,600}?) in vhost '([^']{0,255})' refused for user '([^']{0,255})'"
 )
+_MISSING_VHOST: Final = re.compile(r"vhost '([^']{1,255})' does not exist")
+_MOST_NAMED: Final = 10  # links or objects in a command
+_MOST_NEEDS: Final = 3  # objects in a sentence
 _NO_ACCESS_TO_VHOST: Final = re.compile(r"user '([^']{0,255})' may not access vhost '([^']{0,255})'")
 
 
@@ -93,53 +98,103 @@ _WORDS: Final = {
 _BY_REASON: Final = {"unreachable": Trouble.UNREACHABLE, "lost": Trouble.LOST, "heartbeat": Trouble.LOST}
 
 
-def advice(trouble: Trouble, broker: str, error: str) -> str:
+def advice(trouble: Trouble, broker: str, error: str, links: Sequence[str] = (), *, others: Sequence[str] = ()) -> str:
+    """`error` is that of one link, `others` are those of all that have the same trouble."""
     if trouble is Trouble.PERMISSION:
-        return _grant(denied(error), broker)
+        refused = (denied(each) for each in dict.fromkeys([error, *others]))
+        return _grant(tuple(dict.fromkeys(each for each in refused if each is not None)), broker)
+    if trouble is Trouble.NO_VHOST:
+        missing = _MISSING_VHOST.search(error[:_LONGEST])
+        what = f" {quote(missing[1])}" if missing else ""
+        return f"Create the vhost on {broker} (`rabbitmqctl add_vhost{what}`), or correct the path of the URI."
+    if trouble is Trouble.PAUSED and 0 < len(links) <= _MOST_NAMED:
+        return f"Messages wait upstream. Run `federation-agent resume {' '.join(links)}` if the reason is over."
     if trouble is Trouble.BEHIND and error:
         return f"Look first at what holds the links up: {error}."
     return _ADVICE[trouble].format(broker=broker)
 
 
-def _grant(missing: Denied | None, broker: str) -> str:
-    if missing is None:
+def _grant(missing: Sequence[Denied], broker: str) -> str:
+    """What one user lacks in one vhost."""
+    if not missing:
         return f"Give the user that the error names the missing permission on {broker}."
-    whose = f"-p {quote(missing.vhost)} {quote(missing.user)}"
-    needs = f"{missing.action or 'permission'} on {missing.what}" if missing.what != "vhost" else "permissions"
-    lacks = f"On {broker}, user {missing.user!r} needs {needs} in vhost {missing.vhost!r}."
+    user, vhost = missing[0].user, missing[0].vhost
+    topics = dict.fromkeys(exchange for each in missing if (exchange := _exchange_of_topic(each)) is not None)
+    others = [each for each in missing if _exchange_of_topic(each) is None]
+    advised = [f"On {broker}, user {user!r} needs {_needs(missing)} in vhost {vhost!r}."]
+    if others:
+        advised.append(_set_permissions(others, user, vhost))
+    if topics:
+        advised.append(_set_topic_permissions(tuple(topics), user, vhost))
+    return " ".join(advised)
+
+
+def _exchange_of_topic(missing: Denied) -> str | None:
+    """RabbitMQ asks for topic permissions besides those on the exchange, where there are any for user and exchange."""
     _, is_topic, exchange = missing.what.rpartition("' in exchange ")
-    if is_topic:
-        # RabbitMQ asks for these besides the permissions on the exchange, where there are any for user and exchange.
-        return (
-            f"{lacks} Run `rabbitmqctl set_topic_permissions {whose} {quote(exchange.strip(QUOTE))} WRITE READ` with "
-            f"regular expressions that match it, for example '.*' '.*'. This replaces what `rabbitmqctl "
-            f"list_user_topic_permissions {quote(missing.user)}` shows for that exchange, so repeat what is to stay."
-        )
+    return exchange.strip(QUOTE) if is_topic else None
+
+
+def _needs(missing: Sequence[Denied]) -> str:
+    """The first few; the command is for all of them."""
+    named = [
+        "permissions" if each.what == "vhost" else f"{each.action or 'permission'} on {each.what}"
+        for each in missing[:_MOST_NEEDS]
+    ]
+    more = len(missing) - _MOST_NEEDS
+    return ", ".join(named) + (f" and {counted(more, 'more object')}" if more > 0 else "")
+
+
+def _set_permissions(missing: Sequence[Denied], user: str, vhost: str) -> str:
     return (
-        f"{lacks} Run `rabbitmqctl set_permissions {whose} CONFIGURE WRITE READ` with regular "
-        f"expressions that match it, for example {_configures(missing)} '.*' '.*'. This replaces what "
-        f"`rabbitmqctl list_user_permissions {quote(missing.user)}` shows, so repeat what is to stay."
+        f"Run `rabbitmqctl set_permissions -p {quote(vhost)} {quote(user)} {_configures(missing)} '.*' '.*'`, or with "
+        f"narrower expressions for configure, write and read. This replaces what `rabbitmqctl list_user_permissions "
+        f"{quote(user)}` shows, so repeat what is to stay."
     )
 
 
-def _configures(missing: Denied) -> str:
-    """What a link declares, and what was refused."""
-    _, _, name = missing.what.partition(" ")
-    name = name.strip(QUOTE)
-    if missing.action != "configure" or name.startswith("federation"):
+def _set_topic_permissions(exchanges: Sequence[str], user: str, vhost: str) -> str:
+    commands = [
+        f"`rabbitmqctl set_topic_permissions -p {quote(vhost)} {quote(user)} {quote(each)} '.*' '.*'`"
+        for each in exchanges[:_MOST_NEEDS]
+    ]
+    more = len(exchanges) - _MOST_NEEDS
+    rest = f", the same for {counted(more, 'more exchange')}" if more > 0 else ""
+    return (
+        f"Run {', '.join(commands)}{rest}, or with narrower expressions for write and read. This replaces what "
+        f"`rabbitmqctl list_user_topic_permissions {quote(user)}` shows for that exchange, so repeat what is to stay."
+    )
+
+
+def _configures(missing: Sequence[Denied]) -> str:
+    """What links declare, and what was refused; the beginning that all names share where they are many."""
+    configured = (each.what.partition(" ")[2].strip(QUOTE) for each in missing if each.action == "configure")
+    names = sorted({each for each in configured if not each.startswith("federation")})
+    if not names:
         return "'^federation'"
-    return quote(f"^(federation|{escaped(name)}$)")
+    if len(names) <= _MOST_NAMED:
+        return quote(f"^(federation|{'|'.join(f'{escaped(each)}$' for each in names)})")
+    shared = _shared_beginning(names[0], names[-1])
+    return quote(f"^(federation|{escaped(shared)})") if shared else "'.*'"
+
+
+def _shared_beginning(first: str, last: str) -> str:
+    at = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return first[:at]
 
 
 _ALARM: Final = "Messages wait upstream; the links continue by themselves when it clears."
-_ADVICE: Final = {
+CLEARING: Final = {
     Trouble.MEMORY_ALARM: (
         "On {broker}, `rabbitmq-diagnostics memory_breakdown` shows what uses the memory: consume or purge queues, or "
-        "raise vm_memory_high_watermark. " + _ALARM
+        "raise vm_memory_high_watermark."
     ),
     Trouble.DISK_ALARM: (
-        "On {broker}, free disk space until it is above disk_free_limit (`rabbitmq-diagnostics status`). " + _ALARM
+        "On {broker}, free disk space until it is above disk_free_limit (`rabbitmq-diagnostics status`)."
     ),
+}
+_ADVICE: Final = {
+    **{trouble: f"{text} {_ALARM}" for trouble, text in CLEARING.items()},
     Trouble.BLOCKED: "On {broker}, `rabbitmq-diagnostics alarms` shows what blocks publishers. " + _ALARM,
     Trouble.NO_CONFIRMS: (
         "Messages wait and {broker} confirms none: look there for load, full queues and queues without a quorum."
@@ -148,7 +203,10 @@ _ADVICE: Final = {
         "More is published on {broker} than the links forward: compare their rates, look at the downstream's disks and "
         "CPU and at the path, and leave prefetch-count at auto."
     ),
-    Trouble.PAUSED: "Messages wait upstream. Run `federation-agent resume` if the reason in the error is over.",
+    Trouble.PAUSED: (
+        "Messages wait upstream. `federation-agent links --status paused` shows the reasons; resume those links whose "
+        "reason is over."
+    ),
     Trouble.UNREACHABLE: (
         "Check that {broker} runs and that the address in the error can be reached from the agent. It tries again by "
         "itself."
@@ -159,7 +217,6 @@ _ADVICE: Final = {
     Trouble.LOGIN: (
         "Correct user and password in the URI, or create the user on {broker}. The agent notices changed files."
     ),
-    Trouble.NO_VHOST: "Create the vhost on {broker} (`rabbitmqctl add_vhost`), or correct the path of the URI.",
     Trouble.NOT_FOUND: "Create on {broker} what the error names, or correct its name in the definition.",
     Trouble.INVALID: "Change the definition as the error says. The agent notices it; `restart` tries at once.",
     Trouble.OTHER: "The agent tries again by itself. If this lasts, read the log of {broker} around this time.",

@@ -10,10 +10,12 @@ from typing import Final
 
 from agent.core.links.lifecycle import Status
 from agent.core.status.advice import Trouble, advice, denied, trouble_of
+from agent.core.text.counts import counted, waiting_text
 from agent.core.text.durations import in_words
 
 DOWN: Final = frozenset({Status.INVALID, Status.BACKOFF})
 DEGRADED: Final = frozenset({Status.BLOCKED, Status.STALLED})
+FLOWING: Final = 3_600.0  # seconds before a trouble within which a message has to have flowed
 _NOT_ACTIVE: Final = frozenset(
     {Status.PAUSED, Status.STANDBY, Status.TERMINATED, Status.STOPPING, Status.REMOVING}
 )  # they aren't expected to move messages
@@ -27,9 +29,9 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """`reason` is that of the last change of status. `waiting` is the backlog where it is known,
-    `waited_last` what it was when it was last known, `forwarded` what the
-    link has moved since the agent started."""
+    """`reason` is that of the last change of status. `waiting` is the backlog where it is known, `waited_last` what it
+    was when it was last known. `last_confirm` and `ran_until` are when the link last moved a message and when it last
+    ceased to run, as far as this agent knows."""
 
     id: str
     status: Status
@@ -37,7 +39,8 @@ class LinkFacts:
     error: str
     upstream: str
     since: float
-    forwarded: int = 0
+    last_confirm: float | None = None
+    ran_until: float | None = None
     waiting: int | None = None
     waited_last: int | None = None
     is_forgotten: bool = False  # paused for so long that nobody may remember it
@@ -48,6 +51,27 @@ class LinkFacts:
         """And has no other trouble, which would be the reason. Its error then says why, where that is known."""
         return self.behind_since is not None and self.status not in DOWN | DEGRADED | _NOT_ACTIVE
 
+    @property
+    def in_trouble_since(self) -> float:
+        """A link that is down has several statuses in turn, so this is since it last ran."""
+        if self.is_behind:
+            return self.since if self.behind_since is None else self.behind_since
+        return began(self.since, self.ran_until)
+
+    @property
+    def was_flowing(self) -> bool:
+        """Messages flowed shortly before the trouble began: this is an incident, not an old mistake."""
+        return was_flowing(self.last_confirm, self.in_trouble_since)
+
+
+def began(since: float, ran_until: float | None) -> float:
+    """When the trouble of a link began that has its status `since` then: it may have had others since it ran."""
+    return since if ran_until is None else min(since, ran_until)
+
+
+def was_flowing(last_confirm: float | None, at: float) -> bool:
+    return last_confirm is not None and last_confirm >= at - FLOWING
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -57,8 +81,7 @@ class Waiting:
     is_exact: bool
 
     def __str__(self) -> str:
-        about = "" if self.is_exact else "at least "
-        return f"{about}{self.messages:,} {'message waits' if self.messages == 1 else 'messages wait'} upstream"
+        return waiting_text(self.messages, "upstream", is_exact=self.is_exact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +100,8 @@ class Cause:
 
 
 def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ...]:
-    """Ranked by whether messages were flowing, how many links they stop, how many messages wait, and how recent."""
+    """Ranked by whether messages were flowing, whether links are connected and stand still, how many links they stop,
+    how many messages wait, and how recent."""
     found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
     for link in links:
         if link.status in DOWN | DEGRADED or link.is_forgotten or link.is_behind:
@@ -107,16 +131,17 @@ def _side(link: LinkFacts) -> str:
 def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     side, broker, trouble = key[0], key[1], Trouble(key[2])
     error = Counter(link.error for link in members).most_common(1)[0][0]
+    links = tuple(link.id for link in members)
     return Cause(
         side=side,
         broker=broker,
         trouble=trouble,
         since=min((link.behind_since or link.since) if link.is_behind else link.since for link in members),
-        links=tuple(link.id for link in members),
-        were_flowing=sum(link.forwarded > 0 for link in members),
+        links=links,
+        were_flowing=sum(link.was_flowing for link in members),
         waiting=waiting_of(members),
         error=error,
-        advice=advice(trouble, broker, error),
+        advice=advice(trouble, broker, error, links, others=[link.error for link in members]),
     )
 
 
@@ -126,15 +151,22 @@ def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
     return Waiting(known, all(link.waiting is not None for link in links))
 
 
-def _rank(cause: Cause) -> tuple[bool, bool, int, int, float, str]:
+def _rank(cause: Cause) -> tuple[bool, int, int, int, float, str]:
     return (
         cause.trouble is Trouble.PAUSED,
-        cause.were_flowing == 0,
+        _urgency(cause),
         -len(cause.links),
         -cause.waiting.messages,
         -cause.since,
         cause.broker,
     )
+
+
+def _urgency(cause: Cause) -> int:
+    """An agent that was started in the middle of an alarm doesn't know what flowed, but its links are connected."""
+    if cause.were_flowing:
+        return 0
+    return 1 if _HOW.get(cause.trouble) in DEGRADED else 2
 
 
 def level_of(links: Sequence[LinkFacts]) -> Level:
@@ -150,22 +182,20 @@ def verdict(causes: Sequence[Cause], links: Sequence[LinkFacts], *, now: float) 
     """The most important cause as a sentence; without causes, how many links are in which state."""
     if not causes:
         by_status = Counter(link.status for link in links)
-        return ", ".join([_count(len(links), "link"), *(f"{number} {status}" for status, number in by_status.items())])
+        return ", ".join(
+            [counted(len(links), "link"), *(f"{number:,} {status}" for status, number in by_status.items())]
+        )
     first = causes[0]
     found = f"{first.broker} ({first.side}): {headline(first, len(links), now=now)}"
     more = len(causes) - 1
-    return f"{found}; {_count(more, 'more cause')}" if more else found
+    return f"{found}; {counted(more, 'more cause')}" if more else found
 
 
 def headline(cause: Cause, total: int, *, now: float) -> str:
     """A cause in one line, without the broker."""
-    stopped = f"{len(cause.links)} of {_count(total, 'link')} {_HOW.get(cause.trouble, 'down')}"
+    stopped = f"{len(cause.links):,} of {counted(total, 'link')} {_HOW.get(cause.trouble, 'down')}"
     waits = f", {cause.waiting}" if cause.waiting.messages else ""
     return f"{cause.trouble} for {in_words(now - cause.since)}, {stopped}{waits}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 _HOW: Final = {

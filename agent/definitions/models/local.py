@@ -17,6 +17,7 @@ from agent.definitions.models.value_types import Arguments, Name, Regex, ShortTe
 from agent.errors import Place
 
 SET_KEY = "upstream-set"
+NO_FEDERATION = "no key of federation: what this policy matches isn't federated, unless by one of a higher priority"
 FEDERATION_KEYS = tuple(choice.value for choice in Choice)
 
 
@@ -98,11 +99,7 @@ class PolicyModel(Keys):
     @classmethod
     def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
         if PolicyDefinitionModel.is_of_something_else(raw.get("definition")):
-            spot.warn(
-                "no key of federation: what this policy matches isn't federated, unless by one of a higher priority",
-                "definition",
-                key=True,
-            )
+            spot.warn(NO_FEDERATION, "definition", key=True)
         elif isinstance(raw.get("definition"), dict):
             PolicyDefinitionModel.rules(raw["definition"], spot.at("definition"))
 

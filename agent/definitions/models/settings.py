@@ -90,7 +90,7 @@ class MetricsModel(Keys):
     transfer_histogram: Annotated[Histograms, Strict(False)] = Field(
         default=Histograms.LINK,
         description="`link`, the default: everything for each link. `upstream`, for many links: histograms and some "
-        "sums for each upstream, and of a link no counters that are still zero.",
+        "sums for each upstream, and of a link no counters that are still zero and few states that it is not in.",
     )
 
 

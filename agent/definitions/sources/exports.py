@@ -11,9 +11,10 @@ from typing import Any, Final, TypeAlias
 
 from agent.core.model import Binding, Definitions, Policy, VhostDefinitions, VhostState
 from agent.definitions.document import yaml
-from agent.definitions.document.findings import Findings, Locate, Spot, file_problem, in_order, raise_errors
+from agent.definitions.document.findings import Findings, Locate, Spot, file_problem, in_order, quoted, raise_errors
 from agent.definitions.document.json_text import JsonText
 from agent.definitions.document.yaml_text import decode
+from agent.definitions.models.local import NO_FEDERATION
 from agent.definitions.models.value_types import kind_of
 from agent.definitions.sources.decode import DEFAULT_VHOST
 from agent.definitions.sources.downstream_state import bindings_by_source, vhost_state
@@ -28,6 +29,7 @@ from agent.definitions.sources.parameters import (
 from agent.errors import ConfigurationError, Place, Problem
 
 MAX_BYTES: Final = 16 * 1024 * 1024
+MOST_NOTED: Final = 10
 MAX_PARAMETERS: Final = 20_000  # each is checked separately, which takes time
 _OF_A_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
 _LISTS: Final = (*_OF_A_VHOST, "global_parameters")
@@ -116,6 +118,7 @@ def _definitions(lists: Lists, vhost: str, root: Spot) -> Definitions:
 def _policies(raws: list[Mapping[str, Any]], vhost: str, root: Spot) -> dict[str, dict[str, Policy]]:
     """Those that federate, and in the vhosts that have such the others that may win against them."""
     found: dict[str, dict[str, Policy]] = {}
+    others = 0
     for decoding in (decode_native_policy, decode_other_policy):
         federated = set(found)
         for number, raw in enumerate(raws):
@@ -123,9 +126,21 @@ def _policies(raws: list[Mapping[str, Any]], vhost: str, root: Spot) -> dict[str
             if not isinstance(name, str) or (decoding is decode_other_policy and its_vhost not in federated):
                 continue
             policy = decoding(name, raw, root.at("policies", number))
-            if policy is not None:
-                found.setdefault(its_vhost, {})[policy.name] = policy
+            if policy is None:
+                continue
+            found.setdefault(its_vhost, {})[policy.name] = policy
+            if policy.federation is None:
+                others += 1
+                _note_other(others, policy, root.at("policies", number))
     return found
+
+
+def _note_other(number: int, policy: Policy, spot: Spot) -> None:
+    """A few of them: a broker may have very many."""
+    if number <= MOST_NOTED:
+        spot.warn(f"policy {quoted(policy.name)}: {NO_FEDERATION}")
+    elif number == MOST_NOTED + 1:
+        spot.warn(f"this and further policies: {NO_FEDERATION}")
 
 
 def _by_vhost(items: Iterable[Mapping[str, Any]], vhost: str) -> dict[str, list[Mapping[str, Any]]]:

@@ -85,7 +85,8 @@ class _Loading:
         settings, sources = self._settings()
         paths = () if sources is None else sources.to_core(self._directory).files
         exports = read_exports(paths, self._spot.at("definitions", "files"), strict=self._strict)
-        definitions = self._definitions(exports, is_open=sources is None)
+        is_broker_read = settings is None or settings.sources.management
+        definitions = self._definitions(exports, is_open=sources is None, is_broker_read=is_broker_read)
         raise_errors(self._problems)
         warn_of_written_secrets(self._tree, self._spot)
         if settings is None:
@@ -100,11 +101,12 @@ class _Loading:
             files=frozenset({self._path, *paths, *self._interpolator.files}),
         )
 
-    def _definitions(self, exports: ExportFiles, *, is_open: bool) -> Definitions:
+    def _definitions(self, exports: ExportFiles, *, is_open: bool, is_broker_read: bool) -> Definitions:
         vhosts = find_vhosts(self._raw, self._spot)
         own = decode_vhosts(vhosts)
         exported = self._merged(exports.definitions)
-        others = OtherSources(exported, is_open or not exports.complete or self._brokers_may_define())
+        is_open = is_open or not exports.complete or self._brokers_may_define()
+        others = OtherSources(exported, is_open, is_broker_read)
         check_references(vhosts, others)
         check_unrouted(vhosts, others)
         return self._merged([(self._path, own), *exports.definitions])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from time import process_time
 from typing import Any
 
-from agent.core.model import Definitions
+from agent.core.model import Choice, Definitions
+from agent.core.rules.patterns import Patience, TimedPattern
 from agent.core.rules.resolve import ALL
 from agent.definitions.document.findings import Spot, suggest
 from agent.definitions.models.local import sets_of
@@ -15,10 +17,12 @@ from agent.definitions.sources.decode import RawVhost
 
 @dataclass(frozen=True, slots=True)
 class OtherSources:
-    """The names that other sources define. An open one may define more than is known here."""
+    """The names that other sources define. An open one may define more than is known here; so may a broker that is
+    read, which isn't expected to define what the file names."""
 
     definitions: Definitions = field(default_factory=Definitions)
     is_open: bool = False
+    is_broker_read: bool = False
 
 
 class _Hints:
@@ -42,9 +46,24 @@ def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
             "upstream": {*upstreams[vhost.name], *elsewhere.upstreams},
             "upstream set": {*sets[vhost.name], *elsewhere.upstream_sets, ALL},
         }
+        if others.is_open or others.is_broker_read:
+            _check_patterns(vhost, known["upstream"])
         for what, name, spot in _references(vhost):
             if name not in known[what] and not spot.findings.full:
                 _report(f"{what} {spot.name(name)}", spot, hint=hints.of(name, known[what]), is_open=others.is_open)
+
+
+def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
+    """Where all sources are known, resolving them shows which patterns match no upstream."""
+    patience = Patience(process_time).of_vhost()
+    for name, policy in _mapping(vhost.raw.get("policies")).items():
+        pattern = _mapping(_mapping(policy).get("definition")).get(Choice.PATTERN)
+        spot = vhost.spot.at("policies", name, "definition", Choice.PATTERN)
+        if not isinstance(pattern, str) or spot.is_unresolved() or spot.findings.full:
+            continue
+        timed = TimedPattern(pattern, patience)
+        if all(timed.matches(each) is False for each in sorted(upstreams)):
+            spot.warn("matches no upstream of this file; another source has to define one that it matches")
 
 
 def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:

@@ -58,7 +58,7 @@ def time_of(row: Any) -> LinkTime:
 
 
 def _lag_critical() -> Column:
-    """Null if no line tells."""
+    """Null if that is unknown."""
     return fn.sum("lag_critical_seconds").alias("lag_critical")
 
 

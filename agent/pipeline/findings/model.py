@@ -65,7 +65,7 @@ class Which:
 
 @dataclass(frozen=True, slots=True)
 class LinkTime:
-    """`lag_critical`: for how many seconds its lag was; None if no line tells."""
+    """`lag_critical`: for how many seconds its lag was; None if that is unknown."""
 
     which: Which
     spent: Spent

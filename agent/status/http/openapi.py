@@ -118,13 +118,14 @@ _LINK: Final[Json] = {
     **_COUNTERS,
     "reconnects": COUNT,
     "reason": REASON,
+    "incident": {"type": "boolean", "description": "Messages flowed shortly before its trouble began, and don't now."},
     "backlog_last": {**COUNT_OR_NONE, "description": "As last known; `backlog_last_at` says when."},
     "backlog_last_at": TIME_OR_NONE,
     "paused": {
         "anyOf": [_object({"by": TEXT_OR_NONE, "at": TIME_OR_NONE, "reason": TEXT_OR_NONE}), {"type": "null"}],
         "description": "Who paused it, when and why; null unless it is paused.",
     },
-    "rate": {**SECONDS, "description": "Messages in a second, over about the last minute."},
+    "rate": {**SECONDS, "description": "Messages in a second, over the last 10 seconds; 0 where it can't publish."},
     "lag_critical": {
         "anyOf": [
             _object({"seconds": {"type": ["number", "null"]}, "messages": COUNT_OR_NONE}),

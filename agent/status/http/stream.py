@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from agent.status.board import Board, Entry, sample
+from agent.status.board import Board, Entry
 from agent.status.feed import Feed
 from agent.status.http.answers import compact
 from agent.status.http.turns import Turns
@@ -61,7 +61,7 @@ async def _events(board: Board, feed: Feed, links: bytes) -> AsyncIterator[bytes
                 yield _event("link", compact(board.view(board[link_id])))
         moved = [board[link_id] for link_id in changes.moved if link_id in board]
         if moved:
-            yield _event("samples", await _list(board, moved, sample))
+            yield _event("samples", await _list(board, moved, board.sample))
 
 
 async def _list(board: Board, entries: Iterable[Entry], view: Callable[[Entry], dict[str, Any]]) -> str:

@@ -111,10 +111,34 @@ def test_what_fails_for_one_reason_is_one_cause(serve: Serve, visit: Open) -> No
     causes = page.locator("#causes .cause")
     expect(causes).to_have_count(2)
     causes.nth(1).locator("summary").click()
-    causes.nth(1).get_by_role("link", name="all 5 links from paris").click()
+    causes.nth(1).get_by_role("link", name="all 5 links from paris: backoff").click()
     expect(page.locator("#found")).to_have_text("5 of 11 links")
-    causes.nth(0).get_by_role("link", name="all 6 links").click()
+    causes.nth(0).get_by_role("link", name="all 6 links with this error: backoff").click()
     expect(page.locator("#found")).to_have_text("6 of 11 links")
+
+
+def test_of_what_waits_there_is_no_number_where_none_is_known(serve: Serve, visit: Open) -> None:
+    served = serve()
+    first, second = Shown(link(1, "x"), gauges=Gauges(backlog=0, backlog_is_exact=False)), Shown(link(2, "y"))
+    served.put([first, second])
+    figure = visit(served.url).page.locator("#figures div", has_text="waiting").locator("dd")
+    expect(figure).to_have_text("\u2013")
+    first.gauges.backlog = 12_345
+    served.forward([first], 1)
+    expect(figure).to_have_text("at least 12.3K")
+
+
+def test_links_of_a_cause_are_told_from_others_of_their_name(serve: Serve, visit: Open) -> None:
+    served = serve()
+    served.put(
+        [
+            Shown(link(1, "orders", upstream="dc1"), REFUSED, cluster="paris"),
+            Shown(link(2, "orders", upstream="dc3"), REFUSED, cluster="rome"),
+        ]
+    )
+    page = visit(served.url).page
+    names = page.locator("#causes .names a")
+    expect(names).to_have_text(["exchange orders in / from rome", "exchange orders in / from paris"])
 
 
 def test_the_incident_comes_before_old_mistakes_and_every_cause_can_be_reached(serve: Serve, visit: Open) -> None:
@@ -275,6 +299,20 @@ def test_what_is_not_known_is_not_told_as_nothing(serve: Serve, visit: Open) -> 
     expect(figures).to_contain_text("oldest unconfirmed1 min 1 s")
     opened.go("#/links/00000001")
     expect(opened.page.locator("#numbers")).to_contain_text("Oldest unconfirmed\N{EN DASH}")
+
+
+def test_a_backlog_that_is_old_or_may_be_larger_says_so(serve: Serve, visit: Open) -> None:
+    served = serve()
+    old, more = Shown(link(1, "a"), gauges=Gauges(backlog=849)), Shown(link(2, "b"))
+    more.gauges.backlog, more.gauges.backlog_is_exact = 7, False
+    served.put([old, more])
+    served.do(served.board.tick)
+    old.gauges.backlog = None
+    served.change(old, REFUSED)
+    page = visit(served.url).page
+    expect(page.locator("#rows .cell-lag")).to_contain_text(["~849", "7+"])
+    page.goto(f"{served.url}#/links/00000001")
+    expect(page.locator("#numbers")).to_contain_text(re.compile(r"Waitinglast known 849, \d+ s ago"))
 
 
 def test_only_what_does_something_is_offered_and_keys_stay_with_it(serve: Serve, visit: Open) -> None:

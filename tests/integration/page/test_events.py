@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from playwright.sync_api import Page, expect
 
@@ -139,6 +139,12 @@ def test_two_thousand_changes_stay_smooth(serve: Serve, visit: Open) -> None:
     assert work.seconds() / TICKS < 0.3
 
 
+CUT_OFF: Final = """[...document.querySelectorAll(".chart .tick")].filter((tick) => {
+  const [inner, outer] = [tick.getBoundingClientRect(), tick.closest("svg").getBoundingClientRect()];
+  return inner.left < outer.left - 0.5 || inner.right > outer.right + 0.5;
+}).map((tick) => tick.textContent)"""
+
+
 def test_no_label_of_a_chart_is_cut_off(serve: Serve, visit: Open) -> None:
     served = serve()
     shown = Shown(link(1, "orders"))
@@ -154,10 +160,22 @@ def test_no_label_of_a_chart_is_cut_off(serve: Serve, visit: Open) -> None:
     served.do(record)
     page = visit(served.url, "#/links/00000001", viewport={"width": 390, "height": 900}).page
     expect(page.locator("#age-chart .tick", has_text="20 min")).to_be_visible()
+    assert page.evaluate(f"() => {CUT_OFF}") == []
+
+
+def test_a_time_at_the_end_of_a_chart_is_not_cut_off(serve: Serve, visit: Open) -> None:
+    """There is one every five minutes."""
+    served = serve()
+    served.put([Shown(link(1, "orders"))])
+    page = visit(served.url, "#/links/00000001", viewport={"width": 390, "height": 900}).page
+    expect(page.locator("#rate-chart .tick").first).to_be_visible()
     cut = page.evaluate(
-        """[...document.querySelectorAll(".chart .tick")].filter((tick) => {
-          const [inner, outer] = [tick.getBoundingClientRect(), tick.closest("svg").getBoundingClientRect()];
-          return inner.left < outer.left - 0.5 || inner.right > outer.right + 0.5;
-        }).map((tick) => tick.textContent)"""
+        f"""async () => {{
+          const {{ Chart, Cursor }} = await import("/page/charts.js");
+          const chart = new Chart("rate", new Cursor(), {{ show: String, label: "x", ceiling: () => 2 }});
+          const end = Date.parse("2026-11-23T22:50:00Z");
+          chart.show([[end - 60_000, 1], [end, 1]], [end - 900_000, end]);
+          return {CUT_OFF};
+        }}"""
     )
     assert cut == []

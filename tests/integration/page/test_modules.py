@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from agent.cli.shortening import differences, shortened
 from tests.integration.page.served import Served
 from tests.lab.ports import Ports
 
@@ -103,31 +104,61 @@ def test_events_may_come_in_any_pieces(page: Page) -> None:
     assert taken == [{"type": "links", "data": [{"id": "a"}]}, {"type": "gone", "data": {"id": "ü"}}]
 
 
+def test_long_names_are_shortened_as_the_commands_do(page: Page) -> None:
+    names = [f"production.europe.orders.region-{number:04d}.v{number % 3}" for number in range(40)]
+    names += ["paris.orders.of.all.customers", "rome.orders.of.all.customers", "short", ""]
+    for letters in (8, 16, 24):
+        found = page.evaluate(
+            """async ([names, letters]) => {
+              const { differences, shortened } = await import("/page/names.js");
+              const differs = differences(names);
+              return names.map((name) => shortened(name, letters, differs.get(name)));
+            }""",
+            [names, letters],
+        )
+        differs = differences(names)
+        assert found == [shortened(name, letters, differs[name]) for name in names]
+
+
+def test_names_are_broken_behind_signs_into_lines_that_hold_all_of_them(page: Page) -> None:
+    for name, letters, most, expected in (
+        ("dc2-production-europe", 12, 4, ["dc2-", "production-", "europe"]),
+        ("rabbit@frankfurt", 20, 2, ["rabbit@frankfurt"]),
+        ("x" * 25, 10, 3, ["x" * 10, "x" * 10, "x" * 5]),
+        ("a-" + "x" * 18, 10, 2, ["a-xxxxxxxx", "x" * 10]),
+    ):
+        lines = page.evaluate(
+            """async ([name, letters, most]) => (await import("/page/names.js")).lined(name, letters, most)""",
+            [name, letters, most],
+        )
+        assert lines == expected
+
+
 def rates(page: Page, *totals: tuple[float, int], at: float) -> Any:
     return page.evaluate(
         """async ([totals, at]) => {
           const { Series } = await import("/page/series.js");
           const series = new Series();
           for (const [seconds, total] of totals) series.put(total, seconds * 1000);
-          return [series.rate(at * 1000), series.rates(at * 1000)];
+          return series.rates(at * 1000);
         }""",
         [totals, at],
     )
 
 
-def test_a_rate_is_of_the_last_seconds(page: Page) -> None:
-    assert rates(page, (0, 5), at=1) == [None, []]
-    assert rates(page, (0, 0), (3, 100), (5, 200), (7, 300), at=8.5) == [50, [50, 50, 50]]
-    assert rates(page, (0, 0), (3, 600), at=30)[0] == 0
+def test_a_sparkline_has_the_rates_of_the_last_seconds(page: Page) -> None:
+    assert rates(page, (0, 5), at=1) == []
+    assert rates(page, (0, 0), (3, 100), (5, 200), (7, 300), at=8.5) == [50, 50, 50]
+    assert rates(page, (0, 0), (3, 600), at=30)[-1] == 0
 
 
 def test_a_total_that_shrinks_counts_from_there(page: Page) -> None:
-    assert rates(page, (0, 1_000), (3, 5), (5, 25), at=8.5) == [5, [10, 0]]
+    assert rates(page, (0, 1_000), (3, 5), (5, 25), at=8.5) == [10, 0]
 
 
 def test_an_hour_without_a_word_is_an_hour_without_messages(page: Page) -> None:
-    rate, slots = rates(page, (0, 0), (3, 100), at=3_600)
-    assert (rate, set(slots), len(slots)) == (0, {0}, 59)
+    slots = rates(page, (0, 0), (3, 100), at=3_600)
+    assert (set(slots), len(slots)) == ({0}, 59)
 
 
 def test_a_stop_is_drawn_as_a_stop(page: Page) -> None:

@@ -66,6 +66,57 @@ def test_each_cluster_of_a_state_can_be_shown_and_ones_own_stays_in_sight(serve:
     expect(page.locator("#map .box.rest .title")).to_have_text(["43 clusters"])
 
 
+NARROW = {"width": 390, "height": 844}
+OUTSIDE = """() => [...document.querySelectorAll("#map .box")].flatMap((box) => {
+    const frame = box.querySelector("rect").getBoundingClientRect();
+    return [...box.querySelectorAll("text")].filter((words) => {
+      const { left, right, top, bottom } = words.getBoundingClientRect();
+      return left < frame.left || right > frame.right || top < frame.top || bottom > frame.bottom;
+    }).map((words) => words.textContent);
+  })"""
+OVERLAPPING = """() => {
+    const shown = [...document.querySelectorAll("#map .link")].map((link) => {
+      const sign = link.querySelector(".sign").getBoundingClientRect();
+      const words = link.querySelector(".label").getBoundingClientRect();
+      const right = Math.max(sign.right, words.right);
+      return { left: sign.left, right, top: sign.top, bottom: sign.bottom, name: link.getAttribute("aria-label") };
+    });
+    const boxes = [...document.querySelectorAll("#map .box rect")].map((box) => box.getBoundingClientRect());
+    const meets = (one, other) =>
+      one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+    return shown.filter((label, at) =>
+      boxes.some((box) => meets(label, box)) || shown.some((other, its) => its !== at && meets(label, other)),
+    ).map(({ name }) => name);
+  }"""
+
+
+def test_on_a_telephone_names_are_whole_or_differ_and_nothing_overlaps(serve: Serve, visit: Open) -> None:
+    served = serve(cluster="dc2-production-europe")
+    states = [*[REFUSED] * 3, *[STALLED] * 2, *[PAUSED] * 2, *[RUNNING] * 3]
+    links = [
+        Shown(
+            link(at * 20 + each, f"x{each}.{at}", upstream=f"dc{at}"), state,
+            cluster=f"rabbit@a-rather-long-name-of-a-broker-{at:02}.frankfurt.example.com",
+        )
+        for at, state in enumerate(states)
+        for each in range(1 + 11 * (at % 3 == 0))
+    ]  # fmt: skip
+    served.put(links)
+    served.put([Shown(link(900, "short", upstream="u"), cluster="rabbit@frankfurt-production-1")])
+    page = visit(served.url, "#/topology", viewport=NARROW).page
+    expect(page.locator("#map .box.source")).to_have_count(11)
+    served.forward([each for each in links if each.state is RUNNING], 1_234_567)
+    expect(page.locator("#map .label", has_text="/s").first).to_be_visible()
+    titles = page.locator("#map .source .title").all_text_contents()
+    assert len(set(titles)) == 11
+    assert "rabbit@frankfurt-production-1" in titles
+    assert all(any(f"{at:02}" in title for title in titles) for at in range(10))
+    assert page.locator("#map .target .title").text_content() == "dc2-production-europe"
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate(OVERLAPPING) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_a_few_clusters_are_all_shown(serve: Serve, visit: Open) -> None:
     served = serve()
     served.put([Shown(link(at, f"x{at}", upstream=f"dc{at}"), cluster=f"site-{at}") for at in range(12)])

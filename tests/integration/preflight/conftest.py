@@ -1,20 +1,28 @@
 """Two brokers for a check."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.integration.preflight.scene import Pair
 from tests.lab.node import Node
+from tests.lab.waiting import eventually
 
 
 def arranged(directory: Path, here: Node, there: Node, vhost: str) -> Pair:
     for node in (here, there):
         node.admin.exchange(vhost, "x")
+        eventually(partial(_has_statistics, node), 20, what="the HTTP API shows alarms")
     here.admin.queue(vhost, "q")
     here.admin.bind(vhost, "x", "q", "key")
     return Pair(directory, here, there, vhost)
+
+
+def _has_statistics(node: Node) -> bool:
+    """Within seconds of the node's start."""
+    return all("mem_alarm" in each for each in node.admin.get("nodes"))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Two brokers, a configuration, and what `check` finds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from agent.core.check.permissions import Permission
 from agent.definitions.sources.load import load_configuration
 from agent.runtime.preflight.preflight import check
 from tests.lab.node import Node
+from tests.lab.waiting import eventually
 
 FEDERATE: Final = {"federate": {"pattern": "^x", "definition": {"federation-upstream-set": "all"}}}
 ORIGIN: Final = "origin"
@@ -56,6 +58,22 @@ class Pair:
         node.admin.user(name, PASSWORD)
         node.admin.permissions(self.vhost, name, **granted)
         return node.uri(self.vhost, name, PASSWORD)
+
+
+@contextmanager
+def memory_alarm(node: Node) -> Iterator[None]:
+    """One that the HTTP API shows, which it does a second later."""
+
+    def shows_it(*, expected: bool) -> bool:
+        return all(each.get("mem_alarm") is expected for each in node.admin.get("nodes"))
+
+    node.limit_memory("1")
+    try:
+        eventually(lambda: shows_it(expected=True), 20, what="the HTTP API shows the alarm")
+        yield
+    finally:
+        node.limit_memory("2GB")
+        eventually(lambda: shows_it(expected=False), 20, what="the HTTP API shows that the alarm is over")
 
 
 def problems(findings: list[Finding]) -> list[Finding]:

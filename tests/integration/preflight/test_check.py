@@ -18,7 +18,7 @@ from agent.definitions.sources.load import load_configuration
 from agent.runtime.preflight.preflight import check
 from tests.acceptance.command import federation_agent
 from tests.integration.preflight.conftest import arranged
-from tests.integration.preflight.scene import ORIGIN, PASSWORD, Pair, everything_but, problems
+from tests.integration.preflight.scene import ORIGIN, PASSWORD, Pair, everything_but, memory_alarm, problems
 from tests.lab.certificates import Authority, tls_conf
 from tests.lab.lab import Lab
 from tests.lab.node import MANAGEMENT, Node
@@ -155,6 +155,22 @@ async def test_a_missing_permission_downstream(pair: Pair, name: Naming) -> None
     assert uri
 
 
+async def test_an_alarm_downstream_stops_links_and_one_upstream_its_publishers(pair: Pair) -> None:
+    """Over AMQP neither shows: brokers report an alarm only to who publishes."""
+    with memory_alarm(pair.here):
+        found = only(await pair.check(), Topic.ALARM, Level.ERROR)
+        assert re.match(r"memory alarm on \S+: the broker accepts no messages, so links to it", found.message)
+        assert "vm_memory_high_watermark" in found.fix
+        assert found.links == (f"{pair.vhost}/x",)
+    with memory_alarm(pair.there):
+        found = only(await pair.check(), Topic.ALARM)
+        assert "nothing new arrives there" in found.message
+        [unseen] = [each for each in await pair.check(with_api=False) if "alarm can't be seen" in each.message]
+        assert f"upstream origin 127.0.0.1:{pair.there.amqp_port}" in unseen.message
+        of_its_own = pair.upstream(management=pair.there.management_uri())
+        assert only(await pair.check(of_its_own, with_api=False), Topic.ALARM).message == found.message
+
+
 async def test_the_clock_of_a_broker_differs(pair: Pair) -> None:
     found = problems(await pair.check(clock=lambda: time.time() + 100))
     assert {each.topic for each in found} == {Topic.CLOCK}
@@ -211,6 +227,17 @@ async def test_no_event_exchange(lab: Lab, second_broker: Node, name: Naming, tm
     with quiet.admin.temporary_vhost(vhost), second_broker.admin.temporary_vhost(vhost):
         found = only(await arranged(tmp_path, quiet, second_broker, vhost).check(), Topic.EVENTS)
     assert found.fix == "rabbitmq-plugins enable rabbitmq_event_exchange"
+
+
+async def test_an_event_exchange_that_can_not_be_looked_for_is_not_taken_for_missing(pair: Pair, name: Naming) -> None:
+    """The user may not enter vhost `/`, where the exchange is; it exists."""
+    user = name("user")
+    uri = pair.user(pair.here, user).replace(f"/{pair.vhost}", "")
+    downstream = {"uri": f"{uri}/{pair.vhost}", "management": pair.here.management_uri()}
+    found = only(await pair.check(downstream=downstream), Topic.EVENTS)
+    assert "can't be looked for in vhost '/'" in found.message
+    assert "rabbitmq-plugins" not in found.fix
+    assert f"rabbitmqctl set_permissions -p / {user} " in found.fix
 
 
 async def test_the_native_plugin_runs_the_same_link(

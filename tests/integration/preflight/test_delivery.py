@@ -9,10 +9,11 @@ import pytest
 from agent.core.addresses import http_url
 from agent.core.check.finding import Finding, Level, Topic
 from agent.definitions.sources.load import load_configuration
+from agent.runtime.preflight.api import Api
 from agent.runtime.preflight.delivery import try_links
 from agent.runtime.preflight.preflight import check
 from tests.acceptance.command import federation_agent
-from tests.integration.preflight.scene import ORIGIN, Pair
+from tests.integration.preflight.scene import ORIGIN, Pair, memory_alarm
 from tests.lab.lab import Lab
 from tests.lab.waiting import eventually
 
@@ -74,6 +75,34 @@ async def test_links_whose_messages_users_could_get_are_left_out(pair: Pair) -> 
     assert "of a fanout exchange every queue" in by_label["x.fanout"].message
     assert "has an alternate exchange" in by_label["x.other"].message
     assert (by_label["x"].level, by_label["x"].message) == (Level.ERROR, "its binding isn't upstream after 20 s")
+
+
+@pytest.mark.parametrize("side", ["upstream", "downstream"])
+async def test_an_alarm_is_named_instead_of_what_was_waited_for(
+    pair: Pair, running: Callable[[], None], side: str
+) -> None:
+    running()
+    with memory_alarm(pair.here if side == "downstream" else pair.there):
+        [found] = await deliver(pair)
+    assert found.level is Level.ERROR
+    assert found.message.startswith(f"no message gets through: {side} has a memory alarm on ")
+    assert "vm_memory_high_watermark" in found.fix
+
+
+async def test_an_alarm_that_nobody_may_see_is_suspected(
+    pair: Pair, running: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running()
+
+    async def unknown(_: Api) -> None:
+        return None
+
+    with memory_alarm(pair.there):
+        monkeypatch.setattr(Api, "alarms", unknown)
+        [found] = await deliver(pair)
+    assert found.level is Level.ERROR
+    assert found.message == "the upstream didn't confirm the message within 20 s"
+    assert "rabbitmq-diagnostics alarms" in found.fix
 
 
 def test_the_command(pair: Pair, running: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +12,7 @@ from urllib.error import URLError
 import pytest
 
 from agent.core.rules.quarantine import Reason
-from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Q, Site, X, federated
 from tests.integration.federation.test_failures import link
@@ -93,11 +94,11 @@ def test_they_are_replayed_in_order_as_they_were(filled: tuple[Agent, Commands],
     assert refused["replayed"] == 0
     assert "larger than" in refused["problems"][0]
     eventually(lambda: depth(there.uri, QUARANTINE) == 3, what="all are still there")
-    here.node.ctl("eval", SET_LIMIT.format(LIMIT * 2))
+    here.node.eval(SET_LIMIT.format(LIMIT * 2))
     try:
         assert commands.run("replay", "--link", only(agent)["id"]) == {"replayed": 3, "problems": []}
     finally:
-        here.node.ctl("eval", SET_LIMIT.format(LIMIT))
+        here.node.eval(SET_LIMIT.format(LIMIT))
     assert depth(there.uri, QUARANTINE) == 0
     found = messages(here.uri, Q, 3)
     assert [each.body.decode()[0] for each in found] == ["0", "1", "2"]
@@ -121,11 +122,11 @@ def test_a_forged_one_goes_nowhere_and_holds_up_no_other(
     }
     publish_one(there, "", QUARANTINE, "forged", headers=forged)
     publish_one(there, "", QUARANTINE, "odd", headers=forged | {"x-quarantine-expiration": "9" * 300})
-    here.node.ctl("eval", SET_LIMIT.format(LIMIT * 2))
+    here.node.eval(SET_LIMIT.format(LIMIT * 2))
     try:
         outcome = commands.run("replay", "--all", status=4)
     finally:
-        here.node.ctl("eval", SET_LIMIT.format(LIMIT))
+        here.node.eval(SET_LIMIT.format(LIMIT))
     assert outcome["replayed"] == 3
     [problem] = outcome["problems"]
     assert problem.endswith("'secret', where its link never goes: drop it")
@@ -167,6 +168,28 @@ def test_brokers_of_one_name_are_two_and_two_addresses_of_a_broker_are_one(
         assert len(commands.run("list")) == 3, "they stay"
         assert commands.run("drop", "--reason", "too_large")["dropped"] == 3
         assert commands.run("list", status=5) == []
+
+
+def test_a_quarantine_that_may_not_be_read_keeps_nobody_from_the_others(
+    filled: tuple[Agent, Commands], here: Site, there: Site, site_on: SiteOn, name: Callable[[str], str]
+) -> None:
+    agent, commands = filled
+    closed, user = site_on(there.node), name("user")
+    there.node.admin.user(user, "p")
+    there.node.admin.permissions(closed.vhost, user, read="")
+    there.node.admin.queue(closed.vhost, QUARANTINE)
+    definition = federated(there)
+    refused = {"uri": there.node.uri(closed.vhost, user=user, password="p")}
+    definition["upstreams"] = {"closed": refused, **definition["upstreams"]}
+    agent.write({here.vhost: definition})
+    publish_one(closed, "", QUARANTINE, "hidden")
+    assert len(commands.run("list", status=4)) == 3
+    replayed = commands.run("replay", "--all", status=4)
+    assert [replayed["replayed"], len(replayed["problems"])] == [0, 2]
+    dropped = commands.run("drop", "--all", status=4)
+    assert dropped["dropped"] == 3
+    [problem] = dropped["problems"]
+    assert "looking into queue" in problem
 
 
 def links_of(agent: Agent) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.process import memory_mib
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Q, Site, X, federated
 from tests.integration.federation.test_credentials import origin, replace, wait_read
@@ -18,6 +19,8 @@ from tests.integration.queue_links import scene as queue_links
 from tests.integration.shovels.shoveling import named, running, shovel
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
+
+MANY = 300
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
@@ -67,7 +70,7 @@ def test_it_is_reached_by_the_password_of_now(
     there.wait_bound("#")
     publish_one(there, X, "k", LARGE)
     eventually(lambda: only(agent)["quarantined"] == 1, what="it is in quarantine")
-    agent.wait_for("running", link(here))  # again: the first refusal tells the limit
+    agent.wait_for("running", link(here))  # again: the first refusal shows the limit
     admin.user(user, "second-password")
     replace(password, "second-password")
     wait_read(agent, 2)
@@ -107,3 +110,18 @@ def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str
     assert message.body.decode() == LARGE
     assert (only(agent)["quarantined"], depth(there.uri, "src")) == (1, 0)
     assert agent.terminate() == 0
+
+
+def test_many_large_ones_take_little_memory(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """As many as the source sends ahead come at once. What finds no room would go back, and come again later."""
+    here.exchange()
+    there.exchange()
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", link(here))
+    here.queue("#")
+    there.wait_bound("#")
+    there.publish("x" * 1024 * 1024 for _ in range(MANY))
+    eventually(lambda: only(agent)["quarantined"] == MANY, 60, what="all are in quarantine")
+    assert depth(there.uri, QUARANTINE) == MANY
+    assert memory_mib(agent.pid, peak=True) <= 150
+    assert only(agent)["error"] is None

@@ -78,11 +78,11 @@ def _until(told: Any, holds: Callable[[dict[str, Any]], bool]) -> list[tuple[str
 
 @contextmanager
 def alarm(broker: Node) -> Iterator[None]:
-    broker.ctl("set_vm_memory_high_watermark", "absolute", "1")
+    broker.limit_memory("1")
     try:
         yield
     finally:
-        broker.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+        broker.limit_memory("2GB")
 
 
 def test_lag_is_known_while_a_link_is_blocked_or_paused(
@@ -108,6 +108,55 @@ def test_lag_is_known_while_a_link_is_blocked_or_paused(
         assert metric(agent, "federation_agent_backlog_messages") == MESSAGES + 1
         assert "26 messages wait upstream" in get(agent, "/api/causes")["verdict"]
     assert len(here.take(MESSAGES + 1)) == MESSAGES + 1
+
+
+def test_lag_is_known_while_the_downstream_is_away(
+    agent_of: AgentOf, broker: Node, here: Site, there: Site, proxy_to: Callable[[Node], Proxy]
+) -> None:
+    network = proxy_to(broker)
+    here.exchange().queue("k")
+    there.exchange()
+    agent = agent_of(broker, uri=broker.uri(port=network.port)).write({here.vhost: federated(there)}).start()
+    link_when(agent, "that runs", lambda link: link["status"] == "running" and link["backlog"] == 0)
+    network.close()
+    link_when(agent, "in backoff", lambda link: link["status"] == "backoff")
+    there.publish([f"m{number}" for number in range(MESSAGES)])
+    shown = link_when(agent, "in backoff with its backlog", lambda link: link["backlog"] == MESSAGES)
+    assert shown["status"] == "backoff"
+    assert metric(agent, "federation_agent_backlog_messages") == MESSAGES
+    assert f", {MESSAGES} messages wait upstream" in get(agent, "/api/causes")["verdict"]
+
+
+def test_what_blocked_links_have_within_their_prefetch_is_counted_to_the_message(
+    agent_of: AgentOf, broker: Node, here: Site, there: Site
+) -> None:
+    """None of them has a message ready at its upstream: all were sent, and nothing is taken for the downstream."""
+    names = [f"fed.{number}" for number in range(6)]
+    for name in names:
+        here.exchange(name).queue("k", name=f"q {name}", exchange=name)
+        there.exchange(name)
+    agent = agent_of(broker).write({here.vhost: federated(there)}).start()
+    url = f"http://127.0.0.1:{agent.port}"
+    agent.wait_running(len(names))
+    for name in names:
+        there.wait_bound("k", exchange=name)
+    with alarm(broker):
+        waiting = {name: 139 + number for number, name in enumerate(names)}
+        for name, count in waiting.items():
+            there.publish([f"m{number}" for number in range(count)], exchange=name)
+        assert sum(waiting.values()) == 849
+
+        def seen() -> dict[str, Any]:
+            return {each["exchange"]: each["backlog"] for each in get(agent, "/api/links")}
+
+        eventually(lambda: seen() == waiting, what=f"all of {waiting} are counted")
+        found = get(agent, "/api/links")
+        assert {(each["status"], each["backlog_is_exact"]) for each in found} == {("blocked", True)}
+        eventually(lambda: ", 849 messages wait upstream" in get(agent, "/api/causes")["verdict"], what="the sum")
+        shown = federation_agent("status", "--url", url).out
+        assert "6 of 6 links blocked, 849 messages wait upstream" in shown
+    for name, count in waiting.items():
+        assert here.take(count, queue=f"q {name}") == [f"m{number}" for number in range(count)]
 
 
 def test_a_link_that_is_further_behind_than_its_upstream_allows(

@@ -29,7 +29,7 @@ def command(agent: Agent, *arguments: str) -> Done:
 def remember(site: Site, link_id: str, *paused: str) -> None:
     """Writes into the link's lease, as a later agent of the group would have."""
     exchange = lease_exchange(site.node.cluster_name)
-    token = {"format": 1, "number": time.time_ns() // 10**8, "paused": dict.fromkeys(paused, LONG_AGO), "tried": {}}
+    token = {"format": 1, "number": time.time_ns() // 10**7, "paused": dict.fromkeys(paused, LONG_AGO), "tried": {}}
     user_program.publish(site.node.uri(), exchange, str(slot_of(link_id)), [json.dumps(token)])
 
 

@@ -74,8 +74,42 @@ def test_a_wider_terminal_shows_more_and_a_narrower_one_less() -> None:
 def test_the_most_severe_come_first_and_the_summary_counts() -> None:
     links = [link(1), link(2, "paused", backlog=None), link(3, "blocked"), link(4, "invalid"), link(5, "backoff")]
     lines = shown(links, width=100)
-    assert lines[0].startswith("5 links: 1 invalid, 1 backoff, 1 blocked, 1 paused, 1 running; at least 3396 messages")
-    assert [line.split()[0] for line in lines[2:]] == ["invalid", "backoff", "blocked", "paused", "running"]
+    assert lines[0].startswith("5 links: 1 invalid, 1 backoff, 1 blocked, 1 paused, 1 running; at least 3,396 messages")
+    assert [line.split()[0] for line in lines[2:]] == ["blocked", "invalid", "backoff", "paused", "running"]
+
+
+def test_what_flowed_and_does_not_is_on_the_first_screen_of_a_thousand_links() -> None:
+    """Before old mistakes, however many there are, and though they are more severe."""
+    old = [link(number, "invalid", error="upstream dc1: refused", incident=False) for number in range(200)]
+    now = [
+        link(number, status, incident=True) for number, status in ((300, "blocked"), (301, "stalled"), (302, "backoff"))
+    ]
+    unknown = link(303, "stalled", incident=False)  # it has stood still since the agent started
+    lines = shown([*old, *(link(number) for number in range(400, 1_100)), unknown, *now], height=24)
+    assert len(lines) <= 24
+    head = next(at for at, line in enumerate(lines) if line.startswith("STATUS"))
+    ids = [line.split()[1] for line in lines[head + 1 : head + 6]]
+    assert ids == ["0000012e", "0000012d", "0000012c", "0000012f", "00000000"]
+
+
+def test_long_names_do_not_look_alike() -> None:
+    lines = shown(
+        [link(number, exchange=f"production.europe.west.orders.of.region-{number:04d}.v1") for number in range(50)]
+    )
+    names = [line.split()[3] for line in lines[2:]]
+    assert max(map(len, lines)) <= 80
+    assert len(set(names)) == 50
+
+
+def test_numbers_have_commas_for_people_and_none_for_programs() -> None:
+    busy = link(1, backlog=42_013, forwarded=12_345_678)
+    assert "42,013" in shown([busy], width=140)[2]
+    assert "12,345,678" in shown([busy], width=140)[2]
+    assert {"42013", "12345678"} <= set(shown([busy], width=None)[2].split())
+
+
+def test_of_links_of_which_nothing_is_known_the_summary_gives_no_number() -> None:
+    assert "; how many messages wait is not known; " in shown([link(1, backlog=None)], width=None)[0]
 
 
 def test_at_a_thousand_links_the_first_screen_is_what_matters() -> None:
@@ -92,9 +126,9 @@ def test_a_long_summary_is_wrapped_and_counts_as_lines_of_the_screen() -> None:
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 12
     assert lines[0].startswith("33 links: 3 invalid, 3 backoff")
-    assert " ".join(lines[:3]).endswith("28017 messages wait; 406/s")
+    assert " ".join(lines[:3]).endswith("28,017 messages wait; 406/s")
     assert lines[3].startswith("STATUS")
-    assert lines[-1].startswith("… 26 more: 2 stalled, ")
+    assert lines[-1].startswith("… 26 more: 2 invalid, ")
 
 
 def test_a_program_gets_one_line_for_each_link_with_all_columns() -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical
@@ -220,6 +222,8 @@ async def test_causes_are_those_of_all_links_with_the_downstream_by_name() -> No
     made.cluster = "dc2-prod"
     made.changed(LINK.id, RUNNING)
     assert (await summary(made))["verdict"] == "1 link, 1 running"
+    made[LINK.id].meter.forwarded += 1
+    made.moved(LINK.id)
     made.changed(LINK.id, replace(RUNNING, blocked=(Blocked(Side.DOWNSTREAM, "low on memory"),)))
     clock.now += 240
     found = await summary(made)
@@ -229,17 +233,72 @@ async def test_causes_are_those_of_all_links_with_the_downstream_by_name() -> No
     assert (cause["links"], cause["were_flowing"], cause["waiting"]["is_exact"]) == ([LINK.id], 1, False)
 
 
-def test_the_rate_is_that_of_the_last_minute() -> None:
+async def test_a_link_that_moved_a_message_days_ago_is_no_incident() -> None:
+    """And one that is tried again and again is as much of one as when it failed first."""
     made, clock = board()
-    counts = made[LINK.id].meter
-    assert made.view(made[LINK.id])["rate"] == 0
+    made.changed(LINK.id, RUNNING)
+    made[LINK.id].meter.forwarded += 1
+    made.moved(LINK.id)
+    clock.now += 1_800
+    for _ in range(200):
+        made.changed(LINK.id, BROKEN)
+        clock.now += 30
+        made.changed(LINK.id, RUNNING)
+        clock.now += 1
+    made.changed(LINK.id, BROKEN)
+    assert (await summary(made))["causes"][0]["were_flowing"] == 1
+    made.changed(LINK.id, RUNNING)
+    clock.now += 3 * 86_400
+    made.changed(LINK.id, BROKEN)
+    assert (await summary(made))["causes"][0]["were_flowing"] == 0
+
+
+def moving() -> tuple[Board, Clock]:
+    """A link that forwards 18 messages a second."""
+    made, clock = board()
+    made.changed(LINK.id, RUNNING)
     for _ in range(20):
-        clock.now += 10
-        counts.forwarded += 50
+        clock.now += 1
+        made[LINK.id].meter.forwarded += 18
         made.moved(LINK.id)
-    assert made.view(made[LINK.id])["rate"] == 5
-    clock.now += 600
-    assert made.view(made[LINK.id])["rate"] < 0.5
+        made.tick()
+    return made, clock
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    made, clock = moving()
+    assert made.view(made[LINK.id])["rate"] == made.sample(made[LINK.id])["rate"] == 18
+    clock.now += 60
+    assert made.view(made[LINK.id])["rate"] == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "rate"),
+    [
+        (RUNNING, 18),
+        (replace(RUNNING, paused=True), 0),
+        (BROKEN, 0),
+        (replace(RUNNING, blocked=(Blocked(Side.DOWNSTREAM),)), 0),
+        (replace(RUNNING, blocked=(Blocked(Side.UPSTREAM),)), 18),  # it consumes on
+    ],
+)
+def test_a_link_that_does_not_run_has_no_rate(state: LinkState, rate: int) -> None:
+    made, _ = moving()
+    made.changed(LINK.id, state)
+    assert made.view(made[LINK.id])["rate"] == rate
+
+
+def test_readers_learn_that_a_rate_falls_though_nothing_moves() -> None:
+    made, clock = moving()
+    with made.feed() as feed:
+        rates = []
+        for _ in range(15):
+            clock.now += 1
+            made.tick()
+            rates += [made.sample(made[each])["rate"] for each in feed.take().moved]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] == 0
+    assert len(rates) < 15
 
 
 def test_what_waited_is_remembered_when_it_cannot_be_known_any_more() -> None:

@@ -9,14 +9,26 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.data.splice import Counts
-from agent.core.links.lifecycle import LinkState, Status
+from agent.core.links.lifecycle import Blocked, Failed, LinkState, Status, Trouble
+from agent.errors import Side
 from agent.status import metrics
 from agent.status.board import Board, Gauges
+from agent.status.families import RECENT
 from agent.status.http import native
 from agent.status.metrics import USUAL, Form
 from agent.status.slices import SLICE
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
+BEGAN = Clock.now
+BLOCKED = replace(RUNNING, blocked=(Blocked(Side.DOWNSTREAM, "low on memory"),))
+LOST = {
+    side: replace(BROKEN, failure=Failed("connection lost", side=side, trouble=trouble))
+    for side, trouble in ((Side.UPSTREAM, Trouble.LOST), (Side.DOWNSTREAM, Trouble.CLOSED))
+}
+HISTORY = (
+    (1, RUNNING), (3_600, LOST[Side.UPSTREAM]), (3_601, RUNNING), (7_200, LOST[Side.DOWNSTREAM]), (7_260, RUNNING),
+    (9_000, BLOCKED), (9_243.182736, LOST[Side.DOWNSTREAM]), (9_243.5, RUNNING),
+)  # fmt: skip
 OF_LINK = {"kind": "exchange", "vhost": "/", "name": "orders", "upstream": "origin"}
 
 
@@ -141,14 +153,60 @@ def test_unexpected_errors_are_counted_by_task_from_zero_on() -> None:
 
 
 def many(count: int) -> Board:
-    board = Board(Clock(), "dc2-a", version="0.1.0", group="dc2")
+    """Links that have seen nights: lost connections, alarms, messages given back, dropped and returned."""
+    clock = Clock()
+    board = Board(clock, "dc2-a", monotonic=clock, version="0.1.0", group="dc2")
     for number in range(count):
         link = replace(LINK, id=f"{number:08x}", name=f"orders.region-{number:04d}", upstream=f"dc{number % 10}")
-        counts = Counts(forwarded=3, bytes=300, redelivered=number % 2)
-        board.put(link, LinkState(), counts, lambda: Gauges(in_flight=7, bindings=2, prefetch=1000, backlog=4))
-        board.changed(link.id, RUNNING)
-        board[link.id].last_confirm = 1_790_000_000.123
+        counts = Counts(
+            forwarded=12_345_678 + number,
+            bytes=123_456_789_012 + number,
+            redelivered=1_234,
+            returned=17,
+            dropped={"max_hops": 321, "visited": 12},
+        )
+        gauges = Gauges(in_flight=700, bindings=2, prefetch=1000, backlog=44_123, oldest_unconfirmed=1.23456789)
+        board.put(link, LinkState(), counts, lambda gauges=gauges: gauges)  # type: ignore[misc]
+    for at, state in HISTORY:
+        clock.now = BEGAN + at
+        for entry in board:
+            board.changed(entry.link.id, state)
+    for entry in board:
+        entry.last_confirm = clock.now - 0.123456
     return board
+
+
+@pytest.mark.parametrize("state", [RUNNING, BLOCKED])
+def test_a_thousand_links_with_an_alarm_or_after_it_have_less_than_two_megabytes_of_metrics(state: LinkState) -> None:
+    board = many(1_000)
+    for entry in board:
+        board.changed(entry.link.id, state)
+    text = exposed(board, Form(is_brief=True))
+    assert len(text.encode()) < 2_000_000
+    found = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
+    usual = text_string_to_metric_families(exposed(many(20)))
+    assert {sample.name for family in usual for sample in family.samples} == found
+
+
+def test_of_states_brief_metrics_have_those_that_rules_need_and_recent_ones() -> None:
+    board = many(1)
+    of_state = "federation_agent_link_state"
+
+    def states() -> dict[str, float]:
+        text = exposed(board, Form(is_brief=True))
+        [family] = [each for each in text_string_to_metric_families(text) if each.name == of_state]
+        return {sample.labels["state"]: sample.value for sample in family.samples}
+
+    assert states() == {"running": 1, "backoff": 0, "blocked": 0}
+    board.changed("00000000", BROKEN)
+    assert states() == {"running": 0, "blocked": 0, "backoff": 1}
+    assert isinstance(board.clock, Clock)
+    board.clock.now += 2 * RECENT
+    assert states() == {"running": 0, "backoff": 1}
+    board.changed("00000000", RUNNING)
+    board.clock.now += 2 * RECENT
+    assert states() == {"running": 1, "starting": 0}
+    assert len([line for line in exposed(board).splitlines() if line.startswith(of_state)]) == len(Status)
 
 
 def test_a_thousand_links_are_brief_where_histograms_are_of_upstreams() -> None:
@@ -158,12 +216,16 @@ def test_a_thousand_links_are_brief_where_histograms_are_of_upstreams() -> None:
     spent = process_time() - began
     assert len(text.encode()) < 2_000_000 < len(exposed(board).encode())
     assert spent < 1.0  # it takes 0.15 s where nothing else runs
-    names = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
-    usual = text_string_to_metric_families(exposed(many(20)))
-    missing = {sample.name for family in usual for sample in family.samples} - names
-    assert missing == {
-        "federation_agent_dropped_messages_total",
-        "federation_agent_returned_messages_total",
+
+
+def test_brief_metrics_leave_out_counters_of_links_that_are_zero() -> None:
+    usual, brief = filled(RUNNING), filled(RUNNING)
+    found, rest = (
+        {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
+        for text in (exposed(usual), exposed(brief, Form(is_brief=True)))
+    )
+    assert found - rest == {
+        "federation_agent_redelivered_messages_total",
         "federation_agent_reconnects_total",
         "federation_agent_blocked_seconds_total",
         "federation_agent_oldest_unconfirmed_seconds",

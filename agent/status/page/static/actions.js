@@ -50,7 +50,7 @@ export function describe(action, rows, { meant, skipped }, now) {
   const isAny = meant.length > 0;
   const lines = [isAny ? ACTIONS[action].effects : "It has no effect on any of them."];
   if (isAny) lines.push(`${plural(meant.length, "link")}: ${countStates(meant)}.`);
-  const flow = meant.reduce((sum, row) => sum + (row.series.rate(now) ?? 0), 0);
+  const flow = meant.reduce((sum, row) => sum + (row.view.rate ?? 0), 0);
   if (flow > 0 && action !== "resume") {
     lines.push(`They forward ${rate(flow)} now${action === "pause" ? "; these messages wait upstream from then on" : ""}.`);
   }

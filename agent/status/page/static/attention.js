@@ -73,7 +73,7 @@ export class Attention {
         cause.error ? copyButton("the error", () => cause.error) : null,
       ),
       h("p", { class: "advice" }, ...coded(cause.advice)),
-      namesOf(cause.rows, status),
+      namesOf(cause.rows),
       this.#actions(cause),
     );
     set(details, "open", isOpen ? "" : null);
@@ -94,17 +94,23 @@ const keyOf = ({ side, broker, trouble, since }) => [side, broker, trouble, sinc
 
 const headOf = ({ broker, side, headline }) => `${broker} (${side}): ${headline}`;
 
-/** A few links by name; if there are many, the first ones and a link to all. */
-function namesOf(rows, status) {
+/** A few links, each with what tells it from others; if there are many, the first ones and a link to all. */
+function namesOf(rows) {
   const named = rows.slice(0, rows.length > NAMED ? NAMED - 1 : NAMED);
-  const names = named.map((row) => h("li", {}, h("a", { href: format({ view: "link", id: row.id }) }, row.name)));
+  const names = named.map((row) => h("li", {}, h("a", { href: format({ view: "link", id: row.id }) }, labelOf(row))));
   if (rows.length > NAMED) {
     const sources = new Set(rows.map((row) => row.source));
-    const [from, where] = sources.size === 1 ? [rows[0].source, ` from ${rows[0].source}`] : ["", ""];
+    const states = [...new Set(rows.map((row) => row.view.status))];
     const { error } = rows[0].view;
     const isShared = error && rows.every((row) => row.view.error === error);
-    const rest = format({ view: "links", state: status, ...(from ? { from } : isShared ? { q: error } : {}) });
-    names.push(h("li", {}, h("a", { href: rest }, `all ${plural(rows.length, "link")}${where}`)));
+    const [filter, where] =
+      sources.size === 1 ? [{ from: rows[0].source }, ` from ${rows[0].source}`] : isShared ? [{ q: error }, " with this error"] : [{}, ""];
+    const rest = format({ view: "links", state: states.join(","), ...filter });
+    const which = states.map((status) => stateOf(status).label.toLowerCase()).join(", ");
+    names.push(h("li", {}, h("a", { href: rest }, `all ${plural(rows.length, "link")}${where}: ${which}`)));
   }
   return h("ul", { class: "names" }, ...names);
 }
+
+/** Links of several vhosts and upstreams may have one name. */
+const labelOf = ({ view, name, source }) => `${view.kind} ${name} in ${view.vhost} from ${source}`;

@@ -4,7 +4,7 @@ import { ACTIONS, offered } from "./actions.js";
 import { address, byId, h, set, text } from "./dom.js";
 import { ceiling, ceilingOfSeconds, Chart, Cursor, strip } from "./charts.js";
 import { copyButton } from "./copy.js";
-import { age, bytes, count, duration, exact, NONE, rate } from "./format.js";
+import { age, bytes, count, duration, exact, NONE, rate, waiting } from "./format.js";
 import { History, RANGES } from "./history.js";
 import { badge, showBadge } from "./icons.js";
 import { commandFor, showQuarantined } from "./quarantine.js";
@@ -29,8 +29,8 @@ const COPIED = [
 ];
 
 const NUMBERS = [
-  ["Rate", ({ series }, { now }) => rate(series.rate(now))],
-  ["Waiting", ({ view }) => count(view.backlog)],
+  ["Rate", ({ view }) => rate(view.rate)],
+  ["Waiting", ({ view }, { clock }) => waitingOf(view, clock)],
   ["Oldest unconfirmed", ({ view }) => age(view.oldest_unconfirmed_seconds)],
   ["Lag of the last probe", ({ view }) => (view.last_probe ? lagOf(view.lag_seconds) : NONE)],
   ["Last probe", ({ view }, { clock }) => (view.last_probe ? agoOf(view.last_probe, clock) : NONE)],
@@ -47,6 +47,10 @@ const NUMBERS = [
   ["Last confirm", ({ view }, { clock }) => agoOf(view.last_confirm, clock)],
 ];
 
+const waitingOf = (view, clock) =>
+  view.backlog === null && view.backlog_last !== null
+    ? `last known ${count(view.backlog_last)}, ${agoOf(view.backlog_last_at, clock)}`
+    : waiting(view);
 
 const REREAD = 30_000; // ms; the agent's record of a long range
 const CHARTS = {

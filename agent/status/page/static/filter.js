@@ -17,7 +17,7 @@ export function matching(rows, route) {
 }
 
 const NUMBERS = {
-  rate: (row, now) => row.series.rate(now) ?? -1,
+  rate: (row) => row.view.rate ?? 0,
   lag: (row) => row.view.backlog ?? -1,
   forwarded: (row) => row.view.forwarded,
   in_flight: (row) => row.view.in_flight,

@@ -14,6 +14,12 @@ export function count(value) {
 
 export const exact = (value) => (value === null || value === undefined ? NONE : whole.format(value));
 
+/** A backlog as the command line shows it: `~` one that was last known some time ago, `+` one that may be larger. */
+export function waiting({ backlog, backlog_last: last, backlog_is_exact: isExact }) {
+  if (backlog === null) return last === null ? NONE : `~${count(last)}`;
+  return count(backlog) + (isExact === false ? "+" : "");
+}
+
 export function rate(perSecond) {
   if (perSecond === null) return NONE;
   if (perSecond === 0) return "0/s";

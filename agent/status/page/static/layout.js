@@ -9,6 +9,7 @@ const QUIET = ["busy", "up", "off"]; // among many, clusters in these states are
 const RANK = ["down", "degraded", "busy", "up", "off"];
 const ROOMY = { least: 56, gap: 18, padding: 14 };
 const DENSE = { least: 44, gap: 8, padding: 8 };
+const THREE_LINES = 62; // a name takes two where there is little room
 const LANE = 26;
 const TALLEST_TARGET = 420;
 const NARROW = 640;
@@ -91,11 +92,12 @@ function arrowsOf(rows, most) {
 export function place(nodes, width, tallest) {
   const isNarrow = width < NARROW;
   const { least, gap, padding } = nodes.length > FEW ? DENSE : ROOMY;
-  const boxWidth = Math.round(Math.min(260, width * (isNarrow ? 0.3 : 0.24)));
-  const level = (width - 2 * boxWidth) * (isNarrow ? 0.6 : 0.4);
+  const boxWidth = Math.round(Math.min(260, width * (isNarrow ? 0.38 : 0.24)));
+  const targetWidth = isNarrow ? Math.round(width * 0.25) : boxWidth;
+  const level = (width - boxWidth - targetWidth) * (isNarrow ? 0.65 : 0.4);
   let top = 1;
   const boxes = nodes.map((node) => {
-    const height = Math.max(least, node.arrows.length * LANE + padding);
+    const height = Math.max(isNarrow ? THREE_LINES : least, node.arrows.length * LANE + padding);
     const box = { x: 1, y: top, width: boxWidth, height };
     top += height + gap;
     return box;
@@ -104,7 +106,7 @@ export function place(nodes, width, tallest) {
   const lanes = nodes.reduce((sum, node) => sum + node.arrows.length, 0);
   const wanted = Math.max(96, lanes * LANE + padding);
   const targetHeight = Math.min(height - 2, wanted, TALLEST_TARGET, Math.max(96, tallest - 2 * MARGIN));
-  const target = { x: width - boxWidth - 2, width: boxWidth, height: targetHeight };
+  const target = { x: width - targetWidth - 2, width: targetWidth, height: targetHeight };
   return { height, target, boxes, isNarrow, level, lanes };
 }
 

@@ -1,7 +1,7 @@
 /** One link as a row of the table. */
 
 import { h, set, text } from "./dom.js";
-import { NONE, age, count, duration, rate } from "./format.js";
+import { age, count, duration, rate, waiting } from "./format.js";
 import { badge, showBadge } from "./icons.js";
 import { format } from "./router.js";
 import { drawSparkline, sparkline } from "./sparkline.js";
@@ -91,9 +91,9 @@ export class RowView {
   #showNumbers(now) {
     const { view, series } = this.row;
     drawSparkline(this.spark, series.rates(now));
-    text(this.rate, rate(series.rate(now)));
+    text(this.rate, rate(view.rate));
     const isKnown = view.backlog !== null;
-    text(this.backlog, isKnown ? count(view.backlog) : view.backlog_last === null ? NONE : `~${count(view.backlog_last)}`);
+    text(this.backlog, waiting(view));
     const at = view.backlog_last_at;
     set(this.backlog, "title", !isKnown && at ? `last known ${moment(Date.parse(at))}` : null);
     text(this.oldest, view.oldest_unconfirmed_seconds ? age(view.oldest_unconfirmed_seconds) : "");

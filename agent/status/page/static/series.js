@@ -1,8 +1,7 @@
-/** A link's total of forwarded messages, by slots of time: rates and sparklines are its differences. */
+/** A link's total of forwarded messages, by slots of time: sparklines are its differences. The rate is the agent's. */
 
 export const SLOT = 2_000; // ms; samples come each second, so a slot holds two and jitter shows little
 const SLOTS = 61;
-const WINDOW = 3; // slots that a shown rate is averaged over
 
 export class Series {
   #values = new Float64Array(SLOTS);
@@ -20,15 +19,6 @@ export class Series {
       this.#advance(slot);
     }
     this.#values[slot % SLOTS] = total;
-  }
-
-  /** Messages per second over the last complete slots; null until there are two to compare. */
-  rate(now) {
-    if (this.#filled === 0) return null;
-    const slot = this.#advance(Math.floor(now / SLOT));
-    const slots = Math.min(WINDOW, this.#filled - 2);
-    if (slots < 1) return null;
-    return ((this.#at(slot - 1) - this.#at(slot - 1 - slots)) * 1_000) / (slots * SLOT);
   }
 
   /** Messages per second in each complete slot, oldest first. */

@@ -120,7 +120,7 @@ export function totals(rows, now) {
   for (const row of rows) {
     found.links += 1;
     found.byStatus.set(row.view.status, (found.byStatus.get(row.view.status) ?? 0) + 1);
-    found.rate += row.series.rate(now) ?? 0;
+    found.rate += row.view.rate ?? 0;
     const backlog = row.view.backlog ?? row.view.backlog_last ?? null;
     if (backlog !== null) found.backlog = (found.backlog ?? 0) + backlog;
     found.isExact &&= row.view.backlog_is_exact !== false;

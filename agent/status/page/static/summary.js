@@ -8,6 +8,10 @@ import { STATES } from "./states.js";
 
 const FIGURES = { links: "links", rate: "messages", backlog: "waiting", oldest: "oldest unconfirmed" };
 
+/** A number only where one is known: of links of which nothing is known there is none, not even "at least 0". */
+const waitingIn = ({ backlog, isExact }) =>
+  isExact || !backlog ? count(isExact ? backlog : null) : `at least ${count(backlog)}`;
+
 export class Summary {
   #chips = new Map();
   #figures = {};
@@ -30,8 +34,7 @@ export class Summary {
   show(total, route) {
     text(this.#figures.links, exact(total.links));
     text(this.#figures.rate, rate(total.rate));
-    const least = total.backlog === null || total.isExact ? "" : "at least ";
-    text(this.#figures.backlog, least + count(total.backlog));
+    text(this.#figures.backlog, waitingIn(total));
     text(this.#figures.oldest, age(total.oldest));
     const chosen = statesOf(route);
     for (const [status, { item, link, number }] of this.#chips) {

@@ -3,6 +3,7 @@
 import { byId, h, s, set, text } from "./dom.js";
 import { plural, rate } from "./format.js";
 import { curvesOf, nodesOf, place, sourcesOf, targetTop } from "./layout.js";
+import { differences, lined } from "./names.js";
 import { format } from "./router.js";
 import { GROUPS, STATES, stateOf } from "./states.js";
 
@@ -74,10 +75,15 @@ export class Topology {
     this.#arrows = nodes.flatMap((node, index) =>
       node.arrows.map((arrow, at) => arrowOf(node, arrow, curves[index][at])),
     );
-    this.#target = box({ ...placed.target, y: 0 }, "target", [about.cluster ?? "this cluster", "downstream"]);
+    const differs = differences(nodes.map(({ name }) => name));
+    const most = placed.isNarrow ? 2 : 1;
+    const boxOf = (node, at) =>
+      node.isRest ? restBox(node, at, { route, isNarrow: placed.isNarrow }) : sourceBox(node, at, { most, differs: differs.get(node.name) });
+    const own = about.cluster ?? "this cluster";
+    this.#target = box({ ...placed.target, y: 0 }, "target", { name: own, most: placed.isNarrow ? 4 : 1, notes: ["downstream"] });
     this.#svg.replaceChildren(
       ...this.#arrows.map(({ node }) => node),
-      ...nodes.map((node, index) => (node.isRest ? restBox(node, placed.boxes[index], route) : sourceBox(node, placed.boxes[index]))),
+      ...nodes.map((node, index) => boxOf(node, placed.boxes[index])),
       this.#target,
     );
     this.#follow();
@@ -109,7 +115,7 @@ export class Topology {
     const arrows = nodes.flatMap((source) => source.arrows.map((arrow) => ({ source, arrow })));
     arrows.forEach(({ source, arrow }, index) => {
       const { node, line, head, label, plate } = this.#arrows[index];
-      const flow = arrow.rows.reduce((sum, row) => sum + (row.series.rate(now) ?? 0), 0);
+      const flow = arrow.rows.reduce((sum, row) => sum + (row.view.rate ?? 0), 0);
       const thickness = 1.5 + this.#broadness * Math.log10(1 + flow);
       line.style.strokeWidth = `${thickness.toFixed(1)}px`;
       head.style.strokeWidth = `${Math.min(4, thickness).toFixed(1)}px`;
@@ -191,35 +197,40 @@ function writeLabel(label, plate, words) {
 
 const letterSize = () => 0.8125 * parseFloat(getComputedStyle(document.documentElement).fontSize);
 
-function sourceBox(source, at) {
+function sourceBox(source, at, { most, differs }) {
   const known = source.isKnown ? "upstream" : "upstream, not reached yet";
-  const lines = [source.name, plural(source.rows.length, "link"), at.height > 70 ? known : ""];
+  const notes = [plural(source.rows.length, "link"), at.height > 70 ? known : ""].filter(Boolean);
   const href = format({ view: "links", from: source.name });
   const label = `${source.name}, ${known}: ${plural(source.rows.length, "link")}`;
   const kind = source.isKnown ? "source" : "source unknown";
-  return s("a", { href, "aria-label": label }, box(at, kind, lines.filter(Boolean)));
+  return s("a", { href, "aria-label": label }, box(at, kind, { name: source.name, most, differs, notes }));
 }
 
 /** Several clusters in one state, drawn as one; a click shows each. */
-function restBox(node, at, route) {
-  const lines = [node.name, `${GROUPS[node.group].label} · ${plural(node.rows.length, "link")}`];
+function restBox(node, at, { route, isNarrow }) {
+  const what = [GROUPS[node.group].label, plural(node.rows.length, "link")];
+  const notes = isNarrow ? what : [what.join(" · ")];
   const names = node.sources.map((source) => source.name).join(", ");
-  const label = `${lines.join(", ")}; show each`;
+  const label = `${node.name}, ${what.join(" · ")}; show each`;
   const pile = s("rect", { class: "pile", x: at.x + 4, y: at.y + 4, width: at.width, height: at.height, rx: 8 });
-  const drawn = box(at, "source rest", lines, names);
+  const drawn = box(at, "source rest", { name: node.name, notes, title: names });
   return s("a", { href: hrefWith(route, node.group, true), "aria-label": label, "data-group": node.group }, pile, drawn);
 }
 
-/** A box with its lines of text; long names are shortened, with the full name as a tooltip. */
-function box({ x, y, width, height }, kind, lines, title = lines[0]) {
-  const middle = y + height / 2 - (lines.length - 1) * 9 + 4;
-  const letters = (width - 20) / (letterSize() * LETTER);
-  const texts = lines.map((line, at) => {
-    const attributes = { x: x + width / 2, y: middle + at * 18, class: at === 0 ? "title" : "note" };
-    return s("text", attributes, shorten(line, Math.floor(at === 0 ? letters / BOLD : letters)));
+/** A box with its lines of text: a name of `most` lines and notes below. The tooltip has what was shortened. */
+function box({ x, y, width, height }, kind, { name, notes, most = 1, differs, title = name }) {
+  const letters = (width - (most > 1 ? 10 : 20)) / (letterSize() * LETTER);
+  const lines = lined(name, Math.floor(letters / BOLD), most, differs);
+  const step = lines.length + notes.length > 2 ? 16 : 18;
+  const top = y + height / 2 - ((lines.length + notes.length - 1) * step) / 2 + 4;
+  const middle = x + width / 2;
+  const pieces = lines.map((line, at) => s("tspan", { x: middle, y: top + at * step }, line));
+  const texts = notes.map((note, at) => {
+    const attributes = { x: middle, y: top + (lines.length + at) * step, class: "note" };
+    return s("text", attributes, shorten(note, Math.floor(letters)));
   });
   const rect = s("rect", { x, y, width, height, rx: 8 });
-  return s("g", { class: `box ${kind}` }, s("title", {}, title), rect, ...texts);
+  return s("g", { class: `box ${kind}` }, s("title", {}, title), rect, s("text", { class: "title" }, ...pieces), ...texts);
 }
 
 const shorten = (words, letters) => (words.length > letters ? `${words.slice(0, Math.max(1, letters - 1))}…` : words);

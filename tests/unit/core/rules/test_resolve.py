@@ -204,6 +204,32 @@ def test_what_is_missing_yields_no_link_and_a_warning_with_a_suggestion() -> Non
     assert "upstream 'gone'" in text
 
 
+def test_names_that_lead_nowhere_are_told_once_also_where_nothing_uses_them() -> None:
+    there = Place("agent.yaml", 7, 1)
+    members = (SetMember("gone"), SetMember("origin"))
+    used, unused = (UpstreamSet(name, members, there) for name in ("used", "unused"))
+    definitions = VhostDefinitions(
+        upstreams={"origin": upstream("origin")},
+        upstream_sets={"used": used, "unused": unused},
+        policies={
+            "1": policy("1", "used"),
+            "2": policy("2", "missing", pattern="^nothing has this name$"),
+            "3": policy("3", "^nobody", pattern="^nor this$", choice=Choice.PATTERN),
+        },
+    )
+    found = solve(definitions, exchanges(Exchange("x", "topic"), Exchange("y", "topic")))
+    assert routes(found) == [(name, "origin", name, "1") for name in "xy"]
+    assert [(problem.place, problem.message.partition(" isn't")[0]) for problem in found.problems] == [
+        (there, "upstream 'gone' of upstream set 'used'"),
+        (HERE, "upstream set 'missing' in vhost '/'"),
+        (
+            HERE,
+            "upstream pattern '^nobody' in vhost '/' matches no upstream, so it yields no link: there are 'origin'",
+        ),
+        (there, "upstream 'gone' of upstream set 'unused'"),
+    ]
+
+
 def test_an_exchange_names_its_set_itself_as_in_the_2x_days() -> None:
     argument = (("upstream-set", fields.text("all")), ("alternate-exchange", fields.text("ae")))
     x_argument = (("x-upstream-set", fields.text("all")),)

@@ -22,16 +22,17 @@ def link(  # the defaults are a link that an alarm stopped
     *,
     upstream: str = "dc1",
     ago: float = 250.0,
-    forwarded: int = 10,
+    flowed: float | None = 5.0,  # seconds before
     waiting: int | None = 0,
 ) -> LinkFacts:
-    return LinkFacts(f"{number:08x}", status, reason, error, upstream, NOW - ago, forwarded, waiting)
+    last = None if flowed is None else NOW - ago - flowed
+    return LinkFacts(f"{number:08x}", status, reason, error, upstream, NOW - ago, last_confirm=last, waiting=waiting)
 
 
 def refused(number: int, *, queue: str = "q", upstream: str = "dc3") -> LinkFacts:
     error = f"upstream x: ACCESS_REFUSED - configure access to queue '{queue}' in vhost 'v' refused for user 'fed'"
     reason = "upstream_refused"
-    return link(number, Status.INVALID, reason, error, upstream=upstream, ago=90_000, forwarded=0, waiting=None)
+    return link(number, Status.INVALID, reason, error, upstream=upstream, ago=90_000, flowed=None, waiting=None)
 
 
 def incident() -> list[LinkFacts]:
@@ -57,8 +58,59 @@ def test_the_incident_comes_before_old_mistakes() -> None:
 def test_many_links_refused_for_one_missing_permission_are_one_cause() -> None:
     [cause] = causes_of([refused(number, queue=f"q{number}") for number in range(201)], downstream="dc2")
     assert (len(cause.links), cause.broker, cause.side) == (201, "dc3", "upstream")
-    assert "user 'fed' needs configure on queue 'q0' in vhost 'v'" in cause.advice
-    assert "rabbitmqctl set_permissions -p v fed" in cause.advice
+    assert "user 'fed' needs configure on queue 'q0', configure on queue 'q1', configure on queue 'q2'" in cause.advice
+    assert " and 198 more objects in vhost 'v'" in cause.advice
+    assert "`rabbitmqctl set_permissions -p v fed '^(federation|q)' '.*' '.*'`" in cause.advice
+
+
+@pytest.mark.parametrize(
+    ("queues", "pattern"),
+    [
+        (["b.c", "a"], r"'^(federation|a$|b\.c$)'"),
+        ([f"queue.{number}" for number in range(300)], r"'^(federation|queue\.)'"),
+        ([f"{number}" for number in range(300)], "'.*'"),
+    ],
+)
+def test_one_line_grants_what_all_links_of_a_cause_lack(queues: list[str], pattern: str) -> None:
+    [cause] = causes_of([refused(number, queue=queue) for number, queue in enumerate(queues)], downstream="d")
+    assert f"`rabbitmqctl set_permissions -p v fed {pattern} '.*' '.*'`" in cause.advice
+
+
+def test_topic_permissions_are_set_exchange_by_exchange() -> None:
+    def denied_topic(number: int, exchange: str) -> LinkFacts:
+        error = (
+            f"upstream x: read access to topic 'k{number}' in exchange '{exchange}' in vhost 'v' refused for user 'u'"
+        )
+        return link(number, Status.INVALID, "upstream_refused", error)
+
+    links = [*(denied_topic(number, "same") for number in range(3)), *(denied_topic(9 + n, f"x{n}") for n in range(4))]
+    [cause] = causes_of(links, downstream="d")
+    assert cause.advice.count("rabbitmqctl set_topic_permissions -p v u ") == 3
+    assert ", the same for 2 more exchanges, or " in cause.advice
+
+
+def test_how_long_ago_messages_flowed_is_counted_from_when_the_trouble_began() -> None:
+    """A link that is down changes between two statuses, so that since the last change little may have flowed."""
+    began = NOW - 20_000
+    down = replace(link(1, Status.BACKOFF, ago=5), last_confirm=began - 60, ran_until=began)
+    assert down.was_flowing
+    assert not replace(down, ran_until=None).was_flowing
+    assert not replace(down, last_confirm=began - 7_200).was_flowing
+
+
+def test_commands_in_advice_can_be_pasted() -> None:
+    """Each is whole: RabbitMQ would take a placeholder for a pattern, and the user would lose its permissions."""
+    missing = "upstream u h:5672: vhost 'no pe' does not exist: create it there or fix the path of the URI"
+    forgotten = [replace(link(number, Status.PAUSED, "paused", "paused"), is_forgotten=True) for number in (1, 2)]
+    links = [refused(3), link(4, Status.INVALID, "upstream_refused", missing), *forgotten]
+    commands = {each.trouble: each.advice.split("`")[1] for each in causes_of(links, downstream="d")}
+    assert commands == {
+        Trouble.PERMISSION: "rabbitmqctl set_permissions -p v fed '^(federation|q$)' '.*' '.*'",
+        Trouble.NO_VHOST: "rabbitmqctl add_vhost 'no pe'",
+        Trouble.PAUSED: "federation-agent resume 00000001 00000002",
+    }
+    many = [replace(forgotten[0], id=f"{number:08x}") for number in range(1_000)]
+    assert "`federation-agent links --status paused`" in causes_of(many, downstream="d")[0].advice
 
 
 def test_another_user_is_another_cause() -> None:
@@ -70,16 +122,18 @@ def test_another_user_is_another_cause() -> None:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ([link(1, waiting=0, forwarded=1)], [link(2, reason="upstream_lost", forwarded=0, upstream="u")] * 3),
+        ([link(1, waiting=0)], [link(2, reason="upstream_lost", flowed=None, upstream="u")] * 3),
+        ([link(1, flowed=3_000)], [link(2, flowed=86_400, upstream="u", waiting=9)] * 3),
+        ([link(1, Status.STALLED, "no_confirms", "none", flowed=None)], [link(2, flowed=None, upstream="u")] * 3),
         ([link(1), link(2)], [link(3, Status.BACKOFF, "upstream_lost", "lost", waiting=900)]),
         ([link(1, waiting=2)], [link(3, Status.BACKOFF, "upstream_lost", "lost", waiting=1)]),
         ([link(1, ago=10)], [link(3, Status.BACKOFF, "upstream_lost", "lost", ago=20)]),
     ],
-    ids=["were flowing", "more links", "more messages", "more recent"],
+    ids=["were flowing", "flowed lately", "connected", "more links", "more messages", "more recent"],
 )
 def test_what_comes_first(first: list[LinkFacts], second: list[LinkFacts]) -> None:
-    second = [link(9 + at, Status.BACKOFF, "upstream_lost", "lost", upstream="u", ago=NOW - each.since,
-                   forwarded=each.forwarded, waiting=each.waiting) for at, each in enumerate(second)]  # fmt: skip
+    other = {"status": Status.BACKOFF, "reason": "upstream_lost", "error": "lost", "upstream": "u"}
+    second = [replace(each, id=f"{9 + at:08x}", **other) for at, each in enumerate(second)]  # type: ignore[arg-type]
     found = causes_of([*second, *first], downstream="d")
     assert found[0].links == tuple(each.id for each in first)
 
@@ -91,6 +145,8 @@ def test_unknown_numbers_make_a_sum_a_least_one() -> None:
     assert str(waiting_of([old])) == "at least 849 messages wait upstream"
     assert str(waiting_of([link(1, waiting=1)])) == "1 message waits upstream"
     assert str(waiting_of([link(1, waiting=3120)])) == "3,120 messages wait upstream"
+    assert str(waiting_of([link(1, waiting=0)])) == "no messages wait upstream"
+    assert str(waiting_of([link(1, waiting=None)])) == "how many messages wait upstream is not known"
 
 
 @pytest.mark.parametrize(
@@ -155,12 +211,12 @@ def test_what_a_broker_denies(error: str, expected: Denied | None) -> None:
     [
         (
             "configure access to queue 'federation: x -> dc2' in vhost '/' refused for user 'u'",
-            "for example '^federation' '.*' '.*'",
+            "`rabbitmqctl set_permissions -p / u '^federation' '.*' '.*'`",
         ),
         ("configure access to exchange 'a.b' in vhost '/' refused for user 'u'", r"'^(federation|a\.b$)' '.*' '.*'"),
         (
             "read access to topic '#' in exchange 'a b' in vhost '/' refused for user 'u'",
-            "rabbitmqctl set_topic_permissions -p / u 'a b' WRITE READ`",
+            "`rabbitmqctl set_topic_permissions -p / u 'a b' '.*' '.*'`",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent.core.model import Choice, Federation, LinkOverrides
 from agent.definitions.document.findings import Path
 from agent.definitions.document.json_text import JsonText
+from agent.definitions.models.local import NO_FEDERATION
 from agent.definitions.sources.exports import Export, read_export
 from agent.errors import ConfigurationError
 
@@ -92,8 +93,24 @@ def test_a_whole_broker(encode: Any) -> None:
     assert set(export.states["/"].exchanges) == {"x"}
     assert set(export.states["/"].queues) == {"q"}
     assert export.bindings["/"]["x"][0].routing_key == "k"
-    assert not export.warnings
+    [note] = export.warnings
+    assert str(note).startswith("f:")
+    assert str(note).endswith(": policy 'q': " + NO_FEDERATION)
     assert "sentinel" not in repr(export)
+
+
+def test_policies_without_a_key_of_federation_are_noted_up_to_a_number() -> None:
+    """Where another one federates: elsewhere they take no part."""
+    others = [
+        {"vhost": vhost, "name": f"q{number:02}", "pattern": "x", "definition": {"max-length": 5}}
+        for vhost in ("/", "v")
+        for number in range(30)
+    ]
+    found = complaints(json.dumps({**EXPORT, "policies": [*EXPORT["policies"], *others]}).encode())
+    assert [each.split(": ")[2] for each in found][-2:] == [
+        "policy 'q08'", "this and further policies",
+    ]  # fmt: skip
+    assert len(found) == 11
 
 
 @pytest.mark.parametrize(("more", "vhost"), [({"original_vhost_name": "v"}, "v"), ({}, "/")])

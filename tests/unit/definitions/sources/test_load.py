@@ -419,6 +419,16 @@ def test_keys_that_begin_with_x_hold_anchors(tmp_path: Path) -> None:
     assert not found.warnings
 
 
+def test_a_pattern_that_matches_no_upstream_of_the_file_needs_another_source(tmp_path: Path) -> None:
+    """The broker may define more; `plan` and `run` see those, too."""
+    policies = "policies: {p: {pattern: x, definition: {federation-upstream-pattern: ^dc}}}"
+    downstream = "downstream: {uri: 'amqp://h', management: 'http://h'}\n"
+    found = load(tmp_path, f"{downstream}upstreams: {{origin: {{uri: 'amqp://h'}}}}\n{policies}\n")
+    [note] = found.warnings
+    assert "matches no upstream of this file; another source has to define one" in str(note)
+    assert not load(tmp_path, f"{downstream}upstreams: {{dc1: {{uri: 'amqp://h'}}}}\n{policies}\n").warnings
+
+
 def test_a_policy_without_a_key_of_federation_is_noted(tmp_path: Path) -> None:
     text = f"{DOWNSTREAM}policies: {{p: {{pattern: x, definition: {{max-length: 5}}}}}}\n"
     found = load(tmp_path, text)

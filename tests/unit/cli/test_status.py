@@ -1,0 +1,89 @@
+"""`status`: what fits a terminal, and what comes first."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import pytest
+
+from agent.cli.status import screen
+
+VERDICT: Final = "DOWN: dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked, 849 messages wait upstream"
+SIZE: Final = os.terminal_size((80, 24))
+
+
+def overview(**more: Any) -> dict[str, Any]:
+    about = {"agent": "dc2-a", "group": "dc2", "version": "1", "cluster": "dc2", "problems": [], "not_run": []}
+    return {**about, "links": {"running": 2_000, "blocked": 6, "paused": 0}, **more}
+
+
+def causes(count: int, *, messages: int = 849, is_exact: bool = True, length: int = 1) -> dict[str, Any]:
+    of_each = [
+        {
+            "broker": f"dc{number}",
+            "side": "upstream",
+            "headline": "permission missing for 2 d, 200 of 1,000 links down",
+            "error": f"upstream dc{number}: access to exchange 'orders' in vhost '/' refused for user 'u'" * length,
+            "advice": f"On dc{number}, run `rabbitmqctl set_permissions -p / u '^federation' '.*' '.*'`, or with "
+            "narrower expressions for configure, write and read. This replaces what there is, so repeat what stays.",
+        }
+        for number in range(count)
+    ]
+    return {"causes": of_each, "waiting": {"messages": messages, "is_exact": is_exact}}
+
+
+def rows(lines: list[str], width: int = 80) -> int:
+    return sum(-(-len(line) // width) for line in lines)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 40])
+def test_a_terminal_shows_the_verdict_and_the_most_important_causes(count: int) -> None:
+    lines = screen(VERDICT, overview(), causes(count), SIZE)
+    assert rows(lines) < SIZE.lines
+    assert lines[0] == VERDICT
+    assert any(line.startswith("  dc0 (upstream)") for line in lines)
+    assert any(line.startswith("    do: On dc0, run `rabbitmqctl set_permissions") for line in lines)
+    named = sum(line.startswith("  dc") for line in lines)
+    if named < count:
+        assert lines[-1].startswith(f"  and {count - named} more cause")
+
+
+def test_five_causes_are_all_named_on_one_screen_and_the_first_with_what_to_do() -> None:
+    lines = screen(VERDICT, overview(), causes(5), SIZE)
+    assert [line[2:5] for line in lines if line.startswith("  dc")] == [f"dc{number}" for number in range(5)]
+    assert lines[-1] == "  what to do about all: see the page or `status --format json`"
+
+
+def test_an_error_of_any_length_leaves_room_for_what_to_do() -> None:
+    lines = screen(VERDICT, overview(), causes(5, length=100), SIZE)
+    assert rows(lines) < SIZE.lines
+    assert any(line.startswith("    do: On dc0") for line in lines)
+
+
+def test_problems_leave_room_for_causes() -> None:
+    about = overview(problems=[f"a file is wrong {number} " * 20 for number in range(9)], not_run=["x" * 300] * 9)
+    lines = screen(VERDICT, about, causes(5), SIZE)
+    assert rows(lines) < SIZE.lines
+    assert any(line.startswith("    do: On dc0") for line in lines)
+    assert sum("more: --format json has all" in line for line in lines) == 2
+
+
+def test_a_program_gets_all_of_it() -> None:
+    lines = screen(VERDICT, overview(), causes(5), None)
+    assert sum(line.startswith("    do: ") for line in lines) == 5
+    assert "links       2,000 running, 6 blocked" in lines
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_exact", "text"),
+    [
+        (0, True, "no messages"),
+        (0, False, "not known"),
+        (42_013, False, "at least 42,013 messages"),
+        (1, True, "1 message"),
+    ],
+)
+def test_what_waits_is_a_number_only_where_one_is_known(messages: int, is_exact: bool, text: str) -> None:
+    lines = screen(VERDICT, overview(), causes(0, messages=messages, is_exact=is_exact), SIZE)
+    assert f"waiting     {text}" in lines
