@@ -17,11 +17,14 @@ ROWS: Final = (
     ("tests/pipeline",),
     ("tests/faults",),
     ("tests/integration/page",),
+    ("tests/integration/report",),
     (
         "tests/integration/amqp",
         "tests/integration/management",
         "tests/integration/runtime",
         "tests/integration/federation/test_expiry.py",
+        "tests/integration/federation/test_tls.py",
+        "tests/integration/federation/test_credentials.py",
     ),
     ("tests/integration/federation/test_prefetch.py", "tests/integration/federation/test_releases.py"),
     (

@@ -7,10 +7,11 @@ import resource
 import shutil
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -92,13 +93,15 @@ def throttle(of: Callable[[Scene], Proxy], scene: Scene) -> None:
     of(scene).throttle(None)
 
 
-def alarm(of: Callable[[Scene], Site], begin: Sequence[str], end: Sequence[str], scene: Scene) -> None:
+def alarm(
+    of: Callable[[Scene], Site], begin: Callable[[Node], object], end: Callable[[Node], object], scene: Scene
+) -> None:
     node = of(scene).node
-    node.ctl(*begin)
+    begin(node)
     try:
         time.sleep(ALARM)
     finally:
-        node.ctl(*end)
+        end(node)
 
 
 def delete_upstream_queue(scene: Scene) -> None:
@@ -173,7 +176,7 @@ def show(scene: Scene, certificate: Certificate) -> None:
     """Both files are read again with the next handshake."""
     shutil.copy(certificate.certfile, scene.ends.shown.certfile)
     shutil.copy(certificate.keyfile, scene.ends.shown.keyfile)
-    scene.up.node.ctl("eval", "ssl:clear_pem_cache().")
+    scene.up.node.eval("ssl:clear_pem_cache().")
 
 
 def expire_certificate(scene: Scene) -> None:
@@ -254,18 +257,18 @@ def exhaust_descriptors(scene: Scene) -> None:
 
 def lower_channels(scene: Scene) -> None:
     node = scene.up.node
-    node.ctl("eval", "application:set_env(rabbit, channel_max, 4).")
+    node.eval("application:set_env(rabbit, channel_max, 4).")
     try:
         scene.to_up.cut()
         assert until(lambda: scene.is_running, 30)
     finally:
-        node.ctl("eval", "application:set_env(rabbit, channel_max, 2047).")
+        node.eval("application:set_env(rabbit, channel_max, 2047).")
 
 
 def lower_message_size(scene: Scene) -> None:
     """What doesn't fit is set aside, and goes where it was going to once an operator has raised the limit again."""
     node = scene.down.node
-    usual = int(node.ctl("eval", "{ok, Size} = application:get_env(rabbit, max_message_size), Size."))
+    usual = int(node.eval("{ok, Size} = application:get_env(rabbit, max_message_size), Size."))
     scene.traffic.hold()  # or all could be published before the limit holds
     limit_message_size(node, LONG // 2)
     try:
@@ -284,9 +287,7 @@ def lower_message_size(scene: Scene) -> None:
 
 def limit_message_size(node: Node, size: int) -> None:
     """Releases differ in where they look."""
-    node.ctl(
-        "eval", f"application:set_env(rabbit, max_message_size, {size}), persistent_term:put(max_message_size, {size})."
-    )
+    node.eval(f"application:set_env(rabbit, max_message_size, {size}), persistent_term:put(max_message_size, {size}).")
 
 
 def quarantined(scene: Scene) -> int:
@@ -309,12 +310,13 @@ def to_downstream(scene: Scene) -> Proxy:
     return scene.to_down
 
 
-_WATERMARK: Final = ("set_vm_memory_high_watermark", "absolute")
-MEMORY: Final = ((*_WATERMARK, "1000"), (*_WATERMARK, "2GB"))
+MEMORY: Final = (methodcaller("limit_memory", "1000"), methodcaller("limit_memory", "2GB"))
 _FULL: Final = "{resource_limit, disk, node()}"
 DISK: Final = (
-    ("eval", f"rabbit_alarm:set_alarm({{{_FULL}, []}})."),  # a broker in a directory can't tell what is free
-    ("eval", f"rabbit_alarm:clear_alarm({_FULL})."),
+    methodcaller(
+        "eval", f"rabbit_alarm:set_alarm({{{_FULL}, []}})."
+    ),  # a broker in a directory can't tell what is free
+    methodcaller("eval", f"rabbit_alarm:clear_alarm({_FULL})."),
 )
 
 OWN_MACHINE: Final = "tests.faults.own_machine"

@@ -29,6 +29,8 @@ NATIVE_PLUGINS: Final = (
 
 GUEST: Final = "Basic Z3Vlc3Q6Z3Vlc3Q="
 
+EVALUATED: Final = "{ok, "
+
 START_DEADLINE: Final = 60.0
 STOP_DEADLINE: Final = 30.0
 COMMAND_DEADLINE: Final = 60.0
@@ -38,6 +40,9 @@ LOG_TAIL: Final = 100
 ERLANG_FLAGS: Final = "+S 2:2 +SDcpu 2:2 +SDio 2 +A 2 +sbwt none +sbwtdcpu none +sbwtdio none"
 # 3.10.8 waits five seconds at its end for a part of the management plugin that has already gone.
 QUICK_STOP: Final = "-kernel shutdown_timeout 1000"
+# A broker starts another Erlang each minute to keep its epmd alive, which the lab does; what starts it is suspended,
+# again and again, as it may begin anew. The script that passes this on splits it at blanks.
+NO_EPMD_STARTER: Final = "-eval timer:apply_interval(20000,sys,suspend,[rabbit_epmd_monitor])."
 LOOPBACK_DISTRIBUTION: Final = "-kernel inet_dist_use_interface {127,0,0,1}"
 # Names without /etc/hosts, which some roots lack.
 ERLANG_NAMES: Final = '{host, {127,0,0,1}, ["localhost"]}.\n{lookup, [file, native]}.\n'
@@ -162,13 +167,29 @@ class Node:
         """Run `rabbitmqctl` of the node's release; what it prints."""
         return self.run("rabbitmqctl", *arguments)
 
+    def eval(self, code: str) -> str:
+        """What Erlang code gives in the node: as `rabbitmqctl eval`, at a hundredth of the CPU."""
+        answer = self._command("erl_call", "-n", self.erlang_name, "-e", told=f"{code}\n").strip()
+        if not answer.startswith(EVALUATED):
+            raise NodeError(f"{code} on {self.name}: {answer}")
+        return answer.removeprefix(EVALUATED).removesuffix("}")
+
+    def limit_memory(self, amount: str) -> None:
+        """As `rabbitmqctl set_vm_memory_high_watermark absolute`; an alarm follows at once where more is used."""
+        self.eval(f'vm_memory_monitor:set_vm_memory_high_watermark({{absolute, "{amount}"}}).')
+
     def run(self, script: str, *arguments: str) -> str:
         """Run one of the node's scripts, such as `rabbitmq-plugins`; what it prints."""
+        return self._command(self.release.script(script), *arguments)
+
+    def _command(self, *arguments: str, told: str = "") -> str:
         environment = self._environment() | {"RABBITMQ_CTL_ERL_ARGS": LOOPBACK_DISTRIBUTION}
-        command = self.release.command([self.release.script(script), *arguments], environment)
-        result = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_DEADLINE, check=False)
+        command = self.release.command(arguments, environment)
+        result = subprocess.run(
+            command, input=told, capture_output=True, text=True, timeout=COMMAND_DEADLINE, check=False
+        )
         if result.returncode:
-            what = " ".join([script, *arguments])
+            what = " ".join(arguments)
             raise NodeError(f"{what} on {self.name} exits {result.returncode}: {result.stdout}{result.stderr}")
         return result.stdout
 
@@ -242,7 +263,9 @@ class Node:
             "RABBITMQ_MNESIA_BASE": f"{home}/data",
             "RABBITMQ_LOG_BASE": f"{home}/logs",
             "RABBITMQ_LOGS": "-",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ERLANG_FLAGS} {QUICK_STOP} {LOOPBACK_DISTRIBUTION}",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(
+                (ERLANG_FLAGS, QUICK_STOP, NO_EPMD_STARTER, LOOPBACK_DISTRIBUTION)
+            ),
         }
 
 

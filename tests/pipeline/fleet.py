@@ -62,7 +62,7 @@ class Truth:
     account: dict[tuple[str, int], Account] = field(default_factory=dict)
     """By link and hour, both from 0 on."""
     critical: dict[str, int | None] = field(default_factory=dict)
-    """By link, for how long its lag was critical while messages should have flowed; None where no line tells."""
+    """By link, for how long its lag was critical while messages should have flowed; None where that is unknown."""
     upstream: dict[tuple[str, int], Upstream] = field(default_factory=dict)
     lines: int = 0
     bad: int = 0

@@ -21,6 +21,7 @@ from agent.pipeline.run import STORE, run
 from agent.pipeline.schema import TABLES
 from agent.pipeline.spark import files
 from tests.lab.waiting import eventually
+from tests.pipeline.conftest import BRIEF
 from tests.pipeline.lines import heartbeats, line, write
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
@@ -138,7 +139,7 @@ def test_many_small_batches_are_kept_as_one(spark: SparkSession, tmp_path: Path)
 def test_a_stream_that_was_killed(spark: SparkSession, export: Path, whole: Path, tmp_path: Path) -> None:
     output, command = tmp_path / "report", str(Path(sys.executable).with_name("federation-agent"))
     arguments = ["--input", str(export), "--output", str(output), "--streaming", "--trigger", "available-now"]
-    environment = os.environ | {"PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell"}
+    environment = os.environ | {"PYSPARK_SUBMIT_ARGS": f"--master local[2] {BRIEF} pyspark-shell"}
     with subprocess.Popen(
         [command, "report", *arguments], env=environment, start_new_session=True, stderr=subprocess.DEVNULL
     ) as killed:

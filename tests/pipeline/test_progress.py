@@ -14,6 +14,7 @@ from pyspark.sql import functions as fn
 from agent.cli import progress
 from agent.pipeline.spark.steps import READ, STEPS, begin
 from tests.acceptance.command import COMMAND
+from tests.pipeline.conftest import BRIEF
 from tests.pipeline.lines import heartbeats, line, write
 
 pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
@@ -33,7 +34,7 @@ def test_a_terminal_sees_it_and_a_program_gets_json_alone(tmp_path: Path) -> Non
     write(tmp_path / "in", line(0, "running"), line(20, "backoff"), *heartbeats(0, 60))
     asked: list[str | Path] = ["--input", tmp_path / "in", "--output", tmp_path / "out", "--format", "json"]
     ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm"}
+    environment = os.environ | {"TERM": "xterm", "PYSPARK_SUBMIT_ARGS": f"{BRIEF} pyspark-shell"}
     with subprocess.Popen(
         [COMMAND, "report", *asked, "--master", "local[2]"], stdout=subprocess.PIPE, stderr=theirs, env=environment
     ) as run:

@@ -228,7 +228,7 @@ def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab,
     assert here.take(10) == numbered(10)
     assert len(agent.told("definitions not read")) <= 6  # said when it changes, not every time
 
-    node.ctl("set_vm_memory_high_watermark", "absolute", "1")
+    node.limit_memory("1")
     there.publish(numbered(10))
     agent.wait_for("blocked", link(here))
     assert "memory" in agent.links()[link(here)]["error"]
@@ -247,12 +247,12 @@ def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab,
     agent.wait_for("blocked", ("/", "fed.old", "origin"))
     here.delete_exchange("fed.old")
     eventually(lambda: not [name for name in there.links_objects() if "fed.old" in name], what="nothing of it is left")
-    node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+    node.limit_memory("2GB")
     agent.wait_for("running", link(here))
     assert set(here.take(10)) == set(numbered(10))
     assert here.take(10, queue="new") == numbered(10)
 
-    node.ctl("set_vm_memory_high_watermark", "absolute", "1")
+    node.limit_memory("1")
     there.publish(numbered(10))
     agent.wait_for("blocked", link(here))
     assert agent.terminate() == 0

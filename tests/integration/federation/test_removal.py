@@ -209,8 +209,7 @@ def test_a_quorum_queue_is_removed_and_other_links_of_the_upstream_go_on(
 
 def leader_of(there: Site, queue: str, order: str) -> None:
     """Has the leader of a quorum queue suspended or resumed."""
-    there.node.ctl(
-        "eval",
+    there.node.eval(
         f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"{there.vhost}">>, queue, <<"{queue}">>)), '
         f"{{Name, _}} = amqqueue:get_pid(Q), sys:{order}(whereis(Name)).",
     )

@@ -72,5 +72,11 @@ def test_commands_that_fail_are_told(broker: Node) -> None:
         broker.ctl("no_such_command")
 
 
+def test_code_is_evaluated_in_the_node(broker: Node) -> None:
+    assert broker.eval("node().") in (broker.erlang_name, f"'{broker.erlang_name}'")  # quoted for its hyphen
+    with pytest.raises(NodeError, match="badmatch"):
+        broker.eval("1 = 2.")
+
+
 def test_a_line_of_configuration_takes_the_place_of_the_labs_own() -> None:
     assert overridden(["a = 1", "b = 2"], ["b=3", "c = 4"]) == ["a = 1", "b=3", "c = 4"]

@@ -29,6 +29,7 @@ from tests.lab.waiting import NeverHappenedError, eventually
 
 pytestmark = pytest.mark.timeout(600)  # Spark runs, and brokers collect their numbers in their own time
 
+HURRIED: Final = "tests.integration.report.hurried"
 SETTLES: Final = 6 * QUIET_FOR
 FLOWED: Final = 300
 PURGED: Final = 30
@@ -101,7 +102,7 @@ def scene(agent_of: AgentOf, broker: Node, origin: Node, site_on: SiteOn, networ
     agent = agent_of(broker)
     export = {"directory": "status", "sample-interval": 1, "rotate": 1}
     agent.write({here.vhost: definition}, agent=agent.settings(**{"name": "dc2-a", "status-export": export}))
-    agent.start().wait_for("running", link(here))
+    agent.start(HURRIED).wait_for("running", link(here))
     return Scene(agent, here, there)
 
 

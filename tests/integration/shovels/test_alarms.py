@@ -24,11 +24,11 @@ BrokerOn = Callable[..., Node]
 
 @contextmanager
 def memory_alarm(node: Node) -> Iterator[None]:
-    node.ctl("set_vm_memory_high_watermark", "absolute", "1")
+    node.limit_memory("1")
     try:
         yield
     finally:
-        node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+        node.limit_memory("2GB")
 
 
 @pytest.mark.parametrize("release", [None, SID])
