@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Final
 
 from agent.amqp.connect import Connection
@@ -13,6 +14,7 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call
 from agent.core.rules import names
+from agent.errors import BrokerError
 from agent.links.errors import ServedElsewhereError
 from agent.links.options import FlowOptions
 from agent.links.window import Window
@@ -98,8 +100,9 @@ class Consumer:
         is_asked = self._consumed is not None and self._consumed.done() and self._out.is_usable
         is_spared = self._options.is_quorum and self._options.acknowledges and self._up.server.forgives_nacks
         if is_asked and is_spared:
-            self.step()
-            self._out.send(methods.BASIC_NACK, delivery_tag=0, multiple=True, requeue=True)
+            with suppress(BrokerError):  # this very write may find that the connection may not be used any more
+                self.step()
+                self._out.send(methods.BASIC_NACK, delivery_tag=0, multiple=True, requeue=True)
 
     @property
     def _owed(self) -> asyncio.Future[Call] | None:

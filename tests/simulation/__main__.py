@@ -29,7 +29,13 @@ def main() -> int:
     from tests.simulation.world import World, simulate
 
     if options.verbose:
-        structlog.configure(processors=[_placed, structlog.processors.KeyValueRenderer(key_order=["at", "event"])])
+        structlog.configure(
+            processors=[
+                _placed,
+                structlog.processors.format_exc_info,
+                structlog.processors.KeyValueRenderer(key_order=["at", "event"]),
+            ]
+        )
         World.on_note = staticmethod(lambda now, what: print(f"{now:.3f}", *what))
     else:
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

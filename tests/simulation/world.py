@@ -301,7 +301,7 @@ class World:
 
     async def _leave_alone(self) -> None:
         """Nobody downstream wants messages, but for another link, which isn't counted."""
-        if self.scenario.faults:  # a session that begins anew by now reads the list
+        if self.scenario.faults or len(self.agents) > 1:  # a session that begins anew by now reads the list
             await asyncio.sleep(self.scenario.lists_late)
         self.jobs.local.leave()
         await self.wait_for(lambda: not self.is_consumed, IDLE_WITHIN, "the link takes messages that nobody waits for")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from agent.amqp.connect import Connection
+from agent.amqp.connect import Connection, Server
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Untouched
 from agent.amqp.data.splice import Counts
@@ -33,11 +34,17 @@ class Scene:
     consumer: Consumer
 
     @classmethod
-    async def made(cls, *, ack_mode: AckMode = AckMode.ON_CONFIRM, limit: int | None = None) -> Scene:
+    async def made(
+        cls, *, ack_mode: AckMode = AckMode.ON_CONFIRM, limit: int | None = None, server: Server | None = None
+    ) -> Scene:
+        """`server` has the source, a quorum queue then."""
         link = await Link.made(rewriter=Untouched(), limit=limit, ack_mode=ack_mode)
-        options = FlowOptions("q", "tag", Destination("x"), ack_mode=ack_mode, limit=limit)
+        options = FlowOptions(
+            "q", "tag", Destination("x"), ack_mode=ack_mode, limit=limit, is_quorum=server is not None
+        )
         window = Window(options, LearnedPath(), Counts(), link.clock, for_unfit=0)
         up = Connection(parse("amqp://h"), link.upstream, TERMS)
+        up.server = server or up.server
         consumer = Consumer(options, window, up=up, out=link.out, source=link.source, target=link.target)
         link.source.on_exhausted = consumer.step
         return cls(link, consumer)
@@ -162,3 +169,11 @@ async def test_a_consumer_ends_when_all_that_may_be_taken_is_here_and_comes_back
     scene.link.source.allow(1)
     scene.consumer.step()
     assert scene.asked() == ["Basic.Qos", "Basic.Consume"]
+
+
+async def test_giving_back_after_the_permit_has_ended_ends_the_connection_and_raises_nothing() -> None:
+    scene = await Scene.made(server=Server("RabbitMQ", "4.3.6", None, frozenset()))
+    await scene.begun()
+    scene.link.upstream.permit.until = -math.inf
+    scene.consumer.give_back()
+    assert scene.link.upstream.closed.done() and scene.asked() == []
