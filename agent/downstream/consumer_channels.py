@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 MOST: Final = 50_000
-"""Consumers: those on further channels are unknown, and have to be read."""
+"""Channels, and consumers that matter: of further ones the end is unknown, and has to be read."""
 
 _Key = TypeVar("_Key")
 
@@ -43,9 +43,13 @@ class ConsumerChannels:
 
     def add(self, channel: str, consumer: ConsumerOf) -> None:
         """One that matters, of those that have come."""
-        if channel in self._totals:
+        if channel not in self._totals:
+            return
+        if consumer in self._counts or len(self._counts) < MOST:
             self._by_channel.setdefault(channel, Counter())[consumer] += 1
             self._counts[consumer] += 1
+        else:
+            self.go(channel)
 
     def remove(self, channel: str, consumer: ConsumerOf) -> bool:
         """Whether it was known to be there."""
