@@ -46,8 +46,8 @@ PARTS: Final = (  # the first takes as long as the others together
 SEARCHED_FOR: Final = 90  # seconds of CPU time
 DIGESTS: Final = 3
 FAILED_ONCE: Final = (966, 21007)
-"""With all leases, where the many seeds above have few: an agent that was stopped while it reached no lease; a link that
-ended as the permit did."""
+"""With all leases, where the many seeds above have few: an agent that was stopped while it reached no lease; a link
+that ended as the permit did."""
 
 
 def simulate(*options: str, timeout: float = 600) -> dict[str, Any]:
