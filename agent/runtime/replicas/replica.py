@@ -36,6 +36,8 @@ WHERE: Final = "downstream"
 HEARTBEAT: Final = 1
 """Seconds. A broker takes a connection for lost after two to three of them."""
 CONNECT_WITHIN: Final = 3.0
+CONNECT_AT_LAST: Final = 10.0
+"""Each try waits longer, up to this: a login may always be slow, say where a broker asks a directory that is."""
 LONGEST_PAUSE: Final = 2.0
 REPORT_EVERY: Final = 2.0
 RENEW_EVERY: Final = 60.0
@@ -199,7 +201,11 @@ class Replica:
         while True:
             began, is_settled = self._loop.time(), False
             try:
-                async with await self._connect(LEASES) as connection, await self._connect(MESSAGES) as talk:
+                within = min(CONNECT_WITHIN * attempt, CONNECT_AT_LAST)
+                async with (
+                    await self._connect(LEASES, within) as connection,
+                    await self._connect(MESSAGES, within) as talk,
+                ):
                     self._connections = connection, talk
                     await self._serve(connection, talk)
             except AgentError as error:
@@ -220,8 +226,8 @@ class Replica:
                     self._end_links()
                 self._fence.move(None)
 
-    async def _connect(self, name: str) -> Connection:
-        return await connect_any([_timed(uri) for uri in self._uris()], where=WHERE, name=name, within=CONNECT_WITHIN)
+    async def _connect(self, name: str, within: float) -> Connection:
+        return await connect_any([_timed(uri) for uri in self._uris()], where=WHERE, name=name, within=within)
 
     async def _serve(self, connection: Connection, talk: Connection) -> None:
         await self._are_links_known.wait()

@@ -6,10 +6,14 @@ import asyncio
 import math
 from typing import Any, cast
 
+import pytest
+
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT
 from agent.core.replicas.messages import Report
 from agent.core.replicas.sharing import LEASE
+from agent.errors import TransientError
+from agent.runtime.replicas import replica as replica_module
 from agent.runtime.replicas.fence import SURELY_KEPT, TICK
 from agent.runtime.replicas.lease_channel import LeaseChannel
 from agent.runtime.replicas.replica import Replica, Runs
@@ -97,3 +101,21 @@ async def test_one_that_lost_its_lease_and_reaches_none_is_fenced_again() -> Non
     permit.until = -math.inf  # it stood still
     permit.end()
     assert severed
+
+
+async def test_a_broker_whose_logins_are_always_slow_is_waited_for_ever_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited, has_tried = list[float](), asyncio.Event()
+
+    async def connect_any(*_: object, within: float, **__: object) -> object:
+        waited.append(within)
+        if len(waited) == 5:
+            has_tried.set()
+        raise TransientError("no answer in time")
+
+    monkeypatch.setattr(replica_module, "connect_any", connect_any)
+    monkeypatch.setattr(replica_module, "delay", lambda *_: 0.0)
+    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), Permit(), cast("Runs", Nothing()))
+    running = asyncio.create_task(replica.run())
+    await asyncio.wait_for(has_tried.wait(), 5)
+    running.cancel()
+    assert waited[:5] == [3.0, 6.0, 9.0, 10.0, 10.0]
