@@ -70,7 +70,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
         files=lambda: supervisor.configuration.files,
         events=lambda: supervisor.listener.events(DEFINITION_EVENTS),
     )
-    supervisor.has_unread = lambda: watcher.has_unread
+    supervisor.has_unread = lambda link: watcher.has_unread(link.vhost, link.name)
     log.info("started", configuration=str(path), http=server.address)
     watcher.hear_hangup()
     tasks = GuardedTasks(board.errors)

@@ -29,6 +29,7 @@ BRIEFLY = 0.01  # after an event that only adds, where none has come for a while
 QUIET = 1.0
 LONGEST_REST = 5.0
 LISTEN_AGAIN = 5.0
+MOST_EXCHANGES = 1_000  # between two reloads
 ASK_AGAIN = 60.0  # without events, how often to try again
 
 
@@ -46,6 +47,32 @@ AT_ONCE = frozenset({Cause.START, Cause.HANGUP})  # a user waits for these
 Reload: TypeAlias = Callable[[frozenset[Cause]], Awaitable[None]]
 # A context with the events, or None if the broker sends none; it is entered again when they end.
 EventSource: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncIterator[BrokerEvent] | None]]
+
+
+class Defining:
+    """What the links may belong to that unread changes may define."""
+
+    def __init__(self) -> None:
+        self._are_all = False
+        self._exchanges: set[tuple[str, str]] = set()
+
+    def __contains__(self, exchange: tuple[str, str]) -> bool:
+        return self._are_all or exchange in self._exchanges
+
+    def add(self, event: BrokerEvent) -> None:
+        """Programs may declare queues and exchanges all the time. Links of queues have nothing to lose upstream."""
+        kind, _, _ = event.name.partition(".")
+        name = event.fields.get("name")
+        if kind == "exchange" and event.vhost is not None and isinstance(name, str):
+            self._exchanges.add((event.vhost, name))
+        elif kind != "queue":
+            self.add_all()
+        if len(self._exchanges) > MOST_EXCHANGES:
+            self.add_all()
+
+    def add_all(self) -> None:
+        self._are_all = True
+        self._exchanges.clear()
 
 
 class Watcher:
@@ -75,7 +102,7 @@ class Watcher:
         self._sleep = sleep
         self._causes: set[Cause] = set()
         self._adds = True  # whether all that was notified only adds something
-        self._may_define = False  # whether any of it may
+        self._may_define = Defining()
         self._wanted = asyncio.Event()
         self._whole = WholeFiles()
         self._changing_since: float | None = None
@@ -85,17 +112,21 @@ class Watcher:
         self._reloaded_at = clock()
         self._took = 0.0
 
-    @property
-    def has_unread(self) -> bool:
-        """Whether something has changed, or may have, that may define a link again, and isn't in force yet."""
-        return self._whole.has_unread or self._reloading or self._may_define
+    def has_unread(self, vhost: str, exchange: str) -> bool:
+        """Whether something has changed, or may have, that may define a link of the exchange again, and isn't in force
+        yet."""
+        return self._whole.has_unread or self._reloading or (vhost, exchange) in self._may_define
 
-    def notify(self, cause: Cause, *, adds: bool = False, defines: bool = True) -> None:
+    def notify(self, cause: Cause, *, adds: bool = False) -> None:
         """Requests that the definitions are read again soon. `adds`: nothing may be missing for a moment, because it
-        is being replaced. Without `defines` it can't define a link that has something to lose upstream."""
+        is being replaced."""
+        if cause is not Cause.POLL:
+            self._may_define.add_all()
+        self._want(cause, adds=adds)
+
+    def _want(self, cause: Cause, *, adds: bool) -> None:
         self._causes.add(cause)
         self._adds = self._adds and adds
-        self._may_define |= defines and cause is not Cause.POLL
         self._wanted.set()
 
     def hear_hangup(self) -> None:
@@ -117,7 +148,7 @@ class Watcher:
                 await self._sleep(rest)
             self._wanted.clear()
             causes, self._causes, self._adds = frozenset(self._causes), set(), True
-            self._may_define, self._reloading = False, True
+            self._may_define, self._reloading = Defining(), True
             try:
                 await self._reload_guarded(causes)
             finally:
@@ -215,9 +246,8 @@ class Watcher:
             self.notify(Cause.EVENT)  # for changes while not subscribed
             async for event in events:
                 if concerns(event):
-                    # Links of queues remove nothing, and programs may declare queues all the time.
-                    defines = not event.name.startswith("queue.")
-                    self.notify(Cause.EVENT, adds=event.name.endswith(ADDING), defines=defines)
+                    self._may_define.add(event)
+                    self._want(Cause.EVENT, adds=event.name.endswith(ADDING))
 
 
 def concerns(event: BrokerEvent) -> bool:

@@ -36,14 +36,14 @@ KEPT_TOGETHER: Final = 48 * 1024 * 1024  # bytes of messages that wait for their
 class Brokers:
     """`downstream` may change while links run; they have to be restarted then.
 
-    `holds_removals`: whether nothing may be removed upstream now, since it isn't sure which links are defined.
+    `holds_removals`: whether nothing of a link may be removed upstream now, since it isn't sure whether it is defined.
     """
 
     downstream: tuple[AmqpUri, ...]
     cluster: str
     stall_after: float
     cleanup_after: CleanupAfter = field(default_factory=CleanupAfter)
-    holds_removals: Callable[[], bool] = lambda: False
+    holds_removals: Callable[[Link], bool] = lambda _: False
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)
     consumers: Consumers = field(default_factory=Consumers)  # of the downstream's queues
     is_shared: bool = False  # other agents of the group may run links of this one

@@ -71,7 +71,7 @@ class Supervisor:
         self._runners = Runners(board, self._bindings, lambda: self.configuration.settings.downstream.uris)
         self._runners.on_completed = lambda link: self._remember_completed((link,))
         self._runners.on_settled = self._has_settled
-        self.has_unread: Callable[[], bool] = lambda: False
+        self.has_unread: Callable[[Link], bool] = lambda _: False
         self._resolved: tuple[Link, ...] = ()
         self._keeper = Keeper()
         self._problems = Problems(board, self._keeper)
@@ -261,10 +261,10 @@ class Supervisor:
         native = native_link(link) in reading.native_links
         runner.served_by(Other.PLUGIN, f"{plugin_of(link)} of the downstream runs this link" if native else None)
 
-    def _is_unsure(self) -> bool:
+    def _is_unsure(self, link: Link) -> bool:
         """A link that seems unwanted may be defined by what couldn't be read, or wasn't read yet."""
         is_reading = self._reconciling.locked()
-        return self.has_unread() or is_reading or self._problems.has_failed or bool(self._keeper.refusals)
+        return self.has_unread(link) or is_reading or self._problems.has_failed or bool(self._keeper.refusals)
 
     def _remove(self, runner: LinkRunner, reading: Reading, wanted: SharedQueues) -> None:
         """Called at each reconcile while the link is unwanted. What it built upstream is removed later; but not where

@@ -132,7 +132,7 @@ class Agent:
             events=(lambda: supervisor.listener.events(DEFINITION_EVENTS)) if is_read else None,
             clock=self._loop.time,
         )
-        supervisor.has_unread = lambda: watcher.has_unread
+        supervisor.has_unread = lambda link: watcher.has_unread(link.vhost, link.name)
         tasks = GuardedTasks(board.errors)
         tasks.keep("watch", watcher.run)
         await stopping.wait()

@@ -50,7 +50,7 @@ class Lingering:
         """What an operator is shown; nothing before the first look is over."""
         if not self.looks:
             return ""
-        return announce(self._left, self.messages, held=self._brokers.holds_removals())
+        return announce(self._left, self.messages, held=self._brokers.holds_removals(self._link))
 
     async def run(self) -> bool:
         """Until the removal is due; answers whether messages may wait in the queue even so."""
@@ -61,7 +61,7 @@ class Lingering:
                 left = self._left
                 if left > 0:
                     await asyncio.sleep(min(left, LOOK_EVERY))
-                elif self._brokers.holds_removals():
+                elif self._brokers.holds_removals(self._link):
                     await asyncio.sleep(HELD)
                 else:
                     return self.messages != 0 or self._is_long_ago

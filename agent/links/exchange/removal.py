@@ -94,7 +94,7 @@ class Removal:
     async def _delete(self, up: Connection, queue: str, still: Callable[[], bool]) -> None:
         # Connecting may have taken long, and by now the link may be wanted again.
         looks = LOOKS
-        while self._brokers.holds_removals() and looks:
+        while self._brokers.holds_removals(self._link) and looks:
             looks -= 1
             await asyncio.sleep(BETWEEN_LOOKS)
         if not looks or not still():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.broker_events import BrokerEvent
-from agent.downstream.watch import Cause, EventSource, Watcher, concerns
+from agent.downstream.watch import MOST_EXCHANGES, Cause, EventSource, Watcher, concerns
 from agent.downstream.whole_files import Signatures, WholeFiles, signature
 from agent.errors import TransientError
 from agent.tasks import GuardedTasks, UnexpectedErrors
@@ -106,33 +106,46 @@ async def test_what_waits_for_a_reload_that_takes_long_is_unread(time: VirtualTi
         watching.watcher.notify(Cause.HANGUP)
         await time.advance(1)
         watching.watcher.notify(cause)
-        unread = [watching.watcher.has_unread]
+        unread = [watching.watcher.has_unread("/", "fed")]
         while time.clock() < 10:
             await time.advance(0.5)
-            unread.append(watching.watcher.has_unread)
+            unread.append(watching.watcher.has_unread("/", "fed"))
         assert len(watching.reloads) == 3
         until = unread.index(False)
         assert until * 0.5 + 1 > 5.5  # after such a reload as much time is left for other work
         assert not any(unread[until:])
 
 
-async def test_queues_that_come_and_go_all_the_time_hold_up_no_removal(time: VirtualTime) -> None:
-    """Such as those for replies: there is always one that wasn't read yet. None of them defines an exchange's link."""
+@pytest.mark.parametrize("kind", ["queue", "exchange"])
+async def test_what_comes_and_goes_all_the_time_holds_up_no_removal(time: VirtualTime, kind: str) -> None:
+    """Such as queues for replies: there is always one that wasn't read yet. None defines another exchange's link."""
     broker = Broker()
     async with Watching(time, events=broker, poll=False).running() as watching:
         watching.during = lambda: time.sleep(0.1)
         await time.advance(1)
         unread = []
         for number in range(100):
-            event = BrokerEvent("queue.created" if number % 2 else "queue.deleted", {"vhost": "/", "name": "reply"})
-            broker.tell(event)
+            did = "created" if number % 2 else "deleted"
+            broker.tell(BrokerEvent(f"{kind}.{did}", {"vhost": "/", "name": "reply"}))
             await time.advance(0.02)
-            unread.append(watching.watcher.has_unread)
+            unread.append(watching.watcher.has_unread("/", "fed"))
         assert unread.count(False) > len(unread) / 2
+        for defining in (POLICY_SET, BrokerEvent("exchange.created", {"vhost": "/", "name": "fed"})):
+            await time.advance(1)
+            assert not watching.watcher.has_unread("/", "fed")
+            broker.tell(defining)
+            await time.turn()
+            assert watching.watcher.has_unread("/", "fed")
+
+
+async def test_very_many_exchanges_may_be_any(time: VirtualTime) -> None:
+    broker = Broker()
+    async with Watching(time, events=broker, poll=False).running() as watching:
         await time.advance(1)
-        broker.tell(POLICY_SET)
+        for number in range(MOST_EXCHANGES + 1):
+            broker.tell(BrokerEvent("exchange.created", {"vhost": "/", "name": f"e{number}"}))
         await time.turn()
-        assert watching.watcher.has_unread
+        assert watching.watcher.has_unread("/", "fed")
 
 
 async def test_a_storm_of_events_makes_few_reloads(time: VirtualTime) -> None:
@@ -342,12 +355,12 @@ async def test_a_file_that_grows_is_read_once_it_grows_no_more(growing: Growing)
         for number in range(20):
             growing.append(f"{number}\n")
             assert await growing.look() == 1
-        assert growing.watching.watcher.has_unread
+        assert growing.watching.watcher.has_unread("/", "fed")
         await growing.until_read(2)
         assert growing.watching.reloads == [{Cause.START}, {Cause.FILE}]
         await growing.look(20)
         assert len(growing.watching.reloads) == 2
-        assert not growing.watching.watcher.has_unread
+        assert not growing.watching.watcher.has_unread("/", "fed")
 
 
 async def test_an_event_meanwhile_reads_no_file_that_still_grows(growing: Growing) -> None:

@@ -11,7 +11,7 @@ from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Status
 from agent.core.links.removal import CleanupAfter
 from agent.core.links.upstream_account import Compared, QueueCounts
-from agent.core.model import LinkSettings
+from agent.core.model import Link, LinkSettings
 from agent.errors import TransientError
 from agent.links.brokers import Brokers
 from agent.links.ends import End
@@ -76,7 +76,7 @@ def test_a_link_that_waits_for_its_removal_goes_on_waiting_after_an_unexpected_e
     async def live() -> None:
         errors: list[Exception] = [ValueError("unexpected")]
 
-        def holds_removals() -> bool:
+        def holds_removals(_: Link) -> bool:
             if errors:
                 raise errors.pop()
             return False
@@ -152,7 +152,7 @@ def test_removal_waits_while_it_is_not_sure_what_is_defined() -> None:
     async def live() -> None:
         unsure = [True]
         brokers = Away(
-            (), "here", stall_after=30, cleanup_after=CleanupAfter(5, 5), holds_removals=lambda: bool(unsure)
+            (), "here", stall_after=30, cleanup_after=CleanupAfter(5, 5), holds_removals=lambda _: bool(unsure)
         )
         runner = unwanted(brokers)
         await asyncio.sleep(1000)
