@@ -57,7 +57,9 @@ def judge_statuses(fault: Fault, seen: Sequence[tuple[str, str]]) -> None:
         return
     status, words = fault.shows or ("running", "")
     assert any(found == status and words in error for found, error in seen), seen
-    assert {found for found, _ in seen} <= {status, "running", "starting", "backoff", "stopping"}, seen
+    # A broker may let go of a lost connection a moment after the next one is there: its consumer is still seen then.
+    others = {found for found, error in seen if "consumer(s) already" not in error}
+    assert others <= {status, "running", "starting", "backoff", "stopping"}, seen
 
 
 def write_row(fault: Fault, scene: Scene, flows: float, disorder: int) -> None:

@@ -26,8 +26,12 @@ def any_but_the_users(scene: Scene) -> list[str]:
 
 def kill_leader(scene: Scene) -> Node:
     """The node that the link's queue lives on."""
-    found = scene.up.node.admin.get("queues", scene.up.vhost, scene.queue)
-    [node] = [each for each in scene.ends.up if each.erlang_name == found["node"]]
+
+    def leader() -> object:
+        return scene.up.node.admin.get("queues", scene.up.vhost, scene.queue).get("node")
+
+    assert until(lambda: leader() is not None, FLOWS_AGAIN), "the HTTP API doesn't know where the queue lives"
+    [node] = [each for each in scene.ends.up if each.erlang_name == leader()]
     node.kill()
     return node
 
