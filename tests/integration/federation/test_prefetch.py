@@ -13,10 +13,12 @@ from tests.integration.federation.sites import Site, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
 from tests.lab.node import Node
+from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 MANY = 16_000
+SLOW = 1_000_000  # bytes per second: the downstream needs some seconds, on any machine
 BrokerOn = Callable[..., Node]
 
 
@@ -33,18 +35,28 @@ def tell(agent: Agent, action: str) -> None:
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 @pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
 def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(
-    agent_of: AgentOf, here: Site, site_on: SiteOn, broker_on: BrokerOn, *, release: str | None, kind: str
+    agent_of: AgentOf,
+    here: Site,
+    site_on: SiteOn,
+    broker_on: BrokerOn,
+    proxy_to: Callable[[Node], Proxy],
+    *,
+    release: str | None,
+    kind: str,
 ) -> None:
     there = site_on(broker_on(release, name="broker" if release else "second"))
     here.exchange().queue("k")
-    agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
+    way = proxy_to(here.node)
+    agent = agent_of(here.node, uri=here.node.uri(port=way.port)).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
     agent.wait_for("running", link(here))
     assert size(agent) == prefetch.START
     tell(agent, "pause")
     agent.wait_for("paused", link(here))
     assert there.publish(numbered(MANY)) == MANY
+    way.throttle(SLOW)
     tell(agent, "resume")
     eventually(lambda: size(agent) == prefetch.NEAR, what="more may be on the way")
+    way.throttle(None)
     came = here.take(MANY, deadline=60)
     assert (set(numbered(MANY)) - set(came), len(came)) == (set(), MANY)
     assert came == numbered(MANY)
