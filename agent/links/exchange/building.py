@@ -164,8 +164,8 @@ class Building:
             await self._take_step(bindings)
 
     async def _bind_again(self) -> None:
-        """Another agent that held the queue for a moment may have deleted what it had built or knew; declared here since,
-        it exists with nothing bound to it. Nobody else deletes anything while this link holds the queue.
+        """Another agent that held the queue for a moment may have deleted what it had built or knew. Declared here
+        since, it exists with nothing bound to it. Nobody else deletes anything while this link holds the queue.
         """
         if self._binder is not None:
             queue_bound = upstream_objects.bind_queue(self._up, self._queue, self._internal)
