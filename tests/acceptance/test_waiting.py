@@ -34,7 +34,7 @@ class Sidecar:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Sidecar:
-        command = [COMMAND, "run", "-c", self.path, OPTION, f"{self.host}:{self.port}"]
+        command = [COMMAND, "run", "-c", str(self.path), OPTION, f"{self.host}:{self.port}"]
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(command, env=os.environ | self.lab.mark, stdout=out, stderr=out)
         return self
