@@ -105,6 +105,17 @@ def test_probes_are_answered_until_the_file_is_valid(sidecar: Callable[..., Side
     assert agent.stop() == 0
 
 
+def test_a_secret_that_comes_later_is_read(sidecar: Callable[..., Sidecar]) -> None:
+    """The file itself doesn't change."""
+    agent = sidecar()
+    agent.write(agent.valid().replace("downstream:", "x-token: &token ${file:token}\ndownstream:"))
+    agent.start().wait(WAITING)
+    assert "token" in agent.lines(REFUSED)[0]["error"]
+    (agent.folder / "token").write_text("s3cret")
+    agent.wait(STARTED)
+    assert agent.stop() == 0
+
+
 def test_what_is_wrong_is_shown_by_status_and_logged_once(sidecar: Callable[..., Sidecar]) -> None:
     agent = sidecar()
     agent.write("downstream: {uir: amqp://localhost}")
