@@ -15,7 +15,6 @@ from agent.errors import Side
 from agent.status.board import Entry, Gauges
 
 PREFIX: Final = "federation_agent_"
-RECENT: Final = 900.0  # seconds for which a state that a link has left is still shown where metrics are to be short
 Sample = tuple[str, str, float]
 """The suffix of the family's name, further labels as text that begins with a comma, and a value."""
 
@@ -24,7 +23,8 @@ class Brief(StrEnum):
     """What is left of a family where metrics are to be short."""
 
     LINK = "link"  # all of it
-    UPSTREAM = "upstream"  # one sum for the links of an upstream
+    UPSTREAM = "upstream"  # one sum for the links of one kind from an upstream of a vhost
+    NAME = "name"  # one sum for all links from upstreams of one name, where each has many lines
     COUNTED = "counted"  # what isn't zero
 
 
@@ -40,7 +40,6 @@ class LinkReading:
 
     entry: Entry
     gauges: Gauges
-    now: float = 0.0
     is_brief: bool = False
 
 
@@ -81,14 +80,13 @@ def _one(read: Callable[[LinkReading], float | None]) -> Callable[[LinkReading],
 
 def _states(looked: LinkReading) -> Iterable[Sample]:
     current = looked.entry.state.status
-    shown = _few_states(looked) if looked.is_brief else Status
+    shown = _few_states(current) if looked.is_brief else Status
     return [("", text, int(status is current)) for status, text in _STATE_LABELS if status in shown]
 
 
-def _few_states(looked: LinkReading) -> Collection[Status]:
-    """One that was left is a zero for as long as rules look back, so that averages over time are right. Rules look for
-    links that don't move messages, and for those that run: in each of the two groups there is at least a zero."""
-    shown = {Status.RUNNING} | looked.entry.history.statuses_since(looked.now - RECENT)
+def _few_states(current: Status) -> Collection[Status]:
+    """Rules look for links that don't move messages, and for those that run: each of the two groups has a value."""
+    shown = {Status.RUNNING, current}
     return shown if shown & _STUCK else shown | {Status.STARTING}
 
 
@@ -151,7 +149,7 @@ LINK_FAMILIES: Final = (
         Type.COUNTER,
         "Forwarded messages that the upstream had delivered before.",
         _one(lambda of: of.entry.meter.redelivered),
-        brief=Brief.COUNTED,
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}dropped_messages_total",
@@ -159,14 +157,14 @@ LINK_FAMILIES: Final = (
         "Messages that were not forwarded.",
         _dropped,
         ("reason",),
-        brief=Brief.COUNTED,
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}returned_messages_total",
         Type.COUNTER,
         "Forwarded messages that the downstream could not route to a queue.",
         _one(lambda of: of.entry.meter.returned),
-        brief=Brief.COUNTED,
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}quarantined_messages_total",
@@ -196,7 +194,7 @@ LINK_FAMILIES: Final = (
         Type.GAUGE,
         "Messages published and not confirmed yet.",
         _one(lambda of: of.gauges.in_flight),
-        brief=Brief.COUNTED,
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}backlog_messages",
@@ -267,7 +265,7 @@ LINK_FAMILIES: Final = (
         "Time from a message's delivery to its confirm.",
         _buckets(lambda entry: entry.meter.transfer),
         ("le",),
-        brief=Brief.UPSTREAM,
+        brief=Brief.NAME,
     ),
     Family(
         f"{PREFIX}binding_sync_seconds",
@@ -275,6 +273,6 @@ LINK_FAMILIES: Final = (
         "Time from a change of bindings until it takes effect upstream.",
         _buckets(lambda entry: entry.meter.binding_sync),
         ("le",),
-        brief=Brief.UPSTREAM,
+        brief=Brief.NAME,
     ),
 )
