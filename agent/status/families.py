@@ -13,6 +13,7 @@ from agent.core.rules.hops import Verdict
 from agent.core.rules.quarantine import Reason
 from agent.errors import Side
 from agent.status.board import Entry, Gauges
+from agent.status.meter import Meter
 
 PREFIX: Final = "federation_agent_"
 Sample = tuple[str, str, float]
@@ -49,7 +50,8 @@ def _nothing(_: LinkReading) -> Iterable[Sample]:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`labels` are those besides a link's own; `join` combines links that share all labels."""
+    """`labels` are those besides a link's own; `join` combines links that share all labels. What sums are made of is
+    read from a meter by `count`, since the counts of links that are gone are kept: a counter never falls."""
 
     name: str
     type: Type
@@ -58,6 +60,10 @@ class Family:
     labels: tuple[str, ...] = ()
     join: Callable[[list[float]], float] = sum
     brief: Brief = Brief.LINK
+    count: Callable[[Meter], Iterable[Sample]] | None = None
+
+    def samples(self, looked: LinkReading) -> Iterable[Sample]:
+        return self.read(looked) if self.count is None else self.count(looked.entry.meter)
 
 
 def labelled(labels: Mapping[str, str]) -> str:
@@ -90,9 +96,8 @@ def _few_states(current: Status) -> Collection[Status]:
     return shown if shown & _STUCK else shown | {Status.STARTING}
 
 
-def _dropped(looked: LinkReading) -> Iterable[Sample]:
-    dropped = looked.entry.meter.dropped
-    return [("", text, dropped.get(reason, 0)) for reason, text in _DROP_LABELS]
+def _dropped(meter: Meter) -> Iterable[Sample]:
+    return [("", text, meter.dropped.get(reason, 0)) for reason, text in _DROP_LABELS]
 
 
 def _reconnects(looked: LinkReading) -> Iterable[Sample]:
@@ -100,21 +105,20 @@ def _reconnects(looked: LinkReading) -> Iterable[Sample]:
     return [("", text, failures[kind]) for kind, text in _RECONNECT_LABELS]
 
 
-def _quarantined(looked: LinkReading) -> Iterable[Sample]:
-    quarantined = looked.entry.meter.quarantined
-    return [("", text, quarantined.get(reason, 0)) for reason, text in _QUARANTINE_LABELS]
+def _quarantined(meter: Meter) -> Iterable[Sample]:
+    return [("", text, meter.quarantined.get(reason, 0)) for reason, text in _QUARANTINE_LABELS]
 
 
-def _buckets(find: Callable[[Entry], Histogram]) -> Callable[[LinkReading], Iterable[Sample]]:
-    def read(looked: LinkReading) -> Iterable[Sample]:
-        histogram = find(looked.entry)
+def _buckets(find: Callable[[Meter], Histogram]) -> Callable[[Meter], Iterable[Sample]]:
+    def count(meter: Meter) -> Iterable[Sample]:
+        histogram = find(meter)
         counts = tuple(histogram.cumulative)
         texts = (*(f',le="{bound!r}"' for bound in histogram.bounds), ',le="+Inf"')
         yield from (("_bucket", text, count) for text, count in zip(texts, counts, strict=True))
         yield "_sum", "", histogram.sum
         yield "_count", "", counts[-1]
 
-    return read
+    return count
 
 
 def _any(values: list[float]) -> float:
@@ -148,30 +152,30 @@ LINK_FAMILIES: Final = (
         f"{PREFIX}redelivered_messages_total",
         Type.COUNTER,
         "Forwarded messages that the upstream had delivered before.",
-        _one(lambda of: of.entry.meter.redelivered),
+        count=lambda meter: (("", "", meter.redelivered),),
         brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}dropped_messages_total",
         Type.COUNTER,
         "Messages that were not forwarded.",
-        _dropped,
-        ("reason",),
+        count=_dropped,
+        labels=("reason",),
         brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}returned_messages_total",
         Type.COUNTER,
         "Forwarded messages that the downstream could not route to a queue.",
-        _one(lambda of: of.entry.meter.returned),
+        count=lambda meter: (("", "", meter.returned),),
         brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}quarantined_messages_total",
         Type.COUNTER,
         "Messages that the downstream can't accept, moved to a quarantine upstream.",
-        _quarantined,
-        ("reason",),
+        count=_quarantined,
+        labels=("reason",),
         brief=Brief.UPSTREAM,
     ),
     Family(
@@ -263,16 +267,16 @@ LINK_FAMILIES: Final = (
         f"{PREFIX}transfer_seconds",
         Type.HISTOGRAM,
         "Time from a message's delivery to its confirm.",
-        _buckets(lambda entry: entry.meter.transfer),
-        ("le",),
+        count=_buckets(lambda meter: meter.transfer),
+        labels=("le",),
         brief=Brief.NAME,
     ),
     Family(
         f"{PREFIX}binding_sync_seconds",
         Type.HISTOGRAM,
         "Time from a change of bindings until it takes effect upstream.",
-        _buckets(lambda entry: entry.meter.binding_sync),
-        ("le",),
+        count=_buckets(lambda meter: meter.binding_sync),
+        labels=("le",),
         brief=Brief.NAME,
     ),
 )

@@ -82,10 +82,16 @@ USUAL: Final = Form()
 
 
 class Upstreams:
-    """Sums over the links of an upstream."""
+    """Sums over the links of an upstream, with what was counted by those that are gone."""
 
     def __init__(self) -> None:
         self._sums: dict[str, defaultdict[str, float]] = {}
+
+    def add_gone(self, board: Board) -> None:
+        for (kind, vhost, upstream), totals in board.left.items():
+            for family in LINK_FAMILIES:
+                if family.count is not None:
+                    self.add((kind, vhost, "", upstream), family, family.count(totals))
 
     def add(self, labels: Labels, family: Family, samples: Iterable[Sample]) -> None:
         kind, vhost, _, upstream = labels
@@ -128,6 +134,8 @@ async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
         expiry.exposition(board.expiries),
     ]
     await asyncio.sleep(0)
+    if form.is_brief:
+        upstreams.add_gone(board)
     for family, into in zip(LINK_FAMILIES, written, strict=True):
         into.append(upstreams.lines(family))
     end = [b"# EOF\n"] if form.is_open else []
@@ -139,7 +147,7 @@ def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]], 
     common = labelled(dict(zip(LABELS, labels, strict=True)))
     for family, into in zip(LINK_FAMILIES, lines, strict=True):
         name = family.name
-        samples = family.read(together[0]) if len(together) == 1 else _joined(family, together)
+        samples = family.samples(together[0]) if len(together) == 1 else _joined(family, together)
         if upstreams is not None:
             if family.brief in {Brief.UPSTREAM, Brief.NAME}:
                 upstreams.add(labels, family, samples)
@@ -152,7 +160,7 @@ def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]], 
 def _joined(family: Family, together: Iterable[LinkReading]) -> list[Sample]:
     found: dict[tuple[str, str], list[float]] = {}
     for looked in together:
-        for suffix, more, value in family.read(looked):
+        for suffix, more, value in family.samples(looked):
             found.setdefault((suffix, more), []).append(value)
     return [(suffix, more, family.join(values)) for (suffix, more), values in found.items()]
 

@@ -285,6 +285,31 @@ def test_what_is_of_upstreams_is_the_sum_of_their_links() -> None:
     )
 
 
+def test_sums_of_upstreams_keep_what_links_counted_that_are_gone_or_were_made_anew() -> None:
+    """A counter that falls looks as if it had begun again: the sum of all others would be an increase."""
+    board = filled(RUNNING, RUNNING, RUNNING)
+    for entry in board:
+        entry.meter.transfer.observe(0.02, 3)
+    before = exposed(board, Form(is_brief=True))
+    board.gone("00000000")
+    standing = board["00000001"]
+    board.put(standing.link, RUNNING, Counts(), Gauges)
+
+    def counters(text: str) -> dict[tuple[str, str], float]:
+        return {
+            (sample.name, sample.labels.get("reason", sample.labels.get("le", ""))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if family.name.removeprefix("federation_agent_")
+            in {"dropped_messages", "returned_messages", "transfer_seconds"}
+            and not sample.name.endswith("_created")
+        }
+
+    assert counters(before)["federation_agent_returned_messages_total", ""] == 3
+    assert counters(before)["federation_agent_transfer_seconds_count", ""] == 9
+    assert counters(exposed(board, Form(is_brief=True))) == counters(before)
+
+
 @pytest.mark.parametrize("is_brief", [False, True])
 def test_openmetrics_holds_the_same(is_brief: bool) -> None:
     board = filled(RUNNING, BROKEN)
