@@ -104,14 +104,23 @@ def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ..
     how many messages wait, and how recent."""
     found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
     for link in links:
-        if link.status in DOWN | DEGRADED or link.is_forgotten or link.is_behind:
+        if stands_still(link.status) or link.is_forgotten or link.is_behind:
             found[_key(link, downstream)].append(link)
     return tuple(sorted((_cause(key, members) for key, members in found.items()), key=_rank))
 
 
-def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
+def stands_still(status: Status) -> bool:
+    return status in DOWN | DEGRADED
+
+
+def blamed(link: LinkFacts) -> tuple[str, Trouble]:
+    """The side on which the cause of a link's trouble is, and the kind of trouble."""
     trouble = Trouble.BEHIND if link.is_behind else trouble_of(link.status, link.reason, link.error)
-    side = _side(link)
+    return _side(link), trouble
+
+
+def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
+    side, trouble = blamed(link)
     missing = denied(link.error) if trouble is Trouble.PERMISSION else None
     whose = () if missing is None else (missing.user, missing.vhost)
     return side, downstream if side == "downstream" else link.upstream, trouble, *whose
@@ -172,7 +181,7 @@ def _urgency(cause: Cause) -> int:
 def level_of(links: Sequence[LinkFacts]) -> Level:
     """Down where no link that should move messages can; degraded by one that somebody seems to have forgotten, too."""
     expected = [link for link in links if link.status not in _NOT_ACTIVE]
-    affected = sum(link.status in DOWN | DEGRADED for link in expected)
+    affected = sum(stands_still(link.status) for link in expected)
     if not affected:
         return Level.DEGRADED if any(link.is_forgotten or link.is_behind for link in links) else Level.FINE
     return Level.DOWN if affected == len(expected) else Level.DEGRADED
