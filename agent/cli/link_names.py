@@ -34,7 +34,10 @@ def find(links: Sequence[Mapping[str, Any]], named: str, *, where: str) -> Mappi
 
 
 def _listed(links: Sequence[Mapping[str, Any]]) -> str:
-    named = [f"{link['id']} ({link['kind']}, upstream {link['upstream'] or '-'})" for link in links[:MOST_NAMED]]
+    named = [
+        f"{link['id']} ({link['kind']} {full_name(link)}, upstream {link['upstream'] or '-'})"
+        for link in links[:MOST_NAMED]
+    ]
     more = len(links) - MOST_NAMED
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 

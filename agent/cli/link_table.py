@@ -58,7 +58,9 @@ class Column:
 
 
 def _since(link: Link, now: float) -> str:
-    return age(now - datetime.fromisoformat(str(link["since"])).timestamp())
+    """A pause outlives the agent that shows it."""
+    paused_at = (link.get("paused") or {}).get("at")
+    return age(now - datetime.fromisoformat(str(paused_at or link["since"])).timestamp())
 
 
 def _backlog(link: Link, _: float) -> str:

@@ -142,13 +142,14 @@ def act(
     is_empty = vhost is not None and not selected  # those that are being removed accept no action
     ids, missing = _found(links, named, where=remote.where)
     about = {"by": _myself(), "reason": reason} if action == "pause" else None
+    paused = {str(link["id"]): str(link["error"]) for link in links if link["status"] == "paused"}
     done = []
     for link_id in dict.fromkeys([*ids.values(), *selected]):
         view = remote.act(link_id, action, about)
         if view is not None:
             done.append(link_id)
             if not as_json:  # printed one by one, since a long list takes time
-                output.say(f"{link_id} {action}{_remark(action, view)}")
+                output.say(f"{link_id} {action}{_remark(action, view, paused.get(link_id), reason)}")
     # Links that were selected by vhost or --all existed a moment ago, and have gone since.
     gone = [given for given, link_id in ids.items() if link_id not in done]
     if as_json:
@@ -182,7 +183,9 @@ def _myself() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _remark(action: str, view: Mapping[str, Any]) -> str:
+def _remark(action: str, view: Mapping[str, Any], was_paused: str | None, reason: str) -> str:
     if action == "restart" and view.get("status") == "paused":
         return f": it stays paused; `resume {view.get('id')}` lets it run"
+    if action == "pause" and was_paused is not None:
+        return f": it was {was_paused or 'paused'}" + ("; the reason is replaced" if reason else ", and stays so")
     return ""

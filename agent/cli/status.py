@@ -14,6 +14,7 @@ from agent.cli.remote import Remote, RemoteError
 from agent.core.status.causes import Level
 from agent.core.text.counts import counted
 from agent.core.text.printable import printable
+from agent.errors import Severity
 
 FINE: Final = 0
 DEGRADED: Final = 1
@@ -64,6 +65,8 @@ def _level(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Level:
 def _sentence(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> str:
     if overview.get("unread"):
         return f"the agent can't read its broker: {overview['unread']}"
+    if not overview["ready"] and overview["problems"]:
+        return f"no definitions are in force: {overview['problems'][0]}"
     if not overview["ready"]:
         return "the agent has not read its broker's definitions yet"
     not_run = len(overview.get("not_run", ()))
@@ -108,10 +111,17 @@ def _waiting(found: Mapping[str, Any]) -> str:
 
 
 def _problems(overview: Mapping[str, Any], most: int) -> Iterator[str]:
-    for title, texts in (("problem   ", overview["problems"]), ("not run   ", overview.get("not_run", ()))):
+    not_run = [_what_first(text) for text in overview.get("not_run", ())]
+    for title, texts in (("problem   ", overview["problems"]), ("not run   ", not_run)):
         yield from (f"{title}  {text}" for text in texts[:most])
         if len(texts) > most:
             yield f"{title}  {len(texts) - most:,} more: --format json has all"
+
+
+def _what_first(problem: str) -> str:
+    """`FILE:LINE:COLUMN: not run: WHAT`, so that a narrow terminal cuts off the place."""
+    place, _, what = problem.partition(f": {Severity.NOT_RUN}: ")
+    return f"{what} ({place})" if what else problem
 
 
 def _cause(cause: Mapping[str, Any]) -> Iterator[str]:

@@ -320,7 +320,10 @@ class Runners:
         return untold or unheard
 
     def _act(self, runner: LinkRunner, action: str, pause: lifecycle.Pause | None) -> None:
-        runner.send(pause or _ASKED[action])
+        event = pause or _ASKED[action]
+        if isinstance(event, lifecycle.Pause) and runner.state.paused:
+            event = event.after(runner.state.pause)
+        runner.send(event)
         runner.has_recalled = True
         self._remember(runner)
 

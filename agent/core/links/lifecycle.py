@@ -134,6 +134,12 @@ class Pause:
         why = f": {self.reason}" if self.reason else ""
         return f"paused{by}{since}{why}" if by or since or why else ""
 
+    def after(self, former: Pause) -> Pause:
+        """Asked for while it is paused: it goes on since then, and who gave no reason takes none away."""
+        if not self.reason and former.text:
+            return former
+        return replace(self, at=former.at or self.at)
+
 
 @dataclass(frozen=True, slots=True)
 class Resume:

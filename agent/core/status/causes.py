@@ -65,7 +65,7 @@ class LinkFacts:
 
     @property
     def needs_somebody(self) -> bool:
-        return self.status in DOWN | DEGRADED or self.is_forgotten or self.is_behind
+        return stands_still(self.status) or self.is_forgotten or self.is_behind
 
 
 def began(since: float, ran_until: float | None) -> float:
@@ -123,9 +123,18 @@ def advice_for(link: LinkFacts, others: Iterable[LinkFacts] = (), *, downstream:
     return advice(Trouble(key[2]), key[1], link.error, (link.id,), others=errors)
 
 
-def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
+def stands_still(status: Status) -> bool:
+    return status in DOWN | DEGRADED
+
+
+def blamed(link: LinkFacts) -> tuple[str, Trouble]:
+    """The side on which the cause of a link's trouble is, and the kind of trouble."""
     trouble = Trouble.BEHIND if link.is_behind else trouble_of(link.status, link.reason, link.error)
-    side = _side(link)
+    return _side(link), trouble
+
+
+def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
+    side, trouble = blamed(link)
     missing = denied(link.error) if trouble is Trouble.PERMISSION else None
     whose = () if missing is None else (missing.user, missing.vhost)
     return side, downstream if side == "downstream" else link.upstream, trouble, *whose
@@ -186,7 +195,7 @@ def _urgency(cause: Cause) -> int:
 def level_of(links: Sequence[LinkFacts]) -> Level:
     """Down where no link that should move messages can; degraded by one that somebody seems to have forgotten, too."""
     expected = [link for link in links if link.status not in _NOT_ACTIVE]
-    affected = sum(link.status in DOWN | DEGRADED for link in expected)
+    affected = sum(stands_still(link.status) for link in expected)
     if not affected:
         return Level.DEGRADED if any(link.is_forgotten or link.is_behind for link in links) else Level.FINE
     return Level.DOWN if affected == len(expected) else Level.DEGRADED

@@ -47,7 +47,11 @@ def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(
     there = site_on(broker_on(release, name="broker" if release else "second"))
     here.exchange().queue("k")
     way = proxy_to(here.node)
-    agent = agent_of(here.node, uri=here.node.uri(port=way.port)).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
+    agent = (
+        agent_of(here.node, uri=here.node.uri(port=way.port))
+        .write({here.vhost: federated(there, **{"queue-type": kind})})
+        .start()
+    )
     agent.wait_for("running", link(here))
     assert size(agent) == prefetch.START
     tell(agent, "pause")

@@ -39,6 +39,8 @@ def test_a_pause_survives_a_restart_with_its_reason(agent_of: AgentOf, here: Sit
     there.wait_bound("k")
     link_id = link_when(agent, "running", lambda link: link["status"] == "running")["id"]
     assert command(agent, "pause", link_id, "--reason", REASON).status == 0
+    again = command(agent, "pause", "--all")
+    assert f"{link_id} pause: it was paused by " in again.out and f": {REASON}, and stays so" in again.out
     time.sleep(WRITTEN)
     agent.kill()
     agent.start()

@@ -45,6 +45,11 @@ def shown(links: list[dict[str, Any]], **how: Any) -> list[str]:
     return [COLOUR.sub("", line) for line in render(links, **{**defaults, **how})]
 
 
+def test_a_pause_is_as_old_as_it_is_though_the_agent_was_started_since() -> None:
+    by_ann = {"by": "ann@ops", "at": "2027-01-13T08:00:00.000Z", "reason": None}
+    assert " 2d" in shown([link(1, "paused", paused=by_ann)])[-1]
+
+
 def test_every_status_has_a_severity() -> None:
     assert set(SEVERITY) == set(Status)
 
@@ -158,7 +163,12 @@ def test_links_are_named_by_id_prefix_or_vhost_and_name(named: str, found: str) 
 
 @pytest.mark.parametrize(
     ("named", "why"),
-    [("ab", "names 2 links: ab000001"), ("//same", "names 2 links"), ("zz", "no link has"), ("", "no link has")],
+    [
+        ("ab", "names 2 links: ab000001 .exchange //"),
+        ("//same", "names 2 links"),
+        ("zz", "no link has"),
+        ("", "no link has"),
+    ],
 )
 def test_what_names_none_or_several(named: str, why: str) -> None:
     with pytest.raises(UnknownLinkError, match=why):

@@ -69,6 +69,12 @@ def test_problems_leave_room_for_causes() -> None:
     assert sum("more: --format json has all" in line for line in lines) == 2
 
 
+def test_what_is_not_run_comes_before_its_place_which_may_be_cut_off() -> None:
+    about = overview(not_run=["/etc/federation-agent/agent.yaml:25:3: not run: upstream 'dc9' is not defined"])
+    lines = screen(VERDICT, about, causes(1), None)
+    assert "not run     upstream 'dc9' is not defined (/etc/federation-agent/agent.yaml:25:3)" in lines
+
+
 def test_a_program_gets_all_of_it() -> None:
     lines = screen(VERDICT, overview(), causes(5), None)
     assert sum(line.startswith("    do: ") for line in lines) == 5

@@ -381,3 +381,11 @@ def test_a_pause_shows_who_asked_for_it_when_and_why() -> None:
     assert state.error == "paused by ann@ops since 2026-09-21 14:13 UTC: disk is replaced"
     assert run(life.Start(), pause, life.Resume())[0].error == ""
     assert run(life.Start(), life.Pause())[0].error == ""
+
+
+def test_a_second_pause_takes_no_reason_away_and_goes_on_since_the_first() -> None:
+    first = life.Pause("ann@ops", 1_790_000_000.0, "disk is replaced")
+    assert life.Pause("bob@ops", 1_790_000_600.0).after(first) == first
+    again = life.Pause("bob@ops", 1_790_000_600.0, "and the other disk").after(first)
+    assert again == life.Pause("bob@ops", 1_790_000_000.0, "and the other disk")
+    assert first.after(life.Pause()) == first
