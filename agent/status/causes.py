@@ -6,7 +6,17 @@ from typing import Any
 
 from agent.core.links.lifecycle import Status
 from agent.core.links.pauses import LONG
-from agent.core.status.causes import Cause, LinkFacts, causes_of, headline, level_of, verdict, waiting_of
+from agent.core.status.advice import denied
+from agent.core.status.causes import (
+    Cause,
+    LinkFacts,
+    advice_for,
+    causes_of,
+    headline,
+    level_of,
+    verdict,
+    waiting_of,
+)
 from agent.status.board import Board, Entry
 from agent.status.slices import in_slices
 from agent.status.times import rfc3339
@@ -18,7 +28,7 @@ async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
     links = [facts(entry, now) async for entry in in_slices(board)]
-    causes = causes_of(links, downstream=board.cluster or THIS_CLUSTER)
+    causes = causes_of(links, downstream=_downstream(board))
     waiting = waiting_of(links)
     return {
         "level": level_of(links),
@@ -26,6 +36,20 @@ async def summary(board: Board) -> dict[str, Any]:
         "waiting": {"messages": waiting.messages, "is_exact": waiting.is_exact},
         "causes": [_view(cause, len(links), now) for cause in causes],
     }
+
+
+async def advice_of(board: Board, entry: Entry) -> str | None:
+    """What to do about one link; None where there is nothing to do."""
+    now = board.clock()
+    link = facts(entry, now)
+    others: list[LinkFacts] = []
+    if denied(link.error) is not None:  # no other advice depends on other links
+        others = [facts(each, now) async for each in in_slices(board) if denied(each.state.error) is not None]
+    return advice_for(link, others, downstream=_downstream(board)) or None
+
+
+def _downstream(board: Board) -> str:
+    return board.cluster or THIS_CLUSTER
 
 
 def facts(entry: Entry, now: float) -> LinkFacts:

@@ -63,6 +63,10 @@ class LinkFacts:
         """Messages flowed shortly before the trouble began: this is an incident, not an old mistake."""
         return was_flowing(self.last_confirm, self.in_trouble_since)
 
+    @property
+    def needs_somebody(self) -> bool:
+        return stands_still(self.status) or self.is_forgotten or self.is_behind
+
 
 def began(since: float, ran_until: float | None) -> float:
     """When the trouble of a link began that has its status `since` then: it may have had others since it ran."""
@@ -104,9 +108,19 @@ def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ..
     how many messages wait, and how recent."""
     found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
     for link in links:
-        if stands_still(link.status) or link.is_forgotten or link.is_behind:
+        if link.needs_somebody:
             found[_key(link, downstream)].append(link)
     return tuple(sorted((_cause(key, members) for key, members in found.items()), key=_rank))
+
+
+def advice_for(link: LinkFacts, others: Iterable[LinkFacts] = (), *, downstream: str) -> str:
+    """What its cause advises, about its own error; empty where there is nothing to do. One command grants what the user
+    lacks for all `others` of that cause, because a second one would take back what the first one granted."""
+    if not link.needs_somebody and link.status is not Status.PAUSED:
+        return ""
+    key = _key(link, downstream)
+    errors = [other.error for other in others if other.needs_somebody and _key(other, downstream) == key]
+    return advice(Trouble(key[2]), key[1], link.error, (link.id,), others=errors)
 
 
 def stands_still(status: Status) -> bool:
