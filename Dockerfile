@@ -1,5 +1,5 @@
-# The agent without Spark is what `docker build .` makes; `--target report` adds Spark and Java, `--target traffic`
-# aio-pika, for the sample traffic of docker-compose.yml.
+# The agent without Spark is what `docker build .` makes; `--target report` adds Spark and Java. `--target traffic` starts
+# the sample traffic of docker-compose.yml instead. All have aio-pika: it is small, and `check --deliver` needs it.
 # Behind a mirror: `--secret id=pip,src=pip.conf` gives pip a configuration that no layer keeps.
 # By tag: each build has Debian's security fixes of its day, which a digest written down here would keep out until
 # somebody changes it. Where images are to be the same bit by bit: `--build-arg BASE=docker.io/library/debian@sha256:…`.
@@ -26,17 +26,13 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     && /opt/build/bin/python -m pip install --require-hashes --requirement locks/build.lock \
     && /opt/build/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir /wheels . \
     && python3 -m venv --without-pip /opt/federation-agent \
-    && python3 -m pip --python /opt/federation-agent/bin/python install --require-hashes --only-binary :all: --requirement locks/agent.lock \
+    && python3 -m pip --python /opt/federation-agent/bin/python install --require-hashes --only-binary :all: --requirement locks/traffic.lock \
     && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl
 
 FROM build AS build-report
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/build/bin/python -m pip wheel --no-build-isolation --use-pep517 --require-hashes --wheel-dir /wheels --requirement locks/report.lock \
     && python3 -m pip --python /opt/federation-agent/bin/python install --no-index --no-deps /wheels/*.whl
-
-FROM build AS build-traffic
-RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    python3 -m pip --python /opt/federation-agent/bin/python install --require-hashes --only-binary :all: --requirement locks/traffic.lock
 
 FROM python AS base
 # The only writable directory, for status-export: a volume mounted there belongs to the agent.
@@ -60,7 +56,7 @@ USER 10001:10001
 CMD ["--help"]
 
 FROM base AS traffic
-COPY --from=build-traffic /opt/federation-agent /opt/federation-agent
+COPY --from=build /opt/federation-agent /opt/federation-agent
 ENTRYPOINT ["python"]
 CMD ["/traffic.py"]
 

@@ -38,6 +38,7 @@ __all__ = [
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 403, 404, 405, 406, 530
 _OVER_WHAT_WAS_READ = frozenset({501, 502, 503, 504, 505, 540, 541})
 _TLS_ALERT = b"\x15\x03"
+_BACKEND_FAILED = "returned an error"  # whom the broker asks for permissions, such as a directory
 _LIMIT = re.compile(r"limit \(\d+\) is reached")
 
 
@@ -128,7 +129,7 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
         return PermanentError(f"{where}: login refused for user {user!r}: check user and password in its URI")
     if code == NOT_ALLOWED and "not found" in text:
         return PermanentError(f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI")
-    if code == NOT_ALLOWED and "access to vhost" in text:
+    if code == NOT_ALLOWED and "access to vhost" in text and _BACKEND_FAILED not in text:
         return NoAccessError(f"{where}: user {user!r} may not access vhost {vhost!r}: give it permissions there")
     return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
 

@@ -47,7 +47,8 @@ def _trial() -> Trial:
         from agent.runtime.preflight.delivery import try_links
     except ImportError as error:
         raise UsageError(
-            "--deliver needs aio-pika, an independent client: pip install 'federation-agent[traffic]'"
+            "--deliver needs aio-pika, an independent client, which is not installed: the agent's image has it; "
+            "elsewhere install locks/traffic.lock of the checkout, as docs/install.md shows"
         ) from error
     return try_links
 

@@ -178,13 +178,21 @@ def run_command(
         Literal["debug", "info", "warning", "error"] | None,
         typer.Option(help="Overrides the configuration."),
     ] = None,
+    wait_for_configuration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="For sidecars: over a configuration that isn't valid, don't exit with 2, but answer probes here and "
+            "wait for a valid one.",
+        ),
+    ] = None,
 ) -> int:
     """Run until SIGTERM or SIGINT."""
     # The first process of a container gets only the signals that it handles, and loading takes a while.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))
     from agent.cli.run import run_agent
 
-    run_agent(config, log_format=log_format, log_level=log_level)
+    run_agent(config, log_format=log_format, log_level=log_level, waits_at=wait_for_configuration)
     return OK
 
 

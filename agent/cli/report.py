@@ -28,7 +28,8 @@ def make_report(arguments: Sequence[str]) -> None:
         if error.name != "pyspark":
             raise
         raise CannotStartError(
-            "report needs Spark, which is not installed: pip install 'federation-agent[report]'"
+            "report needs Spark, which is not installed: the image of the target `report` has it; elsewhere install "
+            "locks/report.lock of the checkout, as docs/install.md shows"
         ) from error
     _end_at_once()
     told = report(options, watch=_watch())

@@ -8,23 +8,29 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import structlog
 import uvloop
+from pydantic_core import PydanticCustomError
 
 from agent.amqp.broker_events import DEFINITION_EVENTS
 from agent.cli.deadline import SECONDS, StopDeadline
 from agent.cli.logs import configure_logging
-from agent.core.settings import LogFormat, LogLevel, LogSettings
+from agent.core.settings import HttpSettings, LogFormat, LogLevel, LogSettings
+from agent.definitions.models.settings import parse_listen
 from agent.definitions.sources.load import load_configuration
 from agent.downstream.watch import Watcher
+from agent.errors import ConfigurationError, UsageError
 from agent.runtime.expiry import TASK as EXPIRIES
 from agent.runtime.expiry import watch_expiries
 from agent.runtime.problems import WATCHING
 from agent.runtime.supervisor import Supervisor
+from agent.runtime.waiting import OPTION, Waiting
 from agent.status.board import Board
 from agent.status.export.exporter import Exporter
 from agent.status.http.limits import raise_descriptor_limit
@@ -36,20 +42,30 @@ END_PATIENCE: Final = 2.0
 log = structlog.get_logger()
 
 
-def run_agent(path: Path, *, log_format: str | None, log_level: str | None) -> None:
-    uvloop.run(_run(path, log_format=log_format, log_level=log_level))
+def run_agent(path: Path, *, log_format: str | None, log_level: str | None, waits_at: str | None) -> None:
+    """`waits_at`: where to answer probes while the configuration isn't valid, rather than to end."""
+    address = None if waits_at is None else _address(waits_at)
+    uvloop.run(_run(path, log_format=log_format, log_level=log_level, waits_at=address))
 
 
-async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> None:
+async def _run(path: Path, *, log_format: str | None, log_level: str | None, waits_at: HttpSettings | None) -> None:
     deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=SECONDS))
     told = _told_to_stop(deadline)
     raise_descriptor_limit()
-    board = Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
+    board = _board()
     asyncio.get_running_loop().set_exception_handler(board.errors.of_loop)
-    supervisor = Supervisor(lambda: load_configuration(str(path), environment=os.environ), board)
+    load = partial(load_configuration, str(path), environment=os.environ)
+    waiting = None
+    if waits_at is not None:
+        configure_logging(_log_settings(LogSettings(), log_format, log_level), sys.stdout)
+        waiting = Waiting(str(path), load, waits_at, _board())
+    supervisor = await _first(lambda: Supervisor(load, board), waiting, told)
+    if supervisor is None:
+        log.info("stopped")
+        deadline.settled()
+        return
     settings = supervisor.configuration.settings.agent
-    chosen = LogSettings(LogFormat(log_format or settings.log.format), LogLevel(log_level or settings.log.level))
-    configure_logging(chosen, sys.stdout)
+    configure_logging(_log_settings(settings.log, log_format, log_level), sys.stdout)
     board.owner, board.group = settings.name or board.owner, settings.group or ""
     server = HttpServer(
         settings.http,
@@ -90,6 +106,35 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None) -> 
     await server.stop()
     log.info("stopped")
     deadline.settled()
+
+
+def _board() -> Board:
+    return Board(time.time, owner=socket.gethostname(), version=version("federation-agent"))
+
+
+def _log_settings(configured: LogSettings, log_format: str | None, log_level: str | None) -> LogSettings:
+    return LogSettings(LogFormat(log_format or configured.format), LogLevel(log_level or configured.level))
+
+
+def _address(text: str) -> HttpSettings:
+    try:
+        listen = parse_listen(text)
+    except PydanticCustomError as error:
+        raise UsageError(f"{OPTION}: {error.message()}") from error
+    return HttpSettings(listen.host, listen.port)
+
+
+async def _first(make: Callable[[], Supervisor], waiting: Waiting | None, told: asyncio.Event) -> Supervisor | None:
+    """With the first valid configuration; None where the agent has to stop before there is one."""
+    while True:
+        try:
+            return make()
+        except ConfigurationError as error:
+            if waiting is None:
+                raise
+            await waiting.until_valid(error, told)
+        if told.is_set():
+            return None
 
 
 def _told_to_stop(deadline: StopDeadline) -> asyncio.Event:

@@ -65,6 +65,8 @@ def _level(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Level:
 def _sentence(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> str:
     if overview.get("unread"):
         return f"the agent can't read its broker: {overview['unread']}"
+    if not overview["ready"] and overview["problems"]:
+        return f"no definitions are in force: {overview['problems'][0]}"
     if not overview["ready"]:
         return "the agent has not read its broker's definitions yet"
     not_run = len(overview.get("not_run", ()))

@@ -60,6 +60,7 @@ class Supervisor:
 
     def __init__(self, load: Callable[[], Configuration], board: Board) -> None:
         self._load = load
+        self.configuration = self._loaded = load()  # first: nothing begins where it isn't valid
         self._board = board
         self._kinds: Kinds | None = None
         self._reading: Reading | None = None
@@ -76,7 +77,6 @@ class Supervisor:
         self._resolved: tuple[Link, ...] = ()
         self._keeper = Keeper()
         self._problems = Problems(board, self._keeper)
-        self.configuration = self._loaded = load()
         self.listener = Listener(lambda: self.configuration.settings.downstream.uris, board.errors)
 
     @property

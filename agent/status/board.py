@@ -7,49 +7,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
 from agent.core.links.critical import seconds_behind
-from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import LinkState, Pause, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
 from agent.core.links.upstream_account import NOTHING, Compared
-from agent.core.model import ExchangeLink, Link, LinkSettings, QueueLink, ShovelLink
+from agent.core.model import ExchangeLink, Link, LinkKind, LinkSettings, QueueLink, ShovelLink
 from agent.core.status.causes import DEGRADED, DOWN, began, was_flowing
 from agent.errors import Side
 from agent.status.clusters import Clusters
 from agent.status.feed import Feed
 from agent.status.history import History, Point, Range
+from agent.status.meter import Meter, Totals
 from agent.status.pace import Pace
 from agent.status.recent import Recent
 from agent.status.times import rfc3339
 from agent.status.troubles import STEADY, Troubles
 from agent.tasks import UnexpectedErrors
-
-
-class Meter(Protocol):
-    """The counters of a running link; read while it runs."""
-
-    forwarded: int
-    bytes: int
-    redelivered: int
-    returned: int
-    taken: int
-    given_back: int
-    dropped: dict[str, int]
-    quarantined: dict[str, int]
-
-    @property
-    def transfer(self) -> Histogram:
-        """Seconds from delivery to confirm."""
-
-    @property
-    def binding_sync(self) -> Histogram:
-        """Seconds from a change of bindings until it took effect upstream."""
 
 
 @dataclass(slots=True)
@@ -260,6 +239,8 @@ class Board:
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)  # of the agent's own tasks
     on_transition: list[OnTransition] = field(default_factory=list)
     recent: Recent = field(default_factory=Recent)
+    left: dict[tuple[LinkKind, str, str], Totals] = field(default_factory=dict)
+    """What links have counted that were removed since or made anew, by kind, vhost and upstream: sums never fall."""
     _entries: dict[str, Entry] = field(default_factory=dict)
     _feeds: set[Feed] = field(default_factory=set)
     _paced: set[str] = field(default_factory=set)
@@ -276,6 +257,8 @@ class Board:
         elif standing.link == link and standing.meter is meter:
             return
         else:
+            if standing.meter is not meter:
+                self._keep_counts(standing)
             standing.link, standing.meter, standing.gauges = link, meter, gauges
         self._tell(Feed.change, link.id)
 
@@ -312,8 +295,15 @@ class Board:
     def gone(self, link_id: str) -> None:
         entry = self._entries.pop(link_id, None)
         if entry is not None:
+            self._keep_counts(entry)
             self._note(entry, None, entry.state.status, Reason.REMOVED)
             self._tell(Feed.lose, link_id)
+
+    def _keep_counts(self, entry: Entry) -> None:
+        of_upstream = entry.link.kind, entry.link.vhost, entry.link.upstream
+        if of_upstream not in self.left:
+            self.left[of_upstream] = Totals(entry.meter.transfer.bounds, entry.meter.binding_sync.bounds)
+        self.left[of_upstream].add(entry.meter)
 
     def _note(self, entry: Entry, status: Status | None, previous: Status | None, reason: Reason) -> None:
         cluster = entry.gauges().upstream_cluster

@@ -3,7 +3,8 @@
 A fence says what is in it: `yaml` is a configuration or a part of one, to which the mandatory section is added where it
 is missing; `console` holds commands, one a line; `text` is output, and a bare fence a drawing. Commands are the agent's
 own, which have to exit 0 in a folder with an `agent.yaml` between two brokers and a 2.x `rabbitmq.config`, or `make`
-with targets of the Makefile, which are run elsewhere. There are no others.
+with targets of the Makefile, which are run elsewhere, or those of `install.md`, which `tests/deploy/test_install.py`
+runs. There are no others.
 """
 
 import os
@@ -54,6 +55,7 @@ YAML, CONSOLE = blocks("yaml"), blocks("console")
 COMMANDS = {f"{place}:{line}": line for place, block in CONSOLE.items() for line in lines(block)}
 OURS = {place: line for place, line in COMMANDS.items() if line.startswith(AGENT)}
 MAKE = {place: line for place, line in COMMANDS.items() if line.startswith("make ")}
+INSTALL = {place: line for place, line in COMMANDS.items() if place.startswith("docs/install.md:")}
 
 
 def test_every_fence_is_of_a_kind_that_is_tested() -> None:
@@ -65,7 +67,7 @@ def test_every_fence_is_of_a_kind_that_is_tested() -> None:
 
 
 def test_every_command_is_one_that_is_tested() -> None:
-    assert COMMANDS == OURS | MAKE
+    assert COMMANDS == OURS | MAKE | INSTALL
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

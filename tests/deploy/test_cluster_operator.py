@@ -38,7 +38,7 @@ def test_the_override_is_a_pod_that_kubernetes_takes() -> None:
 
 def test_the_container_is_the_one_of_the_plain_sidecar() -> None:
     [agent] = POD["containers"]
-    same = ("name", "ports", "livenessProbe", "resources", "securityContext")
+    same = ("name", "args", "ports", "livenessProbe", "resources", "securityContext")
     assert {key: agent[key] for key in same} == {key: SIDECAR[key] for key in same}
     assert "readinessProbe" not in agent
     assert {mount["name"] for mount in agent["volumeMounts"]} == {volume["name"] for volume in POD["volumes"]}

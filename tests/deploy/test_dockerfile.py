@@ -40,19 +40,28 @@ def last(stage: str, name: str) -> str:
 
 def test_the_agent_without_spark_is_what_is_built_unasked() -> None:
     assert list(stages())[-1] == "agent"
-    assert not any("report" in rest or "jre" in rest or "traffic" in rest for _, rest in lineage("agent"))
+    assert not any("report" in rest or "jre" in rest for _, rest in lineage("agent"))
     assert any("openjdk" in rest for _, rest in lineage("report"))
 
 
 def test_the_traffic_has_the_client_that_its_script_imports_and_starts_that_script() -> None:
     [(_, source)] = [instruction for instruction in stages()["traffic"] if instruction[0] == "COPY"]
     made_in = source.split()[0].removeprefix("--from=")
-    assert any(name == "RUN" and rest.endswith(" locks/traffic.lock") for name, rest in lineage(made_in))
-    assert "\naio-pika==" in (ROOT / "locks" / "traffic.lock").read_text()
+    assert has_the_client(made_in)
     service = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["traffic"]
     assert service["build"]["target"] == "traffic"
     [script] = json.loads(last("traffic", "CMD"))
     assert f"./deploy/compose/traffic.py:{script}:ro" in service["volumes"]
+
+
+def has_the_client(stage: str) -> bool:
+    assert "\naio-pika==" in (ROOT / "locks" / "traffic.lock").read_text()
+    return any(name == "RUN" and "--requirement locks/traffic.lock " in rest for name, rest in lineage(stage))
+
+
+def test_the_agent_can_check_by_delivering() -> None:
+    [(_, source)] = [instruction for instruction in stages()["agent"] if instruction[0] == "COPY"]
+    assert has_the_client(source.split()[0].removeprefix("--from="))
 
 
 @pytest.mark.parametrize("stage", ["agent", "report"])

@@ -1,5 +1,8 @@
 """The sidecar's manifests: of Kubernetes' own schemas, complete, and with as few rights as can be."""
 
+import os
+import subprocess
+import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
@@ -7,8 +10,10 @@ import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 import yaml
 
-from tests.acceptance.command import Done, federation_agent
+from tests.acceptance.command import COMMAND, Done, federation_agent
 from tests.deploy.prometheus import ROOT
+from tests.lab.lab import Lab, accepts
+from tests.lab.waiting import eventually
 
 FOLDER: Final = ROOT / "deploy/kubernetes"
 KUSTOMIZATION: Final[dict[str, Any]] = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
@@ -34,6 +39,33 @@ def test_all_files_are_used() -> None:
 def test_an_edited_configuration_rolls_no_broker_and_reaches_the_agent() -> None:
     assert KUSTOMIZATION["generatorOptions"]["disableNameSuffixHash"]
     assert not [mount for mount in AGENT["volumeMounts"] if "subPath" in mount]  # the kubelet doesn't update those
+
+
+def test_a_bad_configuration_leaves_the_pod_alive(tmp_path: Path, lab: Lab) -> None:
+    """And with it the broker in its Service: the agent neither ends nor is ended by its probe."""
+    [port] = {port["containerPort"] for port in AGENT["ports"]}
+    *_, address = AGENT["args"]
+    assert address == yaml.safe_load((FOLDER / "agent.yml").read_text())["agent"]["http"]["listen"] == f"0.0.0.0:{port}"
+    probe = AGENT["livenessProbe"]["httpGet"]
+    assert probe["port"] in {each["name"] for each in AGENT["ports"]}
+
+    ours = lab.ports.take()
+    moved = {address: f"0.0.0.0:{ours}", "/etc/federation-agent/agent.yml": str(tmp_path / "agent.yml")}
+    command = [COMMAND, *(moved.get(word, word) for word in AGENT["args"])]
+    with subprocess.Popen(command, env=os.environ | lab.mark, stdout=subprocess.DEVNULL) as agent:
+        try:
+            eventually(lambda: accepts(ours), what="HTTP is up")
+            with urllib.request.urlopen(f"http://127.0.0.1:{ours}{probe['path']}", timeout=5) as answer:
+                assert answer.status == 200
+        finally:
+            agent.terminate()
+    assert agent.returncode == 0
+
+
+def test_the_pod_starts_without_what_the_agent_reads() -> None:
+    volumes = {volume["name"]: volume for volume in POD["volumes"]}
+    assert volumes["configuration"]["configMap"]["optional"]
+    assert volumes["secrets"]["secret"]["optional"]
 
 
 def test_the_agent_has_no_rights_and_is_asked_how_it_is() -> None:

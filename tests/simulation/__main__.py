@@ -58,7 +58,7 @@ def main() -> int:
         if findings.violations:
             failed.append(seed)
             if not options.json:
-                print(f"seed {seed} fails; replay it: make simulate SEED={seed}")
+                print(f"seed {seed} fails; replay it: make simulate SEED={seed}{_also(options)}")
                 print("".join(f"  {each}\n" for each in findings.violations), end="")
         if (options.until_failure and failed) or len(failed) >= FAILURES:
             break
@@ -69,6 +69,13 @@ def main() -> int:
     else:
         print(f"{ran} seeds from {options.first}, {len(failed)} failed, {effort:.1f} s of CPU")
     return bool(failed)
+
+
+def _also(options: argparse.Namespace) -> str:
+    """What a seed depends on besides itself."""
+    given = [f"--slots {options.slots}"] if options.slots else []
+    given += [f"--without {options.without}"] if options.without else []
+    return f" ARGS='{' '.join(given)}'" if given else ""
 
 
 def _watch_forgotten() -> list[str]:

@@ -94,7 +94,9 @@ def _higher(own: Policy | None, brokers: Policy | None) -> Policy | None:
 
 
 def can_federate_exchange(exchange: Exchange) -> bool:
-    return bool(exchange.name) and not exchange.internal and not _has_purpose(exchange)
+    """Not the agents' own, such as those of their leases: agents of several clusters would hear of each other."""
+    is_own = exchange.name.startswith(AGENT_PREFIX) or _has_purpose(exchange)
+    return bool(exchange.name) and not exchange.internal and not is_own
 
 
 def can_federate_queue(queue: Queue) -> bool:

@@ -52,6 +52,7 @@ class Building:
         self.is_native = False
         self._letter = names.LETTERS[0]
         self._more_may_be = False  # bound to it than is known: until it is replaced
+        self._is_sure = False  # that all of it was bound while this link held the queue
         self._steps: list[Step] = []  # that are left to do
         self._binder: Binder | None = None
         self._asserted_next: list[Group] = []
@@ -66,6 +67,11 @@ class Building:
     @property
     def may_have_rival(self) -> bool:
         return self._built.may_have_rival
+
+    @property
+    def replaces(self) -> bool:
+        """Whether something that serves is to be deleted."""
+        return any(isinstance(step, DeleteInternal) for step in self._steps)
 
     @property
     def bound(self) -> int:
@@ -142,8 +148,9 @@ class Building:
             return False
         return True
 
-    async def complete(self, bindings: Iterable[Binding]) -> None:
+    async def complete(self, bindings: Iterable[Binding], *, holds_queue: bool) -> None:
         """Binds queue and groups."""
+        self._is_sure = holds_queue and not any(isinstance(step, Connect) and step.bound for step in self._steps)
         while self._steps and not isinstance(self._steps[0], DeleteInternal):
             await self._take_step(bindings)
 
@@ -151,8 +158,18 @@ class Building:
         """Deletes what served before. Only who holds the queue may: another agent that takes the link over at the same
         moment may have built it just now, and be the one whose messages come through it.
         """
+        if self._steps and not self._is_sure:
+            await self._bind_again()
         while self._steps:
             await self._take_step(bindings)
+
+    async def _bind_again(self) -> None:
+        """Another agent that held the queue for a moment may have deleted what it had built or knew. Declared here
+        since, it exists with nothing bound to it. Nobody else deletes anything while this link holds the queue.
+        """
+        if self._binder is not None:
+            queue_bound = upstream_objects.bind_queue(self._up, self._queue, self._internal)
+            await both(queue_bound, self._binder.bind(self._built.bound))
 
     async def _take_step(self, bindings: Iterable[Binding]) -> None:
         step = self._steps.pop(0)
@@ -179,8 +196,7 @@ class Building:
             built.letter = None  # until everything is bound
         self._letter, built.queue, built.arguments = now
         built.bound = bound
-        if built.bound_before_canary:  # how far a former session came doesn't tell which were asserted
-            built.bound_before_canary = len(bound)
+        built.doubtful = len(bound)  # also of a former session: how far it came doesn't tell which were asserted
         self._binder = self._new_binder()
 
     def _new_binder(self) -> Binder:
@@ -217,9 +233,9 @@ class Building:
 
     @property
     def must_assert(self) -> bool:
-        """Whether nothing else shows that the upstream exchange was deleted."""
-        is_watched = self._built.has_canary and not self._built.bound_before_canary
-        return not (is_watched or self._canary.is_needless)
+        """Whether something bound may be missing, and nothing else would show it."""
+        is_watched = self._built.has_canary or self._canary.is_needless
+        return bool(self._built.doubtful) or not is_watched
 
     @property
     def lacks_canary(self) -> bool:
@@ -234,13 +250,14 @@ class Building:
         self._built.has_canary = await self._canary.place()
         self._built.canary_note = self._canary.note
         if self._built.has_canary:
-            self._asserted_next, self._built.bound_before_canary = [], len(self._built.bound)
+            self._asserted_next, self._built.doubtful = [], len(self._built.bound)
 
     async def remove_rivals(self) -> None:
         """What another that lost the queue to this link has built: nobody knows what is bound to it."""
         self._built.may_have_rival = False
         other = self._wanted.internal(names.other_letter(self._letter))
         if await upstream_objects.exists(self._up, other, spare=self._exchanges.spare):
+            await self._bind_again()
             await upstream_objects.delete_exchange(self._up, other)
 
     async def restore(self) -> None:
@@ -252,7 +269,7 @@ class Building:
         built.letter = None  # until it is complete, what is bound isn't known
         await self._ensure_exchange()
         built.has_canary = await self._canary.place()
-        built.canary_note, built.bound_before_canary = self._canary.note, 0
+        built.canary_note, built.doubtful = self._canary.note, 0
         await binder.bind(bound)
         built.letter = self._letter
 
@@ -269,7 +286,7 @@ class Building:
             await between()
             size = min(AT_ONCE, count - at)
             await self._assert(self._binder, self._next_groups(size))
-            self._built.bound_before_canary = max(0, self._built.bound_before_canary - size)
+            self._built.doubtful = max(0, self._built.doubtful - size)
 
     def _next_groups(self, count: int) -> list[Group]:
         bound = self._built.bound

@@ -29,7 +29,9 @@ class Built:
     has_canary: bool = False
     canary_note: str = ""  # why there is none
     may_have_rival: bool = False  # whoever served the link until now may still be building
-    bound_before_canary: int = 0  # groups that are asserted once more: nothing showed a deletion when they were bound
+    doubtful: int = 0
+    """Groups that are asserted once more: nothing showed a deletion when they were bound, or another agent may have
+    replaced what they were bound to since a former session."""
 
     @property
     def known(self) -> Known | None:

@@ -166,10 +166,10 @@ class ExchangeSession(OpenSession[Upkeep]):
 
         They are followed while messages can't flow yet, too: a downstream may be blocked for hours.
         """
-        if building.may_have_rival:
+        if building.may_have_rival or building.replaces:
             await _settled_soon(starting)
         bound = self._latest()
-        await building.complete(bound)
+        await building.complete(bound, holds_queue=starting.done())
         while not starting.done():
             await asyncio.wait([starting], timeout=LOOK_EVERY)
             if self._latest() is not bound:

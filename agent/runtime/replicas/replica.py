@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -44,6 +45,9 @@ RENEW_EVERY: Final = 60.0
 """Brokers end consumers that keep a message for long without acknowledging it, by default after 30 minutes."""
 LOST_FOR: Final = 5.0  # a slot that nobody holds gets another token
 RELEASED_WITHIN: Final = 20.0
+NO_ACCESS_FOR: Final = 60.0
+"""Seconds for which a user without access to the vhost takes itself for one of several: it may have been taken from all
+for a moment, and the others keep the connections that they have."""
 STEADY: Final = 5.0  # a lease that lasted for so long is asked for again at once
 REFUSED_FOR: Final = 30.0
 ANSWER_EVERY: Final = 1.0
@@ -107,6 +111,7 @@ class Replica:
         self._reported_at = self._healed_at = self._answered_at = 0.0
         self._has_new_links = self._is_stopping = False
         self._logged = ""
+        self._no_access_since: float | None = None
         self._loop = asyncio.get_running_loop()
         permit.on_end = self._end_links
 
@@ -199,7 +204,7 @@ class Replica:
         """Until cancelled."""
         attempt = 1
         while True:
-            began, is_settled = self._loop.time(), False
+            began, is_settled = math.inf, False
             try:
                 within = min(CONNECT_WITHIN * attempt, CONNECT_AT_LAST)
                 async with (
@@ -207,6 +212,7 @@ class Replica:
                     await self._connect(MESSAGES, within) as talk,
                 ):
                     self._connections = connection, talk
+                    began, self._no_access_since = self._loop.time(), None
                     await self._serve(connection, talk)
             except AgentError as error:
                 is_settled = isinstance(error, LeasesRefusedError) and self._sharing.is_alone
@@ -266,7 +272,7 @@ class Replica:
 
     def _fail(self, error: AgentError) -> None:
         text = str(error)
-        if isinstance(error, NoAccessError | LeasesRefusedError) and self._sharing.is_alone:
+        if self._is_refused(error) and self._sharing.is_alone:
             self._sharing.refusal = text
             message = "links can't be shared with other agents, and this one runs all of them"
         else:
@@ -275,6 +281,15 @@ class Replica:
             log.warning(message, reason=text)
         self._logged = text
         self._go_on_without(text)
+
+    def _is_refused(self, error: AgentError) -> bool:
+        """Whether it won't get leases as long as its permissions are what they are."""
+        if not isinstance(error, NoAccessError):
+            self._no_access_since = None
+            return isinstance(error, LeasesRefusedError)
+        now = self._loop.time()
+        self._no_access_since = now if self._no_access_since is None else self._no_access_since
+        return now - self._no_access_since >= NO_ACCESS_FOR
 
     def _go_on_without(self, reason: str) -> None:
         """There is no lease. What nobody else runs, as far as is known, is run all the same."""

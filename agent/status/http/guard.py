@@ -6,7 +6,7 @@ import hmac
 import ipaddress
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -23,6 +23,23 @@ BY_A_PROGRAM: Final = "X-Federation-Agent"
 """Sent by our commands with a change. No page of another site can send it, so with it any host name is accepted."""
 BROWSERS: Final = ("Origin", "Sec-Fetch-Site")
 """The headers that browsers send with every change, and that no page can omit."""
+
+
+class Access(Protocol):
+    """Who may ask what."""
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """Why the request is refused, or None."""
+
+
+class ProbesOnly:
+    """For an agent that can't tell yet who may ask for more."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        return None if request.path in PROBES else refuse(503, self._reason)
 
 
 class Guard:

@@ -19,7 +19,7 @@ from agent.status.http.answers import refuse
 from agent.status.http.api import Act, Api, DeleteShovel, PauseLink
 from agent.status.http.client import Connection
 from agent.status.http.clients import Connections
-from agent.status.http.guard import Guard
+from agent.status.http.guard import Access, Guard
 from agent.status.http.limits import MOST_BODY, descriptor_limit, most_connections
 from agent.status.page import serve
 from agent.status.peers import Peers
@@ -44,11 +44,15 @@ class HttpServer:
         pause: PauseLink | None = None,
         token: Callable[[], Secret | None] = lambda: None,
         peers: Callable[[], tuple[HttpUrl, ...]] = lambda: (),
+        guard: Access | None = None,
+        named: str = "agent.http.listen",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`guard` is what `settings` ask for, unless it is given. `named` is where the address is from."""
         self._settings = settings
+        self._named = named
         self._board = board
-        self._guard = Guard(settings, token)
+        self._guard = guard or Guard(settings, token)
         self.connections = Connections(clock, most_connections(descriptor_limit()))
         self._api = Api(
             board,
@@ -83,7 +87,7 @@ class HttpServer:
         except OSError as error:
             await runner.cleanup()
             raise CannotStartError(
-                f"agent.http.listen {self.address}: {error.strerror or error}; choose another address or free the port"
+                f"{self._named} {self.address}: {error.strerror or error}; choose another address or free the port"
             ) from error
         self._tasks.keep("watch HTTP connections", self.connections.watch)
 

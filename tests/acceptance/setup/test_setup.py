@@ -151,6 +151,7 @@ LOCKS = {
     "requirements.lock": ("dev", "report"),
     "locks/agent.lock": (),
     "locks/report.lock": ("report",),
+    "locks/traffic.lock": ("traffic",),
 }
 
 

@@ -5,10 +5,13 @@ from ssl import SSLError
 import pytest
 
 from agent.amqp.connect import Server
-from agent.amqp.failures import blames_message, lost, one_line, trouble_of
+from agent.amqp.failures import NOT_ALLOWED, NoAccessError, blames_message, lost, one_line, opening_failed, trouble_of
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError
+from agent.amqp.wire.login import Terms
 from agent.core import fields
+from agent.core.addresses.secret import Secret
+from agent.core.addresses.uri import Mechanism
 from agent.core.links.lifecycle import Trouble
 from agent.errors import BrokerError, PermanentError, TransientError
 
@@ -84,3 +87,12 @@ def test_a_message_is_blamed_for_what_a_broker_closes_over_what_it_read(cause: B
     told.__cause__ = cause
     assert blames_message(told) is blames
     assert blames_message(cause) is blames
+
+
+def test_no_access_is_a_verdict_of_the_broker_and_no_failure_of_what_it_asks() -> None:
+    terms = Terms("upstream", "/", "u", Secret(""), (Mechanism.PLAIN,), 10)
+    refused = "NOT_ALLOWED - access to vhost '/' refused for user 'u'"
+    error = opening_failed(ConnectionClosedError(NOT_ALLOWED, refused), terms, None, None)
+    assert isinstance(error, NoAccessError)
+    failed = f"{refused}, backend rabbit_auth_backend_ldap returned an error: timeout"
+    assert isinstance(opening_failed(ConnectionClosedError(NOT_ALLOWED, failed), terms, None, None), TransientError)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from agent.amqp.failures import NoAccessError
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT
 from agent.core.replicas.messages import Report
@@ -16,8 +17,10 @@ from agent.errors import TransientError
 from agent.runtime.replicas import replica as replica_module
 from agent.runtime.replicas.fence import SURELY_KEPT, TICK
 from agent.runtime.replicas.lease_channel import LeaseChannel
-from agent.runtime.replicas.replica import Replica, Runs
+from agent.runtime.replicas.replica import NO_ACCESS_FOR, Replica, Runs
 from agent.tasks import GuardedTasks, UnexpectedErrors
+from tests.unit.amqp.wire.virtual_loop import in_virtual_time
+from tests.unit.core.some_links import shovel_link
 
 
 class Lease:
@@ -103,19 +106,45 @@ async def test_one_that_lost_its_lease_and_reaches_none_is_fenced_again() -> Non
     assert severed
 
 
-async def test_a_broker_whose_logins_are_always_slow_is_waited_for_ever_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_whose_logins_are_always_slow_is_waited_for_ever_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     waited, has_tried = list[float](), asyncio.Event()
 
     async def connect_any(*_: object, within: float, **__: object) -> object:
         waited.append(within)
+        await asyncio.sleep(within)
         if len(waited) == 5:
             has_tried.set()
         raise TransientError("no answer in time")
 
     monkeypatch.setattr(replica_module, "connect_any", connect_any)
     monkeypatch.setattr(replica_module, "delay", lambda *_: 0.0)
-    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), Permit(), cast("Runs", Nothing()))
-    running = asyncio.create_task(replica.run())
-    await asyncio.wait_for(has_tried.wait(), 5)
-    running.cancel()
-    assert waited[:5] == [3.0, 6.0, 9.0, 10.0, 10.0]
+
+    async def live() -> None:
+        replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), Permit(), cast("Runs", Nothing()))
+        running = asyncio.create_task(replica.run())
+        await has_tried.wait()
+        running.cancel()
+        assert waited[:5] == [3.0, 6.0, 9.0, 10.0, 10.0]
+
+    in_virtual_time(live())
+
+
+def test_one_without_access_to_the_vhost_runs_all_links_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may be there, whose connections outlast what is taken from all for a moment."""
+    refused = [NoAccessError("user 'u' may not access vhost '/'")]
+
+    async def connect_any(*_: object, **__: object) -> object:
+        raise refused[0]
+
+    monkeypatch.setattr(replica_module, "connect_any", connect_any)
+
+    async def live() -> None:
+        replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), Permit(), cast("Runs", Nothing()))
+        running = asyncio.create_task(replica.run())
+        await asyncio.sleep(NO_ACCESS_FOR - 10)
+        assert replica.verdict(shovel_link()) is not True
+        await asyncio.sleep(40)
+        assert replica.verdict(shovel_link()) is True
+        running.cancel()
+
+    in_virtual_time(live())

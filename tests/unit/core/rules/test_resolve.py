@@ -138,6 +138,7 @@ def test_what_is_never_federated() -> None:
         exchanges={
             "": Exchange("", "direct"),
             "in": Exchange("in", "fanout", internal=True),
+            "federation-agent: leases 1 of dc2": Exchange("federation-agent: leases 1 of dc2", "direct"),
             "made": Exchange("made", "fanout", arguments=purpose),
             "amq.topic": Exchange("amq.topic", "topic"),
         },

@@ -1,0 +1,106 @@
+"""Before there is a valid configuration: probes are answered, and the file is read again until it is one.
+
+For a sidecar: a process that ends with an error takes the pod, and with it the broker, out of its Service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from agent.core.settings import HttpSettings
+from agent.downstream.whole_files import signature
+from agent.errors import ConfigurationError
+from agent.runtime.problems import texts
+from agent.status.board import Board
+from agent.status.http.guard import ProbesOnly, is_loopback
+from agent.status.http.server import HttpServer
+from agent.tasks import together
+
+RETRY: Final = 2.0
+OPTION: Final = "--wait-for-configuration"
+NOTHING_YET: Final = "the agent has no valid configuration yet"
+
+log = structlog.get_logger()
+
+
+class Waiting:
+    """Serves `board`, which holds nothing but the problems. Beyond loopback only probes are answered: the token that
+    would protect the rest is in the file that isn't valid."""
+
+    def __init__(self, path: str, load: Callable[[], object], address: HttpSettings, board: Board) -> None:
+        """`load` raises ConfigurationError while the file isn't valid."""
+        self._path = path
+        self._load = load
+        self._address = address
+        self._board = board
+        self._told_to_read = asyncio.Event()
+
+    async def until_valid(self, refused: ConfigurationError, told_to_stop: asyncio.Event) -> None:
+        """Returns when the file is valid, or when the agent has to stop."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._told_to_read.set)
+        server = self._server()
+        await server.start()
+        try:
+            self._show(refused)
+            log.info("waiting for a valid configuration", configuration=self._path, http=server.address)
+            await together(self._retry(), _set(told_to_stop))
+        finally:
+            await server.stop()
+
+    def _server(self) -> HttpServer:
+        is_local = is_loopback(self._address.host)
+        return HttpServer(
+            self._address,
+            self._board,
+            lambda _id, _action: None,  # there are no links
+            delete_shovel=_delete_nothing,
+            guard=None if is_local else ProbesOnly(f"{NOTHING_YET}: its log says what is wrong"),
+            named=OPTION,
+        )
+
+    async def _retry(self) -> None:
+        """A file that has just changed may not be whole yet; on SIGHUP it is read all the same."""
+        seen = await self._signature()
+        while True:
+            is_told = await self._rest()
+            found = await self._signature()
+            if found == seen or is_told:
+                try:
+                    await asyncio.to_thread(self._load)
+                except ConfigurationError as error:
+                    self._show(error)
+                else:
+                    return
+            seen = found
+
+    async def _rest(self) -> bool:
+        """Whether it was ended by SIGHUP."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETRY):
+                await self._told_to_read.wait()
+        is_told = self._told_to_read.is_set()
+        self._told_to_read.clear()
+        return is_told
+
+    async def _signature(self) -> object:
+        return await asyncio.to_thread(signature, self._path)
+
+    def _show(self, refused: ConfigurationError) -> None:
+        problems = texts(refused.problems)
+        if problems != self._board.problems:
+            log.error("configuration refused", error="; ".join(problems))
+        self._board.problems = problems
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _delete_nothing(_vhost: str, _name: str) -> str:
+    return NOTHING_YET
