@@ -6,7 +6,6 @@ import asyncio
 from typing import Generic, Protocol, TypeVar
 
 from agent.amqp.connection_pool import Shared
-from agent.amqp.failures import one_line
 from agent.core.addresses.uri import AmqpUri
 from agent.errors import BrokerError, Side
 from agent.links.flow import Flow
@@ -47,12 +46,7 @@ class OpenSession(Generic[UpkeepT]):
     @property
     def met(self) -> tuple[tuple[AmqpUri, str], ...]:
         there = (control.connection for control, _ in self._controls)
-        # As it may be shown: the peer chooses it.
-        return tuple(
-            (each.uri, one_line(each.wire.redacted(each.server.cluster_name)))
-            for each in there
-            if each.server.cluster_name is not None
-        )
+        return tuple((each.uri, each.cluster) for each in there if each.cluster is not None)
 
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:

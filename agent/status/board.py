@@ -400,7 +400,6 @@ class Board:
             **self._sample(entry, gauges),
             "reconnects": entry.reconnects,
             "reason": entry.reason,
-            "incident": entry.is_incident(self.clock()),
             "backlog_last": entry.backlog_last if gauges.backlog is None else gauges.backlog,
             "backlog_last_at": self._backlog_at(entry, gauges),
             "paused": _paused(state.pause) if state.paused else None,
@@ -412,7 +411,12 @@ class Board:
         return {"id": entry.link.id, **self._sample(entry, entry.gauges())}
 
     def _sample(self, entry: Entry, gauges: Gauges) -> dict[str, Any]:
-        return {**_counts(entry, gauges), "rate": round(entry.rate(self.clock()), 2)}
+        now = self.clock()
+        return {
+            **_counts(entry, gauges),
+            "rate": round(entry.rate(now), 2),
+            "incident": entry.is_incident(now),
+        }
 
     def _backlog_at(self, entry: Entry, gauges: Gauges) -> str | None:
         if gauges.backlog is not None:

@@ -8,7 +8,18 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links.lifecycle import Status
 from agent.core.links.pauses import LONG
 from agent.core.model import Link, ShovelLink
-from agent.core.status.causes import DOWN, Cause, LinkFacts, causes_of, headline, level_of, verdict, waiting_of
+from agent.core.status.advice import denied
+from agent.core.status.causes import (
+    DOWN,
+    Cause,
+    LinkFacts,
+    advice_for,
+    causes_of,
+    headline,
+    level_of,
+    verdict,
+    waiting_of,
+)
 from agent.status.board import Board, Entry, Gauges
 from agent.status.clusters import Broker
 from agent.status.slices import in_slices
@@ -22,7 +33,7 @@ async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
     links = [facts(board, entry, now) async for entry in in_slices(board)]
-    causes = causes_of(links, downstream=board.cluster or THIS_CLUSTER)
+    causes = causes_of(links, downstream=_downstream(board))
     waiting = waiting_of(links)
     return {
         "level": level_of(links),
@@ -30,6 +41,20 @@ async def summary(board: Board) -> dict[str, Any]:
         "waiting": {"messages": waiting.messages, "is_exact": waiting.is_exact},
         "causes": [_view(cause, len(links), now) for cause in causes],
     }
+
+
+async def advice_of(board: Board, entry: Entry) -> str | None:
+    """What to do about one link; None where there is nothing to do."""
+    now = board.clock()
+    link = facts(board, entry, now)
+    others: list[LinkFacts] = []
+    if denied(link.error) is not None:  # no other advice depends on other links
+        others = [facts(board, each, now) async for each in in_slices(board) if denied(each.state.error) is not None]
+    return advice_for(link, others, downstream=_downstream(board)) or None
+
+
+def _downstream(board: Board) -> str:
+    return board.cluster or THIS_CLUSTER
 
 
 def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
@@ -82,7 +107,7 @@ def _broker(board: Board, uris: tuple[AmqpUri, ...], told: str | None) -> Broker
         return None
     known = board.clusters.name_of(uris) or told
     if board.clusters.is_downstream(uris[0]) or (known is not None and known == board.cluster):
-        return Broker(board.cluster or THIS_CLUSTER, is_known=board.cluster is not None, is_downstream=True)
+        return Broker(_downstream(board), is_known=board.cluster is not None, is_downstream=True)
     address = f"{uris[0].connect_host}:{uris[0].connect_port}"
     return Broker(known or address, is_known=known is not None, is_downstream=False)
 

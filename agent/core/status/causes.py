@@ -129,6 +129,16 @@ def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ..
     return tuple(sorted((_cause(key, members) for key, members in found.items()), key=_rank))
 
 
+def advice_for(link: LinkFacts, others: Iterable[LinkFacts] = (), *, downstream: str) -> str:
+    """What its cause advises, about its own error; empty where there is nothing to do. One command grants what the user
+    lacks for all `others` of that cause, because a second one would take back what the first one granted."""
+    if not link.needs_somebody and link.status is not Status.PAUSED:
+        return ""
+    key = _key(link, downstream)
+    errors = [other.error for other in others if other.needs_somebody and _key(other, downstream) == key]
+    return advice(Trouble(key[2]), key[1], link.error, (link.id,), others=errors)
+
+
 def stands_still(status: Status) -> bool:
     return status in DOWN | DEGRADED
 

@@ -139,6 +139,10 @@ _LINK: Final[Json] = {
     },
     "critical_since": {**TIME_OR_NONE, "description": "Since when it has been further behind than `lag-critical`."},
 }
+_ADVICE: Final[Json] = {
+    **TEXT_OR_NONE,
+    "description": "What to do, with commands between backticks; null where there is nothing to do.",
+}
 _WAITING: Final = _object({"messages": COUNT, "is_exact": {"type": "boolean"}})
 _HISTORY: Final = _object(
     {
@@ -275,7 +279,7 @@ SCHEMAS: Final[Json] = {
             },
         }
     ),
-    "LinkWithHistory": _object({**_LINK, "history": _HISTORY}, _ENDS),
+    "LinkWithHistory": _object({**_LINK, "advice": _ADVICE, "history": _HISTORY}, _ENDS),
     "Transition": _object(
         {
             "seq": COUNT,

@@ -63,6 +63,29 @@ def test_shovels_to_another_broker_blame_it_and_not_the_downstream(
     wait_causes(agent, ("destination", far, "object missing"))
 
 
+def test_advice_for_a_shovel_names_the_broker_at_the_end_that_refuses(
+    agent_of: AgentOf, name: Callable[[str], str], here: Site, there: Site
+) -> None:
+    """Pasted on the other one, `set_permissions` would replace what the user may do there."""
+    user = name("weak")
+    for site in (here, there):
+        site.node.admin.user(user, "pw")
+        site.node.admin.permissions(site.vhost, user, write="", read="")
+        site.queue(name="src").queue(name="dest")
+    writes = shovel(here, there) | {"dest-uri": there.node.uri(there.vhost, user, "pw")}
+    reads = shovel(here, there) | {"src-uri": here.node.uri(here.vhost, user, "pw")}
+    agent = agent_of(here.node).write({here.vhost: {"shovels": {"writes": writes, "reads": reads}}}).start()
+    far, own = there.node.cluster_name, here.node.cluster_name
+    there.node.admin.permissions(there.vhost, user, write="")
+    here.node.admin.permissions(here.vhost, user, read="")
+    agent.wait_for("running", named(here, "writes"))
+    here.publish(numbered(1), "src", exchange="")
+    wait_causes(agent, ("downstream", own, "permission missing"), ("destination", far, "permission missing"))
+    for shown, broker, needs in (("writes", far, "write"), ("reads", own, "read")):
+        described = federation_agent("describe", f"{here.vhost}/{shown}", "--url", f"http://127.0.0.1:{agent.port}").out
+        assert f"Do:      On {broker}, user {user!r} needs {needs} on " in described, described
+
+
 def test_a_broker_that_links_come_from_and_go_to_is_one_cause(agent_of: AgentOf, lab: Lab, here: Site) -> None:
     """The remote one, and the downstream itself, which a shovel only reads from."""
     node = lab.node("departs").start()

@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.links.lifecycle import Status
 from agent.core.status.advice import Denied, Trouble, advice, denied, trouble_of
-from agent.core.status.causes import Level, LinkFacts, causes_of, level_of, verdict, waiting_of
+from agent.core.status.causes import Level, LinkFacts, advice_for, causes_of, level_of, verdict, waiting_of
 
 NOW = 1_000_000.0
 ALARM = "downstream blocked: low on memory"
@@ -331,3 +331,35 @@ def test_advice_covers_all_links_of_a_cause() -> None:
     assert advised("type 'a'", "type 'a'", "type 'b'").endswith(f" 1 more link has another error: {shown}")
     assert advised("1", "1", "2", "3").endswith(f" 2 more links have other errors: {shown}")
     assert "other error" not in advised("type 'a'", "type 'a'")
+
+
+def test_the_advice_for_a_link_is_that_of_its_cause() -> None:
+    for each in (*incident(), link(1, Status.STALLED), link(2, Status.BACKOFF, "upstream_unreachable", "x")):
+        causes = causes_of([each], downstream="dc2")
+        assert advice_for(each, downstream="dc2") == (causes[0].advice if causes else "")
+
+
+def test_one_command_grants_a_user_what_all_links_lack() -> None:
+    links = [refused(1, queue="a"), refused(2, queue="b"), refused(3, queue="c", upstream="dc4")]
+    [cause, _] = causes_of(links, downstream="dc2")
+    for each in links[:2]:
+        told = advice_for(each, links, downstream="dc2")
+        assert "set_permissions -p v fed '^(federation|a$|b$)' '.*' '.*'" in told
+        assert told.partition("Run ")[2] == cause.advice.partition("Run ")[2]
+    assert "queue 'b', configure on queue 'a' in vhost" in advice_for(links[1], links, downstream="dc2")
+
+
+def test_a_link_is_told_what_it_lacks_itself() -> None:
+    """Its cause tells only one of the errors of its links."""
+    errors = (f"vhost '{name}' does not exist: create it there" for name in "ab")
+    links = [link(at, Status.INVALID, "upstream_refused", error) for at, error in enumerate(errors)]
+    assert ["add_vhost a`" in advice_for(links[0], links, downstream="dc2"),
+            "add_vhost b`" in advice_for(links[1], links, downstream="dc2")] == [True, True]  # fmt: skip
+
+
+def test_a_paused_link_can_be_resumed_at_once_and_others_need_no_advice() -> None:
+    paused = link(1, Status.PAUSED, "paused", "")
+    assert not causes_of([paused], downstream="dc2")
+    assert "`federation-agent resume 00000001`" in advice_for(paused, downstream="dc2")
+    for status in (Status.RUNNING, Status.STANDBY, Status.STARTING, Status.TERMINATED):
+        assert advice_for(link(1, status, "opened", ""), downstream="dc2") == ""
