@@ -80,7 +80,7 @@ class LinkFacts:
 
     @property
     def needs_somebody(self) -> bool:
-        return self.status in DOWN | DEGRADED or self.is_forgotten or self.is_behind or self.recurs
+        return stands_still(self.status) or self.is_forgotten or self.is_behind or self.recurs
 
 
 def began(since: float, ran_until: float | None) -> float:
