@@ -7,7 +7,7 @@ import re
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from types import TracebackType
 from typing import Self
@@ -120,6 +120,12 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @cached_property
+    def cluster(self) -> str | None:
+        """The name that the broker gives its cluster, as it may be shown: the peer chooses it."""
+        name = self.server.cluster_name
+        return None if name is None else one_line(self.wire.redacted(name))
 
     @property
     def blocked(self) -> str | None:

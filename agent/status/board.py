@@ -20,12 +20,14 @@ from agent.core.links.upstream_account import NOTHING, Compared
 from agent.core.model import ExchangeLink, Link, LinkKind, LinkSettings, QueueLink, ShovelLink
 from agent.core.status.causes import DEGRADED, DOWN, began, was_flowing
 from agent.errors import Side
+from agent.status.clusters import Clusters
 from agent.status.feed import Feed
 from agent.status.history import History, Point, Range
 from agent.status.meter import Meter, Totals
 from agent.status.pace import Pace
 from agent.status.recent import Recent
 from agent.status.times import rfc3339
+from agent.status.troubles import STEADY, Troubles
 from agent.tasks import UnexpectedErrors
 
 
@@ -48,13 +50,11 @@ class Gauges:
     note: str = ""
     remaining: int | None = None  # messages until it is finished, where their number is limited
     destination: AmqpUri | None = None  # where its messages go to, while it is connected
+    met: tuple[tuple[AmqpUri, str], ...] = ()  # brokers that it has connected to, and their clusters' names
     owner: str | None = None  # the other agent of the group that runs it, where it is known
     runs_here: bool = True  # rather than in another agent of the group
     upstream: Compared = NOTHING  # what its queue's broker counted, as far as that could be compared
     removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
-
-
-STEADY: Final = 60.0  # seconds for which a link has to run
 
 
 @dataclass(slots=True)
@@ -70,7 +70,9 @@ class Entry:
     history: History = field(default_factory=History)
     pace: Pace = field(init=False)
     ran_until: float | None = None  # when its last run that was more than an attempt ended
-    reason: Reason = Reason.APPEARED  # of the last change of its status
+    reason: Reason = Reason.APPEARED  # of its status and its error now
+    changed_for: Reason = Reason.APPEARED  # that of the last change of its status
+    troubles: Troubles = field(default_factory=Troubles)
     backlog_last: int | None = None  # when it was last known
     backlog_last_at: float = 0.0
     behind: float | None = None  # seconds, where `lag-critical` asks for them
@@ -96,16 +98,19 @@ class Entry:
         return self._blocked_before + lasting
 
     def change(self, state: LinkState, now: float) -> None:
-        reason = reason_of(self.state, state)
+        reason, worked = reason_of(self.state, state), False
         self.note_backlog(now)
         if self.state.status is Status.STANDBY and state.status is not Status.STANDBY:
             self.backlog_last, self._empty_at = None, now
         if state.status is not self.state.status:
-            if self.state.status is Status.RUNNING and self._has_worked(now):
+            worked = self.state.status is Status.RUNNING and self._has_worked(now)
+            if worked:
                 self.ran_until = now
             self._blocked_before, self._blocked_at = self.blocked_seconds, self.monotonic()
-            self.since = now
+            self.since, self.changed_for = now, reason
+        if _turns(self.state, state):
             self.reason = reason
+            self.troubles.turn(now, state.status, reason, state.error, worked=worked)
         if state.failure is not None and self.state.failure is None:
             self.failures[state.failure.side, state.failure.trouble] += 1
         if (state.status, state.error) != (self.state.status, self.state.error):
@@ -199,6 +204,11 @@ class Entry:
         )
 
 
+def _turns(before: LinkState, after: LinkState) -> bool:
+    """A link that is down may be so for another reason each time it tries."""
+    return (after.status, after.error, after.failure) != (before.status, before.error, before.failure)
+
+
 _MOVING: Final = frozenset({Status.RUNNING, Status.BLOCKED, Status.STALLED})  # a block upstream stops no message
 
 OnTransition = Callable[[Entry, LinkState | None], None]
@@ -215,6 +225,7 @@ class Board:
     version: str = ""
     group: str = ""
     cluster: str | None = None
+    clusters: Clusters = field(default_factory=Clusters)
     vhosts: frozenset[str] | None = None  # of the downstream; None if they can't be listed
     ready: bool = False
     unread: str = ""  # why the downstream can't be read, while it can't
@@ -257,6 +268,9 @@ class Board:
             return
         before = entry.state
         entry.change(state, self.clock())
+        if state.status in _MOVING and before.status not in _MOVING:
+            for uri, cluster in entry.gauges().met:
+                self.clusters.learn(uri, cluster)
         if state.status is not before.status:
             self._pass_on(entry, before)
         if (state.status, state.error) != (before.status, before.error):

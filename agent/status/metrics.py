@@ -114,7 +114,7 @@ async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
         grouped.setdefault(_labels(entry), []).append(entry)
     lines: list[list[str]] = [[] for _ in LINK_FAMILIES]
     written: list[list[bytes]] = [[_head(family, form)] for family in LINK_FAMILIES]
-    upstreams, stuck = Upstreams(), StuckLinks()
+    upstreams, stuck = Upstreams(), StuckLinks(board)
     now = board.clock()
     number = 0
     async for labels, together in in_slices(grouped.items()):

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from agent.core.status.causes import blamed, stands_still
-from agent.status.board import Entry
+from agent.status.board import Board, Entry
 from agent.status.causes import facts
 from agent.status.families import PREFIX, Family, Type, labelled
 
@@ -21,12 +21,13 @@ STUCK: Final = Family(
 class StuckLinks:
     """Counts of them. An upstream is known by its name here: labels hold no addresses."""
 
-    def __init__(self) -> None:
+    def __init__(self, board: Board) -> None:
+        self._board = board
         self._counts: Counter[tuple[str, str, str, str]] = Counter()
 
     def add(self, entry: Entry, now: float) -> None:
         if stands_still(entry.state.status):
-            side, trouble = blamed(facts(entry, now))
+            side, trouble = blamed(facts(self._board, entry, now))
             self._counts[side, trouble, entry.link.vhost, entry.link.upstream] += 1
 
     def lines(self) -> bytes:

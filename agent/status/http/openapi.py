@@ -9,7 +9,7 @@ from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.core.rules.names import LETTERS
 from agent.core.status.advice import Trouble
-from agent.core.status.causes import Level
+from agent.core.status.causes import SIDES, Level
 from agent.status.history import Range
 from agent.status.http import native
 
@@ -176,7 +176,7 @@ SCHEMAS: Final[Json] = {
             "causes": _list(
                 _object(
                     {
-                        "side": {"type": "string", "enum": ["downstream", "upstream"]},
+                        "side": {"type": "string", "enum": list(SIDES)},
                         "broker": TEXT,
                         "trouble": {"type": "string", "enum": [str(trouble) for trouble in Trouble]},
                         "headline": TEXT,

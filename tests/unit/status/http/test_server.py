@@ -51,6 +51,7 @@ async def test_links_one_and_all(serve: Serve) -> None:
 async def test_a_link_tells_what_to_do_about_it(serve: Serve) -> None:
     served = await serve()
     served.board.cluster = "dc2"
+    served.board.clusters.downstream = frozenset({("h", 5672)})  # where the shovels go to
     assert (await served.ask(f"/api/links/{LINK.id}"))[1]["advice"] is None
     error = "downstream x: ACCESS_REFUSED - configure access to queue '{}' in vhost '/' refused for user 'fed'"
     others = [replace(shovel_link(), id=link_id) for link_id in ("00000002", "00000003")]
