@@ -180,8 +180,8 @@ def _side(link: LinkFacts) -> str:
 def is_blamed_on_destination(status: Status, reason: str, error: str) -> bool:
     """Whether the broker that a link's messages go to keeps it from running, rather than the one that they come from.
     Errors and reasons call the one downstream and the other upstream."""
-    if status is Status.STALLED:
-        return True
+    if status is Status.STALLED:  # but for a probe that couldn't be sent, and the like
+        return not (error.startswith("upstream ") or ": upstream " in error)
     if status is Status.BLOCKED:
         return error.startswith("downstream") or "; downstream" in error
     return reason.startswith("downstream_") or error.startswith("downstream ")

@@ -8,7 +8,16 @@ import pytest
 
 from agent.core.links.lifecycle import Status
 from agent.core.status.advice import Denied, Trouble, advice, denied, trouble_of
-from agent.core.status.causes import Level, LinkFacts, advice_for, causes_of, level_of, verdict, waiting_of
+from agent.core.status.causes import (
+    Level,
+    LinkFacts,
+    advice_for,
+    causes_of,
+    is_blamed_on_destination,
+    level_of,
+    verdict,
+    waiting_of,
+)
 
 NOW = 1_000_000.0
 ALARM = "downstream blocked: low on memory"
@@ -363,3 +372,16 @@ def test_a_paused_link_can_be_resumed_at_once_and_others_need_no_advice() -> Non
     assert "`federation-agent resume 00000001`" in advice_for(paused, downstream="dc2")
     for status in (Status.RUNNING, Status.STANDBY, Status.STARTING, Status.TERMINATED):
         assert advice_for(link(1, status, "opened", ""), downstream="dc2") == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "is_downstreams"),
+    [
+        ("messages wait, and the downstream has confirmed none for 30 s", True),
+        ("no probe has come through for 14 s: look for what holds up the link's queue, and at the downstream", True),
+        ("no probe has come through for 14 s: upstream origin 10.0.0.1:5672: write access refused", False),
+        ("upstream origin 10.0.0.1:5672: the quarantine can't be reached", False),
+    ],
+)
+def test_a_link_that_is_stalled_blames_the_side_that_its_error_names(error: str, *, is_downstreams: bool) -> None:
+    assert is_blamed_on_destination(Status.STALLED, "no_confirms", error) is is_downstreams
