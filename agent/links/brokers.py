@@ -77,6 +77,10 @@ class Brokers:
             lambda: self._permitted(_connect_silent(end, [self._timed(uri) for uri in _shuffled(end.uris)])),
         )
 
+    def asking(self, end: End) -> Connection | None:
+        """The connection where the broker is asked things, if one is open."""
+        return next(self._controls.standing((end, None, None, self.is_shared)), None)
+
     def _timed(self, uri: AmqpUri) -> AmqpUri:
         """Where another agent takes over, the broker has to notice soon that this one is gone."""
         return timed(uri) if self.is_shared else uri
