@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.cli import output
+from agent.cli.references import resolved
 from agent.cli.running_agent import find_running
 from agent.core.addresses import http_url
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.check.finding import Finding, Level, has_problems
 from agent.core.text.counts import counted
-from agent.definitions.document.interpolate import Interpolator
 from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
 from agent.runtime.preflight.endpoints import Tried
@@ -63,17 +63,10 @@ def _apis(given: Sequence[str]) -> dict[str, list[HttpUrl]]:
         ):  # a URL without a name: never quoted, as it is secret
             raise UsageError("--api is NAME=URL, such as origin=${env:ORIGIN_API} or rabbit.dc1.example:5672=http://…")
         try:
-            found.setdefault(name, []).append(http_url.parse(_resolved(text, name)))
+            found.setdefault(name, []).append(http_url.parse(resolved(text, f"--api {name}")))
         except UriError as error:
             raise UsageError(f"--api {name}: {error}") from error
     return found
-
-
-def _resolved(text: str, name: str) -> str:
-    def refuse(_: object, message: str) -> None:
-        raise UsageError(f"--api {name}: {message}")
-
-    return Interpolator(os.environ, ".", refuse, refuse).resolve(text, ())
 
 
 def _lines(found: Checked) -> Iterator[str]:

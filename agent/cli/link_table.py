@@ -90,6 +90,7 @@ COLUMNS: Final = (
     Column("FORWARDED", lambda link, _: f"{link['forwarded']:,}", 8, right=True),
     Column("OLDEST", lambda link, _: f"{link['oldest_unconfirmed_seconds']:.1f}s", 7, right=True),
     Column("RECONNECTS", lambda link, _: str(link["reconnects"]), right=True, wide=True),
+    Column("QUARANTINED", lambda link, _: f"{link.get('quarantined', 0):,}", right=True, wide=True),
     Column("PREFETCH", lambda link, _: str(link["prefetch"]), right=True, wide=True),
     Column("BINDINGS", lambda link, _: str(link["bindings"]), right=True, wide=True),
     Column("POLICY", lambda link, _: str(link["policy"] or "-"), wide=True),

@@ -7,7 +7,7 @@ import base64
 import os
 import re
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,10 +17,12 @@ from typing import Any, Final, TypeVar
 from agent.amqp.wire.properties import FLAGS, HEADERS, Properties
 from agent.amqp.wire.tables import CodecError
 from agent.cli import output
+from agent.cli.references import resolved
 from agent.core import fields
+from agent.core.addresses.uri import AmqpUri, parse
 from agent.core.links.removal import duration
 from agent.definitions.sources.load import load_configuration
-from agent.errors import UsageError
+from agent.errors import UriError, UsageError
 from agent.runtime.set_aside import Choice, Outcome, Quarantined, SetAside
 
 _AGE: Final = re.compile(r"(\d{1,9})([smhd]?)")
@@ -41,14 +43,14 @@ def chosen(link: str | None, reason: str | None, older_than: str | None, *, is_l
     return Choice(link, reason, None if found is None else float(found[1]) * _UNITS[found[2]])
 
 
-def list_messages(path: Path, choice: Choice, *, as_json: bool) -> tuple[int, bool]:
+def list_messages(path: Path, choice: Choice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
     """How many there are, and whether all could be looked at."""
 
     async def look(quarantined: Quarantined) -> list[SetAside]:
         # Of very many, the properties would be most of the memory; a list doesn't show them.
         return [replace(each, properties=b"") async for each in quarantined.look(with_bodies=False)]
 
-    found, problems = _run(path, choice, look)
+    found, problems = _run(path, choice, uris, look)
     if as_json:
         output.say_json([_summary(each) for each in found])
     else:
@@ -57,11 +59,12 @@ def list_messages(path: Path, choice: Choice, *, as_json: bool) -> tuple[int, bo
         for row in rows if found else ():
             output.say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         output.say(_counted(len(found), "in quarantine"))
+        _say_where(len(found), uris)
     output.complain(*problems)
     return len(found), not problems
 
 
-def show_messages(path: Path, choice: Choice, most: int, *, as_json: bool) -> tuple[int, bool]:
+def show_messages(path: Path, choice: Choice, uris: Sequence[str], *, most: int, as_json: bool) -> tuple[int, bool]:
     """How many are shown, and whether all could be looked at."""
 
     async def look(quarantined: Quarantined) -> list[SetAside]:
@@ -73,7 +76,7 @@ def show_messages(path: Path, choice: Choice, most: int, *, as_json: bool) -> tu
                     break
         return found
 
-    found, problems = _run(path, choice, look)
+    found, problems = _run(path, choice, uris, look)
     if as_json:
         output.say_json([_whole(each) for each in found])
     else:
@@ -83,38 +86,57 @@ def show_messages(path: Path, choice: Choice, most: int, *, as_json: bool) -> tu
             output.say("")
         if not found:
             output.say(_counted(0, "in quarantine"))
+            _say_where(0, uris)
     output.complain(*problems)
     return len(found), not problems
 
 
-def replay_messages(path: Path, choice: Choice, *, as_json: bool) -> tuple[int, bool]:
-    outcome, _ = _run(path, choice, Quarantined.replay)
-    return _report(outcome, "replayed", as_json=as_json)
+def replay_messages(path: Path, choice: Choice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
+    outcome, _ = _run(path, choice, uris, Quarantined.replay)
+    return _report(outcome, "replayed", uris, as_json=as_json)
 
 
-def drop_messages(path: Path, choice: Choice, *, as_json: bool) -> tuple[int, bool]:
-    outcome, _ = _run(path, choice, Quarantined.drop)
-    return _report(outcome, "dropped", as_json=as_json)
+def drop_messages(path: Path, choice: Choice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
+    outcome, _ = _run(path, choice, uris, Quarantined.drop)
+    return _report(outcome, "dropped", uris, as_json=as_json)
 
 
-def _report(outcome: Outcome, done: str, *, as_json: bool) -> tuple[int, bool]:
+def _say_where(count: int, uris: Sequence[str]) -> None:
+    """Nothing found may mean that it is elsewhere: definitions are removed, and messages stay."""
+    if not count and not uris:
+        output.say("only brokers of defined links, upstreams and shovels were looked at; --uri looks at another one")
+
+
+def _report(outcome: Outcome, done: str, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
     if as_json:
         output.say_json({done: outcome.done, "problems": outcome.problems})
     else:
         output.complain(*outcome.problems)
         output.say(_counted(outcome.done, done))
+        _say_where(outcome.done, uris)
     return outcome.done, not outcome.problems
 
 
-def _run(path: Path, choice: Choice, work: Callable[[Quarantined], Coroutine[Any, Any, T]]) -> tuple[T, list[str]]:
+def _run(
+    path: Path, choice: Choice, uris: Sequence[str], work: Callable[[Quarantined], Coroutine[Any, Any, T]]
+) -> tuple[T, list[str]]:
     """What was found, and why there may be more."""
+    only = _parsed(uris)
     configuration = load_configuration(str(path), environment=os.environ)
 
     async def run() -> tuple[T, list[str]]:
-        quarantined = await Quarantined.read(configuration, choice)
+        quarantined = await Quarantined.read(configuration, choice, only)
         return await work(quarantined), quarantined.problems
 
     return asyncio.run(run())
+
+
+def _parsed(uris: Sequence[str]) -> list[AmqpUri]:
+    """An error never quotes them."""
+    try:
+        return [parse(resolved(each, "--uri")) for each in uris]
+    except UriError as error:
+        raise UsageError(f"--uri: {error}") from error
 
 
 def _row(each: SetAside) -> tuple[str, ...]:

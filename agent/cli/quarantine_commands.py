@@ -21,6 +21,14 @@ ReasonOption = Annotated[Reason | None, typer.Option("--reason", help="Only thos
 OlderOption = Annotated[
     str | None, typer.Option("--older-than", metavar="AGE", help="Only those that are there for so long: 30m, 12h, 7d.")
 ]
+UriOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--uri",
+        metavar="URI",
+        help="Look only beside this vhost of a broker, which needs no definition; ${env:…} and ${file:…} are replaced.",
+    ),
+]
 EveryOption = Annotated[bool, typer.Option("--all", help="All of them, where nothing else chooses.")]
 
 
@@ -31,12 +39,14 @@ def list_quarantined(
     link: LinkOption = None,
     reason: ReasonOption = None,
     older_than: OlderOption = None,
+    uri: UriOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """List the messages in quarantine."""
     from agent.cli.quarantine import chosen, list_messages
 
-    return _status(list_messages(config, chosen(link, reason, older_than), as_json=format_ is Format.JSON))
+    choice, as_json = chosen(link, reason, older_than), format_ is Format.JSON
+    return _status(list_messages(config, choice, uri or [], as_json=as_json))
 
 
 @app.command(name="show")
@@ -46,13 +56,15 @@ def show_quarantined(
     link: LinkOption = None,
     reason: ReasonOption = None,
     older_than: OlderOption = None,
+    uri: UriOption = None,
     most: Annotated[int, typer.Option("--most", min=1, help="How many are shown.")] = 1,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Show messages in quarantine with their headers and the beginning of their bodies."""
     from agent.cli.quarantine import chosen, show_messages
 
-    return _status(show_messages(config, chosen(link, reason, older_than), most, as_json=format_ is Format.JSON))
+    choice, as_json = chosen(link, reason, older_than), format_ is Format.JSON
+    return _status(show_messages(config, choice, uri or [], most=most, as_json=as_json))
 
 
 @app.command(name="replay")
@@ -62,6 +74,7 @@ def replay_quarantined(
     link: LinkOption = None,
     reason: ReasonOption = None,
     older_than: OlderOption = None,
+    uri: UriOption = None,
     every: EveryOption = False,
     format_: FormatOption = Format.TEXT,
 ) -> int:
@@ -69,7 +82,7 @@ def replay_quarantined(
     from agent.cli.quarantine import chosen, replay_messages
 
     choice = chosen(link, reason, older_than, is_limited=not every)
-    return _status(replay_messages(config, choice, as_json=format_ is Format.JSON))
+    return _status(replay_messages(config, choice, uri or [], as_json=format_ is Format.JSON))
 
 
 @app.command(name="drop")
@@ -79,6 +92,7 @@ def drop_quarantined(
     link: LinkOption = None,
     reason: ReasonOption = None,
     older_than: OlderOption = None,
+    uri: UriOption = None,
     every: EveryOption = False,
     format_: FormatOption = Format.TEXT,
 ) -> int:
@@ -86,7 +100,7 @@ def drop_quarantined(
     from agent.cli.quarantine import chosen, drop_messages
 
     choice = chosen(link, reason, older_than, is_limited=not every)
-    return _status(drop_messages(config, choice, as_json=format_ is Format.JSON))
+    return _status(drop_messages(config, choice, uri or [], as_json=format_ is Format.JSON))
 
 
 def _status(found: tuple[int, bool]) -> int:

@@ -54,11 +54,12 @@ def _terminal() -> os.terminal_size | None:
 
 
 def _level(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Level:
-    """An agent that can't read its broker is degraded, and down if it never could."""
+    """An agent that can't read its broker is degraded, and down if it never could. Messages in quarantine wait for a
+    person, and nobody receives them until one comes."""
     level = Level(causes["level"])
     if level is Level.DOWN or not overview["ready"]:
         return Level.DOWN
-    is_whole = not (overview["problems"] or overview.get("not_run") or overview.get("unread"))
+    is_whole = not (overview["problems"] or overview.get("not_run") or overview.get("unread") or _aside(overview))
     return level if is_whole else Level.DEGRADED
 
 
@@ -74,6 +75,8 @@ def _sentence(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> str:
         return f"definitions are not in force: {overview['problems'][0]}"
     if causes["level"] == Level.FINE and not_run:
         return f"{counted(not_run, 'definition')} not run; {causes['verdict']}"
+    if causes["level"] == Level.FINE and _aside(overview):
+        return f"{counted(_aside(overview), 'message')} in quarantine; {causes['verdict']}"
     return str(causes["verdict"])
 
 
@@ -101,6 +104,24 @@ def _facts(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[s
     yield f"downstream  {overview['cluster'] or 'not reached yet'}"
     yield f"links       {', '.join(f'{number:,} {status}' for status, number in links.items()) or 'none'}"
     yield f"waiting     {_waiting(causes['waiting'])}"
+    aside = _in_quarantine(overview)
+    if aside:
+        yield f"quarantine  {aside}: federation-agent quarantine list -c FILE"
+
+
+def _aside(overview: Mapping[str, Any]) -> int:
+    """How many messages are known to wait in quarantines; an agent may be older than this command."""
+    return (overview.get("quarantine") or {}).get("messages") or 0
+
+
+def _in_quarantine(overview: Mapping[str, Any]) -> str:
+    """Empty where none is there, as far as is known."""
+    found = overview.get("quarantine") or {}
+    if _aside(overview):
+        return f"{'' if found['is_exact'] else 'at least '}{counted(found['messages'], 'message')}"
+    if found and found["quarantined"] and not found["is_exact"]:
+        return f"not known; {counted(found['quarantined'], 'message')} put there since the agent started"
+    return ""
 
 
 def _waiting(found: Mapping[str, Any]) -> str:

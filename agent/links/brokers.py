@@ -77,6 +77,10 @@ class Brokers:
             lambda: self._permitted(_connect_silent(end, [self._timed(uri) for uri in _shuffled(end.uris)])),
         )
 
+    def asking(self, end: End) -> Connection | None:
+        """The connection where the broker is asked things, if one is open."""
+        return next(self._controls.standing((end, None, None, self.is_shared)), None)
+
     def _timed(self, uri: AmqpUri) -> AmqpUri:
         """Where another agent takes over, the broker has to notice soon that this one is gone."""
         return timed(uri) if self.is_shared else uri
@@ -124,17 +128,24 @@ class Brokers:
         return await _connect_silent(end, _shuffled(end.uris), name=QUARANTINE)
 
     def capture(
-        self, source: End, up: Connection, *, link: str, options: FlowOptions, is_quorum: bool
+        self, source: End, up: Connection, *, link: str, options: FlowOptions, is_quorum: bool | None
     ) -> Callable[[Target], Capture] | None:
         """Makes what collects messages for the quarantine beside their source, which they come from by `up`. None where
-        they come from the quarantine itself: they would go round for ever."""
+        they come from the quarantine itself: they would go round for ever. `is_quorum`: as in `Lane`."""
         if options.queue == quarantine.QUEUE:
             return None
 
         async def connect() -> Connection:
             return await self._permitted(_connect(source, [up.uri], name=QUARANTINE))  # by its password of now
 
-        lane = Lane(link, up.wire, is_quorum=is_quorum, destination=options.destination, opener=connect)
+        lane = Lane(
+            link,
+            up.wire,
+            options.queue,
+            is_quorum=is_quorum,
+            destination=options.destination,
+            opener=connect,
+        )
         return lambda target: self.quarantines.capture((source, up.uri), target, lane)
 
     def shown_certificates(self, ends: Ends, link_id: str) -> Iterator[tuple[Side, bytes]]:

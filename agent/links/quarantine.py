@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -16,16 +16,19 @@ from agent.amqp.data.capture import Capture, Captured, Room
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.quarantined import Why, enclosed
 from agent.amqp.data.target import Target
-from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND
+from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.publisher import NoQueueError, Publisher
-from agent.amqp.questions import attempt, demand, refusal
+from agent.amqp.questions import demand, refusal
+from agent.amqp.queue_types import is_replicated
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.tables import CodecError
 from agent.core import fields
 from agent.core.fields import Table
+from agent.core.model import QueueType
 from agent.core.rules import objects, quarantine
 from agent.errors import BrokerError
+from agent.links.queue_declares import declare, is_internal
 from agent.tasks import GuardedTasks, UnexpectedErrors
 
 LARGEST_TOGETHER: Final = 128 * 1024 * 1024  # bytes; what is larger than a broker's largest message by default waits
@@ -51,11 +54,15 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One link's way to the quarantine beside its source."""
+    """One link's way to the quarantine beside its source, which is to be as safe as the `queue` it comes from.
+
+    `is_quorum`: whether that is replicated, as far as its definition tells; it may have been there before.
+    """
 
     link: str
     reader: Reader
-    is_quorum: bool  # whether the source is, so that the quarantine is as safe
+    queue: str
+    is_quorum: bool | None
     destination: Destination
     opener: Opener
 
@@ -174,7 +181,7 @@ class Quarantines:
     async def _carry(self, place: _Place) -> None:
         try:
             async with await place.waiting[0].lane.opener() as connection:
-                refused = await _ensure(connection, is_quorum=place.waiting[0].lane.is_quorum)
+                refused = await _ensure(connection, place.waiting[0].lane)
                 publisher = Publisher(connection)
                 await publisher.open()
                 await self._carry_by(publisher, place, refused)
@@ -242,27 +249,51 @@ class Quarantines:
         self._brake.ease(size)
 
 
-async def _ensure(connection: Connection, *, is_quorum: bool) -> BrokerError | None:
+async def _ensure(connection: Connection, lane: Lane) -> BrokerError | None:
     """An existing one is used as it is. Answers why it isn't known whether it exists: brokers of 4.3 show that only to
     users who may declare it."""
-    declared = {"queue": quarantine.QUEUE}
-    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, passive=True, **declared)
+    found = await declare(connection, {"queue": quarantine.QUEUE, "passive": True})
     if isinstance(found, ChannelClosedError) and found.code == NOT_FOUND:
-        await demand(
-            connection,
-            f"declaring queue {quarantine.QUEUE!r}",
-            methods.QUEUE_DECLARE,
-            methods.QUEUE_DECLARE_OK,
-            durable=True,
-            arguments=_arguments(connection) if is_quorum else fields.EMPTY,
-            **declared,
-        )
+        await _declare(connection, lane)
     if isinstance(found, ChannelClosedError) and found.code == ACCESS_REFUSED:
         return refusal(connection, f"declaring queue {quarantine.QUEUE!r}", found)
     return None
 
 
-def _arguments(connection: Connection) -> Table:
+async def _declare(connection: Connection, lane: Lane) -> None:
+    """Where nothing tells whether the source is replicated, the quarantine is, if the broker takes such queues."""
+    found = await is_replicated(connection, lane.queue)
+    is_quorum = lane.is_quorum if found is None else found
+    if is_quorum is None:
+        is_quorum = await _takes_quorum(connection, lane)
+    await demand(
+        connection,
+        f"declaring queue {quarantine.QUEUE!r}",
+        methods.QUEUE_DECLARE,
+        methods.QUEUE_DECLARE_OK,
+        **_declared(connection, is_quorum=is_quorum),
+    )
+
+
+async def _takes_quorum(connection: Connection, lane: Lane) -> bool:
+    """Declares it, on a connection of its own: some brokers close that where they have no such queues."""
+    async with await lane.opener() as trial:
+        try:
+            found = await declare(trial, _declared(connection, is_quorum=True))
+        except BrokerError as error:
+            if not is_internal(error):
+                raise
+            return False
+    return not (isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED)
+
+
+def _declared(connection: Connection, *, is_quorum: bool) -> dict[str, Any]:
+    """With its type in any case: the vhost's default may be another."""
+    arguments = _quorum(connection) if is_quorum else ((objects.TYPE, fields.text(QueueType.CLASSIC)),)
+    return {"queue": quarantine.QUEUE, "durable": True, "arguments": arguments}
+
+
+def _quorum(connection: Connection) -> Table:
     """Looking into a quorum queue counts as a delivery, and where these are limited it would be emptied by that."""
     limit = (("x-delivery-limit", fields.long(-1)),) if connection.server.limits_deliveries else ()
-    return (objects.TYPE, fields.text("quorum")), *limit
+    return (objects.TYPE, fields.text(QueueType.QUORUM)), *limit

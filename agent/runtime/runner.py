@@ -24,6 +24,7 @@ from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import slot_of
 from agent.errors import AgentError, BrokerError, PermanentError, Side
 from agent.links.connections import Connections
+from agent.links.ends import End
 from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
 from agent.links.flow import Flow
 from agent.links.kind import Removing, RunnableLink, Session
@@ -145,6 +146,11 @@ class LinkRunner:
     def _is_unread(self) -> bool:
         """While it is blocked little is read: messages that the source has sent may be counted nowhere."""
         return bool(self.state.blocked) and not (self._flow is not None and self._flow.counts_all)
+
+    @property
+    def source(self) -> End:
+        """Where its messages come from."""
+        return self.ends.source
 
     @property
     def local(self) -> Shared | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,8 +16,9 @@ from agent.amqp.held_messages import Held, HeldMessages, held_messages
 from agent.amqp.publisher import Publisher
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
+from agent.core.addresses.uri import AmqpUri
 from agent.core.links.naming import named_so
-from agent.core.model import Link
+from agent.core.model import Definitions, Link
 from agent.core.rules import quarantine
 from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper
@@ -27,9 +28,12 @@ from agent.downstream.reading import Source
 from agent.downstream.slices import in_slices
 from agent.errors import BrokerError, ConfigurationError, PermanentError, UsageError
 from agent.links.brokers import Brokers
+from agent.links.ends import End, reachable
 from agent.links.registry import Kinds
 
 MOST_NAMED: Final = 5
+DEFAULT_VHOST: Final = "/"
+GIVEN: Final = "broker of --uri"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,15 @@ class Destinations:
         return ready
 
 
+def _defined(definitions: Definitions, downstream: Sequence[AmqpUri]) -> Iterator[End]:
+    """Where messages of links may come from, or came from while there were links."""
+    for vhost, defined in definitions.vhosts.items():
+        for upstream in defined.upstreams.values():
+            yield End(f"upstream {upstream.name}", reachable(upstream.uris, vhost, downstream), vhost)
+        for shovel in defined.shovels.values():
+            yield End("shovel source", reachable(shovel.source_uris, DEFAULT_VHOST, downstream))
+
+
 def _id_of(named: str, links: tuple[Link, ...]) -> str:
     """A link that nobody defines any more has only its whole id."""
     found = named_so(links, named, lambda link: (link.id, f"{link.vhost}/{link.name}"))
@@ -135,14 +148,17 @@ class Outcome:
 class Quarantined:
     """`read` it first. Messages that are not ours, or that nobody chose, stay as they are."""
 
-    def __init__(self, kinds: Kinds, links: tuple[Link, ...], choice: Choice) -> None:
+    def __init__(self, kinds: Kinds, links: tuple[Link, ...], choice: Choice, sources: Iterable[End]) -> None:
+        """`sources` are where to look."""
         self._kinds = kinds
+        self._sources = tuple({(end.uris, end.default_vhost): end for end in sources}.values())
         self._links = {link.id: link for link in links}
         self._choice = choice if choice.link is None else replace(choice, link=_id_of(choice.link, links))
         self.problems: list[str] = []
 
     @classmethod
-    async def read(cls, configuration: Configuration, choice: Choice) -> Quarantined:
+    async def read(cls, configuration: Configuration, choice: Choice, only: Sequence[AmqpUri] = ()) -> Quarantined:
+        """Beside all sources that something defines, or beside `only` these."""
         keeper = Keeper()
         keeper.take(Source.CONFIGURATION, lambda: configuration.told)
         reading = await read_downstream(configuration, keeper)
@@ -150,7 +166,11 @@ class Quarantined:
             raise ConfigurationError(keeper.refusals)
         found = await in_slices(resolving(reading.definitions, reading.states, clock=time.thread_time))
         brokers = Brokers(configuration.settings.downstream.uris, reading.cluster, stall_after=0.0)
-        return cls(Kinds(brokers), found.links, choice)
+        kinds, own = Kinds(brokers), brokers.downstream
+        if only:
+            return cls(kinds, found.links, choice, (End(GIVEN, reachable([uri], DEFAULT_VHOST, own)) for uri in only))
+        used = (kinds.ends(link).source for link in found.links)
+        return cls(kinds, found.links, choice, (*used, *_defined(reading.definitions, own)))
 
     async def look(self, *, with_bodies: bool) -> AsyncGenerator[SetAside, None]:
         """Each once, also where several addresses lead to one broker: what one of them holds, the others don't find."""
@@ -245,7 +265,7 @@ class Quarantined:
         """Each source once, however many links come from there. Several may be one broker: names of clusters don't
         show it, as many are the same. What is `opened` stays so; otherwise one is open at a time.
         """
-        for end in dict.fromkeys(self._kinds.ends(link).source for link in self._links.values()):
+        for end in self._sources:
             async with AsyncExitStack() as one:
                 try:
                     connection = await (opened or one).enter_async_context(await self._kinds.brokers.looking(end))

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from agent.amqp.connect import Connection
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
@@ -31,6 +32,7 @@ from agent.downstream.slices import in_slices
 from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers
+from agent.links.ends import End
 from agent.links.registry import Kinds, SharedQueues, sweep
 from agent.links.renewals import renewed_ends
 from agent.management.answers import ConsumerAnswer
@@ -38,6 +40,8 @@ from agent.management.client import ManagementClient
 from agent.runtime.deleting import delete_parameter
 from agent.runtime.finished import delete_finished, is_parameter
 from agent.runtime.problems import Problems, texts
+from agent.runtime.quarantine_looks import TASK as LOOKING_INTO_QUARANTINES
+from agent.runtime.quarantine_looks import QuarantineLooks
 from agent.runtime.runner import LinkRunner, Other
 from agent.runtime.runners import Runners
 from agent.runtime.ticker import TASK as TICKER
@@ -296,6 +300,11 @@ class Supervisor:
             self._is_ticking = True
             self._tasks.keep(TICKER, lambda: tick_links(self._runners.by_id.items, self._board))
             self._begin_looking_upstream()
+            looks = QuarantineLooks(lambda: self._runners, self._asking, self._board)
+            self._tasks.keep(LOOKING_INTO_QUARANTINES, looks.run)
+
+    def _asking(self, end: End) -> Connection | None:
+        return None if self._kinds is None else self._kinds.brokers.asking(end)
 
     def _begin_looking_upstream(self) -> None:
         """Only the export needs it, and whether there is one is decided at the start."""

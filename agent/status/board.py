@@ -57,6 +57,14 @@ class Gauges:
     removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
 
 
+@dataclass(frozen=True, slots=True)
+class InQuarantine:
+    """What waits beside the sources of all links; None while that isn't known, a lower bound where it isn't exact."""
+
+    messages: int | None = None
+    is_exact: bool = False
+
+
 @dataclass(slots=True)
 class Entry:
     link: Link
@@ -235,6 +243,7 @@ class Board:
     refusals: int = 0
     reloaded_at: float = 0.0  # when all sources were last read and completely put in force
     expiries: tuple[Expiry, ...] = ()
+    in_quarantine: InQuarantine = InQuarantine()
     export_dropped: int = 0  # events that the status export could not keep
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)  # of the agent's own tasks
     on_transition: list[OnTransition] = field(default_factory=list)
@@ -373,6 +382,11 @@ class Board:
             "reloaded": rfc3339(self.reloaded_at) if self.reloaded_at else None,
             "now": rfc3339(self.clock()),
             "links": {status: found[status] for status in Status},
+            "quarantine": {
+                "messages": self.in_quarantine.messages,
+                "is_exact": self.in_quarantine.is_exact,
+                "quarantined": sum(sum(entry.meter.quarantined.values()) for entry in self),
+            },
         }
 
     def story(self, entry: Entry, span: Range = Range.QUARTER) -> dict[str, Any]:

@@ -42,6 +42,11 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
             Type.GAUGE,
             "Definitions that are valid and that the agent does nothing with.",
         ),
+        Family(
+            "federation_agent_quarantine_messages",
+            Type.GAUGE,
+            "Messages that wait in the quarantines beside the sources of this agent's links; no value while unknown.",
+        ),
         Family("federation_agent_ready", Type.GAUGE, "Whether definitions were read and links follow them."),
         Family(
             "federation_agent_export_dropped_events_total",
@@ -203,6 +208,9 @@ def _of_agent(board: Board, entries: Iterable[Entry], form: Form) -> bytes:
         "federation_agent_config_reload_timestamp_seconds": {"": board.reloaded_at},
         "federation_agent_config_refusals_total": {"": board.refusals},
         "federation_agent_definitions_not_run": {"": len(board.not_run)},
+        "federation_agent_quarantine_messages": {"": waiting}
+        if (waiting := board.in_quarantine.messages) is not None
+        else {},
         "federation_agent_ready": {"": int(board.ready)},
         "federation_agent_export_dropped_events_total": {"": board.export_dropped},
         "federation_agent_unexpected_errors_total": {

@@ -6,9 +6,7 @@ import re
 from typing import Final
 
 from agent.core.addresses import http_url, uri
-from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import GUEST
-from agent.core.addresses.url_text import Tls
 from agent.definitions.document.findings import Path, Spot
 from agent.definitions.document.yaml import Tree
 from agent.errors import UriError
@@ -21,13 +19,18 @@ _ELSEWHERE: Final = "49613"  # may be a password, a host and a port
 
 
 def warn_of_written_secrets(tree: Tree, spot: Spot) -> None:
-    def look(text: str, path: Path) -> str:
-        what = _written(_REFERENCE.sub(_ELSEWHERE, text), _in_vhost(path))
-        if what:
-            spot.warn(WARNING.format(what=what), *path)
+    texts: dict[Path, str] = {}
+
+    def note(text: str, path: Path) -> str:
+        texts[path] = _REFERENCE.sub(_ELSEWHERE, text)
         return text
 
-    tree.plain(look)
+    tree.plain(note)
+    for path, text in texts.items():
+        user = texts.get((*path[:-1], "username"), GUEST)
+        what = _written(text, _in_vhost(path), user=user)
+        if what:
+            spot.warn(WARNING.format(what=what), *path)
 
 
 def _in_vhost(path: Path) -> Path:
@@ -35,12 +38,14 @@ def _in_vhost(path: Path) -> Path:
     return path[2:] if path[:1] == ("vhosts",) else path
 
 
-def _written(text: str, path: Path) -> str:
-    """What secret is written there; empty if none is."""
+def _written(text: str, path: Path, *, user: str) -> str:
+    """What secret is written there; empty if none is. `user` is whose password a key beside it holds."""
     match path:
         case ("agent", "http", "token"):
             return "token" if _is_secret(text) else ""
-        case ("upstreams", _, "password") | (*_, "ssl-options", "password"):
+        case ("upstreams", _, "password"):
+            return "password" if _is_secret_of(user, text) else ""
+        case (*_, "ssl-options", "password"):
             return "password" if _is_secret(text) else ""
         case ("downstream", "uri" | "management", *_) | ("upstreams", _, "uri" | "management", *_):
             return "password" if _holds_secret(text) else ""
@@ -59,13 +64,15 @@ def _holds_secret(text: str) -> bool:
         found = parse(text)
     except UriError:
         return False
-    return any(secret is not None and _is_secret(secret.reveal()) for secret in (found.password, _of_key(found.tls)))
+    key = None if found.tls is None else found.tls.password
+    is_key_written = key is not None and _is_secret(key.reveal())
+    return is_key_written or (found.password is not None and _is_secret_of(found.user, found.password.reveal()))
 
 
-def _of_key(tls: Tls | None) -> Secret | None:
-    return None if tls is None else tls.password
+def _is_secret_of(user: str | None, password: str) -> bool:
+    """Everyone knows the password of guest, who may log in on the broker's own machine only."""
+    return _is_secret(password) and (user, password) != (GUEST, GUEST)
 
 
 def _is_secret(text: str) -> bool:
-    """Everyone knows the password of guest, who may log in on the broker's own machine only."""
-    return bool(text) and text != GUEST and _ELSEWHERE not in text
+    return bool(text) and _ELSEWHERE not in text

@@ -12,7 +12,7 @@ from agent.amqp.data.splice import Counts, Destination
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import prefetch
-from agent.core.model import Binding, QueueLink, QueueType
+from agent.core.model import Binding, QueueLink
 from agent.core.rules import names
 from agent.errors import Side, happening_on
 from agent.links.brokers import Brokers
@@ -79,16 +79,15 @@ class QueueSession(OpenSession[Upkeep]):
         connecting = connections.from_source(ends.source, upstream.connection.uri, apart=apart)
         _, up = await both(self._ensure(ends.source, upstream.connection), connecting)
         headers = headers_of(link, upstream.connection)
-        options, is_quorum = self._options(), link.queue.type is QueueType.QUORUM
+        options = self._options()
         flow = self.flow = Flow(
             options,
             up=up.connection,
             down=down.connection,
             counts=self._counts,
             path=self._memory.path,
-            capture=self._brokers.capture(
-                ends.source, up.connection, link=link.id, options=options, is_quorum=is_quorum
-            ),
+            # The queue upstream may be of another type than that of the same name downstream.
+            capture=self._brokers.capture(ends.source, up.connection, link=link.id, options=options, is_quorum=None),
             room=self._brokers.room,
         )
         queue = LocalQueue(link.vhost, link.name, local, self._brokers.consumers)

@@ -116,7 +116,7 @@ class ShovelSession(OpenSession[Upkeep]):
             queue, looking = source.queue, control
         else:  # no other connection may look at a queue that is exclusive to this one
             queue, looking = await objects.bind_own_queue(up.connection, source), up
-        options, is_quorum = self._options(queue), isinstance(source, QueueSource) and source.is_quorum
+        options = self._options(queue)
         flow = self.flow = Flow(
             options,
             up=up.connection,
@@ -124,7 +124,7 @@ class ShovelSession(OpenSession[Upkeep]):
             counts=self._counts,
             path=self._memory.path,
             capture=self._brokers.capture(
-                self._ends.source, up.connection, link=link.id, options=options, is_quorum=is_quorum
+                self._ends.source, up.connection, link=link.id, options=options, is_quorum=_is_quorum(source)
             ),
             room=self._brokers.room,
         )
@@ -205,6 +205,14 @@ class ShovelSession(OpenSession[Upkeep]):
             quarantine_after=settings.quarantine_after,
             ends_on_return=isinstance(destination, QueueDestination),
         )
+
+
+def _is_quorum(source: QueueSource | ExchangeSource) -> bool | None:
+    """As far as the definition tells. A queue of the shovel's own goes with its connection; one that exists may be of
+    any type."""
+    if isinstance(source, ExchangeSource):
+        return False
+    return True if source.is_quorum else None
 
 
 def rewriter_of(link: ShovelLink, source: Connection, destination: Connection, *, cluster: str) -> Rewriter:

@@ -253,6 +253,16 @@ SCHEMAS: Final[Json] = {
             "reloaded": TIME_OR_NONE,
             "now": TIME,
             "links": _object({str(status): COUNT for status in Status}),
+            "quarantine": _object(
+                {
+                    "messages": {
+                        **COUNT_OR_NONE,
+                        "description": "Messages that wait in the quarantines of these links; null while unknown.",
+                    },
+                    "is_exact": {"type": "boolean", "description": "Whether no more than `messages` wait."},
+                    "quarantined": {**COUNT, "description": "Messages put there since the agent started."},
+                }
+            ),
         }
     ),
     "Link": _object(_LINK, _ENDS),

@@ -93,3 +93,22 @@ def test_a_program_gets_all_of_it() -> None:
 def test_what_waits_is_a_number_only_where_one_is_known(messages: int, is_exact: bool, text: str) -> None:
     lines = screen(VERDICT, overview(), causes(0, messages=messages, is_exact=is_exact), SIZE)
     assert f"waiting     {text}" in lines
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ({"messages": 0, "is_exact": True, "quarantined": 3}, []),
+        ({"messages": None, "is_exact": False, "quarantined": 0}, []),
+        ({"messages": 1, "is_exact": True, "quarantined": 0}, ["1 message"]),
+        ({"messages": 1_200, "is_exact": False, "quarantined": 9}, ["at least 1,200 messages"]),
+        (
+            {"messages": 0, "is_exact": False, "quarantined": 2},
+            ["not known; 2 messages put there since the agent started"],
+        ),
+    ],
+)
+def test_messages_in_quarantine_have_a_line_of_their_own(found: dict[str, Any], shown: list[str]) -> None:
+    lines = screen(VERDICT, overview(quarantine=found), causes(0), None)
+    expected = [f"quarantine  {text}: federation-agent quarantine list -c FILE" for text in shown]
+    assert [line for line in lines if line.startswith("quarantine")] == expected

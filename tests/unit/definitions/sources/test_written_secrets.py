@@ -26,6 +26,12 @@ ENVIRONMENT = {"P": "p", "PORT": "5672"}
         (DOWNSTREAM + f"upstreams: {{a: {{uri: 'amqps://h?password={S}&certfile=c&keyfile=k'}}}}", "2:22"),
         (DOWNSTREAM + f"upstreams: {{a: {{host: h, password: {S}}}}}", "2:36"),
         (DOWNSTREAM + f"vhosts: {{v: {{upstreams: {{a: {{host: h, password: {S}}}}}}}}}", "2:49"),
+        ("downstream: {uri: 'amqp://u:guest@h', management: 'http://guest:guest@h'}", "1:19"),
+        ("downstream: {uri: 'amqp://guest:guest@h', management: 'http://u:guest@h'}", "1:55"),
+        (DOWNSTREAM + "upstreams: {a: {host: h, password: guest, username: u}}", "2:36"),
+        (DOWNSTREAM + "upstreams: {a: {host: h, username: '${env:P}', password: guest}}", "2:58"),
+        (DOWNSTREAM + "upstreams: {a: {host: h, protocol: amqps, ssl-options: {password: guest}}}", "2:67"),
+        (DOWNSTREAM + "agent: {http: {token: guest}}", "2:23"),
         (DOWNSTREAM + f"shovels: {{s: {{src-uri: 'amqp://u:{S}@h', src-queue: q, dest-uri: amqp://h}}}}", "2:24"),
     ],
 )
@@ -46,6 +52,7 @@ def test_a_secret_in_the_file_is_warned_of_and_not_shown(tmp_path: Path, text: s
         DOWNSTREAM + "agent: {http: {token: '${env:P}'}}",
         DOWNSTREAM + "agent: {peers: ['http://agent:${env:P}@h', 'https://h']}",
         DOWNSTREAM + "upstreams: {a: {host: h, password: '${file:p}'}}",
+        DOWNSTREAM + "upstreams: {a: {host: h, password: guest}, b: {host: h, username: guest, password: guest}}",
         DOWNSTREAM + "exchanges: {x: {type: topic, arguments: {password: sentinel7}}}",
     ],
 )
