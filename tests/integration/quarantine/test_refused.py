@@ -231,3 +231,22 @@ def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str
     eventually(lambda: depth(there.uri, "src") == 0, what="all of it is acknowledged")
     assert only(agent)["redelivered"] == 0
     assert agent.terminate() == 0
+
+
+def test_a_shovel_that_moves_what_is_there_ends_once_all_of_it_got_through(
+    agent_of: AgentOf, roomy: Site, there: Site
+) -> None:
+    """What can't be kept comes to it more than once."""
+    here = roomy
+    there.queue(name="src").publish((f"{at} {BULKY}" for at in range(250)), "src", exchange="")
+    here.queue(name="dest")
+    fill(here, "dest")
+    agent = running(agent_of(here.node), here, shovel(there, here, src_delete_after="queue-length"))
+    shows(agent, "250 refused by the downstream")
+    time.sleep(1)
+    assert only(agent)["redelivered"] > 0
+    here.node.admin.delete("policies", here.vhost, "limit dest")
+    agent.wait_for("terminated", (here.vhost, "drain", ""), deadline=60)
+    eventually(lambda: depth(there.uri, "src") == 0, what="all of it is acknowledged")
+    assert depth(here.uri, "dest") == 251
+    assert agent.terminate() == 0
