@@ -101,7 +101,10 @@ class Flow:
     @property
     def trouble(self) -> str:
         """What an operator should know of messages that don't go through; empty where all do."""
-        return self._target.trouble if self._target else ""
+        trouble = self._target.trouble if self._target else ""
+        if trouble and self._window.is_filled:
+            trouble += f"; they take all {self._window.current:,} places of the prefetch, so what follows them waits"
+        return trouble
 
     @property
     def in_flight(self) -> int:
@@ -208,6 +211,7 @@ class Flow:
         if target.refused is not None:
             target.refused.hand_over = self._capture.take if self._capture else None
             target.refused.counts_returns = self._counts_returns
+            target.refused.spares(dear=self._is_dear)
         source = self._source = Source(
             out,
             target,
@@ -218,6 +222,8 @@ class Flow:
             capture=self._capture,
             spares_returned=self._counts_returns and self._path.fruitless >= prefetch.FRUITLESS,
         )
+        if target.refused is not None:
+            target.refused.on_dear_return = source.spare_returned
         consumer = self._consumer = Consumer(
             self._options, self._window, up=self._up, out=out, source=source, target=target
         )

@@ -58,6 +58,11 @@ class Window:
         return self._counts.forwarded != self._forwarded_before
 
     @property
+    def is_filled(self) -> bool:
+        """Whether messages that get nowhere take all places, and no more can be had."""
+        return self._for_unfit >= prefetch.MOST_HELD and self._held_unfit >= self.current
+
+    @property
     def is_single(self) -> bool:
         return self._path.suspicion.watch(self._clock()) is Watch.ONE_BY_ONE
 
@@ -88,7 +93,7 @@ class Window:
             return None
         if self._make_room():
             return self.prefetch
-        if messages <= 0:
+        if messages <= 0 or self._held_unfit > prefetch.MOST_HELD:  # a new consumer would get as many again
             return None
         if self.current != self.prefetch:
             return self.prefetch

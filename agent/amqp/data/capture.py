@@ -28,16 +28,16 @@ class Room:
     """How many bytes may be collected at a time, by all links together."""
 
     def __init__(self, limit: int) -> None:
-        self._left = limit
+        self.left = limit
 
     def take(self, size: int) -> bool:
-        if size > self._left:
+        if size > self.left:
             return False
-        self._left -= size
+        self.left -= size
         return True
 
     def give_back(self, size: int) -> None:
-        self._left += size
+        self.left += size
 
 
 class Capture:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from agent.amqp.data.capture import Room
+from agent.amqp.data.prepared import PUBLISH
 from agent.amqp.wire import frames
 
 
@@ -39,32 +40,44 @@ class Ways(NamedTuple):
 NO_WAYS: Final = Ways((), ())
 
 
+class Known(NamedTuple):
+    """What is known of a publish, also where it is no longer held: its frame that says where to, and about its size."""
+
+    address: bytes
+    size: int
+
+
 @dataclass(slots=True)
 class _Batch:
-    """The publishes up to `last` since the batch before; without buffers where they were given up."""
+    """The publishes up to `last` since the batch before, which had `octets` bytes; without buffers where they were
+    given up."""
 
     last: int
-    buffers: Sequence[bytes]
+    buffers: list[bytes]
     ways: Ways
-    size: int
+    size: int  # in memory
+    octets: int
     is_split: bool = False  # a buffer for each message
 
 
 class HeldBuffers:
     """Holds `limit` bytes at most, and no more than `room` has: beyond that the oldest are given up, and have to come
-    from their source again."""
+    from their source again. Of these it is known for where they were, until they are confirmed."""
 
     def __init__(self, limit: int, room: Room) -> None:
         self.size = 0
         self.room = room
         self.limit = limit
+        self._bare: deque[_Batch] = deque()  # given up; all of them before the others
         self._batches: deque[_Batch] = deque()
         self._written: list[bytes] = []  # and of no batch yet
         self._of_written = 0  # bytes
+        self._octets = 0  # of these, also where not all of it is held
         self._is_torn = False  # a part of what was written is not held
-        self._settled = 0  # the last publish before the first batch
+        self._settled = 0  # the last publish before the first batch that is bare, or held
 
     def written(self, data: bytes) -> None:
+        self._octets += len(data)
         if self._is_torn or not self._takes(len(data)):
             return
         self._written.append(data)
@@ -76,28 +89,59 @@ class HeldBuffers:
         if not self._is_torn and rewritten and self._takes(rewritten):
             self._of_written += rewritten
         if self._is_torn:
-            self._batches.append(_Batch(last, (), NO_WAYS, 0))
+            self._batches.append(_Batch(last, [], Ways(ways.prepared, ()), 0, self._octets))
         else:
-            self._batches.append(_Batch(last, self._written, ways, self._of_written))
-        self._written, self._of_written, self._is_torn = [], 0, False
+            self._batches.append(_Batch(last, self._written, ways, self._of_written, self._octets))
+        self._written, self._of_written, self._octets, self._is_torn = [], 0, 0, False
 
     def settled(self, oldest: int) -> None:
         """All publishes before this number are settled."""
+        while self._bare and self._bare[0].last < oldest:
+            self._settled = self._bare.popleft().last
         while self._batches and self._batches[0].last < oldest:
-            self._give_up()
+            batch = self._batches.popleft()
+            self._settled = batch.last
+            self._free(batch.size)
 
     def message(self, number: int) -> Publish | None:
         """One publish; None where it is not held."""
-        batches = self._batches
-        at = bisect_left(batches, number, key=lambda batch: batch.last)  # thousands may be refused one by one
-        first = (batches[at - 1].last if at else self._settled) + 1
-        return _message(batches[at], number - first) if at < len(batches) and number >= first else None
+        found = self._find(number)
+        return None if found is None else _message(*found)
+
+    def moved_out(self, number: int) -> Publish | None:
+        """The same, which takes no room here from now on."""
+        found = self._find(number)
+        message = None if found is None else _message(*found)
+        if found is None or message is None:
+            return None
+        batch, place = found
+        batch.buffers[place] = b""
+        batch.size -= len(message.frames)
+        self._free(len(message.frames))
+        return message
+
+    def known(self, number: int) -> Known | None:
+        """Of one publish; None where it was published again, or is settled."""
+        found = self._find(number)
+        if found is None or not found[0].ways.prepared:
+            return None
+        batch, place = found
+        prepared = batch.ways.prepared
+        return Known(prepared[place][PUBLISH], batch.octets // len(prepared))
 
     def release(self) -> None:
         """Nothing is held any more."""
         while self._batches:
             self._give_up()
+        if self._bare:
+            self._settled = self._bare[-1].last
+            self._bare.clear()
         self._tear()
+
+    def _find(self, number: int) -> tuple[_Batch, int] | None:
+        if self._bare and number <= self._bare[-1].last:
+            return _find(self._bare, number, after=self._settled)
+        return _find(self._batches, number, after=self._bare[-1].last if self._bare else self._settled)
 
     def _takes(self, size: int) -> bool:
         while self.size + size > self.limit or not self.room.take(size):
@@ -114,19 +158,28 @@ class HeldBuffers:
 
     def _give_up(self) -> None:
         batch = self._batches.popleft()
-        self._settled = batch.last
         self._free(batch.size)
+        self._bare.append(_Batch(batch.last, [], Ways(batch.ways.prepared, ()), 0, batch.octets))
 
     def _free(self, size: int) -> None:
         self.size -= size
         self.room.give_back(size)
 
 
+def _find(batches: deque[_Batch], number: int, *, after: int) -> tuple[_Batch, int] | None:
+    """The batch of a publish and its place there; these are the batches after that publish."""
+    at = bisect_left(batches, number, key=lambda batch: batch.last)  # thousands may be refused one by one
+    first = (batches[at - 1].last if at else after) + 1
+    return (batches[at], number - first) if at < len(batches) and number >= first else None
+
+
 def _message(batch: _Batch, place: int) -> Publish | None:
-    if not batch.ways.prepared:
+    if not batch.buffers or not batch.ways.prepared:
         return None
     if not batch.is_split:
         batch.buffers, batch.is_split = _messages(b"".join(batch.buffers)), True
+    if not batch.buffers[place]:  # it was moved out
+        return None
     return Publish(batch.buffers[place], batch.ways.prepared[place], batch.ways.added[place])
 
 

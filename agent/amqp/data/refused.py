@@ -1,28 +1,31 @@
 """What the downstream refused by basic.nack: published again from what is held, without returning it to its source.
 
-What never gets through although others do is handed over, for the quarantine.
+Where there is no room to hold it, it is parked: its source is asked for it again, a few messages at a time. What never
+gets through although others do is handed over, for the quarantine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent.amqp.data import header_table
 from agent.amqp.data.capture import Captured
-from agent.amqp.data.held import HeldBuffers, Publish
+from agent.amqp.data.held import HeldBuffers, Known, Publish
 from agent.amqp.data.original import original, received_headers
 from agent.amqp.data.prepared import PUBLISH
 from agent.amqp.data.returns import Later
 from agent.amqp.data.walk import Names
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.core.links.confirms import Confirms
+from agent.core.links.parked import Parked, Refusal
 from agent.core.links.refusals import Refusals
 from agent.core.rules.quarantine import Reason
 
 _NAME: Final = "x-delivery-count"
 RETURNS_MARK: Final = short_string(_NAME)
 _RETURNS: Final = Names(_NAME)
+_UNKNOWN: Final = Known(b"", 0)
 _INTEGERS: Final = frozenset({b"b", b"B", b"s", b"u", b"I", b"i", b"l", b"L"})
 BUSY: Final = 0.05  # until it is tried again to publish while a large message is being written
 MOST_RETURNS: Final = 10
@@ -42,21 +45,26 @@ class Refused:
         *,
         publish: Callable[[bytes, int], None],
         may_publish: Callable[[], bool],
+        give_back: Callable[[list[int]], None],
         later: Later,
         clock: Callable[[], float],
     ) -> None:
         """`publish` writes frames that end with the publish of this number; it isn't called while `may_publish` says
-        no. `hand_over` says whether it took a message.
+        no. `give_back` returns deliveries to their source. `hand_over` says whether it took a message.
         """
         self.hand_over: HandOver | None = None
         self.counts_returns = False  # whether the source drops what came back too often
+        self.on_dear_return: Callable[[], None] | None = None  # before messages go back of which each return is counted
         self._held = held
         self._refusals = refusals
         self._confirms = confirms
         self._publish = publish
         self._may_publish = may_publish
+        self._give_back = give_back
         self._later = later
         self._clock = clock
+        self._parked = Parked()
+        self._came_again: dict[int, Refusal] = {}  # of those that were parked: by publish number
         self._messages: dict[int, Publish] = {}  # by tag
         self._numbers: dict[int, int] = {}  # of those published again: publish number -> tag
         self._size = 0
@@ -66,12 +74,12 @@ class Refused:
     @property
     def count(self) -> int:
         """How many wait or are published again."""
-        return self._refusals.count
+        return self._refusals.count + self._parked.count(self._clock()) + len(self._came_again)
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
-        return self._refusals.count - len(self._numbers)
+        """How many wait here."""
+        return self._refusals.count - len(self._numbers) + self._parked.waiting
 
     def owns(self, tag: int) -> bool:
         return tag in self._messages
@@ -84,30 +92,55 @@ class Refused:
         if self._numbers.pop(number, None) is not None:
             if self._refusals.refused_again(tag, now):
                 self._give_up(tag)
-        elif not self._keep(number, tag, now):
-            return False
+        else:
+            self._take_anew(number, tag, now)
         self._arm(now)
         return True
 
+    def spares(self, *, dear: bool) -> None:
+        """`dear`: each message that is given back is one step nearer to being dropped by its source."""
+        self._parked.is_dear = dear
+
+    def published(
+        self, first: int, tags: Sequence[int], known: Sequence[tuple[bytes, ...]], came_again: list[int]
+    ) -> None:
+        """These deliveries were published with numbers from `first` on; some of them came for another time."""
+        if not came_again or not self._parked.expects:
+            return
+        others = set(came_again)
+        for number, (tag, prepared) in enumerate(zip(tags, known, strict=True), start=first):
+            if tag in others and (refusal := self._parked.came_again(prepared[PUBLISH])) is not None:
+                self._came_again[number] = refusal
+
     def confirmed(self, count: int) -> None:
         """So many publishes were confirmed since the last call, those that were published again among them."""
-        if not self._messages:
+        if not count or not self._is_busy():
             return
         now = self._clock()
-        arrived = [number for number in self._numbers if not self._confirms.is_in_flight(number)]
+        is_in_flight = self._confirms.is_in_flight
+        arrived = [number for number in self._numbers if not is_in_flight(number)]
         for number in arrived:
             tag = self._numbers.pop(number)
             self._refusals.arrived(tag, now)
             self._drop(tag)
-        if count > len(arrived):
+        came = [number for number in self._came_again if not is_in_flight(number)]
+        for number in came:
+            self._refusals.recovered(self._came_again.pop(number).address, now)
+            self._parked.fared(well=True, now=now)
+        if count > len(arrived) + len(came):
             self._refusals.passed(now)
-        if arrived:
+        if not self._is_busy():
+            self._refusals.forget_recovered()
+        elif arrived:
             self._try(now)
+        elif came:
+            self._arm(now)
 
     def is_aside(self, tag: int) -> None:
         """It is in the quarantine."""
         self._refusals.forget(tag)
         self._drop(tag)
+        self._arm(self._clock())
 
     def is_not_aside(self, tag: int) -> None:
         """It could not be put there."""
@@ -125,17 +158,40 @@ class Refused:
             self._drop(tag)
         self._held.release()
 
-    def _keep(self, number: int, tag: int, now: float) -> bool:
-        message = self._held.message(number)
+    def _is_busy(self) -> bool:
+        """Whether anything is refused that isn't dealt with."""
+        return bool(self._messages or self._came_again or self._parked.waiting or self._parked.expects)
+
+    @property
+    def _space(self) -> int:
+        """How many bytes may be kept yet: no more than is left to other links."""
+        left = self._held.room.left
+        return min(self._held.limit, left) - self._size
+
+    def _take_anew(self, number: int, tag: int, now: float) -> None:
+        """What isn't kept: it is now, where there is room, and parked elsewhere."""
+        before = self._came_again.pop(number, None)
+        is_kept = self._keep(number, tag, before, now)
+        if before is not None:
+            self._parked.fared(well=is_kept, now=now)
+        if not is_kept:
+            known = self._held.known(number) or _UNKNOWN
+            since = now if before is None else before.since
+            self._parked.park(tag, Refusal(*known, since=since, tried=now), now)
+
+    def _keep(self, number: int, tag: int, before: Refusal | None, now: float) -> bool:
+        message = self._held.moved_out(number)
         if message is None:
             return False
         size = len(message.frames)
-        if self._size + size > self._held.limit or not self._held.room.take(size):
+        if size > self._space or not self._held.room.take(size):
             return False
         self._size += size
         self._messages[tag] = message
-        self._refusals.refused(tag, message.prepared[PUBLISH], size, now=now)
-        if self.counts_returns and _returns(message) >= MOST_RETURNS:
+        since, tried = (None, None) if before is None else (before.since, before.tried)
+        address = message.prepared[PUBLISH]
+        is_hopeless = self._refusals.refused(tag, address, size, now=now, since=since, before=tried)
+        if is_hopeless or (self.counts_returns and _returns(message) >= MOST_RETURNS):
             self._give_up(tag)
         return True
 
@@ -143,6 +199,8 @@ class Refused:
         size = len(self._messages.pop(tag).frames)
         self._size -= size
         self._held.room.give_back(size)
+        if self._parked.fits(self._space):
+            self._parked.hurry(self._clock())
 
     def _give_up(self, tag: int) -> None:
         """Where it can't be handed over now, it waits, and is tried again."""
@@ -154,7 +212,7 @@ class Refused:
             self._refusals.wait_on(tag, self._clock())
 
     def _arm(self, now: float) -> None:
-        at = self._refusals.wakes_at
+        at = min((each for each in (self._refusals.wakes_at, self._parked.wakes_at) if each is not None), default=None)
         if at is not None and at < self._wakes_at:
             self._wakes_at = at
             self._later(max(0.0, at - now), self._wake)
@@ -175,7 +233,17 @@ class Refused:
             last = self._confirms.published_again(tags)
             self._numbers.update(zip(range(last - len(tags) + 1, last + 1), tags, strict=True))
             self._publish(b"".join(self._messages[tag].frames for tag in tags), last)
+        self._return(now)
         self._arm(now)
+
+    def _return(self, now: float) -> None:
+        """Some of what is parked."""
+        tags = self._parked.due(now, max(0, self._space))
+        if not tags:
+            return
+        if self._parked.is_dear and self.on_dear_return is not None:
+            self.on_dear_return()
+        self._give_back(tags)
 
 
 def _returns(message: Publish) -> int:

@@ -128,7 +128,7 @@ class Source:
         self._prepared_for: list[tuple[bytes, ...]] = []
         self._added: list[bytes | Received] = []
         self._bytes = 0
-        self._redeliveries = 0
+        self._came_again: list[int] = []  # of the tags
         self._rewritten = 0  # bytes of properties as they came, where others were written
         self._has_dropped = False
 
@@ -156,6 +156,12 @@ class Source:
         """The destination may take larger bodies by now: the next one shows it."""
         self._target.largest, self._largest = None, MAX_BODY
         self._at_once = min(self._room, self._largest)
+
+    def spare_returned(self) -> None:
+        """From now on those messages are unfit that the source would drop if they came back some more times."""
+        if not self._spares_returned:
+            self._spares_returned = True
+            self._other_marks = (*self._other_marks, RETURNS_MARK)
 
     def allow(self, count: int) -> None:
         """So many more may be taken; what came beyond the limit goes back now, and may be among them."""
@@ -214,8 +220,8 @@ class Source:
         tails, tail_mask = TAILS, TAIL_MASK
         mark, others, unusual, room, at_once = self._mark, self._other_marks, self._unusual, self._room, self._at_once
         view = memoryview(buffer)  # written out before the buffer is read into again
-        out, prepared_for, added = self._out, self._prepared_for, self._added
-        last, size_of_all, redeliveries = self._tag, 0, 0
+        out, prepared_for, added, came_again = self._out, self._prepared_for, self._added, self._came_again
+        last, size_of_all = self._tag, 0
         try:
             while at + _SHORTEST <= end:
                 kind, channel, size, method, length = _DELIVERY.unpack_from(buffer, at)
@@ -287,14 +293,14 @@ class Source:
                 added.append(entry)
                 last = tag
                 size_of_all += body_size
-                redeliveries += redelivered
+                if redelivered:
+                    came_again.append(tag)
                 at = after
         except (IndexError, struct.error):
             pass  # properties that lead out of the buffer; nothing was changed for that message yet
         self._tags += range(self._tag + 1, last + 1)
         self._tag = last
         self._bytes += size_of_all
-        self._redeliveries += redeliveries
         return at
 
     def _deliver(self, buffer: bytearray, at: int, after: int) -> None:
@@ -463,7 +469,8 @@ class Source:
             self._prepared_for.append(self._around)
             self._added.append(self._was_added)
             self._bytes += self._size
-            self._redeliveries += self._redelivered
+            if self._redelivered:
+                self._came_again.append(self._tag)
             if isinstance(self._was_added, Received):
                 self._rewritten += len(self._was_added.properties)
         self._skips = False
@@ -507,10 +514,10 @@ class Source:
         """All of what was written since the last time is whole."""
         ways = Ways(self._prepared_for, self._added)
         self._target.published(
-            self._tags, self._bytes, redelivered=self._redeliveries, ways=ways, rewritten=self._rewritten
+            self._tags, self._bytes, came_again=self._came_again, ways=ways, rewritten=self._rewritten
         )
-        self._tags, self._prepared_for, self._added = [], [], []
-        self._bytes, self._redeliveries, self._rewritten = 0, 0, 0
+        self._tags, self._prepared_for, self._added, self._came_again = [], [], [], []
+        self._bytes, self._rewritten = 0, 0
 
 
 def _has_any(marks: tuple[bytes, ...], data: bytes | bytearray, at: int, end: int) -> bool:

@@ -73,9 +73,9 @@ class Outlet(Protocol):
 class Target:
     """Settles upstream what the downstream confirms, in one frame for all of it.
 
-    What the downstream refuses is published again from what is held, see `Refused`. Where it isn't held, and where the
-    downstream can never take it, it goes back upstream after a while. It isn't dropped, it doesn't come again at once
-    and forever, and what follows it flows on. But it keeps coming until something is changed.
+    What the downstream refuses is published again, see `Refused`. What it can never take goes back upstream after a
+    while. It isn't dropped, it doesn't come again at once and forever, and what follows it flows on. But it keeps
+    coming until something is changed.
     """
 
     def __init__(
@@ -140,6 +140,7 @@ class Target:
             self.confirms,
             publish=self._publish_again,
             may_publish=lambda: self.is_open and not self._channel.is_midway,
+            give_back=self._give_back_refused,
             later=later,
             clock=self._clock,
         )
@@ -193,11 +194,11 @@ class Target:
         if self.held is not None:
             self.held.written(data)
 
-    def published(self, tags: list[int], size: int, *, redelivered: int, ways: Ways, rewritten: int) -> None:
-        """These deliveries were written, whole and in this order; see `HeldBuffers.published`."""
+    def published(self, tags: list[int], size: int, *, came_again: list[int], ways: Ways, rewritten: int) -> None:
+        """These deliveries were written, whole and in this order, some not for the first time."""
         counts = self._counts
         counts.bytes += size
-        counts.redelivered += redelivered
+        counts.redelivered += len(came_again)
         if self._ack_mode is AckMode.ON_CONFIRM:
             last = self.confirms.published(tags)
             if self._probes:
@@ -208,6 +209,8 @@ class Target:
             self._limit_unsettled()
             if self.held is not None:
                 self.held.published(last, ways, rewritten=rewritten)
+            if self.refused is not None:
+                self.refused.published(last - len(tags) + 1, tags, ways.prepared, came_again)
             return
         counts.forwarded += len(tags) - len(self._probes)
         self._probes.clear()
@@ -385,7 +388,7 @@ class Target:
 
     @property
     def _is_busy(self) -> bool:
-        refused = self._waits_for_refused and self.refused is not None and self.refused.count
+        refused = self._waits_for_refused and self.refused is not None and self.refused.waiting
         return bool(self.confirms.in_flight or self._on_the_way_aside or refused)
 
     def surplus(self, tags: Iterable[int]) -> None:
@@ -455,6 +458,12 @@ class Target:
         self._counts.given_back += len(tags)
         self._return(tags)
         self.acknowledge()
+
+    def _give_back_refused(self, tags: list[int]) -> None:
+        """They come again, or others in their place."""
+        if self._settles:
+            self._report_held(len(tags))
+        self._give_back(tags)
 
     def _return(self, tags: Iterable[int]) -> None:
         for tag in tags:

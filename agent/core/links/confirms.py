@@ -9,6 +9,9 @@ those after it are acknowledged one by one.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
+
+FEW: Final = 10_000
 
 
 class NeverPublishedError(ValueError):
@@ -22,21 +25,27 @@ class Confirms:
         "_acknowledgeable",
         "_acknowledged",
         "_again",
+        "_few",
         "_held",
         "_lowest",
+        "_many",
         "_next_number",
         "_oldest",
         "_settled",
         "_singly",
+        "_spans",
         "_tags",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, few: int = FEW) -> None:
+        """More than `few` that are settled out of order are put together."""
+        self._few = self._many = few
         self._next_number = 1
         self._oldest = 1  # no smaller publish number is outstanding
         self._tags: dict[int, int] = {}  # publish number -> delivery tag, outstanding only
         self._lowest = 1  # the lowest delivery tag that isn't settled
         self._settled: dict[int, bool] = {}  # tag above `_lowest` -> to be acknowledged (True) or settled (False)
+        self._spans: dict[int, int] = {}  # of those that are settled, where there are many: the first -> the one after
         self._acknowledgeable = 0  # the highest tag below `_lowest` that is to be acknowledged
         self._acknowledged = 0
         self._held: set[int] = set()  # to be returned or published again, some time
@@ -167,10 +176,27 @@ class Confirms:
                 self._singly.append(tag)
                 acknowledged = False
             self._settled[tag] = acknowledged
+            if len(self._settled) > self._many and not acknowledged:
+                self._join()
             return
         settled: bool | None = acknowledged
         while settled is not None:
             if settled:
                 self._acknowledgeable = self._lowest
             self._lowest += 1
+            while (after := self._spans.pop(self._lowest, None)) is not None:
+                self._lowest = after
             settled = self._settled.pop(self._lowest, None)
+
+    def _join(self) -> None:
+        """One may be held for hours, while millions after it are settled."""
+        acknowledgeable = {tag: True for tag, acknowledged in self._settled.items() if acknowledged}
+        parts = [(tag, tag + 1) for tag, acknowledged in self._settled.items() if not acknowledged]
+        joined: dict[int, int] = {}
+        first = end = 0
+        for start, after in sorted((*parts, *self._spans.items())):
+            if start != end:
+                first = start
+            joined[first] = end = after
+        self._spans, self._settled = joined, acknowledgeable
+        self._many = self._few + len(joined) + len(acknowledgeable)

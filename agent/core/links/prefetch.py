@@ -12,6 +12,7 @@ START: Final = 1_000
 NEAR: Final = 4_000  # with fewer, queue and channel wait for each other even on a short path
 MOST: Final = 16_000  # delivery tags of a channel that a broker tracks one by one
 LARGEST: Final = 65_535  # the limit of AMQP
+MOST_HELD: Final = LARGEST - MOST  # of them, while as many as usual flow
 LEAST: Final = 8
 FRUITLESS: Final = 3  # this many sessions in a row that received messages and confirmed none
 # After these a broker may drop messages that were returned too often, so few are in flight; but refused ones must not
@@ -43,5 +44,5 @@ def room_for(held: int, room: int, *, flowing: int) -> int:
     messages are sent one by one (`flowing` 1), exactly as many as are held, so that one is in flight.
     """
     if flowing == 1:
-        return max(room, min(held, MOST))
-    return min(room + max(held, flowing), MOST) if held - room >= flowing / 2 else room
+        return max(room, min(held, MOST_HELD))
+    return min(room + max(held, flowing), MOST_HELD) if held - room >= flowing / 2 else room

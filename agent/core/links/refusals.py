@@ -58,13 +58,26 @@ class Refusals:
             return 0.0 if self._bytes < AT_ONCE else None
         return self._next_at if self._waiting and not self._is_in_round else None
 
-    def refused(self, tag: int, address: bytes, size: int, *, now: float) -> None:
-        """A message, for the first time."""
+    def refused(
+        self,
+        tag: int,
+        address: bytes,
+        size: int,
+        *,
+        now: float,
+        since: float | None = None,
+        before: float | None = None,
+    ) -> bool:
+        """A message, for the first time here; whether it is to be given up. One that was refused with another tag was
+        so first at `since`, and tried last at `before`.
+        """
         if not self._waiting and not self._trying:
             self._delay = SHORTEST
             self._next_at = now + SHORTEST
-        self._found[tag] = _Waiting(address, size, now, now, now)
+        found = _Waiting(address, size, now if since is None else since, now, now if before is None else before)
+        self._found[tag] = found
         self._waiting.add(tag)
+        return since is not None and self._is_hopeless(found, now)
 
     def to_try(self, now: float) -> list[int]:
         """What is to be published again now."""
@@ -90,13 +103,19 @@ class Refusals:
     def arrived(self, tag: int, now: float) -> None:
         """It got through."""
         self._tried(tag)
-        if len(self._recovered) >= _MOST_ADDRESSES:
-            self._recovered.clear()
-        self._recovered[self._found.pop(tag).address] = now
+        self.recovered(self._found.pop(tag).address, now)
         self._is_fruitful = True
         self._end_round(now)
-        if not self._found:
+
+    def recovered(self, address: bytes, now: float) -> None:
+        """A message with this address that had been refused got through."""
+        if len(self._recovered) >= _MOST_ADDRESSES:
             self._recovered.clear()
+        self._recovered[address] = now
+
+    def forget_recovered(self) -> None:
+        """None is refused any more."""
+        self._recovered.clear()
 
     def passed(self, now: float) -> None:
         """A message that was not refused before got through."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from agent.core.links import prefetch
-from tests.integration.federation.conftest import AgentOf
+from tests.bench.process import memory_mib
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_failures import link
 from tests.integration.quarantine.scene import QUARANTINE, has_queue, only, publish_one, quarantined
 from tests.integration.queue_links import scene as queue_links
 from tests.integration.shovels.shoveling import running, shovel
+from tests.lab.node import Node
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
@@ -132,6 +136,86 @@ def test_of_a_queue_link(agent_of: AgentOf, here: Site, there: Site) -> None:
     assert agent.terminate() == 0
 
 
+BULKY = "x" * 256 * 1024
+
+
+@pytest.fixture
+def roomy(second_broker: Node, site_on: SiteOn) -> Site:
+    """A downstream that takes large messages."""
+    return site_on(second_broker)
+
+
+def refused(here: Site, there: Site, agent: Agent, count: int) -> None:
+    """So many messages that are more than can be kept: most of them were tried, and wait at their source."""
+    there.publish((f"{at} {BULKY}" for at in range(count)), "full.a")
+    shows(agent, f"{count} refused by the downstream")
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_more_bytes_than_can_be_kept_hold_up_nothing(agent_of: AgentOf, roomy: Site, there: Site, kind: str) -> None:
+    here = roomy
+    two_queues(here, there)
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": kind})}).start()
+    agent.wait_for("running", link(here))
+    refused(here, there, agent, 600)
+    time.sleep(10)  # that what is refused comes again and again takes a while to show
+    there.publish(numbered(20), "ok.a")
+    assert here.take(20, deadline=15) == numbered(20)
+    found = only(agent)
+    assert (found["status"], has_queue(there)) == ("running", False)
+    assert found["redelivered"] < 200, "a few at a time, and seldom"
+    assert memory_mib(agent.pid, peak=True) < 150
+    here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
+    eventually(lambda: depth(here.uri, FULL) == 601, 60, what="all get through once there is room")
+    eventually(lambda: only(agent)["error"] is None, what="nothing is refused any more")
+    assert len({body.split()[0] for body in here.take(601, queue=FULL)}) == 601
+    assert agent.terminate() == 0
+
+
+def test_what_could_not_be_kept_goes_to_the_quarantine_too_while_others_pass(
+    agent_of: AgentOf, roomy: Site, there: Site
+) -> None:
+    here = roomy
+    two_queues(here, there)
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"quarantine-after": "10s"})}).start()
+    agent.wait_for("running", link(here))
+    refused(here, there, agent, 400)
+    sent = 0
+
+    def are_there() -> bool:
+        nonlocal sent
+        there.publish(numbered(1, start=sent), "ok.a")
+        sent += 1
+        return has_queue(there) and depth(there.uri, QUARANTINE) == 400
+
+    eventually(are_there, 90, what="all are in quarantine")
+    assert here.take(sent) == numbered(sent)
+    assert {each.body.split()[0] for each in quarantined(there, 400)} == {b"%d" % at for at in range(400)}
+    eventually(lambda: only(agent)["quarantined"] == 400 and only(agent)["error"] is None, what="they are counted")
+    assert agent.terminate() == 0
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(("release", "most"), [("trixie", 1), ("sid", 20)])
+def test_what_could_not_be_kept_is_no_step_nearer_to_the_limit_of_a_quorum_queue(
+    agent_of: AgentOf, roomy: Site, site_on: SiteOn, broker_on: Callable[..., Node], *, release: str, most: int
+) -> None:
+    """On 4.0 every return counts."""
+    here = roomy
+    there = site_on(broker_on(release, name="second"))
+    two_queues(here, there)
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"queue-type": "quorum"})}).start()
+    agent.wait_for("running", link(here))
+    refused(here, there, agent, 300)
+    time.sleep(10)
+    there.publish(numbered(20), "ok.a")
+    assert here.take(20, deadline=15) == numbered(20)
+    assert only(agent)["redelivered"] <= 300 * most
+    here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
+    eventually(lambda: depth(here.uri, FULL) == 301, 60, what="all get through once there is room")
+    assert agent.terminate() == 0
+
+
 @pytest.mark.parametrize("after", [{}, {"src_delete_after": "queue-length"}])
 def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str, str]) -> None:
     """One that moves what is there waits until all of it has got through."""
@@ -146,4 +230,23 @@ def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str
         agent.wait_for("terminated", (here.vhost, "drain", ""))
     eventually(lambda: depth(there.uri, "src") == 0, what="all of it is acknowledged")
     assert only(agent)["redelivered"] == 0
+    assert agent.terminate() == 0
+
+
+def test_a_shovel_that_moves_what_is_there_ends_once_all_of_it_got_through(
+    agent_of: AgentOf, roomy: Site, there: Site
+) -> None:
+    """What can't be kept comes to it more than once."""
+    here = roomy
+    there.queue(name="src").publish((f"{at} {BULKY}" for at in range(250)), "src", exchange="")
+    here.queue(name="dest")
+    fill(here, "dest")
+    agent = running(agent_of(here.node), here, shovel(there, here, src_delete_after="queue-length"))
+    shows(agent, "250 refused by the downstream")
+    time.sleep(1)
+    assert only(agent)["redelivered"] > 0
+    here.node.admin.delete("policies", here.vhost, "limit dest")
+    agent.wait_for("terminated", (here.vhost, "drain", ""), deadline=60)
+    eventually(lambda: depth(there.uri, "src") == 0, what="all of it is acknowledged")
+    assert depth(here.uri, "dest") == 251
     assert agent.terminate() == 0

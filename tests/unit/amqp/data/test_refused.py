@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -16,6 +17,7 @@ from agent.amqp.data.splice import WHOLE
 from agent.amqp.wire import methods
 from agent.amqp.wire.properties import CONTENT_TYPE, HEADERS, USER_ID, Properties
 from agent.core import fields
+from agent.core.links.parked import FEW, SPARINGLY
 from agent.core.links.refusals import LONGEST, SHORTEST
 from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry
 from tests.unit.amqp.wire.link import Link, Sent, feed, turn, with_table
@@ -217,15 +219,92 @@ async def test_many_are_tried_a_few_bytes_at_a_time() -> None:
     assert tried == bodies
 
 
-async def test_what_is_not_held_goes_back() -> None:
+async def parked(scene: Scene, count: int, *, key: str = "key") -> None:
+    """So many messages are refused, of which only the last few are held."""
+    for tag in range(scene.numbers + 1, scene.numbers + count + 1):
+        await scene.deliver(Sent(tag, key, body=b"%07d" % tag + bytes(1_000)))
+    await scene.answer(scene.numbers, taken=False, multiple=True)
+
+
+async def settled(scene: Scene, seconds: float) -> list[tuple[str, Any]]:
+    """What upstream is told meanwhile."""
+    await scene.wait(seconds)
+    return [(method.name, dict(method)["delivery_tag"]) for method in scene.link.settled()]
+
+
+async def test_what_is_not_held_goes_back_a_few_at_a_time() -> None:
     scene = await Scene.made(limit=3_000)
-    for tag in range(1, 6):
-        await scene.deliver(Sent(tag, body=bytes(1_000)))
-    await scene.answer(5, taken=False, multiple=True)
-    await scene.wait(SHORTEST)
-    returned = [dict(method)["delivery_tag"] for method in scene.link.settled() if method.name == "Basic.Nack"]
-    assert 1 in returned and 5 not in returned
-    assert scene.link.target.count_refused == 5 - len(returned)
+    await parked(scene, 500)
+    assert await settled(scene, SHORTEST) == [("Basic.Nack", tag) for tag in range(1, FEW + 1)]
+    assert (scene.link.target.count_refused, scene.link.target.held_unfit) == (500, 500 - FEW - 2), "two are held"
+    assert scene.link.counts.given_back == FEW
+    again = [Sent(500 + tag, body=b"%07d" % tag + bytes(1_000), redelivered=True) for tag in range(1, FEW + 1)]
+    await scene.deliver(*again)
+    await scene.answer(scene.numbers, taken=False, multiple=True)
+    assert (scene.link.target.count_refused, scene.link.target.held_unfit) == (500, 500)
+
+
+async def test_what_is_not_held_holds_up_nothing_and_is_tried_until_it_gets_through() -> None:
+    scene = await Scene.made(limit=3_000)
+    await parked(scene, 500)
+    left, tag, through = 500, 500, 0
+    for _ in range(500):
+        returned = sum(name == "Basic.Nack" for name, _ in await settled(scene, 0.1))
+        scene.numbers -= len(scene.link.published())
+        for _ in range(returned):
+            tag += 1
+            await scene.deliver(Sent(tag, body=bytes(1_000), redelivered=True))
+        through += returned
+        await scene.answer(scene.numbers, taken=True, multiple=True)
+        left = scene.link.target.count_refused
+        if not left:
+            break
+    assert (left, scene.link.target.trouble) == (0, "")
+    assert through > 490, "each of those that weren't held came once more"
+    assert scene.link.counts.given_back == through
+
+
+async def test_what_came_with_another_tag_is_given_up_as_early_as_any() -> None:
+    scene = await Scene.made(limit=3_000)
+    await parked(scene, 3)
+    began = scene.link.clock.now
+    assert await settled(scene, SHORTEST) == [("Basic.Nack", 1)]
+    await scene.answer(scene.numbers, taken=True, multiple=True)
+    scene.link.clock.pass_by(AFTER / 2)
+    await scene.deliver(Sent(4, body=b"first" + bytes(1_000), redelivered=True))
+    await scene.answer(scene.numbers, taken=False)
+    tag = 4
+    while not scene.handed:
+        if await scene.wait(0.5):
+            await scene.answer(scene.numbers, taken=False)
+        tag += 1
+        await scene.others_pass(tag)
+    assert scene.link.clock.now - began == pytest.approx(AFTER, abs=1.0)
+    assert [(captured.tag, captured.body[:5]) for captured in scene.handed] == [(4, b"first")]
+
+
+async def test_where_each_return_counts_the_source_is_spared() -> None:
+    """What came back often is put aside without being published, since it could not be held when it is refused."""
+    scene = await Scene.made(limit=3_000)
+    scene.refused.spares(dear=True)
+    scene.refused.on_dear_return = scene.link.source.spare_returned
+    often = with_table(("x-delivery-count", fields.long(MOST_RETURNS)))
+    await parked(scene, 20)
+    await scene.wait(LONGEST)
+    assert "Basic.Nack" not in [method.name for method in scene.link.settled()]
+    assert [name for name, _ in await settled(scene, SPARINGLY)].count("Basic.Nack") == FEW
+    await scene.deliver(Sent(21, properties=often, body=b"b", redelivered=True))
+    assert scene.link.counts.unfit == {"returned_too_often": 1}
+
+
+async def test_a_link_keeps_no_more_than_it_leaves_to_others() -> None:
+    room = Room(40_000)
+    held = HeldBuffers(40_000, room)
+    link = await Link.made(held=held)
+    for tag in range(1, 101):
+        await link.deliver(Sent(tag, body=bytes(1_000)))
+    await link.answer(methods.BASIC_NACK, delivery_tag=100, multiple=True)
+    assert 10_000 < 40_000 - room.left <= 20_000 + 1_100
 
 
 async def test_nothing_is_written_into_a_large_message() -> None:

@@ -4,15 +4,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.core.links.confirms import Confirms, NeverPublishedError
+from agent.core.links.confirms import FEW, Confirms, NeverPublishedError
 
 
 class Broker(RuleBasedStateMachine):
     """An upstream that refuses to settle a delivery twice, and a downstream that answers in any order."""
 
+    few = FEW
+
     def __init__(self) -> None:
         super().__init__()
-        self.confirms = Confirms()
+        self.confirms = Confirms(self.few)
         self.next_tag = 1
         self.unsettled: set[int] = set()  # delivered and neither acknowledged nor returned, as the upstream sees it
         self.outstanding: dict[int, int] = {}  # publish number -> tag, as the downstream sees it
@@ -163,6 +165,32 @@ class Broker(RuleBasedStateMachine):
 
 
 TestBroker = Broker.TestCase
+
+
+class BrokerOfMany(Broker):
+    """Of which what is settled is put together early and often."""
+
+    few = 2
+
+
+TestBrokerOfMany = BrokerOfMany.TestCase
+
+
+def test_one_that_is_held_while_many_pass_takes_no_memory_for_them() -> None:
+    confirms = Confirms()
+    confirms.published([1])
+    confirms.refused(1, multiple=False)
+    for first in range(2, 500_002, 100):
+        last = confirms.published(range(first, first + 100))
+        confirms.confirmed(last, multiple=True)
+        singly, together = confirms.acknowledge()
+        assert (len(singly), together) == (100, None)
+    assert len(confirms._settled) + len(confirms._spans) <= FEW + 2
+    confirms.disposed(1)
+    assert confirms.acknowledge() == ([], 1)
+    confirms.published([500_002])
+    confirms.confirmed(confirms.oldest_number, multiple=False)
+    assert confirms.acknowledge() == ([], 500_002)
 
 
 def test_a_confirm_numbered_zero_acknowledges_nothing_that_may_be_on_the_way() -> None:

@@ -1,0 +1,160 @@
+"""Refused messages of which no copy is kept: each stays unacknowledged, and its source is asked for a few at a time.
+
+What goes back to a source comes again before all that follows. So were all of them returned at once, they would take
+every place of the prefetch each time, and nothing behind them would ever be tried. A few are tried after each pause,
+which grows while none of them gets anywhere; while most of them do, they are more each time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+SHORTEST: Final = 0.1
+LONGEST: Final = 15.0
+SPARINGLY: Final = 600.0  # where each return is counted, and the broker drops what came back too often
+FEW: Final = 16
+FEW_BYTES: Final = 4 * 1024 * 1024
+MOST_BYTES: Final = 32 * 1024 * 1024
+_LARGEST_SCALE: Final = 64
+COMES_BACK_WITHIN: Final = 5.0  # what was returned is counted as waiting for so long
+FORGOTTEN_AFTER: Final = 60.0  # somebody else has it by then, or it is no more
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Of one message: where it was going, about its size, when it was refused first, and when it was tried last."""
+
+    address: bytes
+    size: int
+    since: float
+    tried: float
+
+
+class Parked:
+    """Of one link. Messages are named by their delivery tags; what comes again has another one."""
+
+    def __init__(self) -> None:
+        self.is_dear = False  # whether each return is counted
+        self._waiting: dict[int, Refusal] = {}  # those that wait longest come first
+        self._on_the_way: dict[bytes, deque[Refusal]] = {}  # returned, by address, and not here again
+        self._returned_at = float("-inf")
+        self._delay = SHORTEST
+        self._next_at = 0.0
+        self._scale = 1
+        self._returned = 0  # at the last time
+        self._fared_well = 0  # since then: got through, or a copy is kept now
+        self._fared_badly = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many are unacknowledged."""
+        return len(self._waiting)
+
+    @property
+    def expects(self) -> bool:
+        """Whether any may come again."""
+        return bool(self._on_the_way)
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When some are to be returned."""
+        return self._next_at if self._waiting else None
+
+    def count(self, now: float) -> int:
+        """How many there are, with those that are on their way."""
+        is_late = now - self._returned_at > COMES_BACK_WITHIN
+        return len(self._waiting) + (0 if is_late else sum(map(len, self._on_the_way.values())))
+
+    def park(self, tag: int, refusal: Refusal, now: float) -> None:
+        if not self._waiting and not self._on_the_way:
+            self._scale, self._returned = 1, 0
+            self._delay = self._longest if self.is_dear else SHORTEST
+            self._next_at = now + self._delay
+        self._waiting[tag] = refusal
+
+    def due(self, now: float, room: int) -> list[int]:
+        """What is to be returned now. A copy of `room` bytes of it could be kept when it is refused again."""
+        if not self._waiting or now < self._next_at:
+            return []
+        if self._is_unanswered and now - self._returned_at < COMES_BACK_WITHIN:
+            self._next_at = self._returned_at + COMES_BACK_WITHIN
+            return []
+        self._learn()
+        if now - self._returned_at > FORGOTTEN_AFTER:
+            self._on_the_way.clear()
+        tags = self._chosen(room)
+        for tag in tags:
+            refusal = self._waiting.pop(tag)
+            self._on_the_way.setdefault(refusal.address, deque()).append(refusal)
+        self._returned, self._returned_at = len(tags), now
+        self._next_at = now + self._delay
+        return tags
+
+    def came_again(self, address: bytes) -> Refusal | None:
+        """A message with this address came once more: which one it is, if any. Those of an address keep their order."""
+        found = self._on_the_way.get(address)
+        if not found:
+            return None
+        refusal = found.popleft()
+        if not found:
+            del self._on_the_way[address]
+        return refusal
+
+    def fared(self, *, well: bool, now: float) -> None:
+        """What came again was answered: it got through, or a copy is kept now; or it is parked once more."""
+        if not well:
+            self._fared_badly += 1
+            if now >= self._returned_at + self._delay:
+                self.hurry(now)
+            return
+        self._fared_well += 1
+        if 2 * self._fared_well >= self._returned:
+            self.hurry(now)
+
+    def fits(self, room: int) -> bool:
+        """Whether a copy of the next of them could be kept in so many bytes."""
+        return bool(self._waiting) and self._first.size <= room
+
+    def hurry(self, now: float) -> None:
+        """More may get somewhere now."""
+        self._next_at = min(self._next_at, now + SHORTEST)
+
+    @property
+    def _first(self) -> Refusal:
+        return next(iter(self._waiting.values()))
+
+    @property
+    def _is_unanswered(self) -> bool:
+        """Whether nothing is known of those that were returned last."""
+        return bool(self._returned) and not self._fared_well and not self._fared_badly
+
+    @property
+    def _longest(self) -> float:
+        return SPARINGLY if self.is_dear else LONGEST
+
+    def _learn(self) -> None:
+        """From what became of those that were returned last."""
+        well, badly = self._fared_well, self._fared_badly
+        self._fared_well = self._fared_badly = 0
+        if well and well >= badly:
+            self._scale, self._delay = min(2 * self._scale, _LARGEST_SCALE), SHORTEST
+        elif well and not self.is_dear:
+            self._scale, self._delay = 1, max(self._delay / 2, SHORTEST)
+        elif self._returned:
+            self._scale, self._delay = 1, self._longest if self.is_dear else min(2 * self._delay, LONGEST)
+
+    def _chosen(self, room: int) -> list[int]:
+        most = min(FEW_BYTES * self._scale, MOST_BYTES)
+        if self.fits(room):  # what is beyond that would come back for nothing
+            most = min(most, room)
+        chosen: list[int] = []
+        size = 0
+        for tag, refusal in islice(self._waiting.items(), FEW * self._scale):
+            size += refusal.size
+            if chosen and size > most:
+                break
+            chosen.append(tag)
+        return chosen

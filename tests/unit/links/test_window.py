@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import asyncio
+
+from agent.amqp.data.delivery import Destination
+from agent.amqp.data.rewriting import Untouched
+from agent.amqp.data.splice import Counts
+from agent.core.links import prefetch
+from agent.links.learned import LearnedPath
+from agent.links.options import FlowOptions
+from agent.links.window import Window
+from tests.unit.amqp.wire.link import Link
+
+
+async def filled(*, most: int) -> tuple[Window, list[int]]:
+    """A flow whose messages all get nowhere, up to so many; and what its prefetch was."""
+    link = await Link.made(rewriter=Untouched())
+    window = Window(FlowOptions("q", "tag", Destination("x")), LearnedPath(), Counts(), link.clock, for_unfit=0)
+    window.target = link.target
+    held, sizes = 0, []
+    while True:
+        window.current = window.prefetch
+        sizes.append(window.current)
+        while held < min(window.current, most):
+            held += 1
+            link.target.unfit(held, "too_large", 0)
+        await asyncio.sleep(0)
+        link.clock.pass_by(0.01)
+        if window.better(link.clock.now) is None:
+            return window, sizes
+
+
+async def test_the_prefetch_grows_past_what_gets_nowhere() -> None:
+    window, sizes = await filled(most=20_000)
+    assert window.current >= 20_000 + prefetch.START / 2
+    assert len(sizes) < 10
+    assert not window.is_filled
+
+
+async def test_it_ends_where_a_broker_would_count_no_more() -> None:
+    window, sizes = await filled(most=1_000_000)
+    assert sizes[-1] == window.current == prefetch.START + prefetch.MOST_HELD
+    assert window.is_filled
