@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from agent.amqp.connect import connect_any
 from agent.amqp.passive_declares import ExchangeFound, Presence, probe
@@ -11,9 +11,18 @@ from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
 from agent.core.check.finding import Finding, Level, Topic
 from agent.core.check.permissions import EVENTS
-from agent.core.check.queue_policies import Listed, effective, judge_destination, judge_source
+from agent.core.check.queue_policies import (
+    Effective,
+    Listed,
+    effective,
+    judge_destination,
+    judge_probed,
+    judge_source,
+)
+from agent.core.check.releases import Opened
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import ExchangeLink, QueueLink, ShovelLink
+from agent.core.rules.objects import queue_arguments
 from agent.core.status.advice import Trouble, advice, denied
 from agent.downstream.reading import Bindings
 from agent.errors import BrokerError
@@ -70,21 +79,30 @@ async def _judge(
         if queue is None:
             if not is_own:
                 continue
-            queue = Listed(name, _own_type(each))
+            queue = Listed(name, _own_type(each), _own_arguments(each))
         found = effective(queue, policies or (), operators or ())
-        judged = (
-            judge_source(
-                shown.where, shown.vhost, queue, found, limits_deliveries=shown.limits_deliveries, is_own=is_own
-            )
-            if is_source
-            else judge_destination(shown.where, shown.vhost, queue, found)
-        )
-        for finding in judged:
+        for finding in _judged(each, shown, queue, found, is_source=is_source):
             yield finding
+
+
+def _judged(each: LinkEnds, shown: Opened, queue: Listed, found: Effective, *, is_source: bool) -> Iterator[Finding]:
+    link, where, vhost = each.link, shown.where, shown.vhost
+    if not is_source:
+        yield from judge_destination(where, vhost, queue, found)
+        return
+    is_own, limits = isinstance(link, ExchangeLink), shown.limits_deliveries
+    yield from judge_source(where, vhost, queue, found, limits_deliveries=limits, is_own=is_own)
+    if isinstance(link, ExchangeLink) and link.settings.probe is not None:
+        yield from judge_probed(where, vhost, queue, found)
 
 
 def _own_type(each: LinkEnds) -> str:
     return each.link.settings.queue_type.value if isinstance(each.link, ExchangeLink) else ""
+
+
+def _own_arguments(each: LinkEnds) -> Mapping[str, Any]:
+    found = queue_arguments(each.link.settings) if isinstance(each.link, ExchangeLink) else ()
+    return {key: field.value for key, field in found}
 
 
 def _source(each: LinkEnds, scene: Scene) -> str | None:
