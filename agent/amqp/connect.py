@@ -7,12 +7,12 @@ import re
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from types import TracebackType
 from typing import Self
 
-from agent.amqp.failures import lost, opening_failed, update_failed
+from agent.amqp.failures import NoAccessError, lost, opening_failed, update_failed
 from agent.amqp.first_to_answer import first_to_answer
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import CLOSE_PATIENCE, MOST_CHANNELS, WireConnection
@@ -120,6 +120,12 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @cached_property
+    def cluster(self) -> str | None:
+        """The name that the broker gives its cluster, as it may be shown: the peer chooses it."""
+        name = self.server.cluster_name
+        return None if name is None else one_line(self.wire.redacted(name))
 
     @property
     def blocked(self) -> str | None:
@@ -235,7 +241,8 @@ async def connect_any(
     message = "; ".join(str(error) for error in failures) or f"{where}: no endpoint is given"
     if any(isinstance(error, TransientError) for error in failures):
         raise TransientError(message) from failures[0]
-    raise PermanentError(message) from (failures[0] if failures else None)
+    kind = NoAccessError if failures and all(isinstance(error, NoAccessError) for error in failures) else PermanentError
+    raise kind(message) from (failures[0] if failures else None)
 
 
 def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:

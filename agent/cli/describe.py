@@ -12,15 +12,12 @@ import yaml
 from agent.cli import output
 from agent.cli.link_names import find, full_name
 from agent.cli.remote import Remote
-from agent.core.links.lifecycle import Status
-from agent.core.status.advice import Trouble, advice, trouble_of
-from agent.core.status.causes import DEGRADED, DOWN
 from agent.core.text.counts import counted
 from agent.core.text.durations import age, in_words
 
 EVENTS: Final = 10
 _FIRST: Final = ("id", "kind", "vhost")
-_APART: Final = ("history", "error", "since", "reason", "status", "backlog_last", "backlog_last_at")
+_APART: Final = ("history", "error", "since", "reason", "status", "advice", "backlog_last", "backlog_last_at")
 
 
 def describe_link(remote: Remote, named: str, form: str) -> None:
@@ -42,9 +39,8 @@ def lines(link: Mapping[str, Any], *, now: float) -> Iterator[str]:
     yield f"Status:  {link['status']} for {_age(link['since'], now)} ({link.get('reason', '')})"
     if link["error"]:
         yield f"Error:   {link['error']}"
-    todo = _advice(link)
-    if todo:
-        yield f"Do:      {todo}"
+    if link.get("advice"):
+        yield f"Do:      {link['advice']}"
     fields = [key for key in (*_FIRST, *link) if key not in _APART]
     width = max(map(len, fields))
     for key in dict.fromkeys(fields):
@@ -69,17 +65,3 @@ def _value(link: Mapping[str, Any], key: str, now: float) -> str:
 
 def _age(moment: str, now: float) -> str:
     return age(now - datetime.fromisoformat(moment).timestamp())
-
-
-def _advice(link: Mapping[str, Any]) -> str:
-    status = link["status"]
-    if status == Status.PAUSED:
-        return f"Messages wait upstream. `resume {link['id']}` continues."
-    if status not in DOWN | DEGRADED:
-        is_behind = link.get("critical_since") is not None
-        broker = str(link["upstream_cluster"] or link["upstream"])
-        return advice(Trouble.BEHIND, broker, str(link["error"] or "")) if is_behind else ""
-    reason, error = str(link.get("reason", "")), str(link["error"] or "")
-    is_downstream = reason.startswith("downstream") or status == Status.STALLED
-    broker = "the downstream" if is_downstream else str(link["upstream_cluster"] or link["upstream"])
-    return advice(trouble_of(Status(status), reason, error), broker, error)

@@ -39,6 +39,16 @@ class RunningAgent:
             self.has_answered = False
             return ()
 
+    async def paused(self) -> frozenset[str]:
+        """Empty where it can't be asked any more."""
+        try:
+            return await asyncio.to_thread(self._paused)
+        except (RemoteError, ValueError, KeyError, TypeError, AttributeError):
+            return frozenset()
+
+    def _paused(self) -> frozenset[str]:
+        return frozenset(_text(link["id"]) for link in self.remote.links() if link["status"] == Status.PAUSED)
+
     def _links(self) -> Sequence[RunningLink]:
         found = []
         for link in self.remote.links():

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any
 
 from agent.cli import output
 from agent.core.topology.drawing import as_dot, as_svg, carrier_label, end_label, label
-from agent.core.topology.findings import Arrival, Findings, Part, examine, ranges
-from agent.core.topology.graph import Carrier, Graph
-from agent.core.topology.members import Address, Directory, Member, carriers_of, graph_of
+from agent.core.topology.findings import Arrival, Findings, Part, Reduction, examine, ranges
+from agent.core.topology.graph import Carrier, Graph, Hop
+from agent.core.topology.linking import carriers_of, graph_of
+from agent.core.topology.members import Address, Member
+from agent.core.topology.naming import name, names_of
+from agent.core.topology.recognition import Stranger, strangers_among
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.errors import UsageError
 
@@ -24,36 +27,38 @@ _TIMES = {0: "never", 1: "once", 2: "twice"}
 
 def show_topology(paths: Sequence[Path], exchanges: Sequence[str], known_as: Sequence[str], *, format_: str) -> bool:
     """Returns whether each message arrives once wherever it could."""
-    named = _known_as(known_as)
-    configurations = [load_configuration(str(path), environment=os.environ, strict=False) for path in paths]
-    members = [_member(each, named) for each in configurations]
-    _require_known(named, members)
+    files = {path.resolve(): path for path in paths}.values()
+    configurations = [load_configuration(str(path), environment=os.environ, strict=False) for path in files]
+    members = _known_by(_known_as(known_as), name([_member(each) for each in configurations]))
     graph, carriers = graph_of(members, exchanges), carriers_of(members)
     if not graph.hops and not carriers:
         raise UsageError(
             "these files define no link whose names are known: give exchanges that policies match with "
             "--exchange NAME, or list a definitions export under `definitions.files`"
         )
-    found = examine(graph)
+    strangers = strangers_among(members, exchanges)
+    open_ones = [each for each in strangers if each.may_be]
+    found = None if open_ones else examine(graph)
     match format_:
         case "dot":
             output.say(output.Ready(as_dot(graph, carriers)))
         case "svg":
             output.say(output.Ready(as_svg(graph, carriers)))
         case "json":
-            output.say_json(_as_json(graph, carriers, found))
+            output.say_json(_as_json(graph, carriers, strangers, found))
         case _:
-            for line in _lines(graph, carriers, found):
+            for line in _lines(graph, carriers, strangers, found):
                 output.say(line)
-    output.complain(*_notes(configurations, members))
-    return found.is_right
+    output.complain(*_unknown(members, open_ones), *_notes(configurations, members))
+    return found is not None and found.is_right
 
 
-def _member(configuration: Configuration, known_as: dict[str, list[Address]]) -> Member:
+def _member(configuration: Configuration) -> Member:
     settings = configuration.settings
-    uris = settings.downstream.uris
-    name = settings.agent.group or f"{uris[0].connect_host or configuration.source}:{uris[0].connect_port}"
-    return Member(name, uris, configuration.definitions, configuration.states, tuple(known_as.get(name, ())))
+    definitions, states = configuration.definitions, configuration.states
+    return Member(
+        settings.agent.group or "", settings.downstream.uris, definitions, states, source=configuration.source
+    )
 
 
 def _known_as(given: Sequence[str]) -> dict[str, list[Address]]:
@@ -67,23 +72,58 @@ def _known_as(given: Sequence[str]) -> dict[str, list[Address]]:
     return found
 
 
-def _require_known(named: dict[str, list[Address]], members: Sequence[Member]) -> None:
-    known = sorted({member.cluster for member in members})
-    for cluster in named:
-        if cluster not in known:
-            raise UsageError(f"--address names the cluster {cluster!r}, but these files have {', '.join(known)}")
+def _known_by(given: Mapping[str, list[Address]], members: Sequence[Member]) -> list[Member]:
+    """Members with the addresses that are given for their clusters."""
+    found: dict[str, list[Address]] = {}
+    for called, addresses in given.items():
+        clusters = {member.cluster for member in members if member.cluster == called}
+        clusters = clusters or {member.cluster for member in members if called in names_of(member)}
+        if len(clusters) != 1:
+            known = ", ".join(sorted({member.cluster for member in members}))
+            raise UsageError(f"--address names the cluster {called!r}, but these files have {known}")
+        cluster = clusters.pop()
+        if cluster != called and any(member.is_guessed for member in members if member.cluster == cluster):
+            raise UsageError(
+                f"--address names {called!r}, but this file counts as one of several of the cluster {cluster}: give "
+                "agents of one cluster the same agent.group, and those of another cluster another one"
+            )
+        found.setdefault(cluster, []).extend(addresses)
+    for (cluster, addresses), (other, others) in combinations(found.items(), 2):
+        for host, port in set(addresses).intersection(others):
+            raise UsageError(
+                f"--address says that {cluster} and {other} are both {host}:{port}: give each its own address, or, "
+                "where their agents stand beside one cluster, the same agent.group"
+            )
+    return [replace(member, known_as=tuple(found.get(member.cluster, ()))) for member in members]
+
+
+def _unknown(members: Sequence[Member], strangers: Sequence[Stranger]) -> Iterator[str]:
+    """What has to be told before anything can be said."""
+    if not strangers:
+        return
+    guessed = sorted({member.cluster for member in members if member.is_guessed})
+    doubtful = sorted({cluster for stranger in strangers for cluster in stranger.may_be}.difference(guessed))
+    if doubtful:
+        given = " ".join(f"--address {cluster}=HOST:PORT" for cluster in doubtful[:MOST_SHOWN])
+        yield f"give the address that others use, as {given}"
+    for cluster in guessed:
+        files = _listed([member.source for member in members if member.cluster == cluster])
+        yield (
+            f"{files} count as agents of one cluster, {cluster}, but may be of several: agents of one cluster need the "
+            "same agent.group and the same links, those of another cluster another group"
+        )
 
 
 def _notes(configurations: Sequence[Configuration], members: Sequence[Member]) -> Iterator[str]:
     """What the files leave open."""
-    directory = Directory(members)
-    for configuration, member in zip(configurations, members, strict=True):
-        if directory.is_hidden(member):
-            yield (
-                f"{configuration.source}: the downstream {member.cluster} has a loopback address that other clusters "
-                "have too, so links from it aren't recognised: give the address that others use, as "
-                f"--address {member.cluster}=HOST:PORT"
-            )
+    apart = [member for member in members if member.is_apart]
+    if apart:
+        yield (
+            f"{_listed([member.source for member in apart])} have no agent.group and a downstream address that other "
+            "files have too: each counts as one for a cluster of its own, called by its file. Agents of one cluster "
+            "need the same agent.group"
+        )
+    for configuration in configurations:
         if configuration.settings.sources.management:
             yield (
                 f"{configuration.source}: what the downstream's HTTP API defines isn't counted; list a definitions "
@@ -91,7 +131,9 @@ def _notes(configurations: Sequence[Configuration], members: Sequence[Member]) -
             )
 
 
-def _lines(graph: Graph, carriers: Sequence[Carrier], found: Findings) -> Iterator[str]:
+def _lines(
+    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[Stranger], found: Findings | None
+) -> Iterator[str]:
     yield f"{len(graph.nodes):,} exchanges, {len(graph.hops):,} links"
     for hop in graph.hops:
         yield f"  {label(hop.upstream)} → {label(hop.downstream)}  max-hops {hop.max_hops}"
@@ -99,11 +141,25 @@ def _lines(graph: Graph, carriers: Sequence[Carrier], found: Findings) -> Iterat
         yield f"{len(carriers):,} queue links and shovels, which move messages and copy none"
     for carrier in carriers:
         yield f"  {end_label(carrier.source)} → {end_label(carrier.destination)}  {carrier_label(carrier)}"
-    for number, part in enumerate(found.parts, 1):
-        if len(found.parts) > 1:
+    yield from _strange(strangers)
+    for number, part in enumerate(found.parts if found else (), 1):
+        if found and len(found.parts) > 1:
             yield f"part {number} of {len(found.parts)}: {label(part.graph.nodes[0])} and what is linked with it"
         yield from _reached(part)
         yield from _verdict(part)
+
+
+def _strange(strangers: Sequence[Stranger]) -> Iterator[str]:
+    for stranger in strangers[:MOST_SHOWN]:
+        yield f"no file's downstream is known as {stranger.address}, an upstream of {_listed([*stranger.upstream_of])}"
+    if len(strangers) > MOST_SHOWN:
+        yield f"{len(strangers) - MOST_SHOWN:,} more such addresses: --format json has all"
+    for stranger in [each for each in strangers if each.may_be][:MOST_SHOWN]:
+        yield f"undecided: {stranger.address} may be another address of {_either(stranger.may_be)}"
+
+
+def _either(clusters: Sequence[str]) -> str:
+    return " or ".join(clusters) if len(clusters) <= MOST_SHOWN else f"one of {len(clusters):,} clusters"
 
 
 def _reached(part: Part) -> Iterator[str]:
@@ -140,9 +196,11 @@ def _verdict(part: Part) -> Iterator[str]:
         yield f"max-hops too small: {_pairs(len(part.never))} get nothing"
     if part.repeated:
         yield f"max-hops too large: {_pairs(len(part.repeated))} get messages more than once"
+    for hop in part.to_themselves[:MOST_SHOWN]:
+        yield f"the link {label(hop.upstream)} → {label(hop.downstream)} is from an exchange to itself: correct its URI"
     if part.is_right:
         yield "right: every message arrives once at each exchange that it can get to"
-    else:
+    elif part.arrivals is None or part.never or part.repeated:
         yield from _advice(part)
     if part.is_one_way_ring and part.fragile:
         yield "a ring in one direction: if any one of its links is down, others get nothing over it"
@@ -167,18 +225,38 @@ def _advice(part: Part) -> Iterator[str]:
         yield (
             f"  set max-hops to {remedy.of_it} for {link}, to {remedy.max_hops} for all others: messages arrive once"
         )
+    if part.reduction:
+        yield _fewer(part, part.reduction)
+    if part.missing:
+        yield f"  add {_links(part.missing)}, and set max-hops to 1 for all links: messages arrive once"
 
 
-def _as_json(graph: Graph, carriers: Sequence[Carrier], found: Findings) -> dict[str, Any]:
+def _fewer(part: Part, reduction: Reduction) -> str:
+    max_hops = ranges(reduction.fitting, unlimited_from=part.longest)
+    if reduction.ring:
+        way = " → ".join(label(node) for node in (*reduction.ring[:MOST_SHOWN], reduction.ring[0]))
+        if len(reduction.ring) > MOST_SHOWN:
+            way = f"from {label(reduction.ring[0])} to {label(reduction.ring[1])} and on"
+        return f"  use one direction only, {way}, and set max-hops to {max_hops}: messages arrive once"
+    return f"  remove {_links(reduction.left_out)}, and set max-hops to {max_hops} for all others: messages arrive once"
+
+
+def _links(hops: Sequence[Hop]) -> str:
+    noun = "the link" if len(hops) == 1 else "the links"
+    return f"{noun} {_listed([f'{label(hop.upstream)} → {label(hop.downstream)}' for hop in hops])}"
+
+
+def _as_json(
+    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[Stranger], found: Findings | None
+) -> dict[str, Any]:
     return {
-        "right": found.is_right,
+        "right": found is not None and found.is_right,
+        "decided": found is not None,
         "exchanges": [asdict(node) for node in graph.nodes],
-        "links": [
-            {"upstream": asdict(hop.upstream), "downstream": asdict(hop.downstream), "max_hops": hop.max_hops}
-            for hop in graph.hops
-        ],
+        "links": [_link(hop) | {"max_hops": hop.max_hops} for hop in graph.hops],
         "carriers": [asdict(carrier) for carrier in carriers],
-        "parts": [_part(part) for part in found.parts],
+        "unknown_upstreams": [asdict(stranger) for stranger in strangers],
+        "parts": [_part(part) for part in found.parts] if found else [],
     }
 
 
@@ -191,15 +269,28 @@ def _part(part: Part) -> dict[str, Any]:
         "largest_tried": part.longest,
         "remedies": [
             {
-                "link": {"upstream": asdict(remedy.hop.upstream), "downstream": asdict(remedy.hop.downstream)},
+                "link": _link(remedy.hop),
                 "max_hops_of_it": remedy.of_it,
                 "max_hops_of_others": remedy.max_hops,
             }
             for remedy in part.remedies
         ],
-        "fragile_links": [
-            {"upstream": asdict(hop.upstream), "downstream": asdict(hop.downstream)} for hop in part.fragile
-        ],
+        "fewer_links": None if part.reduction is None else _reduction(part.reduction),
+        "missing_links": [_link(hop) for hop in part.missing],
+        "links_to_themselves": [_link(hop) for hop in part.to_themselves],
+        "fragile_links": [_link(hop) for hop in part.fragile],
+    }
+
+
+def _link(hop: Hop) -> dict[str, Any]:
+    return {"upstream": asdict(hop.upstream), "downstream": asdict(hop.downstream)}
+
+
+def _reduction(reduction: Reduction) -> dict[str, Any]:
+    return {
+        "remove": [_link(hop) for hop in reduction.left_out],
+        "fitting_max_hops": list(reduction.fitting),
+        "one_way_ring": [asdict(node) for node in reduction.ring],
     }
 
 

@@ -36,6 +36,10 @@ class Session(Protocol):
         """How many messages wait; None where that isn't known."""
 
     @property
+    def met(self) -> tuple[tuple[AmqpUri, str], ...]:
+        """The brokers that it is connected to, and their clusters' names where they tell these."""
+
+    @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
         """What ends the link when it is done."""
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Generic, Protocol, TypeVar
 
 from agent.amqp.connection_pool import Shared
+from agent.core.addresses.uri import AmqpUri
 from agent.errors import BrokerError, Side
 from agent.links.flow import Flow
 
@@ -41,6 +42,11 @@ class OpenSession(Generic[UpkeepT]):
     @property
     def backlog(self) -> int | None:
         return None if self._upkeep is None else self._upkeep.backlog
+
+    @property
+    def met(self) -> tuple[tuple[AmqpUri, str], ...]:
+        there = (control.connection for control, _ in self._controls)
+        return tuple((each.uri, each.cluster) for each in there if each.cluster is not None)
 
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:

@@ -111,6 +111,7 @@ class LinkRunner:
             prefetch=self._flow.prefetch if self._flow else 0,
             upstream_cluster=self._runnable.upstream_cluster,
             uri=self._runnable.uri,
+            met=self._session.met if self._session else (),
             note="; ".join(filter(None, (self.note, self._trouble, self._idle))),
             upstream=self._account.compared,
             removal=self._removing.text if self._removing else "",

@@ -45,6 +45,7 @@ from agent.runtime.ticker import tick_links
 from agent.runtime.upstream_looks import TASK as LOOKING_UPSTREAM
 from agent.runtime.upstream_looks import UpstreamLooks
 from agent.status.board import Board
+from agent.status.clusters import address_of
 from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
@@ -230,6 +231,7 @@ class Supervisor:
         agent = self.configuration.settings.agent
         brokers.stall_after, brokers.cleanup_after = agent.stall_after, agent.cleanup_after
         self._board.cluster, self._board.group = reading.cluster, agent.group or reading.cluster
+        self._board.clusters.downstream = frozenset(map(address_of, uris))
         return self._kinds
 
     def _move(self, brokers: Brokers, uris: tuple[AmqpUri, ...], reading: Reading) -> None:

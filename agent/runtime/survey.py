@@ -72,6 +72,9 @@ class Agent(Protocol):
 
     async def links(self) -> Sequence[RunningLink]: ...
 
+    async def paused(self) -> frozenset[str]:
+        """The ids of its links that an operator has paused."""
+
 
 async def survey(configuration: Configuration, agent: Agent | None = None) -> Survey:
     """What `run` would find and do; changes nothing anywhere. Raises ConfigurationError where sources conflict.

@@ -7,47 +7,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
 from agent.core.links.critical import seconds_behind
-from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import LinkState, Pause, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
 from agent.core.links.upstream_account import NOTHING, Compared
-from agent.core.model import ExchangeLink, Link, LinkSettings, QueueLink, ShovelLink
+from agent.core.model import ExchangeLink, Link, LinkKind, LinkSettings, QueueLink, ShovelLink
 from agent.core.status.causes import DEGRADED, DOWN, began, was_flowing
 from agent.errors import Side
+from agent.status.clusters import Clusters
 from agent.status.feed import Feed
 from agent.status.history import History, Point, Range
+from agent.status.meter import Meter, Totals
 from agent.status.pace import Pace
 from agent.status.recent import Recent
 from agent.status.times import rfc3339
+from agent.status.troubles import STEADY, Troubles
 from agent.tasks import UnexpectedErrors
-
-
-class Meter(Protocol):
-    """The counters of a running link; read while it runs."""
-
-    forwarded: int
-    bytes: int
-    redelivered: int
-    returned: int
-    taken: int
-    given_back: int
-    dropped: dict[str, int]
-    quarantined: dict[str, int]
-
-    @property
-    def transfer(self) -> Histogram:
-        """Seconds from delivery to confirm."""
-
-    @property
-    def binding_sync(self) -> Histogram:
-        """Seconds from a change of bindings until it took effect upstream."""
 
 
 @dataclass(slots=True)
@@ -69,13 +50,11 @@ class Gauges:
     note: str = ""
     remaining: int | None = None  # messages until it is finished, where their number is limited
     destination: AmqpUri | None = None  # where its messages go to, while it is connected
+    met: tuple[tuple[AmqpUri, str], ...] = ()  # brokers that it has connected to, and their clusters' names
     owner: str | None = None  # the other agent of the group that runs it, where it is known
     runs_here: bool = True  # rather than in another agent of the group
     upstream: Compared = NOTHING  # what its queue's broker counted, as far as that could be compared
     removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
-
-
-STEADY: Final = 60.0  # seconds for which a link has to run
 
 
 @dataclass(slots=True)
@@ -91,7 +70,9 @@ class Entry:
     history: History = field(default_factory=History)
     pace: Pace = field(init=False)
     ran_until: float | None = None  # when its last run that was more than an attempt ended
-    reason: Reason = Reason.APPEARED  # of the last change of its status
+    reason: Reason = Reason.APPEARED  # of its status and its error now
+    changed_for: Reason = Reason.APPEARED  # that of the last change of its status
+    troubles: Troubles = field(default_factory=Troubles)
     backlog_last: int | None = None  # when it was last known
     backlog_last_at: float = 0.0
     behind: float | None = None  # seconds, where `lag-critical` asks for them
@@ -117,16 +98,19 @@ class Entry:
         return self._blocked_before + lasting
 
     def change(self, state: LinkState, now: float) -> None:
-        reason = reason_of(self.state, state)
+        reason, worked = reason_of(self.state, state), False
         self.note_backlog(now)
         if self.state.status is Status.STANDBY and state.status is not Status.STANDBY:
             self.backlog_last, self._empty_at = None, now
         if state.status is not self.state.status:
-            if self.state.status is Status.RUNNING and self._has_worked(now):
+            worked = self.state.status is Status.RUNNING and self._has_worked(now)
+            if worked:
                 self.ran_until = now
             self._blocked_before, self._blocked_at = self.blocked_seconds, self.monotonic()
-            self.since = now
+            self.since, self.changed_for = now, reason
+        if _turns(self.state, state):
             self.reason = reason
+            self.troubles.turn(now, state.status, reason, state.error, worked=worked)
         if state.failure is not None and self.state.failure is None:
             self.failures[state.failure.side, state.failure.trouble] += 1
         if (state.status, state.error) != (self.state.status, self.state.error):
@@ -220,6 +204,11 @@ class Entry:
         )
 
 
+def _turns(before: LinkState, after: LinkState) -> bool:
+    """A link that is down may be so for another reason each time it tries."""
+    return (after.status, after.error, after.failure) != (before.status, before.error, before.failure)
+
+
 _MOVING: Final = frozenset({Status.RUNNING, Status.BLOCKED, Status.STALLED})  # a block upstream stops no message
 
 OnTransition = Callable[[Entry, LinkState | None], None]
@@ -236,6 +225,7 @@ class Board:
     version: str = ""
     group: str = ""
     cluster: str | None = None
+    clusters: Clusters = field(default_factory=Clusters)
     vhosts: frozenset[str] | None = None  # of the downstream; None if they can't be listed
     ready: bool = False
     unread: str = ""  # why the downstream can't be read, while it can't
@@ -249,6 +239,8 @@ class Board:
     errors: UnexpectedErrors = field(default_factory=UnexpectedErrors)  # of the agent's own tasks
     on_transition: list[OnTransition] = field(default_factory=list)
     recent: Recent = field(default_factory=Recent)
+    left: dict[tuple[LinkKind, str, str], Totals] = field(default_factory=dict)
+    """What links have counted that were removed since or made anew, by kind, vhost and upstream: sums never fall."""
     _entries: dict[str, Entry] = field(default_factory=dict)
     _feeds: set[Feed] = field(default_factory=set)
     _paced: set[str] = field(default_factory=set)
@@ -265,6 +257,8 @@ class Board:
         elif standing.link == link and standing.meter is meter:
             return
         else:
+            if standing.meter is not meter:
+                self._keep_counts(standing)
             standing.link, standing.meter, standing.gauges = link, meter, gauges
         self._tell(Feed.change, link.id)
 
@@ -274,6 +268,9 @@ class Board:
             return
         before = entry.state
         entry.change(state, self.clock())
+        if state.status in _MOVING and before.status not in _MOVING:
+            for uri, cluster in entry.gauges().met:
+                self.clusters.learn(uri, cluster)
         if state.status is not before.status:
             self._pass_on(entry, before)
         if (state.status, state.error) != (before.status, before.error):
@@ -298,8 +295,15 @@ class Board:
     def gone(self, link_id: str) -> None:
         entry = self._entries.pop(link_id, None)
         if entry is not None:
+            self._keep_counts(entry)
             self._note(entry, None, entry.state.status, Reason.REMOVED)
             self._tell(Feed.lose, link_id)
+
+    def _keep_counts(self, entry: Entry) -> None:
+        of_upstream = entry.link.kind, entry.link.vhost, entry.link.upstream
+        if of_upstream not in self.left:
+            self.left[of_upstream] = Totals(entry.meter.transfer.bounds, entry.meter.binding_sync.bounds)
+        self.left[of_upstream].add(entry.meter)
 
     def _note(self, entry: Entry, status: Status | None, previous: Status | None, reason: Reason) -> None:
         cluster = entry.gauges().upstream_cluster
@@ -396,7 +400,6 @@ class Board:
             **self._sample(entry, gauges),
             "reconnects": entry.reconnects,
             "reason": entry.reason,
-            "incident": entry.is_incident(self.clock()),
             "backlog_last": entry.backlog_last if gauges.backlog is None else gauges.backlog,
             "backlog_last_at": self._backlog_at(entry, gauges),
             "paused": _paused(state.pause) if state.paused else None,
@@ -408,7 +411,12 @@ class Board:
         return {"id": entry.link.id, **self._sample(entry, entry.gauges())}
 
     def _sample(self, entry: Entry, gauges: Gauges) -> dict[str, Any]:
-        return {**_counts(entry, gauges), "rate": round(entry.rate(self.clock()), 2)}
+        now = self.clock()
+        return {
+            **_counts(entry, gauges),
+            "rate": round(entry.rate(now), 2),
+            "incident": entry.is_incident(now),
+        }
 
     def _backlog_at(self, entry: Entry, gauges: Gauges) -> str | None:
         if gauges.backlog is not None:

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from agent.core.addresses.uri import AmqpUri
 from agent.core.links.lifecycle import Status
 from agent.core.links.pauses import LONG
-from agent.core.status.causes import Cause, LinkFacts, causes_of, headline, level_of, verdict, waiting_of
-from agent.status.board import Board, Entry
+from agent.core.model import Link, ShovelLink
+from agent.core.status.advice import denied
+from agent.core.status.causes import (
+    DOWN,
+    Cause,
+    LinkFacts,
+    advice_for,
+    causes_of,
+    headline,
+    level_of,
+    verdict,
+    waiting_of,
+)
+from agent.status.board import Board, Entry, Gauges
+from agent.status.clusters import Broker
 from agent.status.slices import in_slices
 from agent.status.times import rfc3339
 
 THIS_CLUSTER = "this cluster"  # where its name isn't known
+_COMING_BACK: Final = DOWN | {Status.STARTING, Status.RUNNING}
 
 
 async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
-    links = [facts(entry, now) async for entry in in_slices(board)]
-    causes = causes_of(links, downstream=board.cluster or THIS_CLUSTER)
+    links = [facts(board, entry, now) async for entry in in_slices(board)]
+    causes = causes_of(links, downstream=_downstream(board))
     waiting = waiting_of(links)
     return {
         "level": level_of(links),
@@ -28,18 +43,33 @@ async def summary(board: Board) -> dict[str, Any]:
     }
 
 
-def facts(entry: Entry, now: float) -> LinkFacts:
+async def advice_of(board: Board, entry: Entry) -> str | None:
+    """What to do about one link; None where there is nothing to do."""
+    now = board.clock()
+    link = facts(board, entry, now)
+    others: list[LinkFacts] = []
+    if denied(link.error) is not None:  # no other advice depends on other links
+        others = [facts(board, each, now) async for each in in_slices(board) if denied(each.state.error) is not None]
+    return advice_for(link, others, downstream=_downstream(board)) or None
+
+
+def _downstream(board: Board) -> str:
+    return board.cluster or THIS_CLUSTER
+
+
+def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
     since = (entry.state.pause.at or entry.since) if entry.state.status is Status.PAUSED else entry.since
     entry.note_lag(now)
     gauges = entry.gauges()
-    uri = gauges.uri or next(iter(entry.link.uris), None)
-    address = entry.link.upstream if uri is None else f"{uri.connect_host or THIS_CLUSTER}:{uri.connect_port}"
+    source, destination = source_of(board, entry.link, gauges), _destination_of(board, entry.link, gauges)
+    recurring = entry.troubles.recurring(now) if entry.state.status in _COMING_BACK else None
+    trouble_since = entry.troubles.since(now) if recurring is None else recurring.first
     return LinkFacts(
         id=entry.link.id,
         status=entry.state.status,
-        reason=entry.reason,
-        error=entry.state.error or gauges.note,
-        upstream=gauges.upstream_cluster or address,
+        reason=entry.reason if recurring is None else recurring.reason,
+        error=(entry.state.error or gauges.note) if recurring is None else recurring.error,
+        upstream=source.name,
         since=since,
         is_forgotten=entry.state.status is Status.PAUSED and now - since >= LONG,
         last_confirm=entry.flowed_at(now),
@@ -47,7 +77,39 @@ def facts(entry: Entry, now: float) -> LinkFacts:
         waiting=gauges.backlog if gauges.backlog_is_exact else None,
         waited_last=entry.backlog_last if gauges.backlog is None else gauges.backlog,
         behind_since=entry.critical_since,
+        is_from_downstream=source.is_downstream,
+        destination="" if destination is None or destination.is_downstream else destination.name,
+        trouble_since=trouble_since,
+        recurs=recurring is not None,
     )
+
+
+def source_of(board: Board, link: Link, gauges: Gauges) -> Broker:
+    """The broker that it is connected to, or was last."""
+    found = _broker(board, _shown(gauges.uri, link.uris), gauges.upstream_cluster)
+    return found or Broker(link.upstream, is_known=False, is_downstream=False)
+
+
+def _destination_of(board: Board, link: Link, gauges: Gauges) -> Broker | None:
+    """None for a link that federates: it goes to the downstream."""
+    if not isinstance(link, ShovelLink):
+        return None
+    return _broker(board, _shown(gauges.destination, link.shovel.destination_uris), None)
+
+
+def _shown(connected: AmqpUri | None, defined: tuple[AmqpUri, ...]) -> tuple[AmqpUri, ...]:
+    return defined if connected is None else (connected,)
+
+
+def _broker(board: Board, uris: tuple[AmqpUri, ...], told: str | None) -> Broker | None:
+    """Of several addresses without a connection, those whose cluster is known count first."""
+    if not uris:
+        return None
+    known = board.clusters.name_of(uris) or told
+    if board.clusters.is_downstream(uris[0]) or (known is not None and known == board.cluster):
+        return Broker(_downstream(board), is_known=board.cluster is not None, is_downstream=True)
+    address = f"{uris[0].connect_host}:{uris[0].connect_port}"
+    return Broker(known or address, is_known=known is not None, is_downstream=False)
 
 
 def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:

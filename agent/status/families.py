@@ -13,9 +13,9 @@ from agent.core.rules.hops import Verdict
 from agent.core.rules.quarantine import Reason
 from agent.errors import Side
 from agent.status.board import Entry, Gauges
+from agent.status.meter import Meter
 
 PREFIX: Final = "federation_agent_"
-RECENT: Final = 900.0  # seconds for which a state that a link has left is still shown where metrics are to be short
 Sample = tuple[str, str, float]
 """The suffix of the family's name, further labels as text that begins with a comma, and a value."""
 
@@ -24,7 +24,8 @@ class Brief(StrEnum):
     """What is left of a family where metrics are to be short."""
 
     LINK = "link"  # all of it
-    UPSTREAM = "upstream"  # one sum for the links of an upstream
+    UPSTREAM = "upstream"  # one sum for the links of one kind from an upstream of a vhost
+    NAME = "name"  # one sum for all links from upstreams of one name, where each has many lines
     COUNTED = "counted"  # what isn't zero
 
 
@@ -40,7 +41,6 @@ class LinkReading:
 
     entry: Entry
     gauges: Gauges
-    now: float = 0.0
     is_brief: bool = False
 
 
@@ -50,7 +50,8 @@ def _nothing(_: LinkReading) -> Iterable[Sample]:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`labels` are those besides a link's own; `join` combines links that share all labels."""
+    """`labels` are those besides a link's own; `join` combines links that share all labels. What sums are made of is
+    read from a meter by `count`, since the counts of links that are gone are kept: a counter never falls."""
 
     name: str
     type: Type
@@ -59,6 +60,10 @@ class Family:
     labels: tuple[str, ...] = ()
     join: Callable[[list[float]], float] = sum
     brief: Brief = Brief.LINK
+    count: Callable[[Meter], Iterable[Sample]] | None = None
+
+    def samples(self, looked: LinkReading) -> Iterable[Sample]:
+        return self.read(looked) if self.count is None else self.count(looked.entry.meter)
 
 
 def labelled(labels: Mapping[str, str]) -> str:
@@ -81,20 +86,18 @@ def _one(read: Callable[[LinkReading], float | None]) -> Callable[[LinkReading],
 
 def _states(looked: LinkReading) -> Iterable[Sample]:
     current = looked.entry.state.status
-    shown = _few_states(looked) if looked.is_brief else Status
+    shown = _few_states(current) if looked.is_brief else Status
     return [("", text, int(status is current)) for status, text in _STATE_LABELS if status in shown]
 
 
-def _few_states(looked: LinkReading) -> Collection[Status]:
-    """One that was left is a zero for as long as rules look back, so that averages over time are right. Rules look for
-    links that don't move messages, and for those that run: in each of the two groups there is at least a zero."""
-    shown = {Status.RUNNING} | looked.entry.history.statuses_since(looked.now - RECENT)
+def _few_states(current: Status) -> Collection[Status]:
+    """Rules look for links that don't move messages, and for those that run: each of the two groups has a value."""
+    shown = {Status.RUNNING, current}
     return shown if shown & _STUCK else shown | {Status.STARTING}
 
 
-def _dropped(looked: LinkReading) -> Iterable[Sample]:
-    dropped = looked.entry.meter.dropped
-    return [("", text, dropped.get(reason, 0)) for reason, text in _DROP_LABELS]
+def _dropped(meter: Meter) -> Iterable[Sample]:
+    return [("", text, meter.dropped.get(reason, 0)) for reason, text in _DROP_LABELS]
 
 
 def _reconnects(looked: LinkReading) -> Iterable[Sample]:
@@ -102,21 +105,20 @@ def _reconnects(looked: LinkReading) -> Iterable[Sample]:
     return [("", text, failures[kind]) for kind, text in _RECONNECT_LABELS]
 
 
-def _quarantined(looked: LinkReading) -> Iterable[Sample]:
-    quarantined = looked.entry.meter.quarantined
-    return [("", text, quarantined.get(reason, 0)) for reason, text in _QUARANTINE_LABELS]
+def _quarantined(meter: Meter) -> Iterable[Sample]:
+    return [("", text, meter.quarantined.get(reason, 0)) for reason, text in _QUARANTINE_LABELS]
 
 
-def _buckets(find: Callable[[Entry], Histogram]) -> Callable[[LinkReading], Iterable[Sample]]:
-    def read(looked: LinkReading) -> Iterable[Sample]:
-        histogram = find(looked.entry)
+def _buckets(find: Callable[[Meter], Histogram]) -> Callable[[Meter], Iterable[Sample]]:
+    def count(meter: Meter) -> Iterable[Sample]:
+        histogram = find(meter)
         counts = tuple(histogram.cumulative)
         texts = (*(f',le="{bound!r}"' for bound in histogram.bounds), ',le="+Inf"')
         yield from (("_bucket", text, count) for text, count in zip(texts, counts, strict=True))
         yield "_sum", "", histogram.sum
         yield "_count", "", counts[-1]
 
-    return read
+    return count
 
 
 def _any(values: list[float]) -> float:
@@ -150,30 +152,30 @@ LINK_FAMILIES: Final = (
         f"{PREFIX}redelivered_messages_total",
         Type.COUNTER,
         "Forwarded messages that the upstream had delivered before.",
-        _one(lambda of: of.entry.meter.redelivered),
-        brief=Brief.COUNTED,
+        count=lambda meter: (("", "", meter.redelivered),),
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}dropped_messages_total",
         Type.COUNTER,
         "Messages that were not forwarded.",
-        _dropped,
-        ("reason",),
-        brief=Brief.COUNTED,
+        count=_dropped,
+        labels=("reason",),
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}returned_messages_total",
         Type.COUNTER,
         "Forwarded messages that the downstream could not route to a queue.",
-        _one(lambda of: of.entry.meter.returned),
-        brief=Brief.COUNTED,
+        count=lambda meter: (("", "", meter.returned),),
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}quarantined_messages_total",
         Type.COUNTER,
         "Messages that the downstream can't accept, moved to a quarantine upstream.",
-        _quarantined,
-        ("reason",),
+        count=_quarantined,
+        labels=("reason",),
         brief=Brief.UPSTREAM,
     ),
     Family(
@@ -196,7 +198,7 @@ LINK_FAMILIES: Final = (
         Type.GAUGE,
         "Messages published and not confirmed yet.",
         _one(lambda of: of.gauges.in_flight),
-        brief=Brief.COUNTED,
+        brief=Brief.UPSTREAM,
     ),
     Family(
         f"{PREFIX}backlog_messages",
@@ -265,16 +267,16 @@ LINK_FAMILIES: Final = (
         f"{PREFIX}transfer_seconds",
         Type.HISTOGRAM,
         "Time from a message's delivery to its confirm.",
-        _buckets(lambda entry: entry.meter.transfer),
-        ("le",),
-        brief=Brief.UPSTREAM,
+        count=_buckets(lambda meter: meter.transfer),
+        labels=("le",),
+        brief=Brief.NAME,
     ),
     Family(
         f"{PREFIX}binding_sync_seconds",
         Type.HISTOGRAM,
         "Time from a change of bindings until it takes effect upstream.",
-        _buckets(lambda entry: entry.meter.binding_sync),
-        ("le",),
-        brief=Brief.UPSTREAM,
+        count=_buckets(lambda meter: meter.binding_sync),
+        labels=("le",),
+        brief=Brief.NAME,
     ),
 )

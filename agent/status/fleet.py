@@ -10,7 +10,7 @@ from typing import Any, Final
 from agent.core.links.lifecycle import Status
 from agent.core.status.causes import causes_of, level_of, verdict
 from agent.status.board import Board, Entry
-from agent.status.causes import THIS_CLUSTER, facts
+from agent.status.causes import THIS_CLUSTER, facts, source_of
 from agent.status.slices import in_slices
 from agent.status.times import rfc3339
 
@@ -30,7 +30,6 @@ class Edge:
 
     def add(self, entry: Entry, now: float) -> None:
         gauges = entry.gauges()
-        self.is_known = self.is_known or gauges.upstream_cluster is not None
         self.links[entry.state.status] += 1
         self.rate += entry.rate(now)
         self.waiting += (entry.backlog_last or 0) if gauges.backlog is None else gauges.backlog
@@ -43,10 +42,12 @@ async def summary(board: Board) -> dict[str, Any]:
     edges: dict[str, Edge] = {}
     links = []
     async for entry in in_slices(board):
-        fact = facts(entry, now)
-        links.append(fact)
+        links.append(facts(board, entry, now))
         if entry.gauges().runs_here:
-            edges.setdefault(fact.upstream, Edge(is_known=False)).add(entry, now)
+            source = source_of(board, entry.link, entry.gauges())
+            edge = edges.setdefault(source.name, Edge(is_known=False))
+            edge.is_known = edge.is_known or source.is_known
+            edge.add(entry, now)
     causes = causes_of(links, downstream=board.cluster or THIS_CLUSTER)
     return {
         "agent": board.owner,

@@ -61,15 +61,6 @@ class History:
             (at, status, reason, intern(error))
         )  # the error of an unreachable broker is shared by all its links
 
-    def statuses_since(self, at: float) -> set[Status]:
-        """Those that the link has had since then, as far as its transitions are kept."""
-        found: set[Status] = set()
-        for when, status, *_ in reversed(self._transitions):
-            found.add(status)
-            if when <= at:
-                break
-        return found
-
     def is_due(self, at: float) -> bool:
         return not 0 <= at - self._sampled_at < EVERY
 

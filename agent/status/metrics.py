@@ -21,6 +21,7 @@ from agent.status.board import Board, Entry
 from agent.status.families import INFO, LINK_FAMILIES, Brief, Family, LinkReading, Sample, Type, labelled
 from agent.status.http import native
 from agent.status.slices import in_slices
+from agent.status.stuck import STUCK, StuckLinks
 
 Labels = tuple[str, str, str, str]
 PACK: Final = 50  # links whose lines are combined
@@ -81,14 +82,21 @@ USUAL: Final = Form()
 
 
 class Upstreams:
-    """Sums over the links of an upstream."""
+    """Sums over the links of an upstream, with what was counted by those that are gone."""
 
     def __init__(self) -> None:
         self._sums: dict[str, defaultdict[str, float]] = {}
 
+    def add_gone(self, board: Board) -> None:
+        for (kind, vhost, upstream), totals in board.left.items():
+            for family in LINK_FAMILIES:
+                if family.count is not None:
+                    self.add((kind, vhost, "", upstream), family, family.count(totals))
+
     def add(self, labels: Labels, family: Family, samples: Iterable[Sample]) -> None:
         kind, vhost, _, upstream = labels
-        common = labelled({"kind": kind, "vhost": vhost, "upstream": upstream})
+        of_vhost = {} if family.brief is Brief.NAME else {"kind": kind, "vhost": vhost}
+        common = labelled(of_vhost | {"upstream": upstream})
         sums = self._sums.setdefault(family.name, defaultdict(int))
         for suffix, more, value in samples:
             sums[f"{family.name}{suffix}{{{common}{more}}}"] += value
@@ -106,20 +114,28 @@ async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
         grouped.setdefault(_labels(entry), []).append(entry)
     lines: list[list[str]] = [[] for _ in LINK_FAMILIES]
     written: list[list[bytes]] = [[_head(family, form)] for family in LINK_FAMILIES]
-    upstreams = Upstreams()
+    upstreams, stuck = Upstreams(), StuckLinks(board)
     now = board.clock()
     number = 0
     async for labels, together in in_slices(grouped.items()):
         for entry in together:
             entry.note_lag(now)
-        readings = [LinkReading(entry, entry.gauges(), now, form.is_brief) for entry in together]
+            stuck.add(entry, now)
+        readings = [LinkReading(entry, entry.gauges(), form.is_brief) for entry in together]
         _write(labels, readings, lines, upstreams if form.is_brief else None)
         number += 1
         if number % PACK == 0:
             _pack(lines, written)
     _pack(lines, written)
-    about = [_about(board, form), _of_agent(board, tuple(board), form), expiry.exposition(board.expiries)]
+    about = [
+        _about(board, form),
+        _of_agent(board, tuple(board), form),
+        _head(STUCK, form) + stuck.lines(),
+        expiry.exposition(board.expiries),
+    ]
     await asyncio.sleep(0)
+    if form.is_brief:
+        upstreams.add_gone(board)
     for family, into in zip(LINK_FAMILIES, written, strict=True):
         into.append(upstreams.lines(family))
     end = [b"# EOF\n"] if form.is_open else []
@@ -131,9 +147,9 @@ def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]], 
     common = labelled(dict(zip(LABELS, labels, strict=True)))
     for family, into in zip(LINK_FAMILIES, lines, strict=True):
         name = family.name
-        samples = family.read(together[0]) if len(together) == 1 else _joined(family, together)
+        samples = family.samples(together[0]) if len(together) == 1 else _joined(family, together)
         if upstreams is not None:
-            if family.brief is Brief.UPSTREAM:
+            if family.brief in {Brief.UPSTREAM, Brief.NAME}:
                 upstreams.add(labels, family, samples)
                 continue
             if family.brief is Brief.COUNTED:
@@ -144,7 +160,7 @@ def _write(labels: Labels, together: list[LinkReading], lines: list[list[str]], 
 def _joined(family: Family, together: Iterable[LinkReading]) -> list[Sample]:
     found: dict[tuple[str, str], list[float]] = {}
     for looked in together:
-        for suffix, more, value in family.read(looked):
+        for suffix, more, value in family.samples(looked):
             found.setdefault((suffix, more), []).append(value)
     return [(suffix, more, family.join(values)) for (suffix, more), values in found.items()]
 

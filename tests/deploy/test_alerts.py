@@ -9,15 +9,19 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from agent.core.links.lifecycle import Status
+from agent.core.status.advice import trouble_of
 from agent.status.expiry import CERTIFICATE, FAMILIES, TOKEN
 from agent.status.families import INFO, LINK_FAMILIES, Type
 from agent.status.metrics import AGENT_FAMILIES
+from agent.status.stuck import STUCK
 from tests.deploy.prometheus import DEPLOYED, ROOT
 
 CASES: Final = Path(__file__).parent
 GROUPS: Final[list[dict[str, Any]]] = yaml.safe_load((DEPLOYED / "rules/federation-agent.yml").read_text())["groups"]
 RULES: Final = [rule for group in GROUPS for rule in group["rules"]]
 ALERTS: Final = {rule["alert"]: rule for rule in RULES if "alert" in rule}
+OF_GROUPS: Final = {"FederationDownstreamNotFlowing", "FederationUpstreamNotFlowing"}  # of agents, not of one of them
 DASHBOARD: Final = ROOT / "deploy/grafana/dashboards/federation-agent.json"
 OPERATIONS: Final = ROOT / "docs/operations.md"
 OWN_METRIC: Final = re.compile(r"(?<![\w:])federation_agent_\w+|\w+:federation_agent_\w+:\w+")
@@ -52,7 +56,10 @@ def test_an_alert_tells_what_to_do(name: str) -> None:
     assert alert["labels"]["severity"] in {"warning", "critical"}
     assert {"summary", "description", "runbook_url"} == alert["annotations"].keys() - {"page"}
     page = alert["annotations"].get("page", "")
-    assert page.startswith("http://{{ $labels.instance }}/#/") or name == "FederationAgentAbsent"  # that has no agent
+    if name in OF_GROUPS:
+        assert re.search(r'\| query }}http://{{ . \| first \| label "instance" }}/#/{{ end }}$', page)
+    else:
+        assert page.startswith("http://{{ $labels.instance }}/#/") or name == "FederationAgentAbsent"  # it has no agent
     assert alert["for"]
     template = "{{ with $externalLabels.runbooks }}{{ . }}/{{ end }}"
     assert alert["annotations"]["runbook_url"].startswith(template)
@@ -77,7 +84,7 @@ def test_annotations_name_labels_that_the_alert_has() -> None:
 
 def told() -> set[str]:
     """The series that a scrape and the rules make."""
-    families = (*LINK_FAMILIES, *AGENT_FAMILIES.values(), *FAMILIES, INFO)
+    families = (*LINK_FAMILIES, *AGENT_FAMILIES.values(), *FAMILIES, INFO, STUCK)
     suffixes = {Type.HISTOGRAM: ("_bucket", "_sum", "_count")}
     found = {family.name + suffix for family in families for suffix in suffixes.get(family.type, ("",))}
     return found | {rule["record"] for rule in RULES if "record" in rule}
@@ -98,6 +105,24 @@ def test_no_rule_is_recorded_for_nothing() -> None:
     assert [rule["record"] for rule in RULES if "record" in rule and rule["record"] not in asked(rule["record"])] == []
 
 
+def test_the_rules_know_what_an_agent_calls_a_block() -> None:
+    asked = {
+        trouble
+        for rule in RULES
+        for pattern in re.findall(r'trouble=~"([^"]*)"', rule["expr"])
+        for trouble in pattern.split("|")
+    }
+    assert asked == {trouble_of(Status.BLOCKED, "downstream_blocked", error) for error in ("memory", "disk", "")}
+
+
+def test_the_example_of_alertmanager_makes_one_notification_of_the_replicas_of_a_group() -> None:
+    route = yaml.safe_load((DEPLOYED / "alertmanager.yml").read_text())["route"]
+    assert route["group_by"] == ["job", "group"]
+    assert all("group_by" not in inner for inner in route["routes"])
+    of_links = [rule for rule in GROUPS[1]["rules"] if rule["alert"] not in OF_GROUPS]
+    assert all("group_left (group) instance:federation_agent_group:info" in rule["expr"] for rule in of_links)
+
+
 def test_the_example_of_alertmanager_names_alerts_and_labels_that_there_are() -> None:
     example = yaml.safe_load((DEPLOYED / "alertmanager.yml").read_text())
     receivers = {receiver["name"] for receiver in example["receivers"]}
@@ -109,6 +134,5 @@ def test_the_example_of_alertmanager_names_alerts_and_labels_that_there_are() ->
     assert {label for rule in example["inhibit_rules"] for label in rule["equal"]} <= {
         "job",
         "instance",
-        "vhost",
-        "upstream",
+        "group",
     }

@@ -221,13 +221,17 @@ def grant_command(vhost: str, user: str, needs: Iterable[Need], present: Grant |
 
 def patterns_to_add(vhost: str, user: str, needs: Iterable[Need]) -> str:
     """Advice where it isn't known what the user has: a line to run would remove that."""
+    return (
+        f"add what is missing of {wanted_patterns(needs)} to the patterns of user {user!r} in vhost {vhost!r} "
+        f"(rabbitmqctl list_permissions -p {quote(vhost)} shows them); set_permissions replaces all three, so repeat "
+        "what is there"
+    )
+
+
+def wanted_patterns(needs: Iterable[Need]) -> str:
     needs = tuple(needs)
     found = ((each, [need for need in needs if need.permission is each]) for each in Permission)
-    patterns = ", ".join(f"{each} {quote(_pattern(each, wanted, None))}" for each, wanted in found if wanted)
-    return (
-        f"add what is missing of {patterns} to the patterns of user {user!r} in vhost {vhost!r} (rabbitmqctl "
-        f"list_permissions -p {quote(vhost)} shows them); set_permissions replaces all three, so repeat what is there"
-    )
+    return ", ".join(f"{each} {quote(_pattern(each, wanted, None))}" for each, wanted in found if wanted)
 
 
 def _pattern(permission: Permission, needs: list[Need], present: Grant | None) -> str:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from shlex import quote
 from typing import Any, Final
 
 from agent.core.check.finding import Finding, Level, Topic
-from agent.core.check.permissions import escaped
 from agent.core.rules.patterns import Pattern
 
 NO_LIMIT: Final = -1
-SAFE_RETURNS: Final = 1_000
-DEFAULT_LIMIT: Final = 20
 _LOSES: Final = ("max-length", "max-length-bytes", "message-ttl", "expires")
 _DEAD_LETTERS: Final = ("max-length", "max-length-bytes", "message-ttl")
 _LOWEST: Final = frozenset({"delivery-limit", "max-length", "max-length-bytes", "message-ttl", "expires"})
@@ -22,23 +18,36 @@ _FOR: Final[Mapping[str, frozenset[str]]] = {
     "quorum": frozenset({"all", "queues", "quorum_queues"}),
     "exchange": frozenset({"all", "exchanges"}),
 }
+# A policy with one key that a type of queue doesn't know holds for no queue of that type. These are the keys that no
+# release from 3.10 to 4.3 knows for it.
+_OF_STREAMS: Final = frozenset({"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"})
+_UNKNOWN: Final[Mapping[str, frozenset[str]]] = {
+    "classic": _OF_STREAMS | {"delivery-limit", "dead-letter-strategy"},
+    "quorum": _OF_STREAMS
+    | {"max-priority", "queue-mode", "queue-master-locator"}
+    | {"ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure"},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A queue as a broker lists it, or an exchange, whose type is `exchange` here; `arguments` as JSON."""
+    """A queue as a broker lists it, or an exchange, whose type is `exchange` here; `arguments` as JSON. `policy` is the
+    name of the one in force, where the broker says it."""
 
     name: str
     type: str = "classic"
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """The value in force of each key, and where it is from."""
+    """The value in force of each key, where it is from, and which policies hold."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    policy: Mapping[str, Any] | None = None
+    operator_policy: Mapping[str, Any] | None = None
 
     def number(self, key: str) -> int | None:
         value = self.values.get(key)
@@ -63,16 +72,29 @@ def effective(
             values[key], sources[key] = value, source
 
     add({key.removeprefix("x-"): value for key, value in queue.arguments.items()}, "its arguments")
-    for kind, listed in (("policy", policies), ("operator policy", operator_policies)):
-        if (winner := _winner(queue, listed)) is not None:
-            add(dict(winner["definition"] or {}), f"{kind} {winner['name']!r}")
-    return Effective(values, sources)
+    policy, operator_policy = _winner(queue, policies, queue.policy), _winner(queue, operator_policies)
+    for kind, winner in (("policy", policy), ("operator policy", operator_policy)):
+        if winner is not None:
+            add(definition_of(winner), f"{kind} {winner['name']!r}")
+    return Effective(values, sources, policy, operator_policy)
 
 
-def _winner(queue: Listed, listed: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def definition_of(policy: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(policy["definition"] or {})
+
+
+def holds_for(policy: Mapping[str, Any], queue: Listed) -> bool:
+    """Whether it may, if no other one has a higher priority."""
     targets = _FOR.get(queue.type, frozenset({"all", "queues"}))
-    matching = [each for each in listed if each.get("apply-to", "all") in targets and _matches(each, queue.name)]
-    return max(matching, key=lambda each: float(each.get("priority", 0)), default=None)
+    if policy.get("apply-to", "all") not in targets or not _matches(policy, queue.name):
+        return False
+    return _UNKNOWN.get(queue.type, frozenset()).isdisjoint(definition_of(policy))
+
+
+def _winner(queue: Listed, listed: Iterable[Mapping[str, Any]], told: str | None = None) -> Mapping[str, Any] | None:
+    """Of several with one priority, the one that is `told`: which one the broker takes, nothing else shows."""
+    matching = [each for each in listed if holds_for(each, queue)]
+    return max(matching, key=lambda each: (float(each.get("priority", 0)), each["name"] == told), default=None)
 
 
 def _matches(policy: Mapping[str, Any], name: str) -> bool:
@@ -82,26 +104,8 @@ def _matches(policy: Mapping[str, Any], name: str) -> bool:
         return False
 
 
-def judge_source(
-    where: str, vhost: str, queue: Listed, found: Effective, *, limits_deliveries: bool, is_own: bool
-) -> Iterator[Finding]:
-    """The queue that a link consumes from; its own one exists for nothing else."""
-    limit = found.number("delivery-limit")
-    limit = DEFAULT_LIMIT if limit is None and limits_deliveries else limit
-    if queue.type == "quorum" and limit is not None and NO_LIMIT < limit < SAFE_RETURNS:
-        pattern = "^federation: " if is_own else f"^{escaped(queue.name)}$"
-        source = found.sources.get("delivery-limit", "the default of releases from 4.0 on")
-        yield Finding(
-            Level.WARNING,
-            Topic.RELEASE,
-            where,
-            f"quorum queue {queue.name!r} in vhost {vhost!r} drops a message that was returned {limit} times "
-            f"(delivery limit from {source}): a link that fails repeatedly loses messages",
-            f"rabbitmqctl set_policy -p {quote(vhost)} --apply-to queues federation-returns {quote(pattern)} "
-            "'{\"delivery-limit\": 1000000}', or add the key to the policy that matches this queue",
-        )
-    if not is_own:
-        return
+def judge_own(where: str, vhost: str, queue: Listed, found: Effective) -> Iterator[Finding]:
+    """The queue that exists for a link only."""
     keys = [key for key in _LOSES if found.number(key) is not None and "policy" in found.sources[key]]
     if keys:
         yield Finding(

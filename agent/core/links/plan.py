@@ -130,7 +130,7 @@ def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
     """One link held against what was seen at its other end."""
     outlook, reason = _outlook(link, sight, downstream)
     if outlook is not Outlook.RUN:
-        return PlannedLink(link, outlook, reason, sight.broker)
+        return PlannedLink(link, outlook, reason, _concerned(link, sight, outlook))
     if isinstance(link, ExchangeLink) and sight.site is not None:
         return _plan_exchange_link(link, sight, upstream=sight.site, downstream=downstream)
     if isinstance(link, QueueLink):
@@ -255,27 +255,39 @@ def _remote_queue(link: QueueLink, sight: Sight) -> Action:
     return Action(Verb.KEEP, sight.broker, vhost, "queue", link.remote_name, why)
 
 
+def _concerned(link: Link, sight: Sight, outlook: Outlook) -> str:
+    """Where the reason is: of a shovel that finds all that it needs at its source, the destination."""
+    is_source = sight.error is not None or (isinstance(link, ShovelLink) and _missing(link.shovel.source, sight))
+    if is_source or sight.destination is None or link.problem is not None or outlook is Outlook.STANDBY:
+        return sight.broker
+    return sight.destination.broker
+
+
 def _outlook_of_shovel(link: ShovelLink, sight: Sight) -> tuple[Outlook, str]:
     """What is missing at either end, and isn't declared by the shovel, is waited for."""
     destination = sight.destination
     if destination is not None and destination.error is not None:
         return (Outlook.INVALID if destination.error_is_permanent else Outlook.BACKOFF), destination.error
-    waits = [_missing(link.shovel.source, sight.seen, "source")]
+    waits = [_missing(link.shovel.source, sight)]
     if destination is not None:
-        waits.append(_missing(link.shovel.destination, destination.seen, "destination"))
+        waits.append(_missing(link.shovel.destination, destination))
     reason = "; ".join(filter(None, waits))
     return (Outlook.BACKOFF, reason) if reason else (Outlook.RUN, "")
 
 
-def _missing(place: ShovelPlace, seen: Seen, end: str) -> str:
+def _missing(place: ShovelPlace, sight: Sight) -> str:
+    """What is missing, where, and what to do."""
+    seen = sight.seen
+    end, key = ("source", "src") if isinstance(place, QueueSource | ExchangeSource) else ("destination", "dest")
+    at = f"is missing at the {end}, {sight.broker}"
     match place:
         case QueueSource(queue, _, True) | QueueDestination(queue, _, True) if seen.queue is None:
-            key = "src-predeclared" if end == "source" else "dest-predeclared"
-            return f"queue {queue!r} is missing at the {end}, and {key} says that it exists"
-        case ExchangeSource(exchange) if exchange and not seen.exchange_exists:
-            return f"exchange {exchange!r} is missing at the {end}"
-        case ExchangeDestination(exchange) if exchange and not seen.exchange_exists:
-            return f"exchange {exchange!r} is missing at the {end}"
+            predeclared = f"{key}-predeclared"
+            return (
+                f"queue {queue!r} {at}, and {predeclared} says that it exists: declare it, or leave out {predeclared}"
+            )
+        case ExchangeSource(exchange) | ExchangeDestination(exchange) if exchange and not seen.exchange_exists:
+            return f"exchange {exchange!r} {at}: declare it there, or change {key}-exchange"
     return ""
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
-WITHIN: Final = 600.0  # seconds for all of them
+WITHIN: Final = 600.0  # seconds for all of them, if nothing else is said
 PER_SECOND: Final = 1.0  # at most, so very many take longer
 
 Member = TypeVar("Member")
@@ -15,8 +15,12 @@ Member = TypeVar("Member")
 class Rounds(Generic[Member]):
     """Serves members in turn, each for the number of its bindings, `size`, before the next one."""
 
-    def __init__(self, size: Callable[[Member], int]) -> None:
+    def __init__(
+        self, size: Callable[[Member], int], *, within: float = WITHIN, per_second: float = PER_SECOND
+    ) -> None:
         self._size = size
+        self._within = within
+        self._per_second = per_second
         self._members: deque[Member] = deque()
         self._given = 0  # to the first of them, in its turn
         self._credit = 0.0
@@ -38,7 +42,8 @@ class Rounds(Generic[Member]):
     def due(self, seconds: float) -> list[tuple[Member, int]]:
         """How many bindings of which members, `seconds` after the last call."""
         total = sum(map(self._size, self._members))
-        self._credit = min(self._credit + seconds * min(PER_SECOND, total / WITHIN), seconds * PER_SECOND + 1)
+        rate = min(self._per_second, total / self._within)
+        self._credit = min(self._credit + seconds * rate, seconds * self._per_second + 1)
         found: list[tuple[Member, int]] = []
         for _ in range(len(self._members)):
             member = self._members[0]

@@ -50,6 +50,8 @@ _DENIED: Final = re.compile(
     r"((?:exchange|queue|topic)\b.{0,600}?) in vhost '([^']{0,255})' refused for user '([^']{0,255})'"
 )
 _MISSING_VHOST: Final = re.compile(r"vhost '([^']{1,255})' does not exist")
+_MISSING: Final = re.compile(r"\b((?:exchange|queue) '[^']{1,255}')(?: is missing)? in vhost ('[^']{0,255}')")
+_LOGIN: Final = re.compile(r"\blogin refused for user ('[^']{0,255}')")
 _MOST_NAMED: Final = 10  # links or objects in a command
 _MOST_NEEDS: Final = 3  # objects in a sentence
 _NO_ACCESS_TO_VHOST: Final = re.compile(r"user '([^']{0,255})' may not access vhost '([^']{0,255})'")
@@ -93,7 +95,7 @@ _WORDS: Final = {
     Trouble.LOGIN: ("login refused", "login by client certificate refused", "may log in only from"),
     Trouble.UNREACHABLE: ("connection refused",),
     Trouble.NO_VHOST: ("does not exist: create it there", "vhost not found"),
-    Trouble.NOT_FOUND: ("NOT_FOUND", "no queue '", "no exchange '"),
+    Trouble.NOT_FOUND: ("NOT_FOUND", "no queue '", "no exchange '", "' is missing in vhost '"),
 }
 _BY_REASON: Final = {"unreachable": Trouble.UNREACHABLE, "lost": Trouble.LOST, "heartbeat": Trouble.LOST}
 
@@ -104,14 +106,45 @@ def advice(trouble: Trouble, broker: str, error: str, links: Sequence[str] = (),
         refused = (denied(each) for each in dict.fromkeys([error, *others]))
         return _grant(tuple(dict.fromkeys(each for each in refused if each is not None)), broker)
     if trouble is Trouble.NO_VHOST:
-        missing = _MISSING_VHOST.search(error[:_LONGEST])
-        what = f" {quote(missing[1])}" if missing else ""
-        return f"Create the vhost on {broker} (`rabbitmqctl add_vhost{what}`), or correct the path of the URI."
+        return _create_vhosts(broker, _named(_MISSING_VHOST, error, others))
     if trouble is Trouble.PAUSED and 0 < len(links) <= _MOST_NAMED:
         return f"Messages wait upstream. Run `federation-agent resume {' '.join(links)}` if the reason is over."
     if trouble is Trouble.BEHIND and error:
         return f"Look first at what holds the links up: {error}."
-    return _ADVICE[trouble].format(broker=broker)
+    return _ADVICE[trouble].format(broker=broker) + _rest(trouble, error, others)
+
+
+def _named(pattern: re.Pattern[str], error: str, others: Sequence[str]) -> list[str]:
+    """What the errors name, each once; that of `error` is the first."""
+    found = (pattern.search(each[:_LONGEST]) for each in dict.fromkeys([error, *others]))
+    return list(dict.fromkeys(" in vhost ".join(each.groups()) for each in found if each is not None))
+
+
+def _create_vhosts(broker: str, vhosts: Sequence[str]) -> str:
+    if len(vhosts) <= 1:
+        what = f" {quote(vhosts[0])}" if vhosts else ""
+        return f"Create the vhost on {broker} (`rabbitmqctl add_vhost{what}`), or correct the path of the URI."
+    commands = ", ".join(f"`rabbitmqctl add_vhost {quote(each)}`" for each in vhosts[:_MOST_NAMED])
+    return f"Create the vhosts on {broker} ({commands}{_more(vhosts, 'more vhost')}), or correct the paths of the URIs."
+
+
+def _more(named: Sequence[str], what: str) -> str:
+    more = len(named) - _MOST_NAMED
+    return f" and {counted(more, what)}" if more > 0 else ""
+
+
+def _rest(trouble: Trouble, error: str, others: Sequence[str]) -> str:
+    """What the advice, which is about one error, doesn't say of other links."""
+    if trouble in _NAMING:
+        pattern, what = _NAMING[trouble]
+        named = _named(pattern, error, others)
+        if len(named) > 1:
+            return f" All that is named: {', '.join(named[:_MOST_NAMED])}{_more(named, what)}."
+    differing = sum(each != error for each in others) if trouble in _TOLD_ONE_BY_ONE else 0
+    if not differing:
+        return ""
+    have = "has another error" if differing == 1 else "have other errors"
+    return f" {counted(differing, 'more link')} {have}: `federation-agent links {_WHERE_DOWN}` shows them."
 
 
 def _grant(missing: Sequence[Denied], broker: str) -> str:
@@ -221,3 +254,6 @@ _ADVICE: Final = {
     Trouble.INVALID: "Change the definition as the error says. The agent notices it; `restart` tries at once.",
     Trouble.OTHER: "The agent tries again by itself. If this lasts, read the log of {broker} around this time.",
 }
+_NAMING: Final = {Trouble.NOT_FOUND: (_MISSING, "more object"), Trouble.LOGIN: (_LOGIN, "more user")}
+_TOLD_ONE_BY_ONE: Final = frozenset({*_NAMING, Trouble.INVALID, Trouble.OTHER})
+_WHERE_DOWN: Final = f"--status {Status.INVALID} --status {Status.BACKOFF}"

@@ -15,6 +15,10 @@ from agent.core.text.durations import in_words
 
 DOWN: Final = frozenset({Status.INVALID, Status.BACKOFF})
 DEGRADED: Final = frozenset({Status.BLOCKED, Status.STALLED})
+_DOWNSTREAM: Final = "downstream"
+_UPSTREAM: Final = "upstream"
+_DESTINATION: Final = "destination"  # of a shovel, where it isn't the downstream
+SIDES: Final = (_DOWNSTREAM, _UPSTREAM, _DESTINATION)
 FLOWING: Final = 3_600.0  # seconds before a trouble within which a message has to have flowed
 _NOT_ACTIVE: Final = frozenset(
     {Status.PAUSED, Status.STANDBY, Status.TERMINATED, Status.STOPPING, Status.REMOVING}
@@ -29,8 +33,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """`reason` is that of the last change of status. `waiting` is the backlog where it is known, `waited_last` what it
-    was when it was last known. `last_confirm` and `ran_until` are when the link last moved a message and when it last
+    """`reason` is that of its status and error. `waiting` is the backlog where it is known, `waited_last` what it was
+    when it was last known. `last_confirm` and `ran_until` are when the link last moved a message and when it last
     ceased to run, as far as this agent knows."""
 
     id: str
@@ -45,23 +49,38 @@ class LinkFacts:
     waited_last: int | None = None
     is_forgotten: bool = False  # paused for so long that nobody may remember it
     behind_since: float | None = None  # since when it has been further behind than `lag-critical` allows
+    is_from_downstream: bool = False  # rather than from another broker
+    destination: str = ""  # the broker that its messages go to, unless that is the downstream
+    trouble_since: float | None = None  # since when it has this trouble, where that isn't when its status changed
+    recurs: bool = False  # its trouble came several times within minutes, and may be over for the moment
 
     @property
     def is_behind(self) -> bool:
         """And has no other trouble, which would be the reason. Its error then says why, where that is known."""
-        return self.behind_since is not None and self.status not in DOWN | DEGRADED | _NOT_ACTIVE
+        has_other = self.recurs or self.status in DOWN | DEGRADED | _NOT_ACTIVE
+        return self.behind_since is not None and not has_other
 
     @property
     def in_trouble_since(self) -> float:
         """A link that is down has several statuses in turn, so this is since it last ran."""
-        if self.is_behind:
-            return self.since if self.behind_since is None else self.behind_since
+        if self.is_behind or self.recurs:
+            return self.blamed_since
         return began(self.since, self.ran_until)
+
+    @property
+    def blamed_since(self) -> float:
+        """Since when it has the trouble that it has now: it may have had others before without running meanwhile."""
+        found = self.behind_since if self.is_behind else self.trouble_since
+        return self.since if found is None else found
 
     @property
     def was_flowing(self) -> bool:
         """Messages flowed shortly before the trouble began: this is an incident, not an old mistake."""
         return was_flowing(self.last_confirm, self.in_trouble_since)
+
+    @property
+    def needs_somebody(self) -> bool:
+        return stands_still(self.status) or self.is_forgotten or self.is_behind or self.recurs
 
 
 def began(since: float, ran_until: float | None) -> float:
@@ -88,7 +107,7 @@ class Waiting:
 class Cause:
     """One broker and one kind of trouble, with the links that it stops. `error` is that of one of them."""
 
-    side: str  # downstream | upstream
+    side: str  # downstream | upstream | destination
     broker: str
     trouble: Trouble
     since: float
@@ -97,6 +116,7 @@ class Cause:
     waiting: Waiting
     error: str
     advice: str
+    recurs: bool = False
 
 
 def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ...]:
@@ -104,44 +124,85 @@ def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ..
     how many messages wait, and how recent."""
     found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
     for link in links:
-        if link.status in DOWN | DEGRADED or link.is_forgotten or link.is_behind:
+        if link.needs_somebody:
             found[_key(link, downstream)].append(link)
     return tuple(sorted((_cause(key, members) for key, members in found.items()), key=_rank))
 
 
+def advice_for(link: LinkFacts, others: Iterable[LinkFacts] = (), *, downstream: str) -> str:
+    """What its cause advises, about its own error; empty where there is nothing to do. One command grants what the user
+    lacks for all `others` of that cause, because a second one would take back what the first one granted."""
+    if not link.needs_somebody and link.status is not Status.PAUSED:
+        return ""
+    key = _key(link, downstream)
+    errors = [other.error for other in others if other.needs_somebody and _key(other, downstream) == key]
+    return advice(Trouble(key[2]), key[1], link.error, (link.id,), others=errors)
+
+
+def stands_still(status: Status) -> bool:
+    return status in DOWN | DEGRADED
+
+
+def blamed(link: LinkFacts) -> tuple[str, Trouble]:
+    """The side on which the cause of a link's trouble is, and the kind of trouble."""
+    if link.is_behind:
+        return _side(link), Trouble.BEHIND
+    trouble = trouble_of(link.status, link.reason, link.error)
+    if link.recurs and trouble is Trouble.UNREACHABLE:  # for moments, after it was lost
+        trouble = Trouble.LOST
+    return _side(link), trouble
+
+
 def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
-    trouble = Trouble.BEHIND if link.is_behind else trouble_of(link.status, link.reason, link.error)
-    side = _side(link)
+    """A broker is one cause, whether links come from there or go there."""
+    side, trouble = blamed(link)
     missing = denied(link.error) if trouble is Trouble.PERMISSION else None
     whose = () if missing is None else (missing.user, missing.vhost)
-    return side, downstream if side == "downstream" else link.upstream, trouble, *whose
+    return _DOWNSTREAM if side == _DOWNSTREAM else "", _broker(link, side, downstream), trouble, *whose
+
+
+def _broker(link: LinkFacts, side: str, downstream: str) -> str:
+    return downstream if side == _DOWNSTREAM else link.destination if side == _DESTINATION else link.upstream
 
 
 def _side(link: LinkFacts) -> str:
-    if link.status is Status.STALLED:
-        return "downstream"
-    if link.status is Status.BLOCKED:
-        return "downstream" if link.error.startswith("downstream") or "; downstream" in link.error else "upstream"
-    if link.is_behind:
-        return "downstream" if "by the downstream" in link.error else "upstream"
-    is_downstream = link.reason.startswith("downstream_") or link.error.startswith("downstream ")
-    return "downstream" if is_downstream else "upstream"
+    """A shovel may go to another broker than the downstream, and come from that."""
+    is_at_destination = (
+        "by the downstream" in link.error
+        if link.is_behind
+        else is_blamed_on_destination(link.status, link.reason, link.error)
+    )
+    if is_at_destination:
+        return _DESTINATION if link.destination else _DOWNSTREAM
+    return _DOWNSTREAM if link.is_from_downstream else _UPSTREAM
+
+
+def is_blamed_on_destination(status: Status, reason: str, error: str) -> bool:
+    """Whether the broker that a link's messages go to keeps it from running, rather than the one that they come from.
+    Errors and reasons call the one downstream and the other upstream."""
+    if status is Status.STALLED:  # but for a probe that couldn't be sent, and the like
+        return not (error.startswith("upstream ") or ": upstream " in error)
+    if status is Status.BLOCKED:
+        return error.startswith("downstream") or "; downstream" in error
+    return reason.startswith("downstream_") or error.startswith("downstream ")
 
 
 def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
-    side, broker, trouble = key[0], key[1], Trouble(key[2])
+    is_downstream, broker, trouble = key[0], key[1], Trouble(key[2])
     error = Counter(link.error for link in members).most_common(1)[0][0]
     links = tuple(link.id for link in members)
+    comes_from_there = any(_side(link) == _UPSTREAM for link in members)
     return Cause(
-        side=side,
+        side=is_downstream or (_UPSTREAM if comes_from_there else _DESTINATION),
         broker=broker,
         trouble=trouble,
-        since=min((link.behind_since or link.since) if link.is_behind else link.since for link in members),
+        since=min(link.blamed_since for link in members),
         links=links,
         were_flowing=sum(link.was_flowing for link in members),
         waiting=waiting_of(members),
         error=error,
         advice=advice(trouble, broker, error, links, others=[link.error for link in members]),
+        recurs=any(link.recurs for link in members),
     )
 
 
@@ -172,9 +233,10 @@ def _urgency(cause: Cause) -> int:
 def level_of(links: Sequence[LinkFacts]) -> Level:
     """Down where no link that should move messages can; degraded by one that somebody seems to have forgotten, too."""
     expected = [link for link in links if link.status not in _NOT_ACTIVE]
-    affected = sum(link.status in DOWN | DEGRADED for link in expected)
+    affected = sum(stands_still(link.status) for link in expected)
     if not affected:
-        return Level.DEGRADED if any(link.is_forgotten or link.is_behind for link in links) else Level.FINE
+        is_unsteady = any(link.is_forgotten or link.is_behind or link.recurs for link in links)
+        return Level.DEGRADED if is_unsteady else Level.FINE
     return Level.DOWN if affected == len(expected) else Level.DEGRADED
 
 
@@ -193,9 +255,11 @@ def verdict(causes: Sequence[Cause], links: Sequence[LinkFacts], *, now: float) 
 
 def headline(cause: Cause, total: int, *, now: float) -> str:
     """A cause in one line, without the broker."""
-    stopped = f"{len(cause.links):,} of {counted(total, 'link')} {_HOW.get(cause.trouble, 'down')}"
+    how = "interrupted" if cause.recurs else _HOW.get(cause.trouble, "down")
+    stopped = f"{len(cause.links):,} of {counted(total, 'link')} {how}"
     waits = f", {cause.waiting}" if cause.waiting.messages else ""
-    return f"{cause.trouble} for {in_words(now - cause.since)}, {stopped}{waits}"
+    again = " again and again" if cause.recurs else ""
+    return f"{cause.trouble}{again} for {in_words(now - cause.since)}, {stopped}{waits}"
 
 
 _HOW: Final = {

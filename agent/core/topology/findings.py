@@ -10,6 +10,7 @@ from typing import Final
 
 from agent.core.topology.flow import TooManyCopiesError, bound, copies, hops_in_all_ways, reaches
 from agent.core.topology.graph import Graph, Hop, Node
+from agent.core.topology.reduction import direct, reductions
 
 LARGEST_REMEDIED: Final = 24  # links of a part for which it is tried which of them has to differ
 
@@ -33,13 +34,24 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
+class Reduction:
+    """Without the links `left_out`, every message arrives once with each of `fitting` as max-hops of all others. `ring`
+    is empty unless these others are a ring in one direction."""
+
+    left_out: tuple[Hop, ...]
+    fitting: tuple[int, ...]
+    ring: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Exchanges that links connect with each other, and with no other.
 
     `arrivals` has every pair between which messages could pass; None where messages are copied so often that counting
     has no use. `fitting` are the values of max-hops, the same for all links of the part, with which each pair gets
     exactly one copy; none larger than `longest` is tried, since it would change nothing. `fragile` are links without
-    which some pair besides its own two ends gets nothing.
+    which some pair besides its own two ends gets nothing. Where no value fits, `remedies`, else `reduction`,
+    else `missing` would be right: links that, added to all others, bring every message once with max-hops 1.
     """
 
     graph: Graph
@@ -48,6 +60,8 @@ class Part:
     remedies: tuple[Remedy, ...]
     fragile: tuple[Hop, ...]
     longest: int
+    reduction: Reduction | None = None
+    missing: tuple[Hop, ...] = ()
 
     @property
     def never(self) -> tuple[Arrival, ...]:
@@ -59,12 +73,16 @@ class Part:
 
     @property
     def is_right(self) -> bool:
-        return self.arrivals is not None and not self.never and not self.repeated
+        return self.arrivals is not None and not self.never and not self.repeated and not self.to_themselves
+
+    @property
+    def to_themselves(self) -> tuple[Hop, ...]:
+        """Links whose upstream is their own downstream: they only drop messages."""
+        return tuple(hop for hop in self.graph.hops if hop.upstream == hop.downstream)
 
     @property
     def is_one_way_ring(self) -> bool:
-        nodes = self.graph.nodes
-        return len(nodes) > 2 and all(len(self.graph.leaving(n)) == len(self.graph.entering(n)) == 1 for n in nodes)
+        return bool(_ring(self.graph))
 
 
 @dataclass(frozen=True)
@@ -105,7 +123,9 @@ def _part(graph: Graph) -> Part:
     except TooManyCopiesError:
         arrivals, fragile = None, ()
     remedies = () if fitting else tuple(_remedies(graph, longest))
-    return Part(graph, arrivals, fitting, remedies, fragile, longest)
+    reduction = None if fitting or remedies else _reduction(graph, longest)
+    missing = () if fitting or remedies or reduction else _missing(graph)
+    return Part(graph, arrivals, fitting, remedies, fragile, longest, reduction, missing)
 
 
 def _arrivals(graph: Graph) -> Iterator[Arrival]:
@@ -139,6 +159,34 @@ def _remedies(graph: Graph, longest: int) -> Iterator[Remedy]:
         yield from found
         if found:
             return
+
+
+def _reduction(graph: Graph, longest: int) -> Reduction | None:
+    """The first set of fewer links that is right with some max-hops."""
+    for fewer in reductions(graph):
+        fitting = tuple(_fitting(fewer, longest))
+        if fitting:
+            return Reduction(tuple(hop for hop in graph.hops if hop not in fewer.hops), fitting, _ring(fewer))
+    return None
+
+
+def _missing(graph: Graph) -> tuple[Hop, ...]:
+    linked = {(hop.upstream, hop.downstream) for hop in graph.hops}
+    added = direct(graph)
+    if added is None or not _is_right(added):
+        return ()
+    return tuple(hop for hop in added.hops if (hop.upstream, hop.downstream) not in linked)
+
+
+def _ring(graph: Graph) -> tuple[Node, ...]:
+    """The exchanges of a ring in one direction, the way that messages go; empty where the graph is none."""
+    nodes = graph.nodes
+    if len(nodes) <= 2 or any(not len(graph.leaving(node)) == len(graph.entering(node)) == 1 for node in nodes):
+        return ()
+    found = [nodes[0]]
+    while (ahead := graph.leaving(found[-1])[0].downstream) != found[0]:
+        found.append(ahead)
+    return tuple(found) if len(found) == len(nodes) else ()
 
 
 def _is_right(graph: Graph) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from time import process_time
-from typing import Any
+from typing import Any, Final
 
 from agent.core.model import Choice, Definitions
 from agent.core.rules.patterns import Patience, TimedPattern
@@ -13,6 +13,9 @@ from agent.core.rules.resolve import ALL
 from agent.definitions.document.findings import Spot, suggest
 from agent.definitions.models.local import sets_of
 from agent.definitions.sources.decode import RawVhost
+from agent.errors import Problem
+
+_ELSEWHERE: Final = "another source has to define"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,11 @@ class _Hints:
     def of(self, name: str, known: set[str]) -> str:
         self._left -= len(known)
         return suggest(name, sorted(known)) if self._left > 0 else ""
+
+
+def may_be_elsewhere(problem: Problem) -> bool:
+    """Whether it is about a name of which the file alone doesn't show whether it is defined."""
+    return _ELSEWHERE in problem.message
 
 
 def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
@@ -63,7 +71,7 @@ def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
             continue
         timed = TimedPattern(pattern, patience)
         if all(timed.matches(each) is False for each in sorted(upstreams)):
-            spot.warn("matches no upstream of this file; another source has to define one that it matches")
+            spot.warn(f"matches no upstream of this file; {_ELSEWHERE} one that it matches")
 
 
 def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
@@ -102,6 +110,6 @@ def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, 
 
 def _report(what: str, spot: Spot, *, hint: str, is_open: bool) -> None:
     if is_open:
-        spot.warn(f"{what} isn't defined in this file; another source has to define it{hint}")
+        spot.warn(f"{what} isn't defined in this file; {_ELSEWHERE} it{hint}")
     else:
         spot.error(f"{what} isn't defined{hint}")

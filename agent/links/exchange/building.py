@@ -154,13 +154,15 @@ class Building:
         while self._steps and not isinstance(self._steps[0], DeleteInternal):
             await self._take_step(bindings)
 
-    async def replace(self, bindings: Iterable[Binding]) -> None:
-        """Deletes what served before. Only who holds the queue may: another agent that takes the link over at the same
-        moment may have built it just now, and be the one whose messages come through it.
+    async def replace(self, bindings: Iterable[Binding], *, still: Callable[[], None]) -> None:
+        """Deletes what served before. Only who holds the queue may, which `still` raises BrokerError over otherwise:
+        another agent that takes the link over at the same moment may have built it just now, and be the one whose
+        messages come through it.
         """
         if self._steps and not self._is_sure:
             await self._bind_again()
         while self._steps:
+            still()
             await self._take_step(bindings)
 
     async def _bind_again(self) -> None:
@@ -169,7 +171,9 @@ class Building:
         """
         if self._binder is not None:
             queue_bound = upstream_objects.bind_queue(self._up, self._queue, self._internal)
-            await both(queue_bound, self._binder.bind(self._built.bound))
+            _, left_out = await both(queue_bound, self._binder.bind(self._built.bound))
+            self._built.left_out += tuple(left_out)
+            self._built.bound -= {each.group for each in left_out}
 
     async def _take_step(self, bindings: Iterable[Binding]) -> None:
         step = self._steps.pop(0)
@@ -196,7 +200,7 @@ class Building:
             built.letter = None  # until everything is bound
         self._letter, built.queue, built.arguments = now
         built.bound = bound
-        built.doubtful = len(bound)  # also of a former session: how far it came doesn't tell which were asserted
+        built.doubtful = list(bound)
         self._binder = self._new_binder()
 
     def _new_binder(self) -> Binder:
@@ -233,9 +237,13 @@ class Building:
 
     @property
     def must_assert(self) -> bool:
-        """Whether something bound may be missing, and nothing else would show it."""
-        is_watched = self._built.has_canary or self._canary.is_needless
-        return bool(self._built.doubtful) or not is_watched
+        """Whether nothing else shows that the upstream exchange was deleted."""
+        return not (self._built.has_canary or self._canary.is_needless)
+
+    @property
+    def doubtful(self) -> int:
+        """How many groups may not be bound, though they were."""
+        return len(self._built.doubtful)
 
     @property
     def lacks_canary(self) -> bool:
@@ -250,7 +258,7 @@ class Building:
         self._built.has_canary = await self._canary.place()
         self._built.canary_note = self._canary.note
         if self._built.has_canary:
-            self._asserted_next, self._built.doubtful = [], len(self._built.bound)
+            self._built.doubtful = list(self._built.bound)
 
     async def remove_rivals(self) -> None:
         """What another that lost the queue to this link has built: nobody knows what is bound to it."""
@@ -269,7 +277,7 @@ class Building:
         built.letter = None  # until it is complete, what is bound isn't known
         await self._ensure_exchange()
         built.has_canary = await self._canary.place()
-        built.canary_note, built.doubtful = self._canary.note, 0
+        built.canary_note, built.doubtful = self._canary.note, []
         await binder.bind(bound)
         built.letter = self._letter
 
@@ -286,13 +294,18 @@ class Building:
             await between()
             size = min(AT_ONCE, count - at)
             await self._assert(self._binder, self._next_groups(size))
-            self._built.doubtful = max(0, self._built.doubtful - size)
 
     def _next_groups(self, count: int) -> list[Group]:
-        bound = self._built.bound
-        if not self._asserted_next:
-            self._asserted_next = list(bound)
-        taken, self._asserted_next = self._asserted_next[-count:], self._asserted_next[:-count]
+        """Those in doubt first."""
+        bound, doubtful = self._built.bound, self._built.doubtful
+        taken = doubtful[-count:]
+        del doubtful[-count:]
+        if len(taken) < count:
+            if not self._asserted_next:
+                self._asserted_next = list(bound)
+            more = count - len(taken)
+            taken += self._asserted_next[-more:]
+            del self._asserted_next[-more:]
         return [group for group in taken if group in bound]
 
     async def _assert(self, binder: Binder, groups: Collection[Group]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.amqp.failures import one_line
 from agent.core.fields import EMPTY, Table
@@ -29,9 +29,9 @@ class Built:
     has_canary: bool = False
     canary_note: str = ""  # why there is none
     may_have_rival: bool = False  # whoever served the link until now may still be building
-    doubtful: int = 0
-    """Groups that are asserted once more: nothing showed a deletion when they were bound, or another agent may have
-    replaced what they were bound to since a former session."""
+    doubtful: list[Group] = field(default_factory=list)
+    """Asserted once more: nothing showed a deletion when they were bound, or another agent may have replaced what they
+    were bound to since a former session."""
 
     @property
     def known(self) -> Known | None:

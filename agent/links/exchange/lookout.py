@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -24,6 +24,8 @@ MANY_EVERY: Final = 2  # rounds, for each of more links
 MANY_INTERNAL_EVERY: Final = 6
 PATIENCE: Final = 30.0
 TASK: Final = "look at canaries"
+DOUBTFUL_WITHIN: Final = 25.0  # seconds for all bindings that may be missing
+DOUBTFUL_PER_SECOND: Final = 500.0  # at most: after an outage these may be all of a thousand links
 PLACED_AT_ONCE: Final = 100  # canaries a round: a thousand links start sooner without, and then have theirs within 30 s
 
 log = structlog.get_logger()
@@ -55,6 +57,10 @@ class Watched(Protocol):
     def assertable(self) -> int:
         """How many bindings are to be asserted in the background."""
 
+    @property
+    def doubtful(self) -> int:
+        """How many of them may be missing, and come first."""
+
     def on_missing(self, name: str) -> None:
         """One of its exchanges is missing."""
 
@@ -76,6 +82,9 @@ class Lookout:
         self._connection = control.connection
         self._exchanges = MissingExchanges(control.connection, control.channels)
         self._links: Rounds[Watched] = Rounds(lambda link: link.assertable)
+        self._doubtful: Rounds[Watched] = Rounds(
+            lambda link: link.doubtful, within=DOUBTFUL_WITHIN, per_second=DOUBTFUL_PER_SECOND
+        )
         self._in_order: list[Watched] = []  # as `_links` is no order to take turns by: it turns itself
         self._task: asyncio.Task[None] | None = None
         self._round = 0
@@ -83,6 +92,7 @@ class Lookout:
     @contextmanager
     def watching(self, link: Watched) -> Iterator[None]:
         self._links.add(link)
+        self._doubtful.add(link)
         self._in_order.append(link)
         if self._task is None:
             self._task = self._tasks.keep(TASK, self._run)
@@ -90,6 +100,7 @@ class Lookout:
             yield
         finally:
             self._links.remove(link)
+            self._doubtful.remove(link)
             self._in_order.remove(link)
             if not self._links and self._task is not None:
                 self._task.cancel()
@@ -117,7 +128,7 @@ class Lookout:
         for name in await self._exchanges.among(list(owners)):
             owners[name].on_missing(name)
         await self._check_type()
-        for link, count in self._links.due(seconds):
+        for link, count in chain(self._doubtful.due(seconds), self._links.due(seconds)):
             link.assert_some(count)
 
     def _owners(self) -> dict[str, Watched]:

@@ -178,8 +178,14 @@ class ExchangeSession(OpenSession[Upkeep]):
                 bound = self._latest()
                 await building.follow(bound)
         await starting
-        await building.replace(bound)
+        await building.replace(bound, still=self._check_ends)
         return bound
+
+    def _check_ends(self) -> None:
+        """Raises BrokerError where the queue is no longer held."""
+        ended = next((end for end in self.ends if end.done()), None)
+        if ended is not None:
+            raise self.explain(ended)
 
 
 async def _settled_soon(starting: asyncio.Future[None]) -> None:

@@ -128,6 +128,10 @@ class Upkeep:
     def assertable(self) -> int:
         return 0 if self._building.must_assert else self._building.bound
 
+    @property
+    def doubtful(self) -> int:
+        return self._building.doubtful
+
     async def is_type_known(self) -> bool:
         return await self._building.is_type_known()
 

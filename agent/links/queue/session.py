@@ -9,7 +9,6 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts, Destination
-from agent.amqp.failures import one_line
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import prefetch
@@ -129,10 +128,7 @@ class QueueSession(OpenSession[Upkeep]):
 
     def _remember(self, control: Shared) -> None:
         there = control.connection
-        name = there.server.cluster_name
-        self._memory.uri = written_uri(self._link.uris, there)
-        # As it may be shown: the peer chooses it.
-        self._memory.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
+        self._memory.uri, self._memory.upstream_cluster = written_uri(self._link.uris, there), there.cluster
 
     @property
     def _fixed_prefetch(self) -> int | None:

@@ -96,7 +96,12 @@ class Api:
     async def queues(self, vhost: str) -> dict[str, Listed] | None:
         async def ask() -> dict[str, Listed]:
             return {
-                each["name"]: Listed(each["name"], str(each.get("type", "classic")), dict(each.get("arguments") or {}))
+                each["name"]: Listed(
+                    each["name"],
+                    str(each.get("type", "classic")),
+                    dict(each.get("arguments") or {}),
+                    each.get("policy") or None,
+                )
                 for each in await self._client.queues(vhost)
             }
 

@@ -37,6 +37,9 @@ IN_ALL: Final = 4 * WITHIN
 ALL_TRIALS: Final = 180.0  # seconds after which no further trial begins
 _LOOK_EVERY: Final = 0.25
 _SLOW: Final = f"a broker didn't answer within {PATIENCE:g} s, or all of it took longer than {IN_ALL:g} s"
+_NO_BINDING: Final = (
+    "`federation-agent links` shows whether the link is paused, and whether an agent runs with this configuration"
+)
 _LOOK_FOR_ALARMS: Final = "`rabbitmq-diagnostics alarms` there: a broker with an alarm confirms none"
 
 
@@ -80,6 +83,8 @@ async def _trial(each: LinkEnds, scene: Scene) -> Trial | str:
     source, destination = scene.shown(each.source), scene.shown(each.destination)
     if not isinstance(link, ExchangeLink):
         return "its messages go to queues of users"
+    if link.id in scene.paused:
+        return f"it is paused: run `federation-agent resume {link.id}` first"
     if source is None or destination is None:
         return "one of its brokers can't be reached"
     if link.exchange.type not in TRIED_TYPES:
@@ -178,7 +183,7 @@ async def _deliver(trial: Trial, here: AbstractConnection, there: AbstractConnec
     await queue.bind(trial.link.name, trial.key)
     if not await _eventually(lambda: _is_bound(trial)):
         why = f"its binding isn't upstream after {WITHIN:g} s"
-        return _finding(trial.ends, Level.ERROR, why, "check that an agent runs with this configuration: `links`")
+        return _finding(trial.ends, Level.ERROR, why, _NO_BINDING)
     arrived: asyncio.Future[AbstractIncomingMessage] = asyncio.get_running_loop().create_future()
 
     async def receive(message: AbstractIncomingMessage) -> None:

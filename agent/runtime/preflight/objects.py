@@ -9,6 +9,7 @@ from agent.amqp.connect import connect_any
 from agent.amqp.passive_declares import ExchangeFound, Presence, probe
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
+from agent.core.check.delivery_limits import Vhost, judge_returns
 from agent.core.check.finding import Finding, Level, Topic
 from agent.core.check.permissions import EVENTS
 from agent.core.check.queue_policies import (
@@ -16,12 +17,12 @@ from agent.core.check.queue_policies import (
     Listed,
     effective,
     judge_destination,
+    judge_own,
     judge_probed,
-    judge_source,
 )
 from agent.core.check.releases import Opened
 from agent.core.links.reconcile import upstream_queue_name
-from agent.core.model import ExchangeLink, QueueLink, ShovelLink
+from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
 from agent.core.rules.objects import queue_arguments
 from agent.core.status.advice import Trouble, advice, denied
 from agent.downstream.reading import Bindings
@@ -38,6 +39,7 @@ MOST_QUEUES: Final = 1_000  # whose policies are looked at
 async def judge_queues(scene: Scene, bindings: Bindings) -> AsyncIterator[Finding]:
     """The queues that links take messages from, and those that they bring them to."""
     looked: set[tuple[Endpoint, str]] = set()
+    vhosts: dict[Endpoint, Vhost] = {}
     for each in scene.links:
         if len(looked) >= MOST_QUEUES:
             message = f"policies and arguments of queues after the first {MOST_QUEUES} weren't looked at"
@@ -48,12 +50,18 @@ async def judge_queues(scene: Scene, bindings: Bindings) -> AsyncIterator[Findin
         for endpoint, names, is_source in ((each.source, sources, True), (each.destination, targets, False)):
             fresh = [name for name in names if (endpoint, name) not in looked][:MOST_QUEUES]
             looked.update((endpoint, name) for name in fresh)
-            async for found in _judge(each, endpoint, fresh, scene=scene, is_source=is_source):
+            async for found in _judge(each, endpoint, fresh, vhosts, scene=scene, is_source=is_source):
                 yield found
 
 
 async def _judge(
-    each: LinkEnds, endpoint: Endpoint, names: Sequence[str], *, scene: Scene, is_source: bool
+    each: LinkEnds,
+    endpoint: Endpoint,
+    names: Sequence[str],
+    vhosts: dict[Endpoint, Vhost],
+    *,
+    scene: Scene,
+    is_source: bool,
 ) -> AsyncIterator[Finding]:
     api, shown = scene.apis.of(endpoint), scene.shown(endpoint)
     if not names or shown is None:
@@ -74,6 +82,7 @@ async def _judge(
     policies, operators = await api.policies(shown.vhost), await api.operator_policies(shown.vhost)
     if queues is None:
         return
+    vhost = vhosts.setdefault(endpoint, Vhost(shown.vhost, queues.values(), policies or ()))
     for name in names:
         queue = queues.get(name)
         if queue is None:
@@ -81,19 +90,24 @@ async def _judge(
                 continue
             queue = Listed(name, _own_type(each), _own_arguments(each))
         found = effective(queue, policies or (), operators or ())
-        for finding in _judged(each, shown, queue, found, is_source=is_source):
+        is_known = policies is not None and operators is not None
+        judged = _judged_source(shown, vhost, queue, found, link=each.link, is_known=is_known)
+        for finding in judged if is_source else judge_destination(shown.where, shown.vhost, queue, found):
             yield finding
 
 
-def _judged(each: LinkEnds, shown: Opened, queue: Listed, found: Effective, *, is_source: bool) -> Iterator[Finding]:
-    link, where, vhost = each.link, shown.where, shown.vhost
-    if not is_source:
-        yield from judge_destination(where, vhost, queue, found)
-        return
-    is_own, limits = isinstance(link, ExchangeLink), shown.limits_deliveries
-    yield from judge_source(where, vhost, queue, found, limits_deliveries=limits, is_own=is_own)
+def _judged_source(
+    shown: Opened, vhost: Vhost, queue: Listed, found: Effective, *, link: Link, is_known: bool
+) -> Iterator[Finding]:
+    """Where not all policies are known, which is reported, none of them can be advised to change."""
+    is_own = isinstance(link, ExchangeLink)
+    if is_own:
+        yield from judge_own(shown.where, shown.vhost, queue, found)
     if isinstance(link, ExchangeLink) and link.settings.probe is not None:
-        yield from judge_probed(where, vhost, queue, found)
+        yield from judge_probed(shown.where, shown.vhost, queue, found)
+    if is_known:
+        limits = shown.limits_deliveries
+        yield from judge_returns(shown.where, vhost, queue, found, limits_deliveries=limits, is_own=is_own)
 
 
 def _own_type(each: LinkEnds) -> str:
@@ -128,11 +142,13 @@ def _targets(each: LinkEnds, bindings: Bindings) -> list[str]:
             return [name for name in [link.shovel.destination.keys.get("dest-queue")] if name is not None]
 
 
-async def judge_events(downstream: Sequence[AmqpUri]) -> AsyncIterator[Finding]:
-    """Without events the agent notices changes when it polls."""
+async def judge_events(scene: Scene) -> AsyncIterator[Finding]:
+    """Without events the agent notices changes when it polls. Of a downstream that lets nobody in, that is reported."""
+    if not any(endpoint.where == DOWNSTREAM for endpoint in scene.opened):
+        return
     message = "the agent polls for changes: new bindings take effect after up to 30 s instead of at once"
     try:
-        found = (await _look(downstream, DEFAULT_VHOST, [EVENTS]))[EVENTS]
+        found = (await _look(scene.apis.downstream, DEFAULT_VHOST, [EVENTS]))[EVENTS]
     except BrokerError as error:
         why = f"{EVENTS!r} can't be looked for in vhost '/', so {message}: {error}"
         yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, _to_look(str(error)))

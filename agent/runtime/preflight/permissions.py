@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Final
 
 from agent.core.check.finding import Finding, Level, Topic
@@ -16,11 +17,13 @@ from agent.core.check.permissions import (
     needs_of_agent,
     needs_of_events,
     patterns_to_add,
+    wanted_patterns,
 )
 from agent.core.links.reconcile import Verb
 from agent.core.model import ExchangeLink, QueueLink, ShovelLink
+from agent.errors import BrokerError, PermanentError
 from agent.runtime.preflight.api import Api
-from agent.runtime.preflight.endpoints import DEFAULT_VHOST, Endpoint, beside
+from agent.runtime.preflight.endpoints import DEFAULT_VHOST, Endpoint, Tried, beside
 from agent.runtime.preflight.scene import Apis, LinkEnds, Scene
 
 MOST_NAMED: Final = 10
@@ -37,6 +40,10 @@ class Account:
     vhost: str
     needs: dict[Need, set[str]] = field(default_factory=dict)
     in_all: tuple[Need, ...] = ()
+
+    @property
+    def patterns(self) -> str:
+        return wanted_patterns(self.in_all)
 
     def command(self, present: Grant | None) -> str:
         """A line to run where it is known what the user has."""
@@ -129,14 +136,19 @@ def _destination_name(each: LinkEnds) -> str | None:
     return link.shovel.destination.keys.get("dest-queue") if isinstance(link, ShovelLink) else None
 
 
-async def judge(accounts: list[Account], scene: Scene) -> AsyncIterator[Finding]:
+async def judge(accounts: list[Account], scene: Scene, tried: Sequence[Tried]) -> AsyncIterator[Finding]:
+    """Not of accounts that the broker refuses, which is reported, and comes first."""
     for account in accounts:
+        errors = _errors(account, tried)
+        if any(isinstance(each, PermanentError) for each in errors):
+            continue
         api = scene.apis.of(account.endpoint)
         grants = None if api is None else await api.grants(account.user)
         if grants is None:
-            yield _unjudged(account, api)
+            if not errors:
+                yield _unjudged(account, api)
         elif not grants and api is not None:
-            yield _note(account, "the broker's own database has no such user, or none with permissions", api)
+            yield _unknown(account, api, logs_in=not errors)
         else:
             for found in _judged(account, grants.get(account.vhost, Grant("", "", ""))):
                 yield found
@@ -173,22 +185,52 @@ def _listed(needs: list[Need]) -> str:
     return "; ".join(words[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
+def _errors(account: Account, tried: Sequence[Tried]) -> list[BrokerError]:
+    """Why the account reached the broker by none of its addresses; empty if it did by one, or if nothing was tried."""
+    of_user = [each for each in tried if _is_of_user(each, account)]
+    in_vhost = [each for each in of_user if each.uri.vhost(each.endpoint.default_vhost) == account.vhost]
+    if not in_vhost and any(each.error is None or "vhost" in str(each.error) for each in of_user):
+        return []  # what is wrong is with other vhosts
+    errors = [each.error for each in in_vhost or of_user]
+    return [] if None in errors else [each for each in errors if each is not None]
+
+
+def _is_of_user(tried: Tried, account: Account) -> bool:
+    endpoint = account.endpoint
+    addresses = {(uri.connect_host, uri.connect_port) for uri in endpoint.uris}
+    return (tried.endpoint.where, tried.uri.login[0]) == (endpoint.where, account.user) and (
+        tried.uri.connect_host,
+        tried.uri.connect_port,
+    ) in addresses
+
+
 def _unjudged(account: Account, api: Api | None) -> Finding:
     if api is None:
-        return _note(account, "without the broker's HTTP API (--api NAME=URL)", None)
+        return _note(account, "without the broker's HTTP API (--api NAME=URL)")
     reason = next((why for what, why in api.failures.items() if repr(account.user) in what), "it doesn't answer")
-    return _note(account, f"by {api.where}: {reason}", None)
+    return _note(account, f"by {api.where}: {reason}")
 
 
-def _note(account: Account, why: str, api: Api | None) -> Finding:
+def _unknown(account: Account, api: Api, *, logs_in: bool) -> Finding:
+    """`set_permissions` fails for a user that the broker's database doesn't have."""
+    if logs_in:
+        why = f"the broker's own database has no such user ({api.where}), so another service authorises it"
+        fix = f"allow there {account.patterns}"
+        return replace(_note(account, why), fix=fix)
+    found = _note(account, "")
+    message = f"user {account.user!r} is unknown to the broker's own database, or has no permissions ({api.where})"
+    line = f"rabbitmqctl add_user {quote(account.user)}"
+    return replace(found, message=message, fix=f"{line}, if it is missing, and {account.command(Grant())}")
+
+
+def _note(account: Account, why: str) -> Finding:
     can = f"the permissions of user {account.user!r} in vhost {account.vhost!r} can't be judged"
-    where = "" if api is None else f" ({api.where})"
     return Finding(
         Level.NOTE,
         Topic.PERMISSIONS,
         _where(account),
-        f"{can}{where}: {why}; that the login works doesn't prove them",
-        account.command(None if api is None else Grant()),
+        f"{can}: {why}; that the login works doesn't prove them",
+        account.command(None),
         tuple(sorted({label for labels in account.needs.values() for label in labels})),
     )
 

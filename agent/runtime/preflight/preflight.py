@@ -18,6 +18,7 @@ from agent.core.links.plan import Outlook
 from agent.core.model import Definitions, native_link
 from agent.core.status.advice import denied
 from agent.definitions.sources.load import Configuration
+from agent.definitions.sources.references import may_be_elsewhere
 from agent.errors import BrokerError, Severity
 from agent.runtime.preflight.alarms import judge_alarms
 from agent.runtime.preflight.api import Api
@@ -123,10 +124,11 @@ class _Checking:
             "" if found is None else found.reading.cluster,
             self._apis,
             working_addresses(tried),
+            frozenset() if agent is None or found is None else await self._paused(agent, found),
         )
         exchanges = {vhost: list(each.exchanges) for vhost, each in definitions.vhosts.items() if each.exchanges}
         accounts = accounts_of(scene, exchanges)
-        self._findings += await _all(_unreachable(tried, accounts, scene.apis))
+        self._findings += await _all(_unreachable(tried, accounts, scene))
         for each in tried:
             if each.opened is not None:
                 self._findings += judge_opened(each.opened, self._clock())
@@ -136,8 +138,12 @@ class _Checking:
             self._findings += await _loops(scene.ways)
         ends = [end for each in scene.links for end in (each.source, each.destination)]
         self._findings += judge_given(self._apis.given, dict.fromkeys([*(each.endpoint for each in tried), *ends]))
-        await self._ask(scene, accounts, found)
+        await self._ask(scene, accounts, found, tried)
         return Checked(tuple(in_order(self._findings)), tuple(tried), scene)
+
+    @staticmethod
+    async def _paused(agent: Agent, found: Survey) -> frozenset[str]:
+        return await agent.paused() if agent.cluster == found.reading.cluster else frozenset()
 
     async def _survey(self, agent: Agent | None) -> Survey | None:
         try:
@@ -152,6 +158,8 @@ class _Checking:
             self._findings.append(Finding(Level.ERROR, Topic.DEFINITIONS, "downstream", message))
             return None
         for problem in found.problems:
+            if may_be_elsewhere(problem):
+                continue  # all sources were read: what none of them defines is reported by itself
             level = _LEVELS[problem.severity]
             if problem in self._configuration.warnings and problem.severity is Severity.WARNING:
                 level = Level.NOTE  # `validate` shows it and accepts the file
@@ -161,12 +169,12 @@ class _Checking:
             self._findings.append(Finding(Level.NOTE, Topic.DEFINITIONS, found.reading.broker, message))
         return found
 
-    async def _ask(self, scene: Scene, accounts: list[Account], found: Survey | None) -> None:
+    async def _ask(self, scene: Scene, accounts: list[Account], found: Survey | None, tried: Sequence[Tried]) -> None:
         sources: list[AsyncIterator[Finding]] = [
-            judge(accounts, scene),
+            judge(accounts, scene, tried),
             judge_topics(scene),
             judge_alarms(scene),
-            judge_events(self._apis.downstream),
+            judge_events(scene),
             judge_alternates(scene),
             judge_queues(scene, {} if found is None else found.bindings),
             *(_clock_of(api) for api in self._apis.all),
@@ -227,7 +235,7 @@ async def _clock_of(api: Api) -> AsyncIterator[Finding]:
             yield each
 
 
-async def _unreachable(tried: Sequence[Tried], accounts: Sequence[Account], apis: Apis) -> AsyncIterator[Finding]:
+async def _unreachable(tried: Sequence[Tried], accounts: Sequence[Account], scene: Scene) -> AsyncIterator[Finding]:
     """An address that fails is an error where no other one of the same broker works."""
     working = {each.endpoint for each in tried if each.opened is not None}
     for each in tried:
@@ -237,8 +245,9 @@ async def _unreachable(tried: Sequence[Tried], accounts: Sequence[Account], apis
         level = Level.WARNING if each.endpoint in working else Level.ERROR
         topic = Topic.TLS if "certificate" in text or "TLS" in text else Topic.CONNECTION
         account = next((one for one in accounts if one.endpoint == each.endpoint and denied(text) is not None), None)
-        fix = await _fix(account, apis)
-        yield Finding(level, topic, each.where, text.removeprefix(f"{each.where}: "), fix)
+        fix = await _fix(account, scene.apis)
+        labels = tuple(link.label for link in scene.links if each.endpoint in (link.source, link.destination))
+        yield Finding(level, topic, each.where, text.removeprefix(f"{each.where}: "), fix, labels)
 
 
 def _pairs(scene: Scene) -> Iterator[Finding]:

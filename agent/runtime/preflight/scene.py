@@ -114,6 +114,8 @@ class Scene:
     apis: Apis
     addresses: Mapping[Endpoint, AmqpUri] = field(default_factory=dict)
     """Of each broker the first address that works."""
+    paused: frozenset[str] = frozenset()
+    """The ids of links that the running agent has paused."""
 
     def shown(self, endpoint: Endpoint) -> Opened | None:
         return next(iter(self.opened.get(endpoint, ())), None)

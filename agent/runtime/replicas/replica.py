@@ -284,8 +284,7 @@ class Replica:
 
     def _is_refused(self, error: AgentError) -> bool:
         """Whether it won't get leases as long as its permissions are what they are."""
-        if not isinstance(error, NoAccessError):
-            self._no_access_since = None
+        if not isinstance(error, NoAccessError):  # a node that restarts says nothing of permissions
             return isinstance(error, LeasesRefusedError)
         now = self._loop.time()
         self._no_access_since = now if self._no_access_since is None else self._no_access_since

@@ -49,7 +49,7 @@ class Events:
             "link": entry.link.id,
             "name": entry.link.name,
             "upstream_name": entry.link.remote_name,
-            "reason": entry.reason,
+            "reason": entry.changed_for,
             "taken": entry.meter.taken,
             "given_back": entry.meter.given_back,
             "unsettled": gauges.unsettled,

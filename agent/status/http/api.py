@@ -157,7 +157,8 @@ class Api:
             span = Range(request.query.get("range", Range.QUARTER))
         except ValueError:
             return refuse(400, f"range has to be one of {', '.join(Range)}")
-        return answer(self._board.view(entry) | {"history": self._board.story(entry, span)})
+        advice = await causes.advice_of(self._board, entry)
+        return answer(self._board.view(entry) | {"advice": advice, "history": self._board.story(entry, span)})
 
     async def _bindings(self, request: web.Request) -> web.Response:
         """What the link has bound upstream, which no broker can be asked for over AMQP."""

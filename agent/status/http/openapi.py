@@ -9,7 +9,7 @@ from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.core.rules.names import LETTERS
 from agent.core.status.advice import Trouble
-from agent.core.status.causes import Level
+from agent.core.status.causes import SIDES, Level
 from agent.status.history import Range
 from agent.status.http import native
 
@@ -139,6 +139,10 @@ _LINK: Final[Json] = {
     },
     "critical_since": {**TIME_OR_NONE, "description": "Since when it has been further behind than `lag-critical`."},
 }
+_ADVICE: Final[Json] = {
+    **TEXT_OR_NONE,
+    "description": "What to do, with commands between backticks; null where there is nothing to do.",
+}
 _WAITING: Final = _object({"messages": COUNT, "is_exact": {"type": "boolean"}})
 _HISTORY: Final = _object(
     {
@@ -172,7 +176,7 @@ SCHEMAS: Final[Json] = {
             "causes": _list(
                 _object(
                     {
-                        "side": {"type": "string", "enum": ["downstream", "upstream"]},
+                        "side": {"type": "string", "enum": list(SIDES)},
                         "broker": TEXT,
                         "trouble": {"type": "string", "enum": [str(trouble) for trouble in Trouble]},
                         "headline": TEXT,
@@ -275,7 +279,7 @@ SCHEMAS: Final[Json] = {
             },
         }
     ),
-    "LinkWithHistory": _object({**_LINK, "history": _HISTORY}, _ENDS),
+    "LinkWithHistory": _object({**_LINK, "advice": _ADVICE, "history": _HISTORY}, _ENDS),
     "Transition": _object(
         {
             "seq": COUNT,

@@ -62,7 +62,7 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     served = serve()
     served.put(few())
     page = visit(served.url).page
-    expect_names(page, "orders.us", LONG, "stock", "audit", "prices", "orders.eu")
+    expect_names(page, "stock", "orders.us", LONG, "audit", "prices", "orders.eu")
     causes = page.locator("#causes .cause")
     expect(causes).to_have_count(3)
     expect(page.locator("#verdict")).to_have_text(
@@ -576,5 +576,5 @@ def test_without_quarantined_messages_nothing_is_shown_of_them(serve: Serve, vis
     served = serve()
     served.put(few())
     page = visit(served.url).page
-    expect_names(page, "orders.us", LONG, "stock", "audit", "prices", "orders.eu")
+    expect_names(page, "stock", "orders.us", LONG, "audit", "prices", "orders.eu")
     expect(page.locator("#quarantine")).to_be_hidden()

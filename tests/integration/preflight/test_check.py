@@ -78,6 +78,50 @@ async def test_a_missing_vhost(pair: Pair) -> None:
     assert "vhost 'nowhere' does not exist" in found.message
 
 
+@pytest.mark.parametrize("with_api", [True, False])
+@pytest.mark.parametrize("trouble", ["no vhost", "no user", "wrong password"])
+async def test_an_account_that_the_broker_refuses_is_one_finding(pair: Pair, trouble: str, *, with_api: bool) -> None:
+    """Nothing is said of its permissions, and no line is advised that can't work."""
+    uri = {
+        "no vhost": pair.there.uri("nowhere"),
+        "no user": pair.there.uri(pair.vhost, "nobody", PASSWORD),
+        "wrong password": pair.there.uri(pair.vhost, "guest", PASSWORD),
+    }[trouble]
+    found = await pair.check(pair.upstream(uri), with_api=with_api)
+    of_upstream = [each for each in found if "upstream origin" in each.where and each.topic is not Topic.ALARM]
+    assert [each.topic for each in of_upstream] == [Topic.CONNECTION], of_upstream
+    assert of_upstream[0].links == (f"{pair.vhost}/x",)
+    assert not any("the login works" in each.message for each in found)
+
+
+async def test_a_downstream_that_is_away_is_not_said_to_have_no_events(pair: Pair, lab: Lab) -> None:
+    away = lab.ports.take()
+    found = await pair.check(downstream={"uri": f"amqp://127.0.0.1:{away}"})
+    assert {each.topic for each in problems(found)} == {Topic.CONNECTION, Topic.DEFINITIONS}
+    assert not any("the login works" in each.message for each in found)
+
+
+async def test_an_upstream_that_nothing_defines_is_one_finding(pair: Pair) -> None:
+    policies = {"federate": {"pattern": "^x", "definition": {"federation-upstream": "nope"}}}
+    found = await pair.check(pair.upstream() | {"policies": policies}, definitions={"management": True})
+    [undefined] = [each for each in found if "'nope'" in each.message]
+    assert undefined.level is Level.WARNING
+    assert "so it yields no link" in undefined.message
+
+
+async def test_what_is_missing_at_a_shovels_destination_is_said_of_that_broker(pair: Pair) -> None:
+    ends = {"src-uri": pair.here.uri(pair.vhost), "dest-uri": pair.there.uri(pair.vhost)}
+    shovels = {"out": {**ends, "src-queue": "q", "dest-exchange": "nxout"}}
+    found = only(await pair.check({"shovels": shovels}, with_api=False), Topic.LINK, Level.ERROR)
+    destination = f"amqp://127.0.0.1:{pair.there.amqp_port}/{pair.vhost}"
+    assert found.where == destination
+    assert found.message == (
+        f"exchange 'nxout' is missing at the destination, {destination}: declare it there, or change dest-exchange"
+    )
+    done = federation_agent("plan", "-c", pair.directory / "agent.yaml")
+    assert f"shovel 'out' in vhost {pair.vhost!r} ({destination}): backoff: {found.message}" in done.out
+
+
 async def test_nobody_listens(pair: Pair, lab: Lab) -> None:
     uri = f"amqp://127.0.0.1:{lab.ports.take()}/"
     found = only(await pair.check(pair.upstream(uri)), Topic.CONNECTION, Level.ERROR)
@@ -319,10 +363,13 @@ async def test_a_delivery_limit_of_quorum_queues(
         quorum = {**pair.upstream(**{"queue-type": "quorum"})}
         found = only(await pair.check(quorum), Topic.RELEASE)
         assert "returned 20 times (delivery limit from the default of releases from 4.0 on)" in found.message
-        newer.ctl(*_arguments(found.fix.partition(", or")[0]))
+        newer.ctl(*_arguments(found.fix))
         assert problems(await pair.check(quorum)) == []
         newer.admin.policy(vhost, "low", "^fed", definition={"delivery-limit": 7}, apply_to="queues", priority=9)
-        assert "policy 'low'" in only(await pair.check(quorum), Topic.RELEASE).message
+        found = only(await pair.check(quorum), Topic.RELEASE)
+        assert "policy 'low'" in found.message
+        newer.ctl(*_arguments(found.fix))
+        assert problems(await pair.check(quorum)) == []
 
 
 def _arguments(command: str) -> list[str]:
@@ -331,6 +378,91 @@ def _arguments(command: str) -> list[str]:
     words = shlex.split(command)
     assert words[0] == "rabbitmqctl"
     return words[1:]
+
+
+def returned_too_often(findings: list[Finding]) -> dict[str, Finding]:
+    """By the queue."""
+    limited = [each for each in findings if each.topic is Topic.RELEASE and each.level is Level.WARNING]
+    return {each.message.split("'")[1]: each for each in limited}
+
+
+def _shovels_from(node: Node, to: Node, vhost: str, *queues: str) -> dict[str, Any]:
+    ends = {"src-uri": node.uri(vhost), "dest-uri": to.uri(vhost), "dest-queue": "q"}
+    return {"shovels": {name: {**ends, "src-queue": name} for name in queues}}
+
+
+def _policies(node: Node, vhost: str) -> dict[str, str]:
+    """By the queue that it holds for."""
+    rows = node.ctl("-q", "list_queues", "-p", vhost, "name", "policy", "--no-table-headers").splitlines()
+    return {name: policy for name, _, policy in (row.partition("\t") for row in rows)}
+
+
+@pytest.fixture(params=[None, "trixie"])
+def limited(
+    request: pytest.FixtureRequest, broker: Node, broker_on: Callable[..., Node], name: Naming, tmp_path: Path
+) -> Iterator[Pair]:
+    """With an upstream of 3.10.8, or of 4.0.5, whose quorum queues have a limit by default."""
+    there, vhost = broker_on(request.param, name="second"), name("vhost")
+    with broker.admin.temporary_vhost(vhost), there.admin.temporary_vhost(vhost):
+        yield arranged(tmp_path, broker, there, vhost)
+
+
+async def _checked(pair: Pair, *queues: str) -> dict[str, Finding]:
+    path = pair.write(_shovels_from(pair.there, pair.here, pair.vhost, *queues))
+    configuration = load_configuration(str(path), environment={})
+    apis = {f"127.0.0.1:{pair.there.amqp_port}": [http_url.parse(pair.there.management_uri())]}
+    return returned_too_often(list((await check(configuration, apis=apis)).findings))
+
+
+@pytest.mark.versions
+async def test_each_queue_that_is_advised_keeps_its_limit_and_the_users_policies(
+    broker: Node, broker_on: Callable[..., Node], name: Naming, tmp_path: Path
+) -> None:
+    """On 4.0, where the default is low: all lines are run, and all queues are safe, with all that they had."""
+    there, vhost = broker_on("trixie"), name("vhost")
+    with broker.admin.temporary_vhost(vhost), there.admin.temporary_vhost(vhost):
+        pair = arranged(tmp_path, broker, there, vhost)
+        for queue in ("q1", "q2", "q3", "q4"):
+            there.admin.queue(vhost, queue, arguments={"x-queue-type": "quorum"})
+        there.admin.queue(vhost, "classic4")
+        there.admin.policy(vhost, "mine", "3$", definition={"dead-letter-exchange": "my.dlx"}, apply_to="queues")
+        there.admin.policy(vhost, "shared", "4$", definition={"dead-letter-exchange": "dlx"}, apply_to="queues")
+        found = await _checked(pair, "q1", "q2", "q3", "q4")
+        assert list(found) == ["q1", "q2", "q3", "q4"]
+        for each in found.values():
+            there.ctl(*_arguments(each.fix))
+        assert await _checked(pair, "q1", "q2", "q3", "q4") == {}
+        in_force = _policies(there, vhost)
+        assert in_force == {
+            "q1": "federation-returns q1", "q2": "federation-returns q2", "q3": "mine",
+            "q4": "federation-returns q4", "classic4": "shared",
+        }  # fmt: skip
+        definitions = {each["name"]: each["definition"] for each in there.admin.get("policies", vhost)}
+        letters = [definitions[in_force[queue]].get("dead-letter-exchange") for queue in ("q3", "q4", "classic4")]
+        assert letters == ["my.dlx", "dlx", "dlx"]
+
+
+@pytest.mark.versions
+async def test_a_low_limit_is_raised_where_it_comes_from(limited: Pair) -> None:
+    there, vhost = limited.there, limited.vhost
+    low = {"delivery-limit": 5}
+    for queue, arguments in (("arguments", {"x-delivery-limit": 5}), ("policy", {}), ("operator", {}), ("all", {})):
+        there.admin.queue(vhost, queue, arguments={"x-queue-type": "quorum", **arguments})
+    there.admin.policy(vhost, "low", "^(policy|all)$", definition=low, apply_to="queues", priority=10)
+    for name, pattern in (("op", "^operator$"), ("op-all", "^all$")):
+        body = {"pattern": pattern, "definition": {**low, "max-length": 99}, "apply-to": "queues", "priority": 3}
+        there.admin.put("operator-policies", vhost, name, body=body)
+    found = await _checked(limited, "arguments", "policy", "operator", "all")
+    assert set(found) == {"arguments", "policy", "operator", "all"}
+    argument = found.pop("arguments")
+    assert "(delivery limit from its arguments)" in argument.message
+    assert "rabbitmqctl" not in argument.fix
+    for each in found.values():
+        for command in each.fix.split(" && "):
+            there.ctl(*_arguments(command))
+    assert set(await _checked(limited, "arguments", "policy", "operator", "all")) == {"arguments"}
+    kept = {each["name"]: each["definition"]["max-length"] for each in there.admin.get("operator-policies", vhost)}
+    assert kept == {"op": 99, "op-all": 99}
 
 
 async def test_an_api_given_on_purpose_that_fails_is_a_warning(pair: Pair) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import yaml
 
 from agent.core.addresses import http_url
 from agent.core.check.finding import Finding, Level, Topic
@@ -75,6 +76,7 @@ async def test_links_whose_messages_users_could_get_are_left_out(pair: Pair) -> 
     assert "of a fanout exchange every queue" in by_label["x.fanout"].message
     assert "has an alternate exchange" in by_label["x.other"].message
     assert (by_label["x"].level, by_label["x"].message) == (Level.ERROR, "its binding isn't upstream after 20 s")
+    assert by_label["x"].fix.startswith("`federation-agent links` shows whether the link is paused, and whether ")
 
 
 @pytest.mark.parametrize("side", ["upstream", "downstream"])
@@ -112,6 +114,20 @@ def test_the_command(pair: Pair, running: Callable[[], None]) -> None:
     assert done.status == 0, done.out + done.err
     assert "cancelled" not in done.err
     assert "note delivery: " in done.out
+
+
+def test_a_paused_link_is_not_tried(pair: Pair, running: Callable[[], None]) -> None:
+    """The agent that runs says so, before anything is waited for."""
+    running()
+    url = yaml.safe_load((pair.directory / "agent.yaml").read_text())["agent"]["http"]["listen"]
+    paused = federation_agent("pause", "--all", "--url", f"http://{url}")
+    assert paused.status == 0, paused
+    link = paused.out.split()[0]
+    eventually(lambda: "paused" in federation_agent("links", "--url", f"http://{url}").out, 20, what="it is paused")
+    api = f"origin={pair.there.management_uri()}"
+    done = federation_agent("check", "-c", pair.directory / "agent.yaml", "--api", api, "--deliver")
+    assert f"not tried: it is paused: run `federation-agent resume {link}` first" in done.out
+    assert done.status == 0
 
 
 async def test_a_link_whose_queue_has_a_dead_letter_exchange_is_left_out(

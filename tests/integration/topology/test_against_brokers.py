@@ -22,6 +22,7 @@ SHAPES: Mapping[str, tuple[Edges, int]] = {
     "fan-out": ({1: [0], 2: [0], 3: [0]}, 1),
     "ring of six": ({number: [(number + 1) % 6] for number in range(6)}, 5),
     "ring of six, too few hops": ({number: [(number + 1) % 6] for number in range(6)}, 3),
+    "ring of six in both directions": ({number: [(number + 1) % 6, (number - 1) % 6] for number in range(6)}, 3),
     "diamond, too few hops": ({1: [0], 2: [0], 3: [1, 2]}, 1),
     "diamond, too many hops": ({1: [0], 2: [0], 3: [1, 2]}, 2),
     "complete graph": ({number: [other for other in range(4) if other != number] for number in range(4)}, 1),
@@ -82,6 +83,9 @@ def test_copies_and_verdicts_are_those_of_real_brokers(
         expected = _expected(simulated, shape)
         assert shape.arrivals(expected) == expected, name
         assert all(part["right"] for part in _parts(simulated, shape)) == (name in RIGHT), name
+    [two_ways] = _parts(simulated, shapes["ring of six in both directions"])
+    assert (two_ways["fitting_max_hops"], len(two_ways["fewer_links"]["one_way_ring"])) == ([], 6)
+    assert shapes["ring of six"].max_hops in two_ways["fewer_links"]["fitting_max_hops"]
 
 
 def _shape(edges: Edges, max_hops: int, site_on: SiteOn, brokers: Sequence[Node]) -> Shape:

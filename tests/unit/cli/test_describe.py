@@ -16,3 +16,9 @@ def described(**more: Any) -> dict[str, str]:
 def test_numbers_have_commas() -> None:
     found = described(backlog=42_013, lag_seconds=1.5)
     assert (found["forwarded"], found["backlog"], found["lag_seconds"]) == ("12,345,678", "42,013", "1.5")
+
+
+def test_the_advice_is_that_of_the_agent() -> None:
+    assert described(advice="Run `this`.")["Do:"] == "Run `this`."
+    assert "advice" not in described(advice="Run `this`.")
+    assert "Do:" not in described(advice=None)

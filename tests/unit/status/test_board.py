@@ -8,7 +8,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Trouble, Unwanted
-from agent.core.model import Exchange, ExchangeLink, LinkSettings
+from agent.core.model import Exchange, ExchangeLink, LinkSettings, ShovelLink
 from agent.errors import Side
 from agent.status.board import Board, Gauges
 from agent.status.causes import facts, summary
@@ -313,7 +313,7 @@ def test_what_waited_is_remembered_when_it_cannot_be_known_any_more() -> None:
     clock.now += 240
     view = made.view(entry)
     assert (view["backlog"], view["backlog_last"], view["backlog_last_at"]) == (None, 849, rfc3339(begun))
-    assert (facts(entry, 0.0).waiting, facts(entry, 0.0).waited_last) == (None, 849)
+    assert (facts(made, entry, 0.0).waiting, facts(made, entry, 0.0).waited_last) == (None, 849)
 
 
 def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_cause() -> None:
@@ -331,9 +331,9 @@ def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_cause(
     assert (shown["behind_seconds"], shown["critical_since"]) == (300, rfc3339(clock.now))
     assert shown["lag_critical"] == {"seconds": 300, "messages": None}
     clock.now += 10
-    assert facts(made[link.id], clock.now).behind_since == clock.now - 10
+    assert facts(made, made[link.id], clock.now).behind_since == clock.now - 10
     waiting[0] = 0
-    assert facts(made[link.id], clock.now).behind_since is None
+    assert facts(made, made[link.id], clock.now).behind_since is None
 
 
 def test_a_link_that_something_else_serves_is_not_behind_here_and_begins_anew_when_it_comes_back() -> None:
@@ -365,3 +365,88 @@ def test_a_link_without_lag_critical_is_never_behind() -> None:
     clock.now += 10**6
     shown = made.view(made[LINK.id])
     assert (shown["lag_critical"], shown["behind_seconds"], shown["critical_since"]) == (None, None, None)
+
+
+def failing(error: str, side: Side, trouble: Trouble = Trouble.UNREACHABLE) -> LinkState:
+    return LinkState(phase=Phase.WAITING, started=True, failure=Failed(f"{side} {error}", side=side, trouble=trouble))
+
+
+async def causes_told(made: Board) -> list[tuple[str, str, str, int]]:
+    found = (await summary(made))["causes"]
+    return [(each["side"], each["broker"], each["trouble"], len(each["links"])) for each in found]
+
+
+async def test_a_link_in_backoff_that_fails_otherwise_has_that_reason_and_since_then() -> None:
+    made, clock = board()
+    made.cluster = "dc2"
+    made.changed(LINK.id, failing("x", Side.UPSTREAM, Trouble.OTHER))
+    clock.now += 240
+    made.changed(LINK.id, failing("no answer", Side.DOWNSTREAM))
+    clock.now += 15
+    assert made.view(made[LINK.id])["reason"] == "downstream_unreachable"
+    told = await summary(made)
+    assert await causes_told(made) == [("downstream", "dc2", "unreachable", 1)]
+    assert told["verdict"] == "dc2 (downstream): unreachable for 15 s, 1 of 1 link down"
+    made.changed(LINK.id, failing("no answer", Side.DOWNSTREAM, Trouble.HEARTBEAT))
+    assert await causes_told(made) == [("downstream", "dc2", "connection lost", 1)]
+
+
+async def test_a_link_that_never_connected_has_the_cluster_that_others_know_at_its_address() -> None:
+    made, clock = board()
+    other = replace(LINK, id="00000009", uris=(parse("amqp://other:secret@h:5672/v"),))
+    gauges = Gauges(upstream_cluster="dc1", uri=LINK.uris[0], met=((LINK.uris[0], "dc1"),))
+    made.put(LINK, LinkState(), Counts(), lambda: gauges)
+    made.put(other, LinkState(), Counts(), Gauges)
+    made.changed(other.id, failing("no answer", Side.UPSTREAM))
+    assert await causes_told(made) == [("upstream", "h:5672", "unreachable", 1)]
+    made.changed(LINK.id, RUNNING)
+    made.changed(LINK.id, failing("no answer", Side.UPSTREAM))
+    clock.now += 1
+    assert await causes_told(made) == [("upstream", "dc1", "unreachable", 2)]
+
+
+def shovel_between(source: str, destination: str) -> ShovelLink:
+    link = shovel_link()
+    shovel = replace(link.shovel, source_uris=(parse(source),), destination_uris=(parse(destination),))
+    return replace(link, uris=(parse(source),), shovel=shovel)
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "side", "expected"),
+    [
+        ("amqp://own:1", "amqp://far:2", Side.DOWNSTREAM, ("destination", "far:2")),
+        ("amqp://", "amqp://far:2", Side.UPSTREAM, ("downstream", "dc2")),
+        ("amqp://own:1", "amqp://far:2", Side.UPSTREAM, ("downstream", "dc2")),
+        ("amqp://far:2", "amqp://own:1/v", Side.DOWNSTREAM, ("downstream", "dc2")),
+        ("amqp://far:2", "amqp://by.another.name", Side.DOWNSTREAM, ("downstream", "dc2")),
+        ("amqp://far:2", "amqp://known", Side.DOWNSTREAM, ("destination", "dc1")),
+        ("amqp://known", "amqp://own:1", Side.UPSTREAM, ("upstream", "dc1")),
+    ],
+)
+async def test_a_shovel_blames_the_broker_at_the_end_that_fails(
+    source: str, destination: str, side: Side, expected: tuple[str, str]
+) -> None:
+    made = Board(Clock(), "dc2-a", cluster="dc2")
+    made.clusters.downstream = frozenset({("own", 1)})
+    made.clusters.learn(parse("amqp://by.another.name"), "dc2")
+    made.clusters.learn(parse("amqp://known"), "dc1")
+    link = shovel_between(source, destination)
+    made.put(link, LinkState(), Counts(), Gauges)
+    made.changed(link.id, failing("no answer", side))
+    assert [told[:2] for told in await causes_told(made)] == [expected]
+
+
+async def test_a_link_that_is_cut_again_and_again_stays_a_cause() -> None:
+    made, clock = board()
+    for cuts in range(4):
+        made.changed(LINK.id, RUNNING)
+        assert (await summary(made))["level"] == ("fine" if cuts < 3 else "degraded")
+        clock.now += 3
+        made.changed(LINK.id, failing("ended", Side.UPSTREAM, Trouble.LOST))
+    made.changed(LINK.id, RUNNING)
+    clock.now += 59
+    told = await summary(made)
+    assert told["verdict"] == ("h:5672 (upstream): connection lost again and again for 1 min, 1 of 1 link interrupted")
+    assert told["causes"][0]["error"] == "upstream ended"
+    clock.now += 2
+    assert (await summary(made))["level"] == "fine"

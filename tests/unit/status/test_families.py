@@ -9,11 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.status import expiry, metrics
 from agent.status.families import INFO, LINK_FAMILIES, Family
-from tests.unit.status.test_board import RUNNING
+from agent.status.stuck import STUCK
+from tests.unit.status.test_board import BROKEN, RUNNING
 from tests.unit.status.test_metrics import filled
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "http.md"
-OF_AGENT = (INFO, *metrics.AGENT_FAMILIES.values(), *expiry.FAMILIES)
+OF_AGENT = (INFO, STUCK, *metrics.AGENT_FAMILIES.values(), *expiry.FAMILIES)
 
 
 def row(family: Family) -> str:
@@ -27,7 +28,7 @@ def test_the_tables_of_the_document_are_those_of_the_code() -> None:
 
 
 def test_every_series_has_the_labels_and_the_type_that_are_documented() -> None:
-    text = b"".join(asyncio.run(metrics.exposition(filled(RUNNING)))).decode()
+    text = b"".join(asyncio.run(metrics.exposition(filled(RUNNING, BROKEN)))).decode()
     found = {family.name: family for family in text_string_to_metric_families(text)}
     for family in (*LINK_FAMILIES, *OF_AGENT):
         told = found.pop(family.name.removesuffix("_total"))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from time import process_time
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
@@ -13,10 +14,10 @@ from agent.core.links.lifecycle import Blocked, Failed, LinkState, Status, Troub
 from agent.errors import Side
 from agent.status import metrics
 from agent.status.board import Board, Gauges
-from agent.status.families import RECENT
 from agent.status.http import native
 from agent.status.metrics import USUAL, Form
 from agent.status.slices import SLICE
+from agent.status.stuck import STUCK
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 BEGAN = Clock.now
@@ -143,6 +144,22 @@ async def test_messages_have_their_turn_while_many_links_are_told() -> None:
     assert max(map(len, pieces)) < 1024**2
 
 
+def test_links_that_stand_still_are_counted_by_the_side_that_is_the_cause() -> None:
+    """An upstream has its name there, whatever its address is; links that run, or are paused, count nowhere."""
+    paused = replace(RUNNING, paused=True)
+    found = samples(filled(BLOCKED, BLOCKED, LOST[Side.UPSTREAM], LOST[Side.DOWNSTREAM], RUNNING, paused))
+    told = {labels: value for (name, labels), value in found.items() if name == STUCK.name}
+    of_link = {"vhost": "/", "upstream": "origin"}
+    assert told == {
+        frozenset({"side": side, "trouble": trouble, **of_link}.items()): number
+        for side, trouble, number in (
+            ("downstream", "memory alarm", 2),
+            ("upstream", "connection lost", 1),
+            ("downstream", "failing", 1),
+        )
+    }
+
+
 def test_unexpected_errors_are_counted_by_task_from_zero_on() -> None:
     board = filled(RUNNING)
     board.errors.expect("follow bindings")
@@ -152,12 +169,18 @@ def test_unexpected_errors_are_counted_by_task_from_zero_on() -> None:
     assert samples(board)[task] == 1
 
 
-def many(count: int) -> Board:
+def many(count: int, *, upstreams: int = 10, vhosts: int = 1, lag: float | None = None, longer: int = 0) -> Board:
     """Links that have seen nights: lost connections, alarms, messages given back, dropped and returned."""
     clock = Clock()
     board = Board(clock, "dc2-a", monotonic=clock, version="0.1.0", group="dc2")
     for number in range(count):
-        link = replace(LINK, id=f"{number:08x}", name=f"orders.region-{number:04d}", upstream=f"dc{number % 10}")
+        link = replace(
+            LINK,
+            id=f"{number:08x}",
+            vhost=f"v{number // upstreams % vhosts}" if vhosts > 1 else "/",
+            name=f"orders.region-{number:04d}{'.' * longer}",
+            upstream=f"dc{number % upstreams}",
+        )
         counts = Counts(
             forwarded=12_345_678 + number,
             bytes=123_456_789_012 + number,
@@ -165,7 +188,9 @@ def many(count: int) -> Board:
             returned=17,
             dropped={"max_hops": 321, "visited": 12},
         )
-        gauges = Gauges(in_flight=700, bindings=2, prefetch=1000, backlog=44_123, oldest_unconfirmed=1.23456789)
+        gauges = Gauges(
+            in_flight=700, bindings=2, prefetch=1000, backlog=44_123, oldest_unconfirmed=1.23456789, lag=lag
+        )
         board.put(link, LinkState(), counts, lambda gauges=gauges: gauges)  # type: ignore[misc]
     for at, state in HISTORY:
         clock.now = BEGAN + at
@@ -176,19 +201,31 @@ def many(count: int) -> Board:
     return board
 
 
-@pytest.mark.parametrize("state", [RUNNING, BLOCKED])
-def test_a_thousand_links_with_an_alarm_or_after_it_have_less_than_two_megabytes_of_metrics(state: LinkState) -> None:
-    board = many(1_000)
+LAYOUTS = {
+    "ten upstreams": {},
+    "with probes": {"lag": 1.2345},
+    "of many vhosts": {"upstreams": 20, "vhosts": 20},
+    "as many as http.md allows": {"upstreams": 100, "vhosts": 3, "lag": 1.2345},
+    "with names as long as http.md allows": {"upstreams": 60, "vhosts": 4, "lag": 1.2345, "longer": 16},
+}
+
+
+@pytest.mark.parametrize("state", [RUNNING, BLOCKED, LOST[Side.UPSTREAM]], ids=lambda state: state.status)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_thousand_links_in_trouble_or_after_it_have_less_than_two_megabytes_of_metrics(
+    layout: dict[str, Any], state: LinkState
+) -> None:
+    board = many(1_000, **layout)
     for entry in board:
         board.changed(entry.link.id, state)
     text = exposed(board, Form(is_brief=True))
     assert len(text.encode()) < 2_000_000
     found = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
-    usual = text_string_to_metric_families(exposed(many(20)))
-    assert {sample.name for family in usual for sample in family.samples} == found
+    usual = text_string_to_metric_families(exposed(many(20, lag=layout.get("lag"))))
+    assert {sample.name for family in usual for sample in family.samples} == found - {STUCK.name}
 
 
-def test_of_states_brief_metrics_have_those_that_rules_need_and_recent_ones() -> None:
+def test_of_states_brief_metrics_have_those_that_rules_need() -> None:
     board = many(1)
     of_state = "federation_agent_link_state"
 
@@ -197,15 +234,11 @@ def test_of_states_brief_metrics_have_those_that_rules_need_and_recent_ones() ->
         [family] = [each for each in text_string_to_metric_families(text) if each.name == of_state]
         return {sample.labels["state"]: sample.value for sample in family.samples}
 
-    assert states() == {"running": 1, "backoff": 0, "blocked": 0}
-    board.changed("00000000", BROKEN)
-    assert states() == {"running": 0, "blocked": 0, "backoff": 1}
-    assert isinstance(board.clock, Clock)
-    board.clock.now += 2 * RECENT
-    assert states() == {"running": 0, "backoff": 1}
-    board.changed("00000000", RUNNING)
-    board.clock.now += 2 * RECENT
     assert states() == {"running": 1, "starting": 0}
+    board.changed("00000000", BROKEN)
+    assert states() == {"running": 0, "backoff": 1}
+    board.changed("00000000", LinkState(started=True, paused=True))
+    assert states() == {"running": 0, "starting": 0, "paused": 1}
     assert len([line for line in exposed(board).splitlines() if line.startswith(of_state)]) == len(Status)
 
 
@@ -225,7 +258,6 @@ def test_brief_metrics_leave_out_counters_of_links_that_are_zero() -> None:
         for text in (exposed(usual), exposed(brief, Form(is_brief=True)))
     )
     assert found - rest == {
-        "federation_agent_redelivered_messages_total",
         "federation_agent_reconnects_total",
         "federation_agent_blocked_seconds_total",
         "federation_agent_oldest_unconfirmed_seconds",
@@ -242,12 +274,40 @@ def test_what_is_of_upstreams_is_the_sum_of_their_links() -> None:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+    name = {"upstream": "dc0"}
+    assert found["federation_agent_transfer_seconds_count", frozenset(name.items())] == 7
+    assert found["federation_agent_transfer_seconds_bucket", frozenset({**name, "le": "+Inf"}.items())] == 7
     labels = {"kind": "exchange", "vhost": "/", "upstream": "dc0"}
-    assert found["federation_agent_transfer_seconds_count", frozenset(labels.items())] == 7
-    assert found["federation_agent_transfer_seconds_bucket", frozenset({**labels, "le": "+Inf"}.items())] == 7
+    assert found["federation_agent_in_flight_messages", frozenset(labels.items())] == 1_400
+    assert found["federation_agent_returned_messages_total", frozenset(labels.items())] == 34
     assert (
         found["federation_agent_quarantined_messages_total", frozenset({**labels, "reason": "too_large"}.items())] == 0
     )
+
+
+def test_sums_of_upstreams_keep_what_links_counted_that_are_gone_or_were_made_anew() -> None:
+    """A counter that falls looks as if it had begun again: the sum of all others would be an increase."""
+    board = filled(RUNNING, RUNNING, RUNNING)
+    for entry in board:
+        entry.meter.transfer.observe(0.02, 3)
+    before = exposed(board, Form(is_brief=True))
+    board.gone("00000000")
+    standing = board["00000001"]
+    board.put(standing.link, RUNNING, Counts(), Gauges)
+
+    def counters(text: str) -> dict[tuple[str, str], float]:
+        return {
+            (sample.name, sample.labels.get("reason", sample.labels.get("le", ""))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if family.name.removeprefix("federation_agent_")
+            in {"dropped_messages", "returned_messages", "transfer_seconds"}
+            and not sample.name.endswith("_created")
+        }
+
+    assert counters(before)["federation_agent_returned_messages_total", ""] == 3
+    assert counters(before)["federation_agent_transfer_seconds_count", ""] == 9
+    assert counters(exposed(board, Form(is_brief=True))) == counters(before)
 
 
 @pytest.mark.parametrize("is_brief", [False, True])

@@ -1,8 +1,8 @@
 /** What is wrong in one sentence, and its causes: one line each, the most important first and open. */
 
 import { actionButtons, showActions } from "./actions.js";
-import { copyButton } from "./copy.js";
-import { byId, coded, h, set, text } from "./dom.js";
+import { advised, copyButton } from "./copy.js";
+import { byId, h, set, text } from "./dom.js";
 import { plural } from "./format.js";
 import { badge } from "./icons.js";
 import { format } from "./router.js";
@@ -72,7 +72,7 @@ export class Attention {
         h("p", { class: "cause-reason" }, cause.error || "No reason is known."),
         cause.error ? copyButton("the error", () => cause.error) : null,
       ),
-      h("p", { class: "advice" }, ...coded(cause.advice)),
+      h("p", { class: "advice" }, ...advised(cause.advice)),
       namesOf(cause.rows),
       this.#actions(cause),
     );

@@ -32,6 +32,7 @@ export class Chart {
   #cursor;
   #options;
   #points = [];
+  #current = null;
   #scale = null;
   #mark = s("g", { class: "mark" });
 
@@ -49,8 +50,11 @@ export class Chart {
     cursor.addEventListener("move", () => this.#showMark());
   }
 
-  /** `points` are pairs of time and value; a value null is a gap. `span` is the first and the last moment shown. */
-  show(points, span) {
+  /**
+   * `points` are pairs of time and value; a value null is a gap. `span` is the first and the last moment shown.
+   * `current` is the value of this moment, which no average over a point of the chart is.
+   */
+  show(points, span, current) {
     const { show, label, ceiling } = this.#options;
     const width = this.#frame.clientWidth;
     if (width === 0) return;
@@ -61,8 +65,9 @@ export class Chart {
     const x = (time) => left + ((time - span[0]) / (span[1] - span[0])) * (width - left - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP);
     this.#points = known;
+    this.#current = current;
     this.#scale = { x, y, left, width, span };
-    const told = known.length > 0 ? `now ${show(known.at(-1)[1])}` : "nothing is known of this time";
+    const told = known.length > 0 ? `now ${show(current)}` : "nothing is known of this time";
     set(this.#frame, "aria-label", `${label}, ${told}; arrow keys read other times`);
     const attributes = { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, "aria-hidden": "true" };
     this.#frame.replaceChildren(
@@ -105,7 +110,7 @@ export class Chart {
     const { time } = this.#cursor;
     if (time === null || this.#points.length === 0 || !this.#scale) {
       this.#mark.replaceChildren();
-      text(this.#readout, this.#points.length > 0 ? this.#options.show(this.#points.at(-1)[1]) : "");
+      text(this.#readout, this.#points.length > 0 ? this.#options.show(this.#current) : "");
       return;
     }
     const [at, value] = this.#points[this.#nearest(time)];

@@ -25,6 +25,14 @@ export function copyButton(what, read) {
   return button;
 }
 
+/** Advice: what is between backticks is code, and whole commands can be copied. */
+export const advised = (words) =>
+  words.split("`").flatMap((part, at) => {
+    if (at % 2 === 0) return [part];
+    const code = h("code", {}, part);
+    return part.includes(" ") ? [code, copyButton("the command", () => part)] : [code];
+  });
+
 /** Browsers have a clipboard for pages on loopback or behind TLS only; elsewhere a selection is copied. */
 async function copied(words) {
   if (navigator.clipboard) {

@@ -3,13 +3,13 @@
 import { ACTIONS, offered } from "./actions.js";
 import { address, byId, h, set, text } from "./dom.js";
 import { ceiling, ceilingOfSeconds, Chart, Cursor, strip } from "./charts.js";
-import { copyButton } from "./copy.js";
+import { advised, copyButton } from "./copy.js";
 import { age, bytes, count, duration, exact, NONE, rate, waiting } from "./format.js";
 import { History, RANGES } from "./history.js";
 import { badge, showBadge } from "./icons.js";
 import { commandFor, showQuarantined } from "./quarantine.js";
 import { format } from "./router.js";
-import { stateOf } from "./states.js";
+import { needsSomebody, stateOf } from "./states.js";
 import { drawTimeline } from "./timeline.js";
 import { zoned } from "./zone.js";
 
@@ -54,10 +54,23 @@ const waitingOf = (view, clock) =>
 
 const REREAD = 30_000; // ms; the agent's record of a long range
 const CHARTS = {
-  rate: { of: (history) => history.rates(), show: rate, label: "Messages per second", ceiling },
-  lag: { of: (history) => history.lags(), show: count, label: "Messages waiting", ceiling },
+  rate: {
+    of: (history) => history.rates(),
+    current: (view) => view.rate,
+    show: rate,
+    label: "Messages per second",
+    ceiling,
+  },
+  lag: {
+    of: (history) => history.lags(),
+    current: (view) => view.backlog,
+    show: count,
+    label: "Messages waiting",
+    ceiling,
+  },
   age: {
     of: (history) => history.ages(),
+    current: (view) => view.oldest_unconfirmed_seconds,
     show: duration,
     label: "Age of the oldest unconfirmed message",
     ceiling: ceilingOfSeconds,
@@ -74,6 +87,8 @@ export class Detail {
   #load;
   #range = "15m";
   #readAt = 0;
+  #advised = null;
+  #asked = "";
   #charts = [];
 
   /** `load(id, range)` returns the agent's history of a link, `act(action, row)` opens the confirmation of an action. */
@@ -85,7 +100,7 @@ export class Detail {
     }
     const cursor = new Cursor();
     for (const [name, options] of Object.entries(CHARTS)) {
-      this.#charts.push({ of: options.of, chart: new Chart(name, cursor, options) });
+      this.#charts.push({ ...options, chart: new Chart(name, cursor, options) });
     }
     for (const [list, entries] of [["facts", FACTS], ["numbers", NUMBERS]]) {
       for (const [name, value] of entries) {
@@ -112,6 +127,7 @@ export class Detail {
     this.#id = route.id;
     this.#range = route.range in RANGES ? route.range : "15m";
     this.#history = new History();
+    this.#advised = null;
     text(byId("missing-reason"), "");
     this.#showRanges(route);
     this.refresh();
@@ -133,6 +149,7 @@ export class Detail {
       const told = await this.#load(id, range);
       if (id !== this.#id || range !== this.#range) return;
       this.#history.take(told.history);
+      this.#advised = { about: aboutOf(told), status: told.status, advice: told.advice };
       drawTimeline(byId("transitions"), told.history.transitions);
     } catch (error) {
       if (!(error instanceof TypeError)) text(byId("missing-reason"), error.message);
@@ -174,11 +191,26 @@ export class Detail {
     text(byId("detail-since"), `since ${zoned(row.since)}, for ${duration((clock - row.since) / 1_000)}`);
     text(byId("detail-reason"), view.error ?? "");
     byId("detail-reason").parentElement.hidden = !view.error;
-    text(byId("detail-advice"), stateOf(view.status).advice);
-    const box = byId("diagnosis");
-    set(box, "data-group", stateOf(view.status).group);
-    box.hidden = !view.error && !stateOf(view.status).advice;
+    this.#showAdvice(view);
     this.#offer(view.status);
+  }
+
+  /** Reads the agent's advice again when it may be another one; until then the last one for this state stays. */
+  #showAdvice(view) {
+    const about = aboutOf(view);
+    if (this.#advised && this.#advised.about !== about && this.#asked !== about) {
+      this.#asked = about;
+      this.refresh();
+    }
+    const { group, meaning = "" } = stateOf(view.status);
+    const told = this.#advised?.status === view.status ? this.#advised.advice : null;
+    const shown = told ?? meaning;
+    const node = byId("detail-advice");
+    if (node.dataset.shown !== shown) node.replaceChildren(h("span", {}, ...advised(shown)));
+    node.dataset.shown = shown;
+    const box = byId("diagnosis");
+    set(box, "data-group", told && group === "up" ? "degraded" : group);
+    box.hidden = !view.error && !shown;
   }
 
   /** Hides actions without effect; moves the focus if its button is hidden. */
@@ -191,11 +223,15 @@ export class Detail {
 
   #showCharts(clock) {
     const span = this.#history.span(clock);
-    for (const { of, chart } of this.#charts) chart.show(of(this.#history), span);
+    for (const { of, current, chart } of this.#charts) chart.show(of(this.#history), span, current(this.#row.view));
     const frame = byId("strip");
     frame.replaceChildren(strip(this.#history.transitions, { span, width: frame.clientWidth }));
   }
 }
+
+/** What advice depends on. Of a link without trouble the error is a remark, which may change every second. */
+const aboutOf = ({ status, error, incident, critical_since }) =>
+  JSON.stringify([status, needsSomebody(status) || incident ? error : null, incident, critical_since !== null]);
 
 const lagOf = (seconds) => (seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : duration(seconds));
 

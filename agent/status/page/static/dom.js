@@ -47,10 +47,6 @@ export function text(node, value) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** Advice with the commands between backticks as code. */
-export const coded = (words) =>
-  words.split("`").map((part, at) => (at % 2 === 1 ? h("code", {}, part) : part));
-
 /** An address may be broken after its parts, never within a port. */
 export function address(words) {
   const parts = words.split(/(?<=[./@])|(?=:\d)/);

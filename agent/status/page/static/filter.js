@@ -1,6 +1,7 @@
 /** Which links are shown, in which order. */
 
 import { statesOf, sortOf } from "./router.js";
+import { stateOf } from "./states.js";
 
 const collator = new Intl.Collator("en", { numeric: true });
 
@@ -33,7 +34,13 @@ const WORDS = {
 /** Whether an order changes with every sample. */
 export const isLively = (key) => key in NUMBERS;
 
-/** Equal links keep the order of their names; `ranks` caches it, because comparing names is expensive. */
+/** As the command `links`: an incident comes before what never worked, or has not for long. */
+function urgency({ view }) {
+  if (view.incident) return 0;
+  return stateOf(view.status).group === "degraded" ? 1 : 2;
+}
+
+/** Equal links keep the order of `rank`; `ranks` caches it, because comparing names is expensive. */
 export function ordered(rows, route, ranks, now) {
   const { key, descending } = sortOf(route);
   const sign = descending ? -1 : 1;
@@ -41,7 +48,7 @@ export function ordered(rows, route, ranks, now) {
   if (key === "state") {
     return rows.sort(
       (one, other) =>
-        sign * (one.severity - other.severity) || (one.severity < 4 ? other.since - one.since : 0) || byName(one, other),
+        sign * (urgency(one) - urgency(other) || one.severity - other.severity) || byName(one, other),
     );
   }
   if (key in NUMBERS) {
@@ -52,8 +59,9 @@ export function ordered(rows, route, ranks, now) {
   return rows.sort((one, other) => sign * collator.compare(words.get(one), words.get(other)) || byName(one, other));
 }
 
+/** By vhost, kind, name and upstream, as the command `links`. */
 export function rank(rows) {
-  const names = [...rows].map((row) => [row.id, `${row.name}\n${row.view.vhost}\n${row.view.upstream}`]);
+  const names = [...rows].map((row) => [row.id, `${row.view.vhost}\n${row.view.kind}\n${row.name}\n${row.view.upstream}`]);
   names.sort((one, other) => collator.compare(one[1], other[1]));
   return new Map(names.map(([id], at) => [id, at]));
 }

@@ -1,4 +1,4 @@
-/** The states of a link: severity, shape for display without colour, and advice to the operator. */
+/** The states of a link: severity, shape for display without colour, and what one without trouble means. */
 
 export const STATES = {
   invalid: {
@@ -6,48 +6,38 @@ export const STATES = {
     group: "down",
     severity: 0,
     shape: "M5.2 1h5.6L15 5.2v5.6L10.8 15H5.2L1 10.8V5.2ZM5.5 5.5l5 5m0-5-5 5",
-    advice:
-      "Fix the configuration, the credentials or the permission named in the reason. The agent " +
-      "notices changes of its configuration automatically; Restart tries at once.",
   },
   backoff: {
     label: "Backoff",
     group: "down",
     severity: 1,
     shape: "M8 1.5 15 14H1ZM8 6v4m0 1.6v.8",
-    advice:
-      "The agent tries again automatically. If this lasts, check that the broker named in the reason runs and can be " +
-      "reached from the agent; Restart tries at once.",
   },
   stalled: {
     label: "Stalled",
     group: "degraded",
     severity: 2,
     shape: "M3 1.5h10M3 14.5h10M4 1.5c0 4 4 5 4 6.5s-4 2.5-4 6.5m8-13c0 4-4 5-4 6.5s4 2.5 4 6.5",
-    advice:
-      "Messages wait and the downstream confirms none: look there for load, full queues and queues without a quorum. " +
-      "Restart reconnects the link.",
   },
   blocked: {
     label: "Blocked",
     group: "degraded",
     severity: 3,
     shape: "M1.5 1.5h13v13h-13zM4.5 8h7",
-    advice: "A broker blocks publishers: check its memory and disk alarms. The link continues when they clear.",
   },
   starting: {
     label: "Starting",
     group: "busy",
     severity: 4,
     shape: "M8 1.5A6.5 6.5 0 1 1 1.5 8M8 4.5V8l2.5 2",
-    advice: "The link is connecting. The reason appears here if an attempt fails.",
+    meaning: "The link is connecting. The reason appears here if an attempt fails.",
   },
   removing: {
     label: "Removing",
     group: "off",
     severity: 5,
     shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13ZM5 8h6",
-    advice:
+    meaning:
       "This link is no longer defined. Its queue upstream collects messages until it is removed, at the time " +
       "named in the reason. To keep it, define the link again: it continues where it was and loses no messages.",
   },
@@ -56,35 +46,33 @@ export const STATES = {
     group: "off",
     severity: 6,
     shape: "M3 3h10v10H3z",
-    advice: "This link is no longer needed; it settles the messages in flight and ends.",
-  },
-  terminated: {
-    label: "Finished",
-    group: "off",
-    severity: 7,
-    shape: "M3 8.5l3 3 7-7M3 14h10",
-    advice: "It has moved all that its definition asks for. Restart runs it again.",
+    meaning: "This link is no longer needed; it settles the messages in flight and ends.",
   },
   paused: {
     label: "Paused",
     group: "off",
     severity: 7,
     shape: "M5 2v12M11 2v12",
-    advice: "An operator paused this link. Messages wait upstream, up to the queue's limits; Resume continues.",
+  },
+  terminated: {
+    label: "Finished",
+    group: "off",
+    severity: 8,
+    shape: "M3 8.5l3 3 7-7M3 14h10",
+    meaning: "It has moved all that its definition asks for. Restart runs it again.",
   },
   standby: {
     label: "Standby",
     group: "off",
-    severity: 8,
+    severity: 9,
     shape: "M10.5 1.7A6.5 6.5 0 1 0 14.3 10 5.5 5.5 0 0 1 10.5 1.7Z",
-    advice: "Another agent or the native plugin serves this link; see the reason. There is nothing to do.",
+    meaning: "Another agent or the native plugin serves this link; see the reason. There is nothing to do.",
   },
   running: {
     label: "Running",
     group: "up",
-    severity: 9,
+    severity: 10,
     shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13ZM5 8.2l2.2 2.2L11 6",
-    advice: "",
   },
 };
 
@@ -93,7 +81,6 @@ const UNKNOWN = {
   group: "busy",
   severity: 4,
   shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13Z",
-  advice: "",
 };
 
 /** From most to least severe; a topology draws one arrow for each. */

@@ -68,14 +68,16 @@ export class Store extends EventTarget {
   }
 
   sample(samples, now) {
+    let isOther = false;
     for (const sample of samples) {
       const row = this.#rows.get(sample.id);
       if (!row) continue;
+      isOther ||= row.view.incident !== sample.incident;
       Object.assign(row.view, sample);
       if (sample.backlog !== null) row.view.backlog_last = sample.backlog;
       row.put(now);
     }
-    this.#tell("samples");
+    this.#tell(isOther ? "links" : "samples");
   }
 
   describe(about) {

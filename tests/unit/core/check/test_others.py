@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import split
 from time import process_time
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from agent.core.check.delivery import is_caught
 from agent.core.check.finding import Finding, Level, Topic, has_problems, in_order
 from agent.core.check.loops import Spot, Way, judge_loops
-from agent.core.check.queue_policies import Listed, effective, judge_source
+from agent.core.check.queue_policies import Listed, effective
 from agent.core.check.releases import DAY, Certified, Opened, judge_clock, judge_opened, judge_pair
 
 
@@ -38,6 +37,22 @@ def test_the_lowest_limit_of_all_sources_holds() -> None:
 def test_a_limit_wins_over_none() -> None:
     policies = [{"name": "p", "pattern": ".*", "definition": {"delivery-limit": 7}}]
     assert effective(Listed("q", "quorum", {"x-delivery-limit": -1}), policies, ()).number("delivery-limit") == 7
+
+
+def test_a_policy_with_a_key_that_queues_of_a_type_do_not_know_holds_for_none_of_them() -> None:
+    policies = [
+        {"name": "mirrored", "pattern": ".*", "priority": 1, "definition": {"ha-mode": "all", "max-length": 1}},
+        {"name": "limited", "pattern": ".*", "priority": 0, "definition": {"delivery-limit": 9, "max-length": 2}},
+    ]
+    for type_, length in (("classic", 1), ("quorum", 2)):
+        assert effective(Listed("q", type_), policies, ()).number("max-length") == length
+    assert effective(Listed("q"), policies[1:], ()).values == {}
+
+
+def test_of_policies_with_one_priority_the_broker_says_which_holds() -> None:
+    policies = [{"name": name, "pattern": ".*", "definition": {"max-length": 1}} for name in "abc"]
+    found = effective(Listed("q", policy="b"), policies, ())
+    assert found.sources == {"max-length": "policy 'b'"}
 
 
 def test_a_pair_in_both_directions_is_no_loop() -> None:
@@ -107,14 +122,6 @@ def test_findings_are_shown_once_and_the_worst_first() -> None:
     assert in_order([note, error, note]) == [error, note]
     assert has_problems([note, error])
     assert not has_problems([note])
-
-
-def test_names_in_a_command_are_quoted_for_the_shell_and_as_patterns() -> None:
-    listed = Listed("a.b'; touch /tmp/x; echo '", "quorum")
-    [found] = judge_source("there", "my vhost", listed, effective(listed, (), ()), limits_deliveries=True, is_own=False)
-    words = split(found.fix.partition(", or add")[0])
-    assert words[3] == "my vhost"
-    assert words[7:] == [r"^a\.b'; touch /tmp/x; echo '$", '{"delivery-limit": 1000000}']
 
 
 def mesh(clusters: int, max_hops: int) -> list[Way]:

@@ -128,7 +128,8 @@ def test_a_shovel_from_an_exchange_makes_a_queue_of_its_own() -> None:
     planned = plan.plan_link(shovel, Sight(BROKER, UP, Seen(exchange_exists=True)), downstream())
     assert (planned.outlook, planned.actions) == (Outlook.RUN, ())
     waits = plan.plan_link(shovel, Sight(BROKER, UP), downstream())
-    assert (waits.outlook, waits.reason) == (Outlook.BACKOFF, "exchange 'x' is missing at the source")
+    reason = f"exchange 'x' is missing at the source, {BROKER}: declare it there, or change src-exchange"
+    assert (waits.outlook, waits.reason) == (Outlook.BACKOFF, reason)
 
 
 def test_a_shovels_destination_is_declared_or_waited_for() -> None:
@@ -146,6 +147,21 @@ def test_a_shovels_destination_is_declared_or_waited_for() -> None:
     assert planned(ExchangeDestination(routing_key="k"), missing).outlook is Outlook.RUN
     refused = planned(queue, Sight(BROKER, error="login refused", error_is_permanent=True))
     assert (refused.outlook, refused.reason) == (Outlook.INVALID, "login refused")
+
+
+def test_what_is_missing_at_a_shovels_destination_is_said_of_that_broker() -> None:
+    there = "amqp://there:5672"
+    link = shovel_link(QueueSource("q", is_predeclared=True))
+    given = replace(link, shovel=replace(link.shovel, destination=ExchangeDestination("x")))
+    seen = Sight(BROKER, UP, Seen(queue=QueueSeen(0, 0)), destination=Sight(there, UP))
+    reason = f"exchange 'x' is missing at the destination, {there}: declare it there, or change dest-exchange"
+    waits = plan.plan_link(given, seen, downstream())
+    assert (waits.broker, waits.reason) == (there, reason)
+    refused = plan.plan_link(given, replace(seen, destination=Sight(there, error="login refused")), downstream())
+    assert refused.broker == there
+    both = plan.plan_link(given, replace(seen, seen=Seen()), downstream())
+    assert both.broker == BROKER
+    assert both.reason.endswith(f"; {reason}")
 
 
 def test_exchanges_of_the_configuration() -> None:

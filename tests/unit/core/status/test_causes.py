@@ -8,7 +8,16 @@ import pytest
 
 from agent.core.links.lifecycle import Status
 from agent.core.status.advice import Denied, Trouble, advice, denied, trouble_of
-from agent.core.status.causes import Level, LinkFacts, causes_of, level_of, verdict, waiting_of
+from agent.core.status.causes import (
+    Level,
+    LinkFacts,
+    advice_for,
+    causes_of,
+    is_blamed_on_destination,
+    level_of,
+    verdict,
+    waiting_of,
+)
 
 NOW = 1_000_000.0
 ALARM = "downstream blocked: low on memory"
@@ -246,3 +255,133 @@ def test_a_link_that_is_behind_and_knows_why_says_it_and_whose_fault_it_is() -> 
 def test_a_link_that_is_not_to_move_messages_or_has_another_trouble_is_not_behind(status: Status) -> None:
     found = causes_of([replace(link(1, status), behind_since=NOW)], downstream="dc2")
     assert Trouble.BEHIND not in {cause.trouble for cause in found}
+
+
+def of_shovel(number: int, error: str, *, status: Status = Status.BACKOFF, destination: str = "dc1") -> LinkFacts:
+    """From the agent's own downstream to another broker."""
+    side = error.partition(" ")[0]
+    found = link(number, status, f"{side}_refused", error, upstream="dc2")
+    return replace(found, is_from_downstream=True, destination=destination)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "to_do"),
+    [
+        (Status.BLOCKED, ALARM, "On dc1, `rabbitmq-diagnostics memory_breakdown`"),
+        (Status.STALLED, "no confirm for 30 s", "dc1 confirms none"),
+        (Status.BACKOFF, "downstream x: exchange 'x' is missing in vhost 'v': declare it", "Create on dc1 what"),
+        (
+            Status.INVALID,
+            "downstream x: write access to exchange 'x' in vhost 'v' refused for user 'u'",
+            "On dc1, user 'u' needs write on exchange 'x'",
+        ),
+    ],
+)
+def test_a_shovel_to_another_broker_blames_that_broker(status: Status, error: str, to_do: str) -> None:
+    [cause] = causes_of([of_shovel(1, error, status=status)], downstream="dc2")
+    assert (cause.side, cause.broker) == ("destination", "dc1")
+    assert to_do in cause.advice
+    own = replace(of_shovel(1, error, status=status), destination="")
+    assert [(each.side, each.broker) for each in causes_of([own], downstream="dc2")] == [("downstream", "dc2")]
+
+
+def test_a_broker_is_one_cause_whether_links_come_from_there_or_go_there() -> None:
+    down = "x: connection refused"
+    to_dc1, from_dc1 = of_shovel(1, f"downstream {down}"), link(2, Status.BACKOFF, "upstream_lost", f"upstream {down}")
+    [cause] = causes_of([to_dc1, from_dc1], downstream="dc2")
+    assert (cause.side, cause.broker, len(cause.links)) == ("upstream", "dc1", 2)
+    from_dc2, to_dc2 = (
+        of_shovel(3, f"upstream {down}"),
+        link(4, Status.BACKOFF, "downstream_lost", f"downstream {down}"),
+    )
+    [cause] = causes_of([from_dc2, to_dc2], downstream="dc2")
+    assert (cause.side, cause.broker, len(cause.links)) == ("downstream", "dc2", 2)
+
+
+def test_since_is_when_the_trouble_began_that_the_cause_is_about() -> None:
+    """Not when a link got its status for another reason."""
+    links = [link(1, Status.BACKOFF, ago=15), replace(link(2, Status.BACKOFF, ago=240), trouble_since=NOW - 14)]
+    [cause] = causes_of(links, downstream="dc2")
+    assert cause.since == NOW - 15
+
+
+def test_a_trouble_that_comes_again_and_again_is_a_cause_while_the_link_runs() -> None:
+    error = "upstream x: connection refused"
+    cut = replace(link(1, Status.RUNNING, "upstream_unreachable", error, ago=2), recurs=True, trouble_since=NOW - 130)
+    other = replace(cut, id="2", status=Status.BACKOFF, reason="upstream_lost", error="upstream x: ended")
+    found = causes_of([cut, other, link(3, Status.RUNNING, "opened", "")], downstream="dc2")
+    assert [(each.trouble, each.broker, len(each.links)) for each in found] == [(Trouble.LOST, "dc1", 2)]
+    assert verdict(found, [cut, other, cut], now=NOW) == (
+        "dc1 (upstream): connection lost again and again for 2 min, 2 of 3 links interrupted"
+    )
+    assert level_of([cut, link(3, Status.RUNNING)]) is Level.DEGRADED
+
+
+def down(number: int, error: str) -> LinkFacts:
+    return link(number, Status.INVALID, "upstream_refused", f"upstream x: {error}")
+
+
+def test_advice_covers_all_links_of_a_cause() -> None:
+    def advised(*errors: str) -> str:
+        [cause] = causes_of([down(at, error) for at, error in enumerate(errors)], downstream="dc2")
+        return cause.advice
+
+    missing = [f"vhost 'v{number}' does not exist: create it there" for number in range(12)]
+    assert advised(*missing[:2]) == (
+        "Create the vhosts on dc1 (`rabbitmqctl add_vhost v0`, `rabbitmqctl add_vhost v1`), "
+        "or correct the paths of the URIs."
+    )
+    assert "`rabbitmqctl add_vhost v9` and 2 more vhosts)" in advised(*missing)
+    gone = [f"NOT_FOUND - no exchange 'nx{number}' in vhost '/'" for number in (1, 2)]
+    assert "All that is named: exchange 'nx1' in vhost '/', exchange 'nx2' in vhost '/'." in advised(*gone)
+    assert "All that is named" not in advised(gone[0], gone[0])
+    assert "All that is named: 'a', 'b'." in advised(*(f"login refused for user '{user}': check" for user in "ab"))
+    shown = "`federation-agent links --status invalid --status backoff` shows them."
+    assert advised("type 'a'", "type 'a'", "type 'b'").endswith(f" 1 more link has another error: {shown}")
+    assert advised("1", "1", "2", "3").endswith(f" 2 more links have other errors: {shown}")
+    assert "other error" not in advised("type 'a'", "type 'a'")
+
+
+def test_the_advice_for_a_link_is_that_of_its_cause() -> None:
+    for each in (*incident(), link(1, Status.STALLED), link(2, Status.BACKOFF, "upstream_unreachable", "x")):
+        causes = causes_of([each], downstream="dc2")
+        assert advice_for(each, downstream="dc2") == (causes[0].advice if causes else "")
+
+
+def test_one_command_grants_a_user_what_all_links_lack() -> None:
+    links = [refused(1, queue="a"), refused(2, queue="b"), refused(3, queue="c", upstream="dc4")]
+    [cause, _] = causes_of(links, downstream="dc2")
+    for each in links[:2]:
+        told = advice_for(each, links, downstream="dc2")
+        assert "set_permissions -p v fed '^(federation|a$|b$)' '.*' '.*'" in told
+        assert told.partition("Run ")[2] == cause.advice.partition("Run ")[2]
+    assert "queue 'b', configure on queue 'a' in vhost" in advice_for(links[1], links, downstream="dc2")
+
+
+def test_a_link_is_told_what_it_lacks_itself() -> None:
+    """Its cause tells only one of the errors of its links."""
+    errors = (f"vhost '{name}' does not exist: create it there" for name in "ab")
+    links = [link(at, Status.INVALID, "upstream_refused", error) for at, error in enumerate(errors)]
+    assert ["add_vhost a`" in advice_for(links[0], links, downstream="dc2"),
+            "add_vhost b`" in advice_for(links[1], links, downstream="dc2")] == [True, True]  # fmt: skip
+
+
+def test_a_paused_link_can_be_resumed_at_once_and_others_need_no_advice() -> None:
+    paused = link(1, Status.PAUSED, "paused", "")
+    assert not causes_of([paused], downstream="dc2")
+    assert "`federation-agent resume 00000001`" in advice_for(paused, downstream="dc2")
+    for status in (Status.RUNNING, Status.STANDBY, Status.STARTING, Status.TERMINATED):
+        assert advice_for(link(1, status, "opened", ""), downstream="dc2") == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "is_downstreams"),
+    [
+        ("messages wait, and the downstream has confirmed none for 30 s", True),
+        ("no probe has come through for 14 s: look for what holds up the link's queue, and at the downstream", True),
+        ("no probe has come through for 14 s: upstream origin 10.0.0.1:5672: write access refused", False),
+        ("upstream origin 10.0.0.1:5672: the quarantine can't be reached", False),
+    ],
+)
+def test_a_link_that_is_stalled_blames_the_side_that_its_error_names(error: str, *, is_downstreams: bool) -> None:
+    assert is_blamed_on_destination(Status.STALLED, "no_confirms", error) is is_downstreams

@@ -89,6 +89,43 @@ def test_what_one_link_must_differ_in() -> None:
     assert part({0: [1], 1: [2], 2: [0]}, 1).remedies == ()
 
 
+TWO_WAY_RING: Edges = {number: [(number + 1) % 6, (number - 1) % 6] for number in range(6)}
+SHORTCUTS: Edges = {1: [0], 2: [1, 0], 3: [2, 1, 0], 4: [3, 2, 0]}
+"""A line with links that leave out some of it."""
+LADDER: Edges = {1: [0], 2: [0], 3: [1, 2], 4: [3], 5: [3], 6: [4, 5]}
+
+
+def test_fewer_links_that_would_be_right() -> None:
+    reduction = part(TWO_WAY_RING, 3).reduction
+    assert reduction is not None
+    assert (reduction.fitting, len(reduction.left_out), len(reduction.ring)) == ((5, 6), 6, 6)
+    whole = graph(SHORTCUTS, 1)
+    reduction = part(SHORTCUTS, 1).reduction
+    assert reduction is not None
+    assert reduction.ring == ()
+    left = Graph(tuple(hop for hop in whole.hops if hop not in reduction.left_out))
+    assert [each.is_right for each in examine(left.with_max_hops(reduction.fitting[0])).parts] == [True]
+
+
+def test_links_that_are_missing_where_none_can_go() -> None:
+    found = part(LADDER, 3)
+    assert (found.fitting, found.remedies, found.reduction) == ((), (), None)
+    whole = Graph((*graph(LADDER, 1).hops, *found.missing))
+    assert found.missing
+    assert [each.is_right for each in examine(whole).parts] == [True]
+
+
+def test_fewer_links_are_advised_only_where_no_values_are_right() -> None:
+    assert part(DIAMOND, 1).reduction is None
+    assert part(RING, 1).reduction is None
+
+
+def test_a_link_from_an_exchange_to_itself_is_not_right() -> None:
+    found = part({1: [0, 1]}, 1)
+    assert found.to_themselves == (Hop(node(1), node(1), 1),)
+    assert not found.is_right
+
+
 def test_parts_that_no_link_connects_are_judged_apart() -> None:
     found = examine(graph({0: [1], 1: [0], 3: [2], 4: [3]}, 1))
     assert [each.is_right for each in found.parts] == [True, False]

@@ -21,8 +21,10 @@ from agent.core.model import (
     Upstream,
     VhostDefinitions,
 )
+from agent.core.topology.directory import Directory
 from agent.core.topology.graph import Carrier, End, Hop, Node
-from agent.core.topology.members import Address, Directory, Member, carriers_of, example, graph_of
+from agent.core.topology.linking import carriers_of, graph_of
+from agent.core.topology.members import Address, Member, example
 from agent.errors import Place
 
 HERE = Place("test")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from math import ceil
 
 from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
@@ -16,6 +17,8 @@ from agent.amqp.wire.methods import Call
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism, parse
 from agent.links.exchange.lookout import (
+    DOUBTFUL_PER_SECOND,
+    DOUBTFUL_WITHIN,
     FEW,
     INTERNAL_EVERY,
     LOOK_EVERY,
@@ -35,6 +38,7 @@ class Link:
         self.canary: str | None = f"canary {name}"
         self.internal: str | None = f"internal {name}"
         self.assertable = assertable
+        self.doubtful = 0
         self.missing: list[str] = []
         self.asserted = 0
         self.is_native = False
@@ -198,6 +202,19 @@ async def test_very_many_bindings_are_asserted_slowly() -> None:
     with watched(lookout, link):
         await broker.look(lookout, 10)
     assert link.asserted == 10 * LOOK_EVERY
+
+
+async def test_bindings_in_doubt_are_asserted_within_a_short_time_and_of_very_many_a_bounded_number() -> None:
+    broker, lookout = await scene()
+    few, many = Link("few", assertable=0), Link("many", assertable=0)
+    few.doubtful = 50
+    with watched(lookout, few):
+        await broker.look(lookout, ceil(DOUBTFUL_WITHIN / LOOK_EVERY))
+    assert few.asserted >= 50
+    many.doubtful = 100_000
+    with watched(lookout, many):
+        await broker.look(lookout, 10)
+    assert many.asserted <= 11 * LOOK_EVERY * DOUBTFUL_PER_SECOND
 
 
 async def test_looking_begins_with_the_first_link_and_ends_with_the_last() -> None:

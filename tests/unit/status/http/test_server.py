@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from urllib.parse import quote
 
 import aiohttp
@@ -12,13 +13,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.data.splice import Counts
-from agent.core.links.lifecycle import NO_LONGER_DEFINED, LinkState, Unwanted, step
+from agent.core.links.lifecycle import NO_LONGER_DEFINED, Failed, LinkState, Phase, Unwanted, step
 from agent.core.links.reconcile import Known
+from agent.core.model import Link
 from agent.core.rules import hops
 from agent.core.rules.bindings import Group
 from agent.core.rules.hops import Site
 from agent.core.tagged import from_tagged
-from agent.errors import CannotStartError, PermanentError
+from agent.errors import CannotStartError, PermanentError, Side
 from agent.status.board import Gauges
 from tests.unit.core.some_links import shovel_link
 from tests.unit.status.serving import TOKEN, Serve, Served
@@ -44,6 +46,24 @@ async def test_links_one_and_all(serve: Serve) -> None:
     assert (await served.ask("/api/links?vhost=other"))[1] == []
     status, answer = await served.ask("/api/links/ffffffff")
     assert (status, "ffffffff" in answer["error"]) == (404, True)
+
+
+async def test_a_link_tells_what_to_do_about_it(serve: Serve) -> None:
+    served = await serve()
+    served.board.cluster = "dc2"
+    served.board.clusters.downstream = frozenset({("h", 5672)})  # where the shovels go to
+    assert (await served.ask(f"/api/links/{LINK.id}"))[1]["advice"] is None
+    error = "downstream x: ACCESS_REFUSED - configure access to queue '{}' in vhost '/' refused for user 'fed'"
+    others = [replace(shovel_link(), id=link_id) for link_id in ("00000002", "00000003")]
+    links: list[Link] = [LINK, *others]
+    for at, each in enumerate(links):
+        served.board.put(each, LinkState(), Counts(), Gauges)
+        failure = Failed(error.format(at), side=Side.DOWNSTREAM, permanent=True)
+        served.board.changed(each.id, LinkState(phase=Phase.WAITING, started=True, failure=failure))
+    [cause] = (await served.ask("/api/causes"))[1]["causes"]
+    for each in links:
+        assert cause["advice"].partition("Run ")[2] in (await served.ask(f"/api/links/{each.id}"))[1]["advice"]
+    assert "-p / fed '^(federation|0$|1$|2$)'" in cause["advice"]
 
 
 async def test_what_a_link_has_bound_is_written_bit_by_bit(serve: Serve) -> None:

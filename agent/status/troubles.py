@@ -1,0 +1,96 @@
+"""Since when a link has its trouble, which may come and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from agent.core.links.lifecycle import Status
+from agent.core.status.advice import Trouble, trouble_of
+from agent.core.status.causes import DOWN, is_blamed_on_destination, stands_still
+
+STEADY: Final = 60.0  # seconds for which a link has to run, for its trouble to be over
+OFTEN: Final = 3  # times within such pauses
+_RECURRING: Final = frozenset({Trouble.LOST, Trouble.OTHER})
+Kind = tuple[bool, Trouble]
+"""Whether it is at the broker that messages go to, and what it is. Where a connection is lost, often none can be made:
+that is one trouble."""
+
+
+def kind_of(status: Status, reason: str, error: str) -> Kind | None:
+    if not stands_still(status):
+        return None
+    trouble = trouble_of(status, reason, error)
+    if trouble is Trouble.UNREACHABLE:
+        trouble = Trouble.LOST
+    return is_blamed_on_destination(status, reason, error), trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """One trouble, from when it came first. `began`: since when it lasts, apart from attempts that failed."""
+
+    kind: Kind
+    reason: str
+    error: str
+    first: float
+    began: float
+    came: float
+    times: int = 1
+    ended: float = 0.0
+
+    def recurs(self, now: float, since: float) -> bool:
+        return self.times >= OFTEN and self.kind[1] in _RECURRING and now - since < STEADY
+
+
+@dataclass(slots=True)
+class Troubles:
+    """Of one link. A trouble that was over for less than a minute goes on."""
+
+    _present: Spell | None = None
+    _past: dict[Kind, Spell] = field(default_factory=dict)
+    _has_run: bool = False  # since the last trouble
+    _has_worked: bool = False
+
+    def turn(self, now: float, status: Status, reason: str, error: str, *, worked: bool) -> None:
+        """`worked`: the link has just ceased to run, and that run was more than an attempt."""
+        self._has_worked = self._has_worked or worked
+        self._has_run = self._has_run or status is Status.RUNNING
+        kind, present = kind_of(status, reason, error), self._present
+        if present is not None and present.kind != kind:
+            self._past[present.kind], self._present = replace(present, ended=now), None
+        if kind is None:
+            return
+        if present is not None and present.kind == kind:
+            self._present = replace(present, reason=reason, error=error)
+        else:
+            self._present = self._continued(Spell(kind, reason, error, now, now, now), status)
+        self._has_run = self._has_worked = False
+        self._past = {each.kind: each for each in self._past.values() if now - each.ended < STEADY}
+
+    def _continued(self, new: Spell, status: Status) -> Spell:
+        """With what it has of a former one."""
+        former = self._past.pop(new.kind, None)
+        if former is None or new.came - former.ended >= STEADY:
+            return new
+        was_over = self._has_worked or (self._has_run and status not in DOWN)
+        return replace(
+            new,
+            first=former.first,
+            began=new.came if was_over else former.began,
+            times=former.times + self._has_run,
+        )
+
+    def since(self, now: float) -> float | None:
+        """None where it has no trouble now."""
+        present = self._present
+        if present is None:
+            return None
+        return present.first if present.recurs(now, present.came) else present.began
+
+    def recurring(self, now: float) -> Spell | None:
+        """The trouble that comes again and again, now or a moment ago."""
+        if self._present is not None:
+            return self._present if self._present.recurs(now, self._present.came) else None
+        found = [each for each in self._past.values() if each.recurs(now, each.ended)]
+        return max(found, key=lambda each: each.ended, default=None)
