@@ -226,6 +226,16 @@ def listen_first() -> None:
     _replace(Sharing, "follow", deaf)
 
 
+def wait_for_the_former() -> None:
+    """Who gets the slot of an agent that may not know yet that it lost it runs queue links and shovels at once."""
+    held_here = Sharing._held_here
+
+    def hasty(self: Sharing, held: Any, *given: Any) -> Any:
+        return held_here(self, replace(held, waits_for=None), *given)
+
+    _put(Sharing, "_held_here", hasty)
+
+
 SAFEGUARDS: Final[dict[str, Callable[[], None]]] = {
     each.__name__: each
     for each in (
@@ -251,6 +261,7 @@ SAFEGUARDS: Final[dict[str, Callable[[], None]]] = {
         end_where_returned,
         wait_for_the_holder,
         listen_first,
+        wait_for_the_former,
     )
 }
 

@@ -32,6 +32,7 @@ SAFEGUARDS: Final = {
     "end_where_returned": 69,
     "wait_for_the_holder": 612,
     "listen_first": 3157,
+    "wait_for_the_former": 1933,
 }
 """See `safeguards.py`, which only a process of its own may import; and the seed that is tried first. `remove_rivals` is
 not among them: none of 8,000 seeds misses it, since two agents have to build at once, on slow ways, while both are

@@ -11,6 +11,7 @@ from agent.core.rules.patterns import Pattern
 
 NO_LIMIT: Final = -1
 _LOSES: Final = ("max-length", "max-length-bytes", "message-ttl", "expires")
+_DEAD_LETTERS: Final = ("max-length", "max-length-bytes", "message-ttl")
 _LOWEST: Final = frozenset({"delivery-limit", "max-length", "max-length-bytes", "message-ttl", "expires"})
 _FOR: Final[Mapping[str, frozenset[str]]] = {
     "classic": frozenset({"all", "queues", "classic_queues"}),
@@ -114,6 +115,24 @@ def judge_own(where: str, vhost: str, queue: Listed, found: Effective) -> Iterat
             f"the link's queue {queue.name!r} in vhost {vhost!r} has {', '.join(keys)} by {found.sources[keys[0]]}: "
             "messages that wait for the link may be dropped",
             "change the policy's pattern so that it doesn't match names that begin with 'federation: '",
+        )
+
+
+def judge_probed(where: str, vhost: str, queue: Listed, found: Effective) -> Iterator[Finding]:
+    """A link's own queue that probes go through. They never expire, but what the queue drops it dead-letters."""
+    target = found.values.get("dead-letter-exchange")
+    if not isinstance(target, str):
+        return
+    if limits := [f"{key} by {found.sources[key]}" for key in _DEAD_LETTERS if found.number(key) is not None]:
+        yield Finding(
+            Level.WARNING,
+            Topic.LIMITS,
+            where,
+            f"the link's queue {queue.name!r} in vhost {vhost!r} has dead-letter-exchange {target!r} by "
+            f"{found.sources['dead-letter-exchange']}, and {', '.join(limits)}: probes that it drops go there, "
+            "and may reach queues of users",
+            "change the policy's pattern so that it doesn't match names that begin with 'federation: ', or remove "
+            "`probe` from the upstream",
         )
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-PROBE_LIVES: Final = 3  # intervals
+from agent.core.links.probe import OVERDUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +27,12 @@ def seconds_behind(
     """How long a message that arrives now waits: what the last probe took, else the backlog at the present rate of
     messages in a second; where none moves, for how long that has been so. None while the backlog isn't known.
 
-    `interval` is that of probes. One that is overdue has expired before it got through, and shows the least only.
+    `interval` is that of probes. One that is overdue may still be on its way, and shows the least only.
     """
     estimate = _estimate(backlog, rate, stuck)
     if probe is None:
         return estimate
-    is_overdue = interval is not None and probe >= PROBE_LIVES * interval
+    is_overdue = interval is not None and probe >= OVERDUE * interval
     return max(probe, estimate or 0.0) if is_overdue else probe
 
 

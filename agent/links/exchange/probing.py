@@ -2,6 +2,9 @@
 
 A probe is published into the link's own queue upstream, behind all that waits there. The link publishes it to a private
 queue downstream instead of the exchange, and its arrival there is its answer, on one clock.
+
+It never expires, since a policy may dead-letter what does into a queue of a user. No other one is sent while it is on
+its way, so a session that ends leaves one at most, which the plugin would forward if it took over.
 """
 
 from __future__ import annotations
@@ -10,26 +13,30 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data import header_table
 from agent.amqp.data.probe import HEADER, token_of
+from agent.amqp.data.target import Counts
 from agent.amqp.failures import one_line
 from agent.amqp.questions import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
-from agent.amqp.wire.properties import HEADERS, Properties, encode
-from agent.core.links.critical import PROBE_LIVES
+from agent.amqp.wire.properties import HEADERS, Properties
+from agent.core.links.probe import OnItsWay, Passage
 from agent.core.rules import names
 from agent.errors import BrokerError
+from agent.links.flow import Flow
 
 SILENT: Final = 2.8
 """Intervals without an answer. It is looked once in a second: with `probe: 10s`, a link that delivers nothing is seen
 before 30 seconds are over."""
 QUEUE: Final = names.AGENT_PREFIX + "probes "
-MOST_SENT: Final = 100
+LOOKS: Final = 2
+"""At the queue in an interval, while a probe is on its way: another one follows in time where it is lost."""
 
 Opener = Callable[[], Awaitable[Shared]]
 
@@ -37,16 +44,27 @@ Opener = Callable[[], Awaitable[Shared]]
 class Probing:
     """Of one session; `run` does it. `wall` is seconds since 1970, for what is shown."""
 
-    def __init__(self, queue: str, interval: float, *, down: Connection, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        queue: str,
+        interval: float,
+        *,
+        flow: Flow,
+        counts: Counts,
+        down: Connection,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self.answers = 0
         self.last_answer: float | None = None
         self._queue = queue
         self._interval = interval
+        self._flow = flow
+        self._counts = counts
         self._down = down
         self._wall = wall
         self._loop = asyncio.get_running_loop()
         self._private = QUEUE + secrets.token_hex(8)
-        self._sent: dict[bytes, float] = {}
+        self._on_its_way: OnItsWay | None = None
         self._lag: float | None = None
         self._proved_at = self._loop.time()
         self._forwarded = 0
@@ -57,7 +75,7 @@ class Probing:
     @property
     def lag(self) -> float | None:
         """Seconds that the last probe took; more where the next one has waited for longer."""
-        waiting = self._loop.time() - next(iter(self._sent.values())) if self._sent else 0.0
+        waiting = self._loop.time() - self._on_its_way.sent if self._on_its_way else 0.0
         return None if self._lag is None else max(self._lag, waiting)
 
     def observe(self, now: float, *, forwarded: int, is_blocked: bool) -> str:
@@ -73,7 +91,10 @@ class Probing:
 
     def publish(self, token: bytes, channel: int) -> bytes | None:
         """See `Probes`."""
-        if token not in self._sent or not self._is_listening:
+        if self._on_its_way is None or token != self._on_its_way.token:
+            return None
+        if not self._is_listening:
+            self._on_its_way = None
             return None
         return frames.frame(frames.METHOD, channel, methods.BASIC_PUBLISH.encode(routing_key=self._private))
 
@@ -94,10 +115,12 @@ class Probing:
         out, into = upstream.wire.begin_channel(), self._down.wire.begin_channel()
         try:
             await self._listen(into)
-            while True:
-                self._send(out)
+            for beat in count():
+                await self._look(upstream, out)
+                if beat % LOOKS == 0:
+                    self._send(out)
                 done, _ = await asyncio.wait(
-                    (out.closed, into.closed), timeout=self._interval, return_when=asyncio.FIRST_COMPLETED
+                    (out.closed, into.closed), timeout=self._interval / LOOKS, return_when=asyncio.FIRST_COMPLETED
                 )
                 if done:
                     error = done.pop().result()
@@ -120,26 +143,39 @@ class Probing:
             raise refusal(self._down, "declaring a queue for probes", error) from error
         self._is_listening = True
 
+    async def _look(self, upstream: Connection, channel: Channel) -> None:
+        """Where a probe is lost, another one may be sent."""
+        way, flow = self._on_its_way, self._flow
+        if way is None or upstream.wire.blocked is not None:  # what is blocked answers nothing
+            return
+        try:
+            found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=self._queue, passive=True)
+        except ChannelClosedError as error:
+            raise refusal(upstream, f"looking for queue {self._queue!r}", error) from error
+        seen = Passage(
+            ready=found["messages"],
+            underway=flow.unsettled + flow.unread,
+            taken=self._counts.taken,
+            prefetch=flow.prefetch,
+        )
+        if way is self._on_its_way and way.look(seen):
+            self._on_its_way = None
+
     def _send(self, channel: Channel) -> None:
-        token, life = secrets.token_hex(16).encode(), PROBE_LIVES * self._interval
+        if self._on_its_way is not None or self._upstream is None or self._upstream.wire.blocked is not None:
+            return
+        if self._down.wire.blocked is not None:  # it would be left behind if the plugin took over now
+            return
+        token = secrets.token_hex(16).encode()
         table = header_table.with_first(bytes(4), header_table.text_entry(HEADER, token))
-        properties = Properties(HEADERS, ((HEADERS, table),)).replaced((encode("expiration", str(int(life * 1000))),))
-        if self._upstream is None or self._upstream.wire.blocked is not None:
-            return
-        if self._down.wire.blocked is not None:  # it would expire in the queue, and a policy may dead-letter it
-            return
-        now = self._loop.time()
-        self._sent = {each: at for each, at in self._sent.items() if now - at < 2 * life}
-        if len(self._sent) < MOST_SENT:
-            self._sent[token] = now
-            channel.publish("", self._queue, properties.write(), b"")
+        self._on_its_way = OnItsWay(token, self._loop.time())
+        channel.publish("", self._queue, Properties(HEADERS, ((HEADERS, table),)).write(), b"")
 
     def _arrived(self, message: Message) -> None:
-        token, now = token_of(message.properties.write()), self._loop.time()
-        sent = None if token is None else self._sent.get(token)
-        if sent is None:
+        token, now, way = token_of(message.properties.write()), self._loop.time(), self._on_its_way
+        if way is None or token != way.token:
             return
-        self._sent = {each: at for each, at in self._sent.items() if at > sent}
-        self._lag, self._proved_at, self._trouble = now - sent, now, ""
+        self._on_its_way = None
+        self._lag, self._proved_at, self._trouble = now - way.sent, now, ""
         self.last_answer = self._wall()
         self.answers += 1

@@ -123,7 +123,9 @@ class ExchangeSession(OpenSession[Upkeep]):
             room=self._brokers.room,
         )
         if link.settings.probe is not None:
-            flow.probes = self._probing = Probing(wanted.queue, link.settings.probe, down=down.connection)
+            flow.probes = self._probing = Probing(
+                wanted.queue, link.settings.probe, flow=flow, counts=self._counts, down=down.connection
+            )
         starting = asyncio.ensure_future(flow.start(header_of(link, control.connection, wanted.route)))
         bound, _ = await both(self._bind(building, starting), starting)
         self._upkeep = Upkeep(building, flow, self._counts, bound, on_followed=self._on_noted, probing=self._probing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from agent.amqp.connect import connect_any
 from agent.amqp.passive_declares import ExchangeFound, Presence, probe
@@ -12,10 +12,18 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.check.delivery_limits import Vhost, judge_returns
 from agent.core.check.finding import Finding, Level, Topic
 from agent.core.check.permissions import EVENTS
-from agent.core.check.queue_policies import Effective, Listed, effective, judge_destination, judge_own
+from agent.core.check.queue_policies import (
+    Effective,
+    Listed,
+    effective,
+    judge_destination,
+    judge_own,
+    judge_probed,
+)
 from agent.core.check.releases import Opened
 from agent.core.links.reconcile import upstream_queue_name
-from agent.core.model import ExchangeLink, QueueLink, ShovelLink
+from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
+from agent.core.rules.objects import queue_arguments
 from agent.core.status.advice import Trouble, advice, denied
 from agent.downstream.reading import Bindings
 from agent.errors import BrokerError
@@ -80,20 +88,23 @@ async def _judge(
         if queue is None:
             if not is_own:
                 continue
-            queue = Listed(name, _own_type(each))
+            queue = Listed(name, _own_type(each), _own_arguments(each))
         found = effective(queue, policies or (), operators or ())
         is_known = policies is not None and operators is not None
-        judged = _judged_source(shown, vhost, queue, found, is_own=is_own, is_known=is_known)
+        judged = _judged_source(shown, vhost, queue, found, link=each.link, is_known=is_known)
         for finding in judged if is_source else judge_destination(shown.where, shown.vhost, queue, found):
             yield finding
 
 
 def _judged_source(
-    shown: Opened, vhost: Vhost, queue: Listed, found: Effective, *, is_own: bool, is_known: bool
+    shown: Opened, vhost: Vhost, queue: Listed, found: Effective, *, link: Link, is_known: bool
 ) -> Iterator[Finding]:
     """Where not all policies are known, which is reported, none of them can be advised to change."""
+    is_own = isinstance(link, ExchangeLink)
     if is_own:
         yield from judge_own(shown.where, shown.vhost, queue, found)
+    if isinstance(link, ExchangeLink) and link.settings.probe is not None:
+        yield from judge_probed(shown.where, shown.vhost, queue, found)
     if is_known:
         limits = shown.limits_deliveries
         yield from judge_returns(shown.where, vhost, queue, found, limits_deliveries=limits, is_own=is_own)
@@ -101,6 +112,11 @@ def _judged_source(
 
 def _own_type(each: LinkEnds) -> str:
     return each.link.settings.queue_type.value if isinstance(each.link, ExchangeLink) else ""
+
+
+def _own_arguments(each: LinkEnds) -> Mapping[str, Any]:
+    found = queue_arguments(each.link.settings) if isinstance(each.link, ExchangeLink) else ()
+    return {key: field.value for key, field in found}
 
 
 def _source(each: LinkEnds, scene: Scene) -> str | None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from agent.amqp.data.probe import HEADER
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Q, Site, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import ProxyTo, link
+from tests.lab.admin import AdminError
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
 
@@ -127,4 +129,66 @@ def test_what_an_earlier_session_left_is_dropped(agent_of: AgentOf, here: Site, 
     assert here.take(5) == numbered(5)
     wait_probes(agent, 2)
     assert depth(here.uri, Q) == 0
+    assert agent.terminate() == 0
+
+
+def test_none_is_dead_lettered_however_far_behind_the_link_is(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    """By a policy as many sites have it. And of one that was on its way, no others follow."""
+    here.exchange().queue("#")
+    there.exchange()
+    there.node.admin.exchange(there.vhost, "dlx", "fanout")
+    there.queue("#", name="dead", exchange="dlx")
+    definition = {"dead-letter-exchange": "dlx"}
+    there.node.admin.policy(there.vhost, "all", ".*", definition=definition, apply_to="queues")
+    proxy = proxy_to(here.node)
+    agent = agent_of(here.node, uri=here.node.uri("/", port=proxy.port))
+    agent.write({here.vhost: federated(there, **{"probe": PROBE, "prefetch-count": 10})}).start()
+    agent.wait_for("running", link(here))
+    there.wait_bound("#")
+    wait_probes(agent, 2)
+    proxy.throttle(150 * 1024)
+    there.publish(f"{body:<20480}" for body in numbered(240))  # 32 s
+    lived = 3 * 4  # seconds; a TTL of three intervals would have been over after three
+    eventually(
+        lambda: depth(there.uri, "dead") or only(agent)["lag_seconds"] > lived, 45, what="a probe has waited for long"
+    )
+    assert depth(there.uri, "dead") == 0
+    agent.kill()
+    waiting = eventually(
+        lambda: look_into(there, link_queue(there)), ignoring=AdminError, what="what was on its way is back"
+    )
+    assert len(waiting) > 10
+    assert sum(HEADER in each["properties"].get("headers", {}) for each in waiting) == 1
+    assert depth(there.uri, "dead") == 0
+
+
+def link_queue(site: Site) -> str:
+    [queue] = [name for name in site.links_objects() if not name.endswith((" A", " B"))]
+    return queue
+
+
+def look_into(site: Site, queue: str) -> list[dict[str, Any]]:
+    wanted = {"count": 200, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 1}
+    return list(site.node.admin.post("queues", site.vhost, queue, "get", body=wanted))
+
+
+def test_one_that_was_purged_is_followed_by_another(
+    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+) -> None:
+    here.exchange().queue("#")
+    there.exchange()
+    proxy = proxy_to(here.node)
+    agent = agent_of(here.node, uri=here.node.uri("/", port=proxy.port))
+    agent.write({here.vhost: federated(there, **{"probe": PROBE, "prefetch-count": 10})}).start()
+    agent.wait_for("running", link(here))
+    there.wait_bound("#")
+    wait_probes(agent, 1)
+    proxy.throttle(150 * 1024)
+    there.publish(f"{body:<20480}" for body in numbered(100))  # 13 s
+    eventually(lambda: only(agent)["lag_seconds"] > 2, what="a probe waits")
+    there.node.admin.delete("queues", there.vhost, link_queue(there), "contents")
+    proxy.throttle(None)
+    wait_probes(agent)
     assert agent.terminate() == 0

@@ -235,6 +235,18 @@ async def test_a_policy_that_drops_what_waits_upstream(pair: Pair) -> None:
     assert "has max-length by policy 'all'" in found.message
 
 
+@pytest.mark.parametrize(("drops", "warns"), [({}, False), ({"message-ttl": 60000}, True)])
+async def test_a_policy_that_may_dead_letter_probes(pair: Pair, drops: dict[str, int], warns: bool) -> None:
+    """They never expire by themselves."""
+    definition = {"dead-letter-exchange": "dlx"} | drops
+    pair.there.admin.policy(pair.vhost, "all", ".*", definition=definition, apply_to="queues")
+    for probe in ("10s", "off"):
+        of_vhost = pair.upstream(probe=probe, management=pair.there.management_uri())
+        found = [each.message for each in problems(await pair.check(of_vhost, with_api=False))]
+        said = [each for each in found if "dead-letter-exchange 'dlx' by policy 'all'" in each]
+        assert len(said) == (warns and probe != "off"), found
+
+
 async def test_a_missing_alternate_exchange(pair: Pair) -> None:
     pair.here.admin.exchange(pair.vhost, "x2", arguments={"alternate-exchange": "nowhere"})
     pair.there.admin.exchange(pair.vhost, "x2")
