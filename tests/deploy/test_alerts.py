@@ -32,7 +32,7 @@ def promtool(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("cases", ["alerts.yml", "expiry_alerts.yml"])
+@pytest.mark.parametrize("cases", ["alerts.yml", "expiry_alerts.yml", "week_alerts.yml"])
 def test_alerts_fire_when_they_should_and_only_then(cases: str) -> None:
     promtool("test", "rules", CASES / cases)
 
@@ -121,6 +121,19 @@ def test_the_example_of_alertmanager_makes_one_notification_of_the_replicas_of_a
     assert all("group_by" not in inner for inner in route["routes"])
     of_links = [rule for rule in GROUPS[1]["rules"] if rule["alert"] not in OF_GROUPS]
     assert all("group_left (group) instance:federation_agent_group:info" in rule["expr"] for rule in of_links)
+
+
+def test_the_example_of_alertmanager_wakes_somebody_for_what_is_critical_whatever_its_labels() -> None:
+    [night] = yaml.safe_load((DEPLOYED / "alertmanager.yml").read_text())["route"]["routes"]
+    matchers = [re.findall(r'^(\w+)=~?"(.*)"$', matcher)[0] for matcher in night["matchers"]]
+    fired = [
+        dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        for labels in re.findall(r"ALERTS\{(alertname=[^}]*)}", (CASES / "alerts.yml").read_text())
+    ]
+    assert fired
+    for alert in fired:
+        wakes = all(re.fullmatch(pattern, alert.get(label, "")) for label, pattern in matchers)
+        assert wakes == (alert["severity"] == "critical"), alert
 
 
 def test_the_example_of_alertmanager_names_alerts_and_labels_that_there_are() -> None:
