@@ -40,7 +40,7 @@ async def is_replicated(connection: Connection, queue: str) -> bool | None:
 
 
 def told(text: str, queue: str, vhost: str) -> bool | None:
-    """What the refusal tells. Replicated queues are durable, and never deleted automatically."""
+    """What the refusal shows. Replicated queues are durable, and never deleted automatically."""
     where = re.escape(f"for queue '{queue}' in vhost '{vhost}': ")
     if re.search(f"inequivalent arg '(durable|auto_delete)' {where}", text):
         return False

@@ -56,7 +56,7 @@ class Reader(Protocol):
 class Lane:
     """One link's way to the quarantine beside its source, which is to be as safe as the `queue` it comes from.
 
-    `is_quorum`: whether that is replicated, as far as its definition tells; it may have been there before.
+    `is_quorum`: whether that is replicated, as far as its definition shows; it may have been there before.
     """
 
     link: str
@@ -261,7 +261,7 @@ async def _ensure(connection: Connection, lane: Lane) -> BrokerError | None:
 
 
 async def _declare(connection: Connection, lane: Lane) -> None:
-    """Where nothing tells whether the source is replicated, the quarantine is, if the broker takes such queues."""
+    """Where nothing shows whether the source is replicated, the quarantine is, if the broker takes such queues."""
     found = await is_replicated(connection, lane.queue)
     is_quorum = lane.is_quorum if found is None else found
     if is_quorum is None:

@@ -1,4 +1,4 @@
-"""Looks how many messages wait in the quarantines beside the sources of links: nobody else tells after a restart.
+"""Looks how many messages wait in the quarantines beside the sources of links: after a restart nobody else knows.
 
 It asks on connections that are open anyway, and asks again only where a quarantine is, or a link has put something.
 """

@@ -1,4 +1,4 @@
-"""How many links stand still, and which side is the cause, for `/metrics`: what `/api/causes` tells in words."""
+"""How many links stand still, and which side is the cause, for `/metrics`: what `/api/causes` says in words."""
 
 from __future__ import annotations
 

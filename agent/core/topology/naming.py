@@ -16,7 +16,7 @@ def name(members: Sequence[Member]) -> tuple[Member, ...]:
     one of them may be a copy in which the group was left as it was.
 
     Where no other file has the same downstream, its address is the name. Where others have, they are replicas if the
-    address isn't a loopback address and their links are the same. Otherwise nothing tells one cluster from two: each
+    address isn't a loopback address and their links are the same. Otherwise nothing distinguishes one cluster from two: each
     file is a cluster of its own, called by the file, and that its address is not its alone shows that it can't be
     recognised.
     """
@@ -40,7 +40,7 @@ def names_of(member: Member) -> Iterator[str]:
 
 
 def _by_file(member: Member, members: Sequence[Member]) -> str:
-    """Without folder and extension where that tells it from all others."""
+    """Without folder and extension where that is unique."""
     stems = Counter(map(_stem, members))
     stem = _stem(member)
     is_group = any(each.cluster == stem and each.source != member.source for each in members)

@@ -49,7 +49,7 @@ def strangers_among(members: Sequence[Member], exchanges: Collection[str] = ()) 
 
 
 def _known(members: Sequence[Member], directory: Directory, leads: Collection[_Lead]) -> set[str]:
-    """Those of which it is told, or shown by a link of another one, how others reach them."""
+    """Those of which an option, or a link of another one, shows how others reach them."""
     told = {member.cluster for member in members if any(map(directory.is_only, member.known_as))}
     return told | {lead.upstream for lead in leads if lead.upstream is not None and lead.upstream != lead.downstream}
 

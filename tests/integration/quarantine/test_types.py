@@ -54,7 +54,7 @@ def test_of_a_queue_that_a_shovel_found(
 def test_of_the_queue_that_a_shovel_makes_for_itself(agent_of: AgentOf, here: Site, there: Site) -> None:
     there.exchange("x")
     agent = running(agent_of(here.node), here, shovel(there, here, src_exchange="x", src_exchange_key="#"))
-    publish_one(there, "x", "k", LARGE)  # it goes with the queue when the refusal tells the limit
+    publish_one(there, "x", "k", LARGE)  # it goes with the queue when the refusal shows the limit
     eventually(lambda: only(agent)["reconnects"] == 1 and only(agent)["status"] == "running", what="it runs again")
     publish_one(there, "x", "k", LARGE)
     assert kind_of(there) == "classic"

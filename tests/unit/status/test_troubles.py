@@ -48,7 +48,7 @@ def test_another_trouble_begins_anew() -> None:
 
 
 def test_troubles_that_take_turns_without_a_run_all_last() -> None:
-    """Where both brokers are away, sometimes the one is told and sometimes the other."""
+    """Where both brokers are away, sometimes the one is reported and sometimes the other."""
     course = Course()
     for _ in range(10):
         course.fail("upstream_unreachable", worked=False, lasts=5)

@@ -359,7 +359,7 @@ def test_one_command_grants_a_user_what_all_links_lack() -> None:
 
 
 def test_a_link_is_told_what_it_lacks_itself() -> None:
-    """Its cause tells only one of the errors of its links."""
+    """Its cause shows only one of the errors of its links."""
     errors = (f"vhost '{name}' does not exist: create it there" for name in "ab")
     links = [link(at, Status.INVALID, "upstream_refused", error) for at, error in enumerate(errors)]
     assert ["add_vhost a`" in advice_for(links[0], links, downstream="dc2"),
