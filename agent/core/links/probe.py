@@ -14,7 +14,7 @@ class Passage:
     """What the link's queue and the link hold at one moment."""
 
     ready: int  # messages in the queue
-    underway: int  # that were delivered and aren't settled
+    underway: int  # that were delivered and are neither settled nor held for later
     taken: int  # that were read from the queue since the agent began
     prefetch: int
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from math import ceil
 from typing import Final, Generic, TypeVar
 
-WITHIN: Final = 600.0  # seconds for all of them, if nothing else is said
+WITHIN: Final = 600.0  # seconds for all of them
 PER_SECOND: Final = 1.0  # at most, so very many take longer
 
 Member = TypeVar("Member")
@@ -15,12 +16,8 @@ Member = TypeVar("Member")
 class Rounds(Generic[Member]):
     """Serves members in turn, each for the number of its bindings, `size`, before the next one."""
 
-    def __init__(
-        self, size: Callable[[Member], int], *, within: float = WITHIN, per_second: float = PER_SECOND
-    ) -> None:
+    def __init__(self, size: Callable[[Member], int]) -> None:
         self._size = size
-        self._within = within
-        self._per_second = per_second
         self._members: deque[Member] = deque()
         self._given = 0  # to the first of them, in its turn
         self._credit = 0.0
@@ -42,8 +39,7 @@ class Rounds(Generic[Member]):
     def due(self, seconds: float) -> list[tuple[Member, int]]:
         """How many bindings of which members, `seconds` after the last call."""
         total = sum(map(self._size, self._members))
-        rate = min(self._per_second, total / self._within)
-        self._credit = min(self._credit + seconds * rate, seconds * self._per_second + 1)
+        self._credit = min(self._credit + seconds * min(PER_SECOND, total / WITHIN), seconds * PER_SECOND + 1)
         found: list[tuple[Member, int]] = []
         for _ in range(len(self._members)):
             member = self._members[0]
@@ -56,4 +52,27 @@ class Rounds(Generic[Member]):
                 break
             self._members.rotate(-1)
             self._given = 0
+        return found
+
+
+class Once:
+    """Shares out what is to be done once for each member, within some seconds or at a bounded rate."""
+
+    def __init__(self, *, within: float, per_second: float) -> None:
+        self._within = within
+        self._per_second = per_second
+        self._most = 0  # that there was to do, since there was nothing
+
+    def due(self, left: Iterable[tuple[Member, int]], seconds: float) -> list[tuple[Member, int]]:
+        """How many of which members, `seconds` after the last call, where so many are `left` of each."""
+        left = [(member, count) for member, count in left if count]
+        total = sum(count for _, count in left)
+        self._most = max(self._most, total) if total else 0
+        room = ceil(seconds * min(self._per_second, self._most / self._within))
+        found: list[tuple[Member, int]] = []
+        for member, count in left:
+            if not room:
+                break
+            found.append((member, min(count, room)))
+            room -= found[-1][1]
         return found

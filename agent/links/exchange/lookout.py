@@ -13,7 +13,7 @@ import structlog
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.missing_exchanges import MissingExchanges
-from agent.core.links.rounds import Rounds
+from agent.core.links.rounds import Once, Rounds
 from agent.errors import BrokerError
 from agent.tasks import GuardedTasks, UnexpectedErrors
 
@@ -82,9 +82,7 @@ class Lookout:
         self._connection = control.connection
         self._exchanges = MissingExchanges(control.connection, control.channels)
         self._links: Rounds[Watched] = Rounds(lambda link: link.assertable)
-        self._doubtful: Rounds[Watched] = Rounds(
-            lambda link: link.doubtful, within=DOUBTFUL_WITHIN, per_second=DOUBTFUL_PER_SECOND
-        )
+        self._doubtful = Once(within=DOUBTFUL_WITHIN, per_second=DOUBTFUL_PER_SECOND)
         self._in_order: list[Watched] = []  # as `_links` is no order to take turns by: it turns itself
         self._task: asyncio.Task[None] | None = None
         self._round = 0
@@ -92,7 +90,6 @@ class Lookout:
     @contextmanager
     def watching(self, link: Watched) -> Iterator[None]:
         self._links.add(link)
-        self._doubtful.add(link)
         self._in_order.append(link)
         if self._task is None:
             self._task = self._tasks.keep(TASK, self._run)
@@ -100,7 +97,6 @@ class Lookout:
             yield
         finally:
             self._links.remove(link)
-            self._doubtful.remove(link)
             self._in_order.remove(link)
             if not self._links and self._task is not None:
                 self._task.cancel()
@@ -128,7 +124,8 @@ class Lookout:
         for name in await self._exchanges.among(list(owners)):
             owners[name].on_missing(name)
         await self._check_type()
-        for link, count in chain(self._doubtful.due(seconds), self._links.due(seconds)):
+        doubtful = self._doubtful.due(((link, link.doubtful) for link in self._in_order), seconds)
+        for link, count in chain(doubtful, self._links.due(seconds)):
             link.assert_some(count)
 
     def _owners(self) -> dict[str, Watched]:

@@ -154,7 +154,7 @@ class Probing:
             raise refusal(upstream, f"looking for queue {self._queue!r}", error) from error
         seen = Passage(
             ready=found["messages"],
-            underway=flow.unsettled + flow.unread,
+            underway=flow.in_flight + flow.unread,
             taken=self._counts.taken,
             prefetch=flow.prefetch,
         )

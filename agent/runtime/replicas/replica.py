@@ -112,6 +112,7 @@ class Replica:
         self._has_new_links = self._is_stopping = False
         self._logged = ""
         self._no_access_since: float | None = None
+        self._no_access_at = 0.0  # the last time
         self._loop = asyncio.get_running_loop()
         permit.on_end = self._end_links
 
@@ -287,7 +288,9 @@ class Replica:
         if not isinstance(error, NoAccessError):  # a node that restarts says nothing of permissions
             return isinstance(error, LeasesRefusedError)
         now = self._loop.time()
-        self._no_access_since = now if self._no_access_since is None else self._no_access_since
+        if self._no_access_since is None or now - self._no_access_at > NO_ACCESS_FOR:
+            self._no_access_since = now
+        self._no_access_at = now
         return now - self._no_access_since >= NO_ACCESS_FOR
 
     def _go_on_without(self, reason: str) -> None:

@@ -59,6 +59,7 @@ class Link:
 
     def assert_some(self, count: int) -> None:
         self.asserted += count
+        self.doubtful = max(0, self.doubtful - count)
 
     async def is_type_known(self) -> bool:
         return self.type_is_known
@@ -206,11 +207,11 @@ async def test_very_many_bindings_are_asserted_slowly() -> None:
 
 async def test_bindings_in_doubt_are_asserted_within_a_short_time_and_of_very_many_a_bounded_number() -> None:
     broker, lookout = await scene()
-    few, many = Link("few", assertable=0), Link("many", assertable=0)
-    few.doubtful = 50
-    with watched(lookout, few):
+    few, some, many = (Link(name, assertable=0) for name in ("few", "some", "many"))
+    few.doubtful, some.doubtful = 7, 5_000
+    with watched(lookout, few, some):
         await broker.look(lookout, ceil(DOUBTFUL_WITHIN / LOOK_EVERY))
-    assert few.asserted >= 50
+    assert (few.doubtful, some.doubtful) == (0, 0)
     many.doubtful = 100_000
     with watched(lookout, many):
         await broker.look(lookout, 10)
