@@ -131,7 +131,7 @@ class Consumer:
     def _consume(self) -> None:
         """With the prefetch that holds now; it holds for consumers that begin after it was set."""
         window, options = self._window, self._options
-        window.current = window.prefetch
+        window.begin()
         self._number += 1
         self._tag = names.numbered(options.tag, self._number)
         if options.acknowledges:

@@ -281,6 +281,8 @@ class Flow:
         """
         if self._consumer is not None:
             await self._consumer.pause()
+        if self._target is not None and self._target.refused is not None:
+            self._target.refused.return_parked()
 
     async def resume_consuming(self) -> None:
         """Returns when the broker has taken the new consumer; BrokerError or ServedElsewhereError where it doesn't.

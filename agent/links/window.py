@@ -36,6 +36,7 @@ class Window:
         self._counts = counts
         self._clock = clock
         self._for_unfit = for_unfit
+        self._held_before = 0  # by former consumers of the flow, when the one that exists began
         self._forwarded_before = counts.forwarded
         self._progress = self._count(clock())
 
@@ -46,6 +47,16 @@ class Window:
             return 0
         flowing = min(self._flowing, self._options.limit or prefetch.LARGEST)
         return min(flowing + self._for_unfit, prefetch.LARGEST)
+
+    @property
+    def affordable(self) -> int:
+        """The prefetch that a consumer may begin with: a broker gives it as many places whatever former ones hold."""
+        wanted = self.prefetch
+        return max(1, min(wanted, prefetch.LARGEST - self.unsettled)) if wanted else wanted
+
+    def begin(self) -> None:
+        """There is a new consumer."""
+        self.current, self._held_before = self.affordable, self._held_unfit
 
     @property
     def unsettled(self) -> int:
@@ -60,7 +71,7 @@ class Window:
     @property
     def is_filled(self) -> bool:
         """Whether messages that get nowhere take all places, and no more can be had."""
-        return self._for_unfit >= prefetch.MOST_HELD and self._held_unfit >= self.current
+        return self._for_unfit >= prefetch.MOST_HELD and self._held_unfit - self._held_before >= self.current
 
     @property
     def is_single(self) -> bool:
@@ -95,8 +106,11 @@ class Window:
             return self.prefetch
         if messages <= 0 or self._held_unfit > prefetch.MOST_HELD:  # a new consumer would get as many again
             return None
-        if self.current != self.prefetch:
+        affordable = self.affordable
+        if self.current != affordable and (affordable == self.prefetch or affordable >= 2 * self.current):
             return self.prefetch
+        if self.current != self.prefetch:  # held ones leave no room for more
+            return None
         if self._options.prefetch or self._options.limit or self._is_careful or self.is_single:
             return None
         flowing = self.current - self._for_unfit
@@ -122,7 +136,7 @@ class Window:
         Where a consumer can only be changed while all of its prefetch is here, that is when nothing else moves.
         """
         self._for_unfit = prefetch.room_for(self._held_unfit, self._for_unfit, flowing=self._flowing)
-        is_due = self.current < self.prefetch and self._for_unfit > 0
+        is_due = self.current < self.affordable and self._for_unfit > 0
         return is_due and (not self._options.is_quorum or self.unsettled >= self.current)
 
     def _count(self, now: float) -> _Progress:

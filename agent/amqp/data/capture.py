@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from agent.amqp.data.delivery import Delivery
 
@@ -24,11 +25,26 @@ class Captured:
         return len(self.properties) + len(self.body)
 
 
+MOST_NOTED: Final = 200_000
+
+
 class Room:
-    """How many bytes may be collected at a time, by all links together."""
+    """How many bytes may be collected at a time, by all links together, and how many messages noted of which nothing is
+    kept."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
+        self._noted = 0
+
+    def note(self) -> bool:
+        """One more message; False where there are too many."""
+        if self._noted >= MOST_NOTED:
+            return False
+        self._noted += 1
+        return True
+
+    def forget(self, count: int) -> None:
+        self._noted -= count
 
     def take(self, size: int) -> bool:
         if size > self.left:

@@ -92,8 +92,8 @@ class Refused:
         if self._numbers.pop(number, None) is not None:
             if self._refusals.refused_again(tag, now):
                 self._give_up(tag)
-        else:
-            self._take_anew(number, tag, now)
+        elif not self._take_anew(number, tag, now):
+            return False
         self._arm(now)
         return True
 
@@ -107,9 +107,9 @@ class Refused:
         """These deliveries were published with numbers from `first` on; some of them came for another time."""
         if not came_again or not self._parked.expects:
             return
-        others = set(came_again)
+        others, now = set(came_again), self._clock()
         for number, (tag, prepared) in enumerate(zip(tags, known, strict=True), start=first):
-            if tag in others and (refusal := self._parked.came_again(prepared[PUBLISH])) is not None:
+            if tag in others and (refusal := self._parked.came_again(prepared[PUBLISH], now)) is not None:
                 self._came_again[number] = refusal
 
     def confirmed(self, count: int) -> None:
@@ -129,6 +129,7 @@ class Refused:
             self._parked.fared(well=True, now=now)
         if count > len(arrived) + len(came):
             self._refusals.passed(now)
+        self._parked.forget(now)
         if not self._is_busy():
             self._refusals.forget_recovered()
         elif arrived:
@@ -156,7 +157,21 @@ class Refused:
         self._numbers.clear()
         for tag in tuple(self._messages):
             self._drop(tag)
+        self._held.room.forget(self._parked.waiting)
+        self._parked = Parked()  # a timer may hold this one for minutes
+        self._came_again.clear()
         self._held.release()
+
+    def return_parked(self) -> None:
+        """Its source may have others who want it. Where each return is counted, it stays here."""
+        if self._is_released or self._parked.is_dear:
+            return
+        self._gone(self._parked.return_all(self._clock()))
+
+    def _gone(self, tags: list[int]) -> None:
+        self._held.room.forget(len(tags))
+        if tags:
+            self._give_back(tags)
 
     def _is_busy(self) -> bool:
         """Whether anything is refused that isn't dealt with."""
@@ -168,16 +183,20 @@ class Refused:
         left = self._held.room.left
         return min(self._held.limit, left) - self._size
 
-    def _take_anew(self, number: int, tag: int, now: float) -> None:
-        """What isn't kept: it is now, where there is room, and parked elsewhere."""
+    def _take_anew(self, number: int, tag: int, now: float) -> bool:
+        """What isn't kept: it is now, where there is room, and parked elsewhere, as far as there is room for that."""
         before = self._came_again.pop(number, None)
         is_kept = self._keep(number, tag, before, now)
         if before is not None:
             self._parked.fared(well=is_kept, now=now)
-        if not is_kept:
-            known = self._held.known(number) or _UNKNOWN
-            since = now if before is None else before.since
-            self._parked.park(tag, Refusal(*known, since=since, tried=now), now)
+        if is_kept:
+            return True
+        if not self._held.room.note():
+            return False
+        known = self._held.known(number) or _UNKNOWN
+        since = now if before is None else before.since
+        self._parked.park(tag, Refusal(*known, since=since, tried=now), now)
+        return True
 
     def _keep(self, number: int, tag: int, before: Refusal | None, now: float) -> bool:
         message = self._held.moved_out(number)
@@ -239,11 +258,9 @@ class Refused:
     def _return(self, now: float) -> None:
         """Some of what is parked."""
         tags = self._parked.due(now, max(0, self._space))
-        if not tags:
-            return
-        if self._parked.is_dear and self.on_dear_return is not None:
+        if tags and self._parked.is_dear and self.on_dear_return is not None:
             self.on_dear_return()
-        self._give_back(tags)
+        self._gone(tags)
 
 
 def _returns(message: Publish) -> int:

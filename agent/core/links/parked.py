@@ -20,7 +20,7 @@ FEW_BYTES: Final = 4 * 1024 * 1024
 MOST_BYTES: Final = 32 * 1024 * 1024
 _LARGEST_SCALE: Final = 64
 COMES_BACK_WITHIN: Final = 5.0  # what was returned is counted as waiting for so long
-FORGOTTEN_AFTER: Final = 60.0  # somebody else has it by then, or it is no more
+FORGOTTEN_AFTER: Final = 60.0  # after its return: somebody else has it by then, or it is no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class Parked:
     def __init__(self) -> None:
         self.is_dear = False  # whether each return is counted
         self._waiting: dict[int, Refusal] = {}  # those that wait longest come first
-        self._on_the_way: dict[bytes, deque[Refusal]] = {}  # returned, by address, and not here again
+        self._on_the_way: dict[bytes, deque[tuple[float, Refusal]]] = {}
+        """Returned, by address, with the time of that, and not here again."""
+        self._forgot_at = float("-inf")
         self._returned_at = float("-inf")
         self._delay = SHORTEST
         self._next_at = 0.0
@@ -83,25 +85,45 @@ class Parked:
             self._next_at = self._returned_at + COMES_BACK_WITHIN
             return []
         self._learn()
-        if now - self._returned_at > FORGOTTEN_AFTER:
-            self._on_the_way.clear()
+        self.forget(now)
         tags = self._chosen(room)
         for tag in tags:
             refusal = self._waiting.pop(tag)
-            self._on_the_way.setdefault(refusal.address, deque()).append(refusal)
+            self._on_the_way.setdefault(refusal.address, deque()).append((now, refusal))
         self._returned, self._returned_at = len(tags), now
         self._next_at = now + self._delay
         return tags
 
-    def came_again(self, address: bytes) -> Refusal | None:
+    def came_again(self, address: bytes, now: float) -> Refusal | None:
         """A message with this address came once more: which one it is, if any. Those of an address keep their order."""
         found = self._on_the_way.get(address)
-        if not found:
+        if found is None:
             return None
-        refusal = found.popleft()
+        _drop_late(found, now)
+        refusal = found.popleft()[1] if found else None
         if not found:
             del self._on_the_way[address]
         return refusal
+
+    def forget(self, now: float) -> None:
+        """What was returned and didn't come again: from time to time, as all of it is looked at."""
+        if now - self._forgot_at < FORGOTTEN_AFTER:
+            return
+        self._forgot_at = now
+        for address, found in tuple(self._on_the_way.items()):
+            _drop_late(found, now)
+            if not found:
+                del self._on_the_way[address]
+
+    def return_all(self, now: float) -> list[int]:
+        """Nobody waits for them here any more."""
+        tags = list(self._waiting)
+        for refusal in self._waiting.values():
+            self._on_the_way.setdefault(refusal.address, deque()).append((now, refusal))
+        self._waiting.clear()
+        if tags:
+            self._returned, self._returned_at = len(tags), now
+        return tags
 
     def fared(self, *, well: bool, now: float) -> None:
         """What came again was answered: it got through, or a copy is kept now; or it is parked once more."""
@@ -158,3 +180,8 @@ class Parked:
                 break
             chosen.append(tag)
         return chosen
+
+
+def _drop_late(returned: deque[tuple[float, Refusal]], now: float) -> None:
+    while returned and now - returned[0][0] > FORGOTTEN_AFTER:
+        returned.popleft()

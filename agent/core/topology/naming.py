@@ -16,8 +16,8 @@ def name(members: Sequence[Member]) -> tuple[Member, ...]:
     one of them may be a copy in which the group was left as it was.
 
     Where no other file has the same downstream, its address is the name. Where others have, they are replicas if the
-    address isn't a loopback address and their links are the same. Otherwise nothing shows whether they are one cluster: each
-    file is a cluster of its own, called by the file, and that its address is not its alone shows that it can't be
+    address isn't a loopback address and their links are the same. Otherwise nothing shows whether they are one cluster:
+    each file is a cluster of its own, called by the file, and that its address is not its alone shows that it can't be
     recognised.
     """
     named = tuple(member for member in members if member.cluster)

@@ -41,3 +41,19 @@ async def test_it_ends_where_a_broker_would_count_no_more() -> None:
     window, sizes = await filled(most=1_000_000)
     assert sizes[-1] == window.current == prefetch.START + prefetch.MOST_HELD
     assert window.is_filled
+
+
+async def test_consumers_that_follow_one_another_hold_no_more_together_than_a_broker_counts() -> None:
+    link = await Link.made(rewriter=Untouched())
+    window = Window(FlowOptions("q", "tag", Destination("x")), LearnedPath(), Counts(), link.clock, for_unfit=0)
+    window.target = link.target
+    held = 0
+    for _ in range(20):  # the link pauses and goes on
+        window.begin()
+        for _ in range(window.current if held < prefetch.LARGEST - 1 else 1):
+            held += 1
+            link.target.unfit(held, "too_large", 0)
+        link.clock.pass_by(0.001)  # they go back to their source later
+        window.better(link.clock.now)
+    assert prefetch.MOST_HELD <= window.unsettled <= prefetch.LARGEST + 20
+    assert window.current == 1

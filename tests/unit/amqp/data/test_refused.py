@@ -283,6 +283,29 @@ async def test_what_came_with_another_tag_is_given_up_as_early_as_any() -> None:
     assert [(captured.tag, captured.body[:5]) for captured in scene.handed] == [(4, b"first")]
 
 
+async def test_what_is_parked_goes_back_where_the_link_pauses_and_is_forgotten_at_its_end() -> None:
+    scene = await Scene.made(limit=3_000)
+    await parked(scene, 100)
+    scene.refused.return_parked()
+    await turn()
+    assert sum(method.name == "Basic.Nack" for method in scene.link.settled()) == 98
+    assert (scene.refused.waiting, scene.link.target.count_refused) == (2, 100), "two are held"
+    await scene.deliver(*(Sent(100 + tag, body=bytes(1_000), redelivered=True) for tag in range(1, 99)))
+    await scene.answer(scene.numbers, taken=False, multiple=True)
+    assert scene.refused.waiting == 100
+    scene.refused.release()
+    assert scene.refused.waiting == 2, "of what was parked nothing is known any more"
+
+
+async def test_of_very_many_that_are_parked_by_all_links_the_others_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.amqp.data.capture.MOST_NOTED", 50)
+    scene = await Scene.made(limit=3_000)
+    await parked(scene, 100)
+    assert scene.refused.waiting == 52, "two are held"
+    scene.refused.release()
+    assert scene.held.room.note()
+
+
 async def test_where_each_return_counts_the_source_is_spared() -> None:
     """What came back often is put aside without being published, since it could not be held when it is refused."""
     scene = await Scene.made(limit=3_000)

@@ -46,7 +46,7 @@ class Source:
 
     def answer(self, count: int, *, well: bool, address: bytes = A) -> None:
         for _ in range(count):
-            refusal = self.parked.came_again(address)
+            refusal = self.parked.came_again(address, self.now)
             assert refusal is not None
             self.parked.fared(well=well, now=self.now)
             if not well:
@@ -102,7 +102,7 @@ def test_of_two_kinds_that_are_mixed_the_one_that_gets_through_is_not_held_up() 
         _, tags = source.wait()
         returned += len(tags)
         passing = 0
-        while source.parked.came_again(B) is not None:
+        while source.parked.came_again(B, source.now) is not None:
             source.parked.fared(well=True, now=source.now)
             passing += 1
         left -= passing
@@ -166,8 +166,8 @@ def test_one_that_comes_again_is_as_old_as_before_if_it_has_the_same_address() -
     for since in (1.0, 2.0):
         source.park(Refusal(A, 10, since, source.now))
     source.wait()
-    assert source.parked.came_again(B) is None
-    found = [source.parked.came_again(A) for _ in range(3)]
+    assert source.parked.came_again(B, source.now) is None
+    found = [source.parked.came_again(A, source.now) for _ in range(3)]
     assert [each.since for each in found if each is not None] == [1.0, 2.0]
     assert not source.parked.expects
 
@@ -178,6 +178,30 @@ def test_one_that_somebody_else_took_is_forgotten() -> None:
     source.now += FORGOTTEN_AFTER + 1
     source.wait()
     found = 0
-    while source.parked.came_again(A):
+    while source.parked.came_again(A, source.now):
         found += 1
     assert found == FEW
+
+
+def test_what_does_not_come_again_is_forgotten_though_others_are_returned_all_the_time() -> None:
+    source = Source(FEW)
+    source.wait()
+    source.now += FORGOTTEN_AFTER / 2
+    for _ in range(10):
+        source.park(Refusal(B, 1_000, source.now, source.now))
+        source.wait()
+        assert source.parked.came_again(B, source.now) is not None
+        source.now += FORGOTTEN_AFTER / 6
+        source.parked.forget(source.now)
+    assert not source.parked.expects
+    assert source.parked.came_again(A, source.now) is None, "another one has this address now"
+
+
+def test_what_is_returned_since_nobody_waits_for_it_keeps_its_age() -> None:
+    source = Source(3)
+    began = source.now
+    assert source.parked.return_all(began + 1) == [1, 2, 3]
+    assert not source.parked.waiting
+    refusal = source.parked.came_again(A, began + 2)
+    assert refusal is not None
+    assert refusal.since == began
