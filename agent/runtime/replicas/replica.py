@@ -45,7 +45,7 @@ RENEW_EVERY: Final = 60.0
 """Brokers end consumers that keep a message for long without acknowledging it, by default after 30 minutes."""
 LOST_FOR: Final = 5.0  # a slot that nobody holds gets another token
 RELEASED_WITHIN: Final = 20.0
-NO_ACCESS_FOR: Final = 60.0
+NO_ACCESS_FOR: Final = 20.0
 """Seconds for which a user without access to the vhost takes itself for one of several: it may have been taken from all
 for a moment, and the others keep the connections that they have."""
 STEADY: Final = 5.0  # a lease that lasted for so long is asked for again at once
