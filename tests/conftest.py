@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from typing import Protocol
 
 import pytest
 import structlog
@@ -12,8 +13,9 @@ from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS, NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
+from tests.lab.session import LAB, lab_of
 
-pytest_plugins = ["tests.scheduling"]
+pytest_plugins = ["tests.lab.plugin", "tests.scheduling"]
 
 # How long an example takes says nothing where brokers and other tests share the cores.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -28,9 +30,16 @@ def _plain_tracebacks() -> None:
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
-    with Lab() as running:
-        yield running
+def lab(request: pytest.FixtureRequest) -> Lab:
+    return lab_of(request.config)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that leaves a vhost, user, policy, permission, parameter or alarm on a shared broker fails."""
+    yield
+    if LAB in request.config.stash:
+        request.config.stash[LAB].leftovers.check()
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +64,19 @@ def native_broker(lab: Lab) -> Node:
 def cluster(lab: Lab) -> Cluster:
     """Two nodes that are one broker; a test that stops one starts it again."""
     return Cluster.of(lab, size=2).start()
+
+
+class Borrowed(Protocol):
+    def __call__(
+        self, *, release: str | None = None, plugins: Iterable[str] = DEFAULT_PLUGINS, conf: Iterable[str] = ()
+    ) -> Node: ...
+
+
+@pytest.fixture
+def borrowed(lab: Lab) -> Iterator[Borrowed]:
+    """`borrowed()`: a running broker that this test has to itself, to stop, kill, alarm or change."""
+    with ExitStack() as nodes:
+        yield lambda **wanted: nodes.enter_context(lab.borrowed(**wanted))
 
 
 @pytest.fixture

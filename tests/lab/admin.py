@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from tests.lab.leftovers import Leftovers
+
 TIMEOUT: Final = 30.0
 ALL: Final = ".*"
 
@@ -23,8 +25,11 @@ class AdminError(AssertionError):
 class Admin:
     """The management API of one broker; parts of a path are given one by one and quoted here."""
 
-    def __init__(self, url: str, user: str = "guest", password: str = "guest") -> None:
+    def __init__(
+        self, url: str, user: str = "guest", password: str = "guest", *, leftovers: Leftovers | None = None
+    ) -> None:
         self._address = urlsplit(url).netloc
+        self._leftovers = leftovers
         credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._headers = {"Authorization": f"Basic {credentials}", "Content-Type": "application/json"}
 
@@ -32,13 +37,19 @@ class Admin:
         return self._request("GET", path, query=query)
 
     def put(self, *path: str, body: object = None) -> Any:
-        return self._request("PUT", path, body=body)
+        answer = self._request("PUT", path, body=body)
+        if self._leftovers is not None:
+            self._leftovers.made(self._address, path, lambda: self._remove(path))
+        return answer
 
     def post(self, *path: str, body: object = None) -> Any:
         return self._request("POST", path, body=body)
 
     def delete(self, *path: str) -> Any:
-        return self._request("DELETE", path)
+        answer = self._request("DELETE", path)
+        if self._leftovers is not None:
+            self._leftovers.removed(self._address, path)
+        return answer
 
     def vhost(self, name: str, user: str = "guest") -> None:
         self.put("vhosts", name, body={})
@@ -120,6 +131,16 @@ class Admin:
     ) -> None:
         body = {"routing_key": key, "arguments": arguments or {}}
         self.post("bindings", vhost, "e", source, "e" if to_exchange else "q", destination, body=body)
+
+    def _remove(self, path: tuple[str, ...]) -> bool:
+        """Whether it was there."""
+        try:
+            self.delete(*path)
+        except AdminError as error:
+            if error.status == http.HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        return True
 
     def _request(self, method: str, parts: tuple[str, ...], *, query: str = "", body: object = None) -> Any:
         path = "/".join(["/api", *(quote(part, safe="") for part in parts)]) + (f"?{query}" if query else "")

@@ -1,40 +1,52 @@
 """What a session of tests runs, under one directory and one mark, and the end of it all."""
 
+import hashlib
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from tests.lab import node, releases
+from tests.lab.admin import AdminError
+from tests.lab.leftovers import Leftovers
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.ports import Ports
 from tests.lab.preloaded import Preloaded
 from tests.lab.proxy import Proxy
+from tests.lab.store import Store
 from tests.lab.waiting import eventually
+
+T = TypeVar("T")
 
 MARK: Final = "FEDERATION_LAB"
 REAPER_DEADLINE: Final = 20.0
+SETTLES: Final = 2.0
+"""Seconds in which what a test has removed is gone from what a node shows."""
 
 
 class Lab:
-    """Makes nodes and proxies; a reaper ends them with the lab, also where this process is killed."""
+    """Makes nodes and proxies; a reaper ends them with the lab, also where its process is killed.
 
-    def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="federation-lab-"))
-        self.ports = Ports()
-        self._nodes: list[Node] = []
+    The workers of a session join the lab of the process that started them, and share its brokers.
+    """
+
+    def __init__(self, joined: Path | None = None) -> None:
+        self.directory = joined or Path(tempfile.mkdtemp(prefix="federation-lab-"))
+        self.ports = Ports(self.directory / "ports")
+        self.leftovers = Leftovers()
         self._proxies: list[Proxy] = []
-        self._shared: dict[tuple[str | None, tuple[str, ...], str], Node] = {}
+        self._shared: dict[str, Node] = {}
         self._preloaded: Preloaded | None = None
-        self._epmd: subprocess.Popen[bytes] | None = None
-        self._epmd_port = 0
-        self._reaper = self._start_reaper()
+        self._store = Store(self.directory / "shared")
+        self._reaper = None if joined else self._start_reaper()
 
     def __enter__(self) -> Self:
         return self
@@ -62,26 +74,63 @@ class Lab:
         """A node that is not started yet; of this machine's release unless another is named."""
         unique = f"{name or 'node'}-{secrets.token_hex(4)}"
         found = releases.find(release)
-        made = Node(
+        return Node(
             name=unique,
             release=found,
             directory=found.directory(self.directory) / unique,
-            ports=node.Ports(self.ports.take(), self.ports.take(), self.ports.take(), self._running_epmd()),
+            ports=node.Ports(
+                amqp=self.ports.take(kept=True),
+                management=self.ports.take(kept=True),
+                distribution=self.ports.take(kept=True),
+                epmd=self.once("epmd", self._start_epmd),
+            ),
             mark=self.mark,
             plugins=tuple(plugins),
             conf=list(conf),
             cluster_name=cluster_name or unique,
             cookie=cookie or secrets.token_hex(),
         )
-        self._nodes.append(made)
-        return made
 
-    def shared(self, name: str, *, release: str | None = None, plugins: Iterable[str] = DEFAULT_PLUGINS) -> Node:
-        """A running node that all who ask for the same are given."""
-        plugins = tuple(plugins)
-        if (release, plugins, name) not in self._shared:
-            self._shared[release, plugins, name] = self.node(name, release=release, plugins=plugins).start()
-        return self._shared[release, plugins, name]
+    def shared(
+        self,
+        name: str,
+        *,
+        release: str | None = None,
+        plugins: Iterable[str] = DEFAULT_PLUGINS,
+        conf: Iterable[str] = (),
+        ready: bool = True,
+    ) -> Node:
+        """A node that all who ask for the same are given, in whichever worker; unless `ready`, it may be booting."""
+        key = _key(name, release, plugins, conf)
+        if key not in self._shared:
+            found = self.once(key, lambda: self.node(name, release=release, plugins=plugins, conf=conf).launch())
+            self._shared[key] = replace(found, leftovers=self.leftovers)
+        if ready:
+            self._shared[key].wait_until_ready()
+        return self._shared[key]
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What one worker makes for all."""
+        return self._store.once(name, make)
+
+    @contextmanager
+    def borrowed(
+        self, *, release: str | None = None, plugins: Iterable[str] = DEFAULT_PLUGINS, conf: Iterable[str] = ()
+    ) -> Iterator[Node]:
+        """A running node for the caller alone, to stop, alarm or change; if it is as before, others get it next."""
+        plugins, conf = tuple(plugins), tuple(conf)
+
+        def make() -> Lent:
+            return Lent.of(self.node("borrowed", release=release, plugins=plugins, conf=conf).start())
+
+        with self._store.lent(_key("borrowed", release, plugins, conf), make, Lent.is_as_before) as lent:
+            yield lent.node
+
+    @property
+    def started(self) -> int:
+        """How many times a broker was started, in all workers."""
+        files = [each / node.STARTED for each in self._directories]
+        return sum(len(file.read_text().splitlines()) for file in files if file.exists())
 
     def proxy(self, target: Node | int) -> Proxy:
         """A proxy before a node's AMQP port or any other; ends with the lab, or when closed."""
@@ -98,45 +147,63 @@ class Lab:
         return self._preloaded
 
     def close(self) -> None:
-        """End all at once; nothing here is worth a graceful stop."""
-        if self._reaper.stdin:
+        """End all at once; nothing here is worth a graceful stop. A worker that joined ends what is its own."""
+        if self._reaper is not None:
+            assert self._reaper.stdin
             self._reaper.stdin.close()
-        self._reaper.wait(REAPER_DEADLINE)
+            self._reaper.wait(REAPER_DEADLINE)
         if self._preloaded is not None:
             self._preloaded.close()
         for proxy in self._proxies:
             proxy.close()
-        for made in self._nodes:
-            made.kill()
-        if self._epmd is not None:
-            self._epmd.wait(REAPER_DEADLINE)
         self.ports.release()
 
-    def _running_epmd(self) -> int:
+    def _start_epmd(self) -> int:
         """The port of the lab's own epmd: one that a broker started would outlive it, and serve strangers."""
-        if self._epmd is None:
-            port = self.ports.take()
-            self._epmd = subprocess.Popen(
-                ["epmd", "-address", "127.0.0.1", "-port", str(port)],
-                env={**os.environ, **self.mark},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            eventually(lambda: accepts(port), what="epmd listens")
-            self._epmd_port = port
-        return self._epmd_port
+        port = self.ports.take(kept=True)
+        # With -daemon it belongs to no worker, so it is no zombie of one either.
+        command = ["epmd", "-daemon", "-address", "127.0.0.1", "-port", str(port)]
+        subprocess.run(command, env={**os.environ, **self.mark}, stdin=subprocess.DEVNULL, check=True)
+        eventually(lambda: accepts(port), what="epmd listens")
+        return port
+
+    @property
+    def _directories(self) -> list[Path]:
+        return [self.directory, *(each.directory(self.directory) for each in releases.prepared().values())]
 
     def _start_reaper(self) -> subprocess.Popen[bytes]:
-        directories = [self.directory, *(each.directory(self.directory) for each in releases.prepared().values())]
         mark = f"{MARK}={self.directory.name}"
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.lab.reaper", mark, str(os.getpid()), *map(str, directories)],
+            [sys.executable, "-m", "tests.lab.reaper", mark, str(os.getpid()), *map(str, self._directories)],
             stdin=subprocess.PIPE,
             cwd=releases.PROJECT,
             start_new_session=True,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A node, and what it was like before it was lent."""
+
+    node: Node
+    before: str
+
+    @classmethod
+    def of(cls, lent: Node) -> Self:
+        return cls(lent, eventually(lent.state, ignoring=(AdminError, OSError), what="the node shows its state"))
+
+    def is_as_before(self) -> bool:
+        """One that isn't is ended: to set it right could miss something."""
+        with suppress(AdminError, OSError):
+            if self.node.alive and eventually(lambda: self.node.state() == self.before, SETTLES):
+                return True
+        self.node.kill()
+        return False
+
+
+def _key(name: str, release: str | None, plugins: Iterable[str], conf: Iterable[str]) -> str:
+    digest = hashlib.sha256(repr((tuple(plugins), tuple(conf))).encode()).hexdigest()
+    return f"{name}-{release or 'own'}-{digest[:8]}"
 
 
 def accepts(port: int) -> bool:

@@ -1,19 +1,21 @@
 """One RabbitMQ node: its files, its process and its commands."""
 
 import http.client
+import json
 import os
 import secrets
 import signal
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import quote
 
 from tests.lab import processes
 from tests.lab.admin import Admin
+from tests.lab.leftovers import Leftovers
 from tests.lab.releases import Release
 from tests.lab.waiting import NeverHappenedError, eventually
 
@@ -35,6 +37,14 @@ START_DEADLINE: Final = 60.0
 STOP_DEADLINE: Final = 30.0
 COMMAND_DEADLINE: Final = 60.0
 LOG_TAIL: Final = 100
+
+CONF: Final = "rabbitmq.conf"
+ENABLED_PLUGINS: Final = "enabled_plugins"
+PID: Final = "pid"
+AS_NO_CHILD: Final = ("setsid", "--fork", "sh", "-c", 'echo $$ >"$0" && exec "$@"')
+"""Writes its process id to the file that follows, and becomes the command after that."""
+STARTED: Final = "started"
+"""Beside the nodes of a lab: a line for each start."""
 
 # Several brokers share few cores: few schedulers, and none that spins while idle.
 ERLANG_FLAGS: Final = "+S 2:2 +SDcpu 2:2 +SDio 2 +A 2 +sbwt none +sbwtdcpu none +sbwtdio none"
@@ -64,9 +74,10 @@ class Ports:
 
 @dataclass(eq=False)
 class Node:
-    """A broker that a test owns; `Lab.node` makes one, with ports and a directory of its own.
+    """A broker; `Lab.node` makes one, with ports and a directory of its own.
 
-    `conf` may be changed while the node is stopped; a line takes the place of the lab's own for the same key.
+    `conf` may be changed while the node is stopped; a line takes the place of the lab's own for the same key. A node
+    that all tests share has `leftovers`, and refuses what would break it for the others.
     """
 
     name: str
@@ -78,7 +89,11 @@ class Node:
     conf: list[str] = field(default_factory=list)
     cluster_name: str = ""
     cookie: str = field(default_factory=secrets.token_hex, repr=False)
-    _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+    leftovers: Leftovers | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        """For other workers: without what belongs to this one."""
+        return self.__dict__ | {"leftovers": None}
 
     @property
     def erlang_name(self) -> str:
@@ -98,7 +113,7 @@ class Node:
 
     @property
     def admin(self) -> Admin:
-        return Admin(self.management_url)
+        return Admin(self.management_url, leftovers=self.leftovers)
 
     @property
     def log(self) -> Path:
@@ -106,7 +121,7 @@ class Node:
 
     @property
     def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return processes.runs(self._pid, self._own_mark)
 
     def uri(self, vhost: str = "/", user: str = "guest", password: str = "guest", *, port: int | None = None) -> str:
         """The AMQP URI; `port` for one that passes a proxy."""
@@ -124,23 +139,30 @@ class Node:
         self.wait_until_ready()
         return self
 
-    def launch(self) -> None:
+    def launch(self) -> Self:
         """Start without waiting, for nodes that need each other."""
         if self.alive:
             raise NodeError(f"node {self.name} is running already")
         self._write_files()
+        with (self.directory.parent / STARTED).open("a") as started:
+            started.write(f"{self.name}\n")
         # Its own -noinput, because the script's would come with a shell process between us and the broker.
         arguments = [self.release.script("rabbitmq-server"), "-noinput"]
         environment = self._environment() | {"RABBITMQ_ALLOW_INPUT": "1", "FEDERATION_LAB_NODE": self.name}
+        (self.directory / PID).unlink(missing_ok=True)
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.release.command(arguments, environment),
+            # No child of this worker's, as others may use it, end it and start it again.
+            subprocess.run(
+                [*AS_NO_CHILD, str(self.directory / PID), *self.release.command(arguments, environment)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                start_new_session=True,
+                env={**os.environ, **environment},  # marked from the first moment
+                check=True,
             )
+        eventually(lambda: self._pid, what=f"node {self.name} has a process")
+        return self
 
     def wait_until_ready(self, deadline: float = START_DEADLINE) -> None:
         try:
@@ -150,12 +172,14 @@ class Node:
 
     def stop(self) -> None:
         """Stop as an operator would: the broker closes its connections and writes what it has."""
+        self._for_one_test("stop")
         for pid in self._pids("beam.smp"):
             os.kill(pid, signal.SIGTERM)
         self._wait_for_exit()
 
     def kill(self) -> None:
         """SIGKILL: what a crash looks like."""
+        self._for_one_test("kill")
         eventually(lambda: not processes.end(self._own_mark), STOP_DEADLINE, what=f"node {self.name} is gone")
         self._wait_for_exit()
 
@@ -176,6 +200,7 @@ class Node:
 
     def limit_memory(self, amount: str) -> None:
         """As `rabbitmqctl set_vm_memory_high_watermark absolute`; an alarm follows at once where more is used."""
+        self._for_one_test("limit the memory of")
         self.eval(f'vm_memory_monitor:set_vm_memory_high_watermark({{absolute, "{amount}"}}).')
 
     def run(self, script: str, *arguments: str) -> str:
@@ -183,6 +208,8 @@ class Node:
         return self._command(self.release.script(script), *arguments)
 
     def _command(self, *arguments: str, told: str = "") -> str:
+        if self.leftovers is not None:
+            self.leftovers.commanded(self.name, replace(self, leftovers=None)._alarms)
         environment = self._environment() | {"RABBITMQ_CTL_ERL_ARGS": LOOPBACK_DISTRIBUTION}
         command = self.release.command(arguments, environment)
         result = subprocess.run(
@@ -201,14 +228,33 @@ class Node:
         pids = processes.marked(self._own_mark)
         return [pid for pid in pids if (Path("/proc") / str(pid) / "comm").read_text().strip() == program]
 
+    def state(self) -> str:
+        """What a test may have changed in a running node: compare it with that of before."""
+        defined = self.admin.get("definitions")
+        [own] = self.admin.get("nodes", query="columns=mem_alarm,disk_free_alarm,mem_limit,disk_free_limit")
+        files = [(self.directory / name).read_text() for name in (CONF, ENABLED_PLUGINS)]
+        return json.dumps([defined, own, files], sort_keys=True)
+
+    def _alarms(self) -> str:
+        found = self.eval("rabbit_alarm:get_alarms().")
+        return "" if found == "[]" else found
+
+    def _for_one_test(self, do: str) -> None:
+        if self.leftovers is not None:
+            raise NodeError(f"all tests share {self.name}, none may {do} it: take one with the fixture `borrowed`")
+
+    @property
+    def _pid(self) -> int:
+        """0 where it was never started."""
+        file = self.directory / PID
+        return int(file.read_text().strip() or 0) if file.exists() else 0
+
     def _wait_for_exit(self) -> None:
-        if self._process is not None:
-            self._process.wait(STOP_DEADLINE)
+        eventually(lambda: not self.alive, STOP_DEADLINE, what=f"node {self.name} has ended")
 
     def _answers(self) -> bool:
         if not self.alive:
-            status = self._process.returncode if self._process else "never started"
-            raise NodeError(f"node {self.name} ended: {status}\n{self._log_tail()}")
+            raise NodeError(f"node {self.name} doesn't run\n{self._log_tail()}")
         return answers_amqp(self.ports.amqp) and (MANAGEMENT not in self.plugins or answers_http(self.ports.management))
 
     def _log_tail(self) -> str:
@@ -217,9 +263,9 @@ class Node:
 
     def _write_files(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "rabbitmq.conf").write_text("".join(f"{line}\n" for line in self._conf_lines()))
+        (self.directory / CONF).write_text("".join(f"{line}\n" for line in self._conf_lines()))
         (self.directory / "inetrc").write_text(ERLANG_NAMES)
-        plugins = self.directory / "enabled_plugins"
+        plugins = self.directory / ENABLED_PLUGINS
         if not plugins.exists():  # `rabbitmq-plugins` may have changed it since
             plugins.write_text(f"[{','.join(self.plugins)}].\n")
         cookie = self.directory / ".erlang.cookie"
@@ -257,9 +303,9 @@ class Node:
             "RABBITMQ_NODENAME": self.erlang_name,
             "RABBITMQ_DIST_PORT": str(self.ports.distribution),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-            "RABBITMQ_CONFIG_FILE": f"{home}/rabbitmq.conf",
+            "RABBITMQ_CONFIG_FILE": f"{home}/{CONF}",
             "RABBITMQ_ADVANCED_CONFIG_FILE": f"{home}/advanced.config",
-            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{home}/enabled_plugins",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{home}/{ENABLED_PLUGINS}",
             "RABBITMQ_MNESIA_BASE": f"{home}/data",
             "RABBITMQ_LOG_BASE": f"{home}/logs",
             "RABBITMQ_LOGS": "-",

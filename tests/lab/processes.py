@@ -16,6 +16,16 @@ def marked(entry: str) -> list[int]:
     return [int(folder.name) for folder in PROC.iterdir() if folder.name.isdigit() and _is_marked(folder, entry)]
 
 
+def runs(pid: int, entry: str) -> bool:
+    """Whether the process lives and is marked; a zombie, whose parent has yet to look, does not live."""
+    folder = PROC / str(pid)
+    try:
+        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in {"Z", "X"} and _is_marked(folder, entry)
+
+
 def end(entry: str, sign: signal.Signals = signal.SIGKILL) -> bool:
     """Send the signal to every marked process; True if there was one."""
     pids = marked(entry)
