@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.deploy.prometheus import Prometheus
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import federated
@@ -65,9 +66,10 @@ def test_links_that_stop_make_one_alert(  # noqa: PLR0917
 
 
 def test_an_alarm_of_the_downstream_is_one_alert_also_where_an_idle_link_runs(  # noqa: PLR0917
-    lab: Lab, tmp_path: Path, agent_of: AgentOf, broker: Node, second_broker: Node, site_on: SiteOn
+    lab: Lab, tmp_path: Path, agent_of: AgentOf, borrowed: Borrowed, second_broker: Node, site_on: SiteOn
 ) -> None:
     """A broker with an alarm blocks only connections that publish."""
+    broker = borrowed()
     busy = [(site_on(broker), site_on(second_broker)) for _ in range(3)]
     idle = site_on(broker), site_on(second_broker)
     for here, there in (*busy, idle):

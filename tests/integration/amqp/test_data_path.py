@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -17,6 +17,7 @@ from agent.core import fields
 from agent.core.fields import Field
 from agent.core.model import AckMode
 from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry
+from tests.conftest import Borrowed
 from tests.integration.amqp.conftest import Connecting
 from tests.integration.amqp.links import (
     HERE,
@@ -31,6 +32,7 @@ from tests.integration.amqp.links import (
     until_depth,
 )
 from tests.integration.conftest import TlsBroker
+from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import depth_async, messages_async, publish_async
@@ -115,24 +117,9 @@ def two_brokers(request: pytest.FixtureRequest, broker_on: Callable[..., Node]) 
 
 
 @pytest.fixture
-def memory_of_broker(broker: Node) -> Iterator[Callable[[str], None]]:
-    """`memory_of_broker("1")`: how much it may take, until the test ends."""
-
-    def limit(amount: str) -> None:
-        broker.limit_memory(amount)
-
-    yield limit
-    limit(ENOUGH)
-
-
-@pytest.fixture
-def largest_of_broker(broker: Node) -> Iterator[int]:
-    """The largest message that channels opened during the test take."""
-    set_to = "application:set_env(rabbit, max_message_size, {})."
-    before = broker.eval("{ok, Size} = application:get_env(rabbit, max_message_size), Size.")
-    broker.eval(set_to.format(MIB))
-    yield MIB
-    broker.eval(set_to.format(int(before)))
+def narrow(lab: Lab) -> Node:
+    """A broker that takes no message larger than a MiB."""
+    return lab.shared("narrow", conf=[f"max_message_size = {MIB}"])
 
 
 async def test_every_property_and_field_to_the_byte(
@@ -282,12 +269,9 @@ async def test_a_connection_held_for_long_stays_alive_on_both_sides(
 
 
 async def test_a_downstream_out_of_memory_blocks_and_goes_on(
-    broker: Node,
-    second_broker: Node,
-    connecting: Connecting,
-    name: Naming,
-    memory_of_broker: Callable[[str], None],
+    borrowed: Borrowed, second_broker: Node, connecting: Connecting, name: Naming
 ) -> None:
+    broker = await asyncio.to_thread(borrowed)
     up, down = await connecting(second_broker.uri()), await connecting(f"{broker.uri()}?heartbeat=2")
     link = Link(name("blocked"), up, down)
     declare(second_broker, link.name)
@@ -298,7 +282,7 @@ async def test_a_downstream_out_of_memory_blocks_and_goes_on(
     async with running(link):
         await publish_async(second_broker.uri(), link.name, KEY, ["before"])
         await link.forwarded(1)
-        await asyncio.to_thread(memory_of_broker, "1")
+        await asyncio.to_thread(broker.limit_memory, "1")
         memory = Memory()
         for _ in range(count):
             await publish_async(second_broker.uri(), link.name, KEY, [bytes(MIB)])
@@ -309,7 +293,7 @@ async def test_a_downstream_out_of_memory_blocks_and_goes_on(
         assert not down.is_closed
         assert link.counts.forwarded == 1
         assert memory.grown < 40 * MIB
-        await asyncio.to_thread(memory_of_broker, ENOUGH)
+        await asyncio.to_thread(broker.limit_memory, ENOUGH)
         await link.forwarded(1 + count)
         assert told[-1] is None
 
@@ -375,13 +359,13 @@ async def test_a_small_message_cut_in_the_middle_leaves_the_channel_as_good_as_n
 
 
 async def test_what_the_downstream_is_too_small_for_stops_nothing_else(
-    broker: Node, second_broker: Node, connecting: Connecting, name: Naming, largest_of_broker: int
+    narrow: Node, second_broker: Node, connecting: Connecting, name: Naming
 ) -> None:
     """The broker closes the channel over it, and tells the limit; next time it isn't sent."""
-    up, down = await connecting(second_broker.uri()), await connecting(broker.uri())
+    up, down = await connecting(second_broker.uri()), await connecting(narrow.uri())
     link = Link(name("small"), up, down)
     declare(second_broker, link.name)
-    declare(broker, link.name)
+    declare(narrow, link.name)
     sizes = (10, 2 * MIB, 20, 2 * MIB + 1, 30)
     await publish_async(second_broker.uri(), link.name, KEY, map(bytes, sizes))
     await link.start()
@@ -391,11 +375,11 @@ async def test_what_the_downstream_is_too_small_for_stops_nothing_else(
     await link.stop()
     assert not down.is_closed
     link.largest = largest_taken(error)
-    assert link.largest == largest_of_broker
+    assert link.largest == MIB
     async with running(link):
         await until(lambda: link.counts.unfit.get("too_large", 0) >= 4, what="two go back, and come again")
     await until_depth(second_broker, link.name, 2)
-    arrived = await messages_async(broker.uri(), link.name, await depth_async(broker.uri(), link.name))
+    arrived = await messages_async(narrow.uri(), link.name, await depth_async(narrow.uri(), link.name))
     assert {len(message.body) for message in arrived} == {10, 20, 30}
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.lab.lab import Lab
@@ -40,8 +41,8 @@ def agent_of(lab: Lab, tmp_path: Path) -> Iterator[AgentOf]:
 
 
 @pytest.fixture
-def site_on(name: Callable[[str], str]) -> Iterator[SiteOn]:
-    """`site_on(broker)`: a vhost of this test's own."""
+def site_on(name: Callable[[str], str], borrowed: Borrowed) -> Iterator[SiteOn]:
+    """`site_on(broker)`: a vhost of this test's own; gone before a broker that was borrowed is given back."""
     with ExitStack() as vhosts:
         yield lambda node: Site(node, vhosts.enter_context(node.admin.temporary_vhost(name("site"))))
 

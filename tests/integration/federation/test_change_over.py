@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent, Named
 from tests.integration.federation.sites import Site
 from tests.integration.queue_links.scene import User
 from tests.integration.shovels.shoveling import parameter, shovel
-from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
@@ -67,10 +67,10 @@ def restarts(agent: Agent, here: Site) -> int:
 
 @pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
 def test_links_of_all_kinds_change_over_and_back(
-    agent_of: AgentOf, lab: Lab, site_on: SiteOn, second_broker: Node, release: str | None
+    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, second_broker: Node, release: str | None
 ) -> None:
     """Nothing is lost, nothing comes twice, and no link stays behind as `standby`."""
-    node = lab.node("plugins", release=release, plugins=NATIVE_PLUGINS).start()
+    node = borrowed(release=release, plugins=NATIVE_PLUGINS)
     here, there = Site(node, "/"), site_on(second_broker)
     define(here, there)
     wait_native(here)
@@ -90,4 +90,3 @@ def test_links_of_all_kinds_change_over_and_back(
     with User(here, QUEUE) as user:  # the plugin sees no consumer that was there before it
         check_all_flow(here, there, user, 200)
     assert restarts(agent, here) <= len(links(here)), "it looked, and didn't try again and again"
-    node.kill()

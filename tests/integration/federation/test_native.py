@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, federated, policies
 from tests.integration.federation.test_failures import link
-from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered, times
@@ -74,10 +74,10 @@ def test_a_pair_of_a_native_link_and_an_agents(
 
 
 def test_the_plugin_lets_go_and_comes_back(
-    agent_of: AgentOf, lab: Lab, there: Site, proxy_to: Callable[[Node | int], Proxy]
+    agent_of: AgentOf, borrowed: Borrowed, there: Site, proxy_to: Callable[[Node | int], Proxy]
 ) -> None:
     """The plugin deletes its queue when it is disabled, backlog and all, unless it can't reach it just then."""
-    node, proxy = lab.node("takeover", plugins=NATIVE_PLUGINS).start(), proxy_to(there.node)
+    node, proxy = borrowed(plugins=NATIVE_PLUGINS), proxy_to(there.node)
     here = Site(node, "/")
     here.exchange().queue("k")
     federate_natively(here, there, uri=there.node.uri(there.vhost, port=proxy.port))
@@ -107,15 +107,16 @@ def test_the_plugin_lets_go_and_comes_back(
     there.publish(more := numbered(1_000, start=1_000))
     wait_native(here)
     assert here.take(2_000) == bodies + more
-    node.kill()
 
 
-def test_a_plugin_that_tells_nothing_is_known_by_its_consumer(agent_of: AgentOf, lab: Lab, there: Site) -> None:
+def test_a_plugin_that_tells_nothing_is_known_by_its_consumer(
+    agent_of: AgentOf, borrowed: Borrowed, there: Site
+) -> None:
     """Without the plugin's management extension, and with a backlog when it goes."""
     plugins = tuple(
         each for each in NATIVE_PLUGINS if not each.endswith(("federation_management", "_shovel_management"))
     )
-    node = lab.node("quiet", plugins=plugins).start()
+    node = borrowed(plugins=plugins)
     here = Site(node, "/")
     here.exchange().queue("k")
     federate_natively(here, there)
@@ -129,7 +130,6 @@ def test_a_plugin_that_tells_nothing_is_known_by_its_consumer(agent_of: AgentOf,
     assert times(here.take(10)) == dict.fromkeys(numbered(10), 1)
     assert agent.history(*link(here))[0] == "standby"
     assert len(agent.history(*link(here))) <= 4  # it looked, and didn't try
-    node.kill()
 
 
 def test_a_link_that_stood_aside_takes_nothing_along(

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import HURRIED
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_failures import link
 from tests.integration.federation.test_types import TYPE_PLUGINS, check
-from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
-from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
@@ -87,9 +86,9 @@ def test_every_type_on_4_x(agent_of: AgentOf, site_on: SiteOn, broker_on: Broker
     check(agent_of, site_on(broker), site_on(broker))
 
 
-def test_an_upstream_that_comes_back_without_the_plugin(agent_of: AgentOf, here: Site, lab: Lab) -> None:
+def test_an_upstream_that_comes_back_without_the_plugin(agent_of: AgentOf, here: Site, borrowed: Borrowed) -> None:
     """What was found out about a broker doesn't hold for the one that answers next."""
-    node = lab.node("upstream", plugins=NATIVE_PLUGINS).start()
+    node = borrowed(plugins=NATIVE_PLUGINS)
     there = Site(node, "/")
     here.exchange().queue("k")
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
@@ -102,42 +101,11 @@ def test_an_upstream_that_comes_back_without_the_plugin(agent_of: AgentOf, here:
     assert internal_types(there) == ["fanout"]
     there.publish(numbered(10))
     assert here.take(10) == numbered(10)
-    node.kill()
 
 
-@pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
-def test_an_upstream_that_restarts(
-    agent_of: AgentOf, here: Site, lab: Lab, proxy_to: Callable[[Node], Proxy], release: str | None, *, durable: bool
-) -> None:
-    """A durable exchange keeps its bindings and its canary. One that isn't goes, and may exist again too soon."""
-    node = lab.node("restarting", release=release).start()
-    there = Site(node, "/").exchange(durable=durable)
-    here.exchange().queue("k", "l")
-    proxy = proxy_to(node)
-    definition = federated(there, **{"reconnect-delay": 1})
-    definition["upstreams"]["origin"]["uri"] = node.uri("/", port=proxy.port)
-    agent = agent_of(here.node).write({here.vhost: definition}).start()
-    agent.wait_for("running", link(here), deadline=60)
-    there.wait_canary()
-    before = there.links_objects()
-    proxy.refuse()
-    node.stop()
-    node.start()
-    there.exchange(durable=durable)
-    proxy.accept()
-    agent.wait_for("running", link(here), deadline=60)
-    there.wait_bound("k", "l", deadline=2)
-    there.wait_canary()
-    assert not durable or there.links_objects() == before  # not rebuilt as B
-    there.publish(numbered(10))
-    assert here.take(10) == numbered(10)
-    node.kill()
-
-
-def test_an_upstream_whose_plugin_is_disabled_meanwhile(agent_of: AgentOf, here: Site, lab: Lab) -> None:
+def test_an_upstream_whose_plugin_is_disabled_meanwhile(agent_of: AgentOf, here: Site, borrowed: Borrowed) -> None:
     """Until it is noticed nobody can publish to the exchange that the one of the plugin's type is bound to."""
-    node = lab.node("unplugged", plugins=NATIVE_PLUGINS).start()
+    node = borrowed(plugins=NATIVE_PLUGINS)
     there = Site(node, "/")
     here.exchange().queue("k")
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
@@ -149,7 +117,6 @@ def test_an_upstream_whose_plugin_is_disabled_meanwhile(agent_of: AgentOf, here:
     assert here.take(10) == numbered(10)
     here.bind("l")
     there.wait_bound("k", "l")
-    node.kill()
 
 
 @pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])

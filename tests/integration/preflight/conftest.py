@@ -1,11 +1,12 @@
 """Two brokers for a check."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.preflight.scene import Pair
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
@@ -23,6 +24,14 @@ def arranged(directory: Path, here: Node, there: Node, vhost: str) -> Pair:
 def _has_statistics(node: Node) -> bool:
     """Within seconds of the node's start."""
     return all("mem_alarm" in each for each in node.admin.get("nodes"))
+
+
+@pytest.fixture
+def lone_pair(tmp_path: Path, borrowed: Borrowed, name: Callable[[str], str]) -> Iterator[Pair]:
+    """On brokers that no other test uses."""
+    here, there, vhost = borrowed(), borrowed(), name("vhost")
+    with here.admin.temporary_vhost(vhost), there.admin.temporary_vhost(vhost):
+        yield arranged(tmp_path, here, there, vhost)
 
 
 @pytest.fixture

@@ -199,20 +199,20 @@ async def test_a_missing_permission_downstream(pair: Pair, name: Naming) -> None
     assert uri
 
 
-async def test_an_alarm_downstream_stops_links_and_one_upstream_its_publishers(pair: Pair) -> None:
+async def test_an_alarm_downstream_stops_links_and_one_upstream_its_publishers(lone_pair: Pair) -> None:
     """Over AMQP neither shows: brokers report an alarm only to who publishes."""
-    with memory_alarm(pair.here):
-        found = only(await pair.check(), Topic.ALARM, Level.ERROR)
+    with memory_alarm(lone_pair.here):
+        found = only(await lone_pair.check(), Topic.ALARM, Level.ERROR)
         assert re.match(r"memory alarm on \S+: the broker accepts no messages, so links to it", found.message)
         assert "vm_memory_high_watermark" in found.fix
-        assert found.links == (f"{pair.vhost}/x",)
-    with memory_alarm(pair.there):
-        found = only(await pair.check(), Topic.ALARM)
+        assert found.links == (f"{lone_pair.vhost}/x",)
+    with memory_alarm(lone_pair.there):
+        found = only(await lone_pair.check(), Topic.ALARM)
         assert "nothing new arrives there" in found.message
-        [unseen] = [each for each in await pair.check(with_api=False) if "alarm can't be seen" in each.message]
-        assert f"upstream origin 127.0.0.1:{pair.there.amqp_port}" in unseen.message
-        of_its_own = pair.upstream(management=pair.there.management_uri())
-        assert only(await pair.check(of_its_own, with_api=False), Topic.ALARM).message == found.message
+        [unseen] = [each for each in await lone_pair.check(with_api=False) if "alarm can't be seen" in each.message]
+        assert f"upstream origin 127.0.0.1:{lone_pair.there.amqp_port}" in unseen.message
+        of_its_own = lone_pair.upstream(management=lone_pair.there.management_uri())
+        assert only(await lone_pair.check(of_its_own, with_api=False), Topic.ALARM).message == found.message
 
 
 async def test_the_clock_of_a_broker_differs(pair: Pair) -> None:

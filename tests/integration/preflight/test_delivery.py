@@ -18,13 +18,15 @@ from tests.integration.preflight.scene import ORIGIN, Pair, memory_alarm
 from tests.lab.lab import Lab
 from tests.lab.waiting import eventually
 
+Running = Callable[[Pair], None]
+
 
 @pytest.fixture
-def running(pair: Pair, lab: Lab) -> Iterator[Callable[[], None]]:
-    """Starts an agent with the pair's configuration, and waits until its links run."""
+def running(lab: Lab) -> Iterator[Running]:
+    """Starts an agent with a pair's configuration, and waits until its links run."""
     started = []
 
-    def start() -> None:
+    def start(pair: Pair) -> None:
         path = pair.write(pair.upstream(), agent={"http": {"listen": f"127.0.0.1:{lab.ports.take()}"}})
         log = pair.directory / "agent.log"
         started.append(lab.agents.start(["run", "-c", path], output=log))
@@ -51,8 +53,8 @@ def objects(pair: Pair) -> list[object]:
     ]
 
 
-async def test_a_message_is_published_received_and_nothing_left(pair: Pair, running: Callable[[], None]) -> None:
-    running()
+async def test_a_message_is_published_received_and_nothing_left(pair: Pair, running: Running) -> None:
+    running(pair)
     eventually(lambda: "key" in str(pair.there.admin.get("bindings", pair.vhost)), 20, what="the binding is upstream")
     before = objects(pair)
     [found] = await deliver(pair)
@@ -80,35 +82,33 @@ async def test_links_whose_messages_users_could_get_are_left_out(pair: Pair) -> 
 
 
 @pytest.mark.parametrize("side", ["upstream", "downstream"])
-async def test_an_alarm_is_named_instead_of_what_was_waited_for(
-    pair: Pair, running: Callable[[], None], side: str
-) -> None:
-    running()
-    with memory_alarm(pair.here if side == "downstream" else pair.there):
-        [found] = await deliver(pair)
+async def test_an_alarm_is_named_instead_of_what_was_waited_for(lone_pair: Pair, running: Running, side: str) -> None:
+    running(lone_pair)
+    with memory_alarm(lone_pair.here if side == "downstream" else lone_pair.there):
+        [found] = await deliver(lone_pair)
     assert found.level is Level.ERROR
     assert found.message.startswith(f"no message gets through: {side} has a memory alarm on ")
     assert "vm_memory_high_watermark" in found.fix
 
 
 async def test_an_alarm_that_nobody_may_see_is_suspected(
-    pair: Pair, running: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    lone_pair: Pair, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running()
+    running(lone_pair)
 
     async def unknown(_: Api) -> None:
         return None
 
-    with memory_alarm(pair.there):
+    with memory_alarm(lone_pair.there):
         monkeypatch.setattr(Api, "alarms", unknown)
-        [found] = await deliver(pair)
+        [found] = await deliver(lone_pair)
     assert found.level is Level.ERROR
     assert found.message == "the upstream didn't confirm the message within 20 s"
     assert "rabbitmq-diagnostics alarms" in found.fix
 
 
-def test_the_command(pair: Pair, running: Callable[[], None]) -> None:
-    running()
+def test_the_command(pair: Pair, running: Running) -> None:
+    running(pair)
     api = f"origin={pair.there.management_uri()}"
     done = federation_agent("check", "-c", pair.directory / "agent.yaml", "--api", api, "--deliver")
     assert done.status == 0, done.out + done.err
@@ -116,9 +116,9 @@ def test_the_command(pair: Pair, running: Callable[[], None]) -> None:
     assert "note delivery: " in done.out
 
 
-def test_a_paused_link_is_not_tried(pair: Pair, running: Callable[[], None]) -> None:
+def test_a_paused_link_is_not_tried(pair: Pair, running: Running) -> None:
     """The agent that runs says so, before anything is waited for."""
-    running()
+    running(pair)
     url = yaml.safe_load((pair.directory / "agent.yaml").read_text())["agent"]["http"]["listen"]
     paused = federation_agent("pause", "--all", "--url", f"http://{url}")
     assert paused.status == 0, paused
@@ -130,15 +130,13 @@ def test_a_paused_link_is_not_tried(pair: Pair, running: Callable[[], None]) -> 
     assert done.status == 0
 
 
-async def test_a_link_whose_queue_has_a_dead_letter_exchange_is_left_out(
-    pair: Pair, running: Callable[[], None]
-) -> None:
+async def test_a_link_whose_queue_has_a_dead_letter_exchange_is_left_out(pair: Pair, running: Running) -> None:
     pair.there.admin.queue(pair.vhost, "a user's")
     pair.there.admin.policy(
         pair.vhost, "letters", ".*", definition={"dead-letter-exchange": "amq.fanout"}, apply_to="queues"
     )
     pair.there.admin.bind(pair.vhost, "amq.fanout", "a user's", "")
-    running()
+    running(pair)
     [found] = await deliver(pair)
     assert found.level is Level.NOTE
     assert "has a dead-letter exchange by policy 'letters'" in found.message

@@ -1,7 +1,5 @@
 """Two brokers: the downstream takes no body larger than LIMIT."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.integration.federation.conftest import SiteOn, agent_of, site_on
@@ -13,11 +11,9 @@ from tests.lab.node import Node
 __all__ = ["agent_of", "site_on"]
 
 
-@pytest.fixture(scope="module")
-def narrow(lab: Lab) -> Iterator[Node]:
-    node = lab.node("narrow", conf=[f"max_message_size = {LIMIT}"]).start()
-    yield node
-    node.stop()
+@pytest.fixture
+def narrow(lab: Lab) -> Node:
+    return lab.shared("narrow", conf=[f"max_message_size = {LIMIT}"])
 
 
 @pytest.fixture

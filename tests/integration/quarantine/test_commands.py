@@ -12,6 +12,7 @@ from urllib.error import URLError
 import pytest
 
 from agent.core.rules.quarantine import Reason
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Q, Site, X, federated
@@ -19,6 +20,7 @@ from tests.integration.federation.test_failures import link
 from tests.integration.quarantine.scene import LARGE, LIMIT, QUARANTINE, only, publish_one
 from tests.integration.status.asking import get
 from tests.lab.lab import Lab
+from tests.lab.node import Node
 from tests.lab.user_program import depth, messages
 from tests.lab.waiting import eventually
 
@@ -35,6 +37,12 @@ class Commands:
         ran = self._lab.agents.run(arguments, cwd=self._agent.directory, environment={}, deadline=30)
         assert ran.status == status, ran
         return json.loads(ran.out) if ran.out else ran.err
+
+
+@pytest.fixture
+def narrow(borrowed: Borrowed) -> Node:
+    """One whose limit some tests change."""
+    return borrowed(conf=[f"max_message_size = {LIMIT}"])
 
 
 @pytest.fixture
@@ -141,11 +149,10 @@ def test_they_are_dropped(filled: tuple[Agent, Commands], there: Site) -> None:
 
 
 def test_brokers_of_one_name_are_two_and_two_addresses_of_a_broker_are_one(
-    agent_of: AgentOf, lab: Lab, here: Site, there: Site
+    agent_of: AgentOf, lab: Lab, borrowed: Borrowed, here: Site, there: Site
 ) -> None:
     with ExitStack() as ended:
-        node = lab.node("namesake").start()
-        ended.callback(node.stop)
+        node = borrowed()
         node.ctl("set_cluster_name", there.node.admin.get("cluster-name")["name"])
         other = Site(node, ended.enter_context(node.admin.temporary_vhost(there.vhost)))
         here.exchange().queue("#")

@@ -49,10 +49,10 @@ def test_a_missing_queue_is_declared_like_the_downstreams(
 
 
 @pytest.mark.versions
-def test_a_broker_that_refuses_transient_queues(agent_of: AgentOf, here: Site, lab: Lab) -> None:
+def test_a_broker_that_refuses_transient_queues(agent_of: AgentOf, here: Site, lab: Lab, site_on: SiteOn) -> None:
     """It closes the connection over one: no other link may lose its own by that."""
-    node = lab.node("durable", release=SID, conf=("deprecated_features.permit.transient_nonexcl_queues = false",))
-    there = Site(node.start(), "/")
+    conf = ("deprecated_features.permit.transient_nonexcl_queues = false",)
+    there = site_on(lab.shared("durable", release=SID, conf=conf))
     declare(here)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", queue(here))
@@ -64,7 +64,6 @@ def test_a_broker_that_refuses_transient_queues(agent_of: AgentOf, here: Site, l
         user.wait(5)
     assert user.taken == bodies
     assert agent.history(*queue(here)).count("running") == 1
-    node.kill()
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -13,7 +13,6 @@ from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.federation.test_api import ask
 from tests.integration.queue_links.scene import (
-    NO_CONSUMERS,
     Q,
     User,
     connections_of_links,
@@ -25,7 +24,6 @@ from tests.integration.queue_links.scene import (
     upstream_consumers,
     wait_error,
 )  # fmt: skip
-from tests.lab import user_program
 from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import Node
@@ -36,56 +34,17 @@ BrokerOn = Callable[..., Node]
 SID = "sid"
 
 
-@pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
-def test_a_downstream_that_restarts(agent_of: AgentOf, there: Site, lab: Lab, release: str | None) -> None:
-    """Consumers that came before the agent heard of any are found again; also without events."""
-    node = lab.node("restarted", release=release).start()
-    here = Site(node, "/")
+def test_a_downstream_without_events_is_polled(agent_of: AgentOf, there: Site, lab: Lab, site_on: SiteOn) -> None:
+    node = lab.shared("quiet", plugins=("rabbitmq_management",))
+    here = site_on(node)
     declare(here, there)
-    agent = agent_of(node).write({"/": federated(there)}).start()
-    agent.wait_for("running", queue(here))
-    there.publish(numbered(100), Q, exchange="")
-    with User(here) as user:
-        user.wait(100)
-    node.restart()  # the queue is durable, and the link comes back by itself
-    there.publish(late := numbered(100, start=100), Q, exchange="")
-    with User(here) as user:
-        assert user.wait(100) == late
-    wait_error(agent, NO_CONSUMERS)
-    node.kill()
-
-
-@pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_an_upstream_that_restarts(agent_of: AgentOf, here: Site, lab: Lab, kind: str, release: str | None) -> None:
-    """Under load: what was on its way comes again, and the rest follows."""
-    node = lab.node("restarted", release=release).start()
-    there = Site(node, "/")
-    declare(here, there, arguments={"x-queue-type": kind})
-    upstream = {"uri": there.uri, "reconnect-delay": 1}
-    agent = agent_of(here.node).write({here.vhost: federated(there) | {"upstreams": {"origin": upstream}}}).start()
-    agent.wait_for("running", queue(here))
-    there.publish(bodies := numbered(1_000), Q, exchange="")
-    with User(here, prefetch=20) as user:
-        user.wait(300)
-        node.restart()
-        eventually(lambda: set(user.taken) == set(bodies), 60, what="all have come")
-    assert user_program.depth(there.uri, Q) == 0
-    node.kill()
-
-
-def test_a_downstream_without_events_is_polled(agent_of: AgentOf, there: Site, lab: Lab) -> None:
-    node = lab.node("quiet", plugins=("rabbitmq_management",)).start()
-    here = Site(node, "/")
-    declare(here, there)
-    agent = agent_of(node).write({"/": federated(there)}).start()
+    agent = agent_of(node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", queue(here))
     there.publish(numbered(100), Q, exchange="")
     for _ in range(2):
         with User(here) as user:
             assert times(user.wait(100)) == dict.fromkeys(numbered(100), 1)
         there.publish(numbered(100), Q, exchange="")
-    node.kill()
 
 
 def cut_off_links_below(site: Site, known: set[str]) -> None:

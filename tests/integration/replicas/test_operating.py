@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
@@ -19,7 +20,6 @@ from tests.integration.replicas.group import (
     wait_shared,
 )
 from tests.integration.shovels.shoveling import ask
-from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
@@ -170,9 +170,9 @@ def test_without_the_permission_for_leases_it_runs_all_and_says_so(
 
 
 def test_what_is_paused_stays_paused_when_the_downstream_restarts(
-    agent_of: AgentOf, lab: Lab, site_on: Callable[[Node], Site], there: Site
+    agent_of: AgentOf, borrowed: Borrowed, site_on: Callable[[Node], Site], there: Site
 ) -> None:
-    node = lab.node("restarted").start()
+    node = borrowed()
     here = site_on(node)
     agents = replicas(agent_of, here, federated(here, there, 2), 2)
     for agent in agents:

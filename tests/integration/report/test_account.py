@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -67,10 +67,8 @@ class Scene:
 
 
 @pytest.fixture
-def narrow(lab: Lab) -> Iterator[Node]:
-    node = lab.node("account", conf=[f"max_message_size = {LIMIT}"]).start()
-    yield node
-    node.stop()
+def narrow(lab: Lab) -> Node:
+    return lab.shared("narrow", conf=[f"max_message_size = {LIMIT}"])
 
 
 @pytest.fixture

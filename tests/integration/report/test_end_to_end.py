@@ -17,11 +17,11 @@ from pyspark.sql import functions as fn
 from agent.pipeline import options
 from agent.pipeline.run import run
 from agent.pipeline.spark import files
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
 from tests.integration.status.asking import get
-from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
@@ -64,9 +64,11 @@ class Scene:
 
 
 @pytest.fixture
-def scene(agent_of: AgentOf, broker: Node, site_on: SiteOn, lab: Lab, proxy_to: Callable[[Node], Proxy]) -> Scene:
+def scene(
+    agent_of: AgentOf, broker: Node, site_on: SiteOn, borrowed: Borrowed, proxy_to: Callable[[Node], Proxy]
+) -> Scene:
     """Two links of one agent to one broker, of which one passes a network that can be cut."""
-    upstream = lab.node("doomed").start()
+    upstream = borrowed()
     network = proxy_to(upstream)
     by_proxy, direct, there = site_on(broker), site_on(broker), Site(upstream, "/")
     vhosts = {}

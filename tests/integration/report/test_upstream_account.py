@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +16,12 @@ from agent.core.links.upstream_account import QUIET_FOR
 from agent.pipeline import options
 from agent.pipeline.run import run
 from agent.pipeline.spark import files
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
 from tests.integration.federation.test_failures import link
 from tests.integration.status.asking import get, link_when
-from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
@@ -78,11 +78,9 @@ class Scene:
 
 
 @pytest.fixture
-def origin(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Node]:
+def origin(borrowed: Borrowed, request: pytest.FixtureRequest) -> Node:
     """An upstream that is restarted."""
-    node = lab.node("origin", release=request.param).start()
-    yield node
-    node.stop()
+    return borrowed(release=request.param)
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ and from 4.3 on so does a stop. What leaves them is `resource-cleanup-mode: neve
 releases before 4.3 to stop the broker and disable the plugin with `--offline`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from agent.core.links.plan import Outlook
+from tests.conftest import Borrowed
 from tests.integration.runtime.planning import Pair, messages_in, told, wait_for_consumer
-from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.user_program import publish_async
 from tests.lab.waiting import eventually
@@ -36,10 +36,10 @@ WAYS = [
 
 
 @pytest.fixture(params=WAYS)
-def native(request: pytest.FixtureRequest, pair: Pair, lab: Lab) -> Iterator[tuple[Pair, Disable]]:
+def native(request: pytest.FixtureRequest, pair: Pair, borrowed: Borrowed) -> tuple[Pair, Disable]:
     """A downstream with the plugin and a link that runs, and how to disable the plugin."""
     release, disable, settings = request.param
-    node = lab.node("takeover", release=release, plugins=NATIVE_PLUGINS).start()
+    node = borrowed(release=release, plugins=NATIVE_PLUGINS)
     node.admin.vhost(pair.vhost)
     uri = {"uri": pair.there.uri(pair.vhost)}
     node.admin.parameter("federation-upstream", pair.vhost, "theirs", uri | settings)
@@ -47,8 +47,7 @@ def native(request: pytest.FixtureRequest, pair: Pair, lab: Lab) -> Iterator[tup
     native = replace(pair, here=node)
     wait_for_consumer(pair.there, pair.vhost, native.queue)
     eventually(lambda: letters(native), what="the plugin's internal exchange")
-    yield native, disable
-    node.kill()
+    return native, disable
 
 
 def define(node: Node, vhost: str) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels
@@ -34,10 +35,10 @@ def memory_alarm(node: Node) -> Iterator[None]:
 @pytest.mark.parametrize("release", [None, SID])
 @pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
 def test_at_the_destination(
-    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, here: Site, *, ack_mode: str, release: str | None
+    agent_of: AgentOf, site_on: SiteOn, borrowed: Borrowed, here: Site, *, ack_mode: str, release: str | None
 ) -> None:
     """A shovel that begins meanwhile is blocked by its first message, as RabbitMQ blocks only who publishes."""
-    there = site_on(broker_on(release, name="second"))
+    there = site_on(borrowed(release=release))
     here.queue(name="src").publish(["first"], "src", exchange="")
     agent = agent_of(here.node)
     with memory_alarm(there.node):
@@ -57,10 +58,10 @@ def test_at_the_destination(
 
 @pytest.mark.parametrize("release", [None, SID])
 def test_at_the_source_it_goes_on(
-    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, here: Site, release: str | None
+    agent_of: AgentOf, site_on: SiteOn, borrowed: Borrowed, here: Site, release: str | None
 ) -> None:
     """An alarm stops publishers; to take messages away is what helps."""
-    there = site_on(broker_on(release, name="second"))
+    there = site_on(borrowed(release=release))
     agent = running(agent_of(here.node), here, shovel(there, here, src_prefetch_count=PREFETCH))
     [link] = ask(agent, "/api/links")
     ask(agent, f"/api/links/{link['id']}/pause", "POST")
@@ -74,10 +75,10 @@ def test_at_the_source_it_goes_on(
 
 
 def test_shovels_from_the_same_source_to_other_destinations_go_on(
-    agent_of: AgentOf, site_on: SiteOn, broker_on: BrokerOn, here: Site
+    agent_of: AgentOf, site_on: SiteOn, borrowed: Borrowed, here: Site
 ) -> None:
     """Nothing is read from the source for the one that is blocked, and that must hold up no other."""
-    there = site_on(broker_on(None, name="second"))
+    there = site_on(borrowed())
     blocked = shovel(here, there, src_queue="for there", dest_queue="got", src_prefetch_count=PREFETCH)
     free = shovel(here, here, src_queue="for here", dest_queue="got", src_prefetch_count=PREFETCH)
     agent = agent_of(here.node).write({here.vhost: {"shovels": {"blocked": blocked, "free": free}}}).start()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, parameter, parameters, shovel
-from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS
 from tests.lab.user_program import numbered, times
 from tests.lab.waiting import eventually
@@ -15,9 +15,9 @@ from tests.lab.waiting import eventually
 PLUGINS = ("rabbitmq_shovel", "rabbitmq_shovel_management")
 
 
-def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, lab: Lab, there: Site) -> None:
+def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed, there: Site) -> None:
     """A parameter that is left when the plugin is disabled is run, and deleted once it has finished."""
-    node = lab.node("shovels", plugins=NATIVE_PLUGINS).start()
+    node = borrowed(plugins=NATIVE_PLUGINS)
     here = Site(node, "/")
     parameter(here, shovel(there, here))
     parameter(here, shovel(there, here, src_queue="src2", dest_queue="dest2", src_delete_after=20), "twenty")
@@ -43,4 +43,3 @@ def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, lab: Lab, there: S
     there.publish(numbered(1_000), "src", exchange="")
     assert times(here.take(1_000, queue="dest")) == dict.fromkeys(numbered(1_000), 1)
     assert there.take(10, queue="src2") == numbered(10, start=20)
-    node.kill()

@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import SHOVEL, ask, named, parameter, parameters, shovel, shovels
-from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS
 from tests.lab.user_program import depth, numbered, times
 from tests.lab.waiting import eventually
@@ -36,9 +36,9 @@ def delete(agent: Agent, site: Site, name: str = SHOVEL, token: str | None = Non
 
 @pytest.mark.timeout(180)
 def test_the_agent_stands_aside_and_takes_over_and_a_shovel_is_deleted_over_http(
-    agent_of: AgentOf, lab: Lab, there: Site
+    agent_of: AgentOf, borrowed: Borrowed, there: Site
 ) -> None:
-    node = lab.node("alone", plugins=(*DEFAULT_PLUGINS, PLUGIN)).start()
+    node = borrowed(plugins=(*DEFAULT_PLUGINS, PLUGIN))
     here = Site(node, "/")
     parameter(here, shovel(there, here))
     agent = agent_of(node)
@@ -73,4 +73,3 @@ def test_the_agent_stands_aside_and_takes_over_and_a_shovel_is_deleted_over_http
     assert depth(there.uri, "src") == 1
     assert [each["name"] for each in ask(agent, "/api/shovels")] == ["of-file"]
     assert agent.terminate() == 0
-    node.kill()

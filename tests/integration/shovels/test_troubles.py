@@ -9,8 +9,7 @@ import pytest
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site
 from tests.integration.shovels.shoveling import ask, named, running, shovel, shovels, wait_error
-from tests.lab.lab import Lab
-from tests.lab.user_program import depth, numbered
+from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 QUICKLY = {"reconnect_delay": 1}
@@ -86,19 +85,3 @@ def test_a_user_without_access_is_shown_with_its_side(agent_of: AgentOf, here: S
     wait_error(agent, here, "shovel destination", "login refused for user 'nobody'")
     [link] = ask(agent, "/api/links")
     assert "downstream_refused" in json.dumps(ask(agent, f"/api/links/{link['id']}"))
-
-
-@pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
-@pytest.mark.parametrize("end", ["source", "destination"])
-def test_a_broker_restarts(agent_of: AgentOf, lab: Lab, here: Site, *, end: str, release: str | None) -> None:
-    node = lab.node("restarts", release=release).start()
-    other = Site(node, "/")
-    source, destination = (other, here) if end == "source" else (here, other)
-    agent = running(agent_of(here.node), here, shovel(source, destination, **QUICKLY))
-    source.publish(numbered(100), "src", exchange="")
-    eventually(lambda: depth(destination.uri, "dest") == 100, 20, what="the first arrive")
-    node.restart()
-    agent.wait_for("running", named(here), deadline=40)
-    source.publish(numbered(100, start=100), "src", exchange="")
-    assert set(destination.take(200, queue="dest")) == set(numbered(200))
-    node.kill()

@@ -11,13 +11,13 @@ from datetime import datetime
 from typing import Any
 
 from tests.acceptance.command import federation_agent
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
 from tests.integration.shovels.shoveling import named, shovel
 from tests.integration.status.asking import get
 from tests.integration.status.test_lag import alarm
-from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
@@ -86,9 +86,11 @@ def test_advice_for_a_shovel_names_the_broker_at_the_end_that_refuses(
         assert f"Do:      On {broker}, user {user!r} needs {needs} on " in described, described
 
 
-def test_a_broker_that_links_come_from_and_go_to_is_one_cause(agent_of: AgentOf, lab: Lab, here: Site) -> None:
+def test_a_broker_that_links_come_from_and_go_to_is_one_cause(
+    agent_of: AgentOf, borrowed: Borrowed, here: Site
+) -> None:
     """The remote one, and the downstream itself, which a shovel only reads from."""
-    node = lab.node("departs").start()
+    node = borrowed()
     there = Site(node, "/")
     here.exchange().queue("k")
     there.exchange()

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.acceptance.command import federation_agent
-from tests.integration.federation.conftest import AgentOf
+from tests.conftest import Borrowed
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.status.asking import events, get, link_when, metric
 from tests.lab.node import Node
@@ -86,18 +87,18 @@ def alarm(broker: Node) -> Iterator[None]:
 
 
 def test_lag_is_known_while_a_link_is_blocked_or_paused(
-    agent_of: AgentOf, broker: Node, here: Site, there: Site
+    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, there: Site
 ) -> None:
-    here.exchange().queue("k")
+    here = site_on(borrowed()).exchange().queue("k")
     there.exchange()
-    agent = agent_of(broker).write({here.vhost: federated(there, **{"prefetch-count": PREFETCH})}).start()
+    agent = agent_of(here.node).write({here.vhost: federated(there, **{"prefetch-count": PREFETCH})}).start()
     link = link_when(agent, "that runs", lambda link: link["status"] == "running" and link["backlog"] == 0)
     get(agent, f"/api/links/{link['id']}/pause", "POST")
     link_when(agent, "paused", lambda link: link["status"] == "paused")
     there.publish([f"m{number}" for number in range(MESSAGES)])
     link_when(agent, "paused with its backlog", lambda link: (link["status"], link["backlog"]) == ("paused", MESSAGES))
     assert metric(agent, "federation_agent_backlog_messages") == MESSAGES
-    with alarm(broker):
+    with alarm(here.node):
         get(agent, f"/api/links/{link['id']}/resume", "POST")
         link_when(agent, "blocked", lambda link: link["status"] == "blocked")
         link_when(agent, "blocked with its backlog", lambda link: (link["backlog"] or 0) == MESSAGES)
@@ -140,7 +141,7 @@ def test_what_blocked_links_have_within_their_prefetch_is_counted_to_the_message
     agent.wait_running(len(names))
     for name in names:
         there.wait_bound("k", exchange=name)
-    with alarm(broker):
+    with alarm(here.node):
         waiting = {name: 139 + number for number, name in enumerate(names)}
         for name, count in waiting.items():
             there.publish([f"m{number}" for number in range(count)], exchange=name)
