@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import agent_of, site_on
+from tests.lab.node import Node
 from tests.lab.releases import Release, find
 
 __all__ = ["agent_of", "compose", "site_on"]
@@ -43,3 +45,14 @@ def _understood(release: Release, file: Path, folders: ExitStack) -> dict[str, A
         raise ComposeError(done.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+@pytest.fixture
+def broker(borrowed: Borrowed) -> Node:
+    """What is deployed as it is documented uses vhost `/`, users and policies that others would meet."""
+    return borrowed()
+
+
+@pytest.fixture
+def second_broker(borrowed: Borrowed) -> Node:
+    return borrowed()

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.federation.conftest import agent_of, here, site_on, there
 from tests.lab.certificates import Authority, tls_conf
 from tests.lab.lab import Lab
 from tests.lab.node import DEFAULT_PLUGINS, Node
 from tests.lab.tokens import TokenBroker
+
+__all__ = ["agent_of", "here", "site_on", "there"]
 
 
 @pytest.fixture(scope="session")

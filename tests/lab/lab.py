@@ -22,7 +22,7 @@ from tests.lab.ports import Ports
 from tests.lab.preloaded import Preloaded
 from tests.lab.proxy import Proxy
 from tests.lab.store import Store
-from tests.lab.waiting import eventually
+from tests.lab.waiting import NeverHappenedError, eventually
 
 T = TypeVar("T")
 
@@ -60,6 +60,11 @@ class Lab:
     def mark(self) -> dict[str, str]:
         """Give this to the environment of a process, and it ends with the lab."""
         return {MARK: self.directory.name}
+
+    @property
+    def group(self) -> str:
+        """Of this worker's agents: those of others beside the same broker must not share their links."""
+        return f"tests {os.getpid()}"
 
     def node(
         self,
@@ -194,7 +199,7 @@ class Lent:
 
     def is_as_before(self) -> bool:
         """One that isn't is ended: to set it right could miss something."""
-        with suppress(AdminError, OSError):
+        with suppress(AdminError, OSError, NeverHappenedError):
             if self.node.alive and eventually(lambda: self.node.state() == self.before, SETTLES):
                 return True
         self.node.kill()

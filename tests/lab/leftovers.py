@@ -20,6 +20,9 @@ WATCHED: Final = OWNERS | {
 }
 """And of those that outlive a connection and may change other tests."""
 
+UNSHARED: Final = (("cluster-name",), ("global-parameters", "federation-agent"))
+"""What other tests' agents would follow at once."""
+
 Path = tuple[str, ...]
 
 
@@ -37,6 +40,9 @@ class Leftovers:
 
     def made(self, broker: str, path: Path, remove: Callable[[], bool]) -> None:
         """`remove` tells whether it was still there."""
+        if path in UNSHARED:
+            self._made[broker, path] = remove
+            raise LeftBehindError(f"other tests follow {'/'.join(path)} of this broker: take one with `borrowed`")
         if self._of_tests and path[0] in WATCHED:
             self._made[broker, path] = remove
 

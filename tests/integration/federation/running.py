@@ -59,7 +59,10 @@ class Agent:
         return self._process is not None and self._process.poll() is None
 
     def write(self, vhosts: Mapping[str, Sections] | None = None, **sections: Any) -> Agent:
-        """The configuration: what each vhost has, and whole sections besides."""
+        """The configuration: what each vhost has, and whole sections besides.
+
+        Of agents beside a broker that tests share, those of one worker are a group, as they run one test at a time.
+        """
         downstream = {"uri": self.uri or self.downstream.uri()}
         if self.management:
             downstream["management"] = self.management_uri or self.downstream.management_uri()
@@ -69,7 +72,9 @@ class Agent:
             "definitions": {"management": False},
             "vhosts": {vhost: dict(found) for vhost, found in (vhosts or {}).items()},
         }
-        return self.write_text(yaml.safe_dump(document | sections))
+        written = document | sections
+        written["agent"] = {"group": self.lab.group} | dict(written["agent"])
+        return self.write_text(yaml.safe_dump(written))
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """The configuration's section of the agent itself."""

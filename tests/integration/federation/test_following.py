@@ -2,6 +2,7 @@
 
 import time
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Q, Site, X, federated, policies, upstreams
 from tests.lab.user_program import numbered
@@ -143,8 +144,10 @@ def test_the_upstream_queue_is_deleted(agent_of: AgentOf, here: Site, there: Sit
     assert "was deleted" in broken["error"]
 
 
-def test_a_global_parameter_of_the_broker_defines_links(agent_of: AgentOf, here: Site, there: Site) -> None:
-    here.exchange().queue("k")
+def test_a_global_parameter_of_the_broker_defines_links(
+    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, there: Site
+) -> None:
+    here = site_on(borrowed()).exchange().queue("k")
     admin = here.node.admin
     agent = agent_of(here.node).write(definitions={"management": True}).start()
     agent.wait_told("started")
@@ -168,8 +171,10 @@ def test_a_global_parameter_of_the_broker_defines_links(agent_of: AgentOf, here:
     there.wait_clean()
 
 
-def test_a_bad_file_changes_nothing_and_stops_no_other_source(agent_of: AgentOf, here: Site, there: Site) -> None:
-    here.exchange().queue("k")
+def test_a_bad_file_changes_nothing_and_stops_no_other_source(
+    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, there: Site
+) -> None:
+    here = site_on(borrowed()).exchange().queue("k")
     admin = here.node.admin
     good = {here.vhost: federated(there)}
     agent = agent_of(here.node).write(good, definitions={"management": True}).start()

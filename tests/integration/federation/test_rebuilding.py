@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
@@ -149,12 +150,12 @@ def test_another_broker_of_the_list_has_bindings_of_its_own(
 
 
 def test_a_broker_with_a_copy_of_the_definitions_is_not_taken_for_the_one_before(
-    agent_of: AgentOf, here: Site, there: Site, lab: Lab
+    agent_of: AgentOf, here: Site, there: Site, borrowed: Borrowed
 ) -> None:
     """The upstream's address changes to that of a copy: cluster, vhost, exchange and all that the link had built have
     the same names there, but an older binding."""
     here.exchange().queue("k")
-    third = lab.shared("third")
+    third = borrowed()
     third.admin.vhost(there.vhost)
     copy, name = Site(third, there.vhost), third.cluster_name
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()

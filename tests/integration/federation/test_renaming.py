@@ -3,7 +3,8 @@
 import json
 import urllib.request
 
-from tests.integration.federation.conftest import AgentOf
+from tests.conftest import Borrowed
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_failures import link
@@ -30,8 +31,9 @@ def ask(agent: Agent, method: str, path: str) -> object:
 
 
 def test_links_follow_a_new_name_and_leave_only_messages_under_the_former(
-    agent_of: AgentOf, here: Site, there: Site
+    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, there: Site
 ) -> None:
+    here = site_on(borrowed())
     here.exchange().queue("k").exchange(Y).queue("k", exchange=Y)
     node, former = here.node, here.node.cluster_name
     agent = agent_of(node).write({here.vhost: federated(there)}).start()

@@ -27,14 +27,8 @@ def _has_statistics(node: Node) -> bool:
 
 
 @pytest.fixture
-def lone_pair(tmp_path: Path, borrowed: Borrowed, name: Callable[[str], str]) -> Iterator[Pair]:
-    """On brokers that no other test uses."""
+def pair(tmp_path: Path, borrowed: Borrowed, name: Callable[[str], str]) -> Iterator[Pair]:
+    """A check reads all that is defined on a broker, so no other test may use these meanwhile."""
     here, there, vhost = borrowed(), borrowed(), name("vhost")
     with here.admin.temporary_vhost(vhost), there.admin.temporary_vhost(vhost):
         yield arranged(tmp_path, here, there, vhost)
-
-
-@pytest.fixture
-def pair(tmp_path: Path, broker: Node, second_broker: Node, vhost: str) -> Iterator[Pair]:
-    with second_broker.admin.temporary_vhost(vhost):
-        yield arranged(tmp_path, broker, second_broker, vhost)

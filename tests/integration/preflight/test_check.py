@@ -17,6 +17,7 @@ from agent.core.check.permissions import Permission
 from agent.definitions.sources.load import load_configuration
 from agent.runtime.preflight.preflight import check
 from tests.acceptance.command import federation_agent
+from tests.conftest import Borrowed
 from tests.integration.preflight.conftest import arranged
 from tests.integration.preflight.scene import ORIGIN, PASSWORD, Pair, everything_but, memory_alarm, problems
 from tests.lab.certificates import Authority, tls_conf
@@ -199,20 +200,20 @@ async def test_a_missing_permission_downstream(pair: Pair, name: Naming) -> None
     assert uri
 
 
-async def test_an_alarm_downstream_stops_links_and_one_upstream_its_publishers(lone_pair: Pair) -> None:
+async def test_an_alarm_downstream_stops_links_and_one_upstream_its_publishers(pair: Pair) -> None:
     """Over AMQP neither shows: brokers report an alarm only to who publishes."""
-    with memory_alarm(lone_pair.here):
-        found = only(await lone_pair.check(), Topic.ALARM, Level.ERROR)
+    with memory_alarm(pair.here):
+        found = only(await pair.check(), Topic.ALARM, Level.ERROR)
         assert re.match(r"memory alarm on \S+: the broker accepts no messages, so links to it", found.message)
         assert "vm_memory_high_watermark" in found.fix
-        assert found.links == (f"{lone_pair.vhost}/x",)
-    with memory_alarm(lone_pair.there):
-        found = only(await lone_pair.check(), Topic.ALARM)
+        assert found.links == (f"{pair.vhost}/x",)
+    with memory_alarm(pair.there):
+        found = only(await pair.check(), Topic.ALARM)
         assert "nothing new arrives there" in found.message
-        [unseen] = [each for each in await lone_pair.check(with_api=False) if "alarm can't be seen" in each.message]
-        assert f"upstream origin 127.0.0.1:{lone_pair.there.amqp_port}" in unseen.message
-        of_its_own = lone_pair.upstream(management=lone_pair.there.management_uri())
-        assert only(await lone_pair.check(of_its_own, with_api=False), Topic.ALARM).message == found.message
+        [unseen] = [each for each in await pair.check(with_api=False) if "alarm can't be seen" in each.message]
+        assert f"upstream origin 127.0.0.1:{pair.there.amqp_port}" in unseen.message
+        of_its_own = pair.upstream(management=pair.there.management_uri())
+        assert only(await pair.check(of_its_own, with_api=False), Topic.ALARM).message == found.message
 
 
 async def test_the_clock_of_a_broker_differs(pair: Pair) -> None:
@@ -297,9 +298,9 @@ async def test_an_event_exchange_that_can_not_be_looked_for_is_not_taken_for_mis
 
 
 async def test_the_native_plugin_runs_the_same_link(
-    native_broker: Node, second_broker: Node, name: Naming, tmp_path: Path
+    borrowed: Borrowed, second_broker: Node, name: Naming, tmp_path: Path
 ) -> None:
-    vhost = name("vhost")
+    vhost, native_broker = name("vhost"), borrowed(plugins=NATIVE_PLUGINS)
     with native_broker.admin.temporary_vhost(vhost), second_broker.admin.temporary_vhost(vhost):
         pair = arranged(tmp_path, native_broker, second_broker, vhost)
         admin = native_broker.admin

@@ -27,7 +27,9 @@ def running(lab: Lab) -> Iterator[Running]:
     started = []
 
     def start(pair: Pair) -> None:
-        path = pair.write(pair.upstream(), agent={"http": {"listen": f"127.0.0.1:{lab.ports.take()}"}})
+        path = pair.write(
+            pair.upstream(), agent={"http": {"listen": f"127.0.0.1:{lab.ports.take()}"}, "group": lab.group}
+        )
         log = pair.directory / "agent.log"
         started.append(lab.agents.start(["run", "-c", path], output=log))
         eventually(lambda: '"status": "running"' in log.read_text(), 20, what="the link runs")
@@ -82,26 +84,26 @@ async def test_links_whose_messages_users_could_get_are_left_out(pair: Pair) -> 
 
 
 @pytest.mark.parametrize("side", ["upstream", "downstream"])
-async def test_an_alarm_is_named_instead_of_what_was_waited_for(lone_pair: Pair, running: Running, side: str) -> None:
-    running(lone_pair)
-    with memory_alarm(lone_pair.here if side == "downstream" else lone_pair.there):
-        [found] = await deliver(lone_pair)
+async def test_an_alarm_is_named_instead_of_what_was_waited_for(pair: Pair, running: Running, side: str) -> None:
+    running(pair)
+    with memory_alarm(pair.here if side == "downstream" else pair.there):
+        [found] = await deliver(pair)
     assert found.level is Level.ERROR
     assert found.message.startswith(f"no message gets through: {side} has a memory alarm on ")
     assert "vm_memory_high_watermark" in found.fix
 
 
 async def test_an_alarm_that_nobody_may_see_is_suspected(
-    lone_pair: Pair, running: Running, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running(lone_pair)
+    running(pair)
 
     async def unknown(_: Api) -> None:
         return None
 
-    with memory_alarm(lone_pair.there):
+    with memory_alarm(pair.there):
         monkeypatch.setattr(Api, "alarms", unknown)
-        [found] = await deliver(lone_pair)
+        [found] = await deliver(pair)
     assert found.level is Level.ERROR
     assert found.message == "the upstream didn't confirm the message within 20 s"
     assert "rabbitmq-diagnostics alarms" in found.fix

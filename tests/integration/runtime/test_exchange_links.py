@@ -7,6 +7,7 @@ import pytest
 
 from agent.core.links.plan import Outlook
 from agent.core.model import ExchangeLink
+from tests.conftest import Borrowed
 from tests.integration.runtime.planning import (
     FEDERATE,
     ORIGIN,
@@ -19,7 +20,7 @@ from tests.integration.runtime.planning import (
     wait_for_consumer,
     wait_until_left,
 )
-from tests.lab.node import Node
+from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
 
 ProxyTo = Callable[[Node], Proxy]
@@ -205,10 +206,11 @@ async def test_an_upstream_that_lets_nobody_in(
     assert "sentinel" not in planned.reason
 
 
-async def test_another_consumer_makes_it_wait(pair: Pair, native_broker: Node) -> None:
+async def test_another_consumer_makes_it_wait(pair: Pair, borrowed: Borrowed) -> None:
     """Whoever serves the queue may be of another cluster with the same name, which only the consumer tells."""
     pair.here.admin.exchange(pair.vhost, "x")
-    admin = native_broker.admin
+    node = borrowed(plugins=NATIVE_PLUGINS)
+    admin = node.admin
     with admin.temporary_vhost(pair.vhost):
         admin.put("cluster-name", body={"name": pair.here.cluster_name})
         try:
@@ -218,6 +220,6 @@ async def test_another_consumer_makes_it_wait(pair: Pair, native_broker: Node) -
             wait_for_consumer(pair.there, pair.vhost, pair.queue)
             planned = await pair.plan_link({**pair.origin(), **FEDERATE})
         finally:
-            admin.put("cluster-name", body={"name": native_broker.cluster_name})
+            admin.put("cluster-name", body={"name": node.cluster_name})
     assert (planned.outlook, planned.actions) == (Outlook.STANDBY, ())
     assert "has 1 consumer(s)" in planned.reason

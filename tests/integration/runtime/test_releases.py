@@ -1,24 +1,23 @@
 """`plan` between brokers of different releases, definitions in the global parameter, which needs no plugin."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agent.core.links.plan import Outlook
+from tests.conftest import Borrowed
 from tests.integration.runtime.planning import FEDERATE, Naming, Pair, snapshot, told, wait_for_consumer
 from tests.lab.node import NATIVE_PLUGINS, Node
 
 pytestmark = pytest.mark.versions
-BrokerOn = Callable[..., Node]
 PAIRS = [(None, "trixie"), (None, "sid"), ("trixie", None), ("sid", None), ("sid", "trixie")]
 
 
 @pytest.fixture(params=PAIRS, ids=lambda pair: "{} from {}".format(*(each or "this machine's" for each in pair)))
-def releases(request: pytest.FixtureRequest, broker_on: BrokerOn) -> tuple[Node, Node]:
+def releases(request: pytest.FixtureRequest, borrowed: Borrowed) -> tuple[Node, Node]:
     """Downstream and upstream."""
     here, there = request.param
-    return broker_on(here), broker_on(there)
+    return borrowed(release=here), borrowed(release=there)
 
 
 async def test_a_fresh_upstream_of_another_release(tmp_path: Path, releases: tuple[Node, Node], name: Naming) -> None:
@@ -52,9 +51,9 @@ async def test_a_fresh_upstream_of_another_release(tmp_path: Path, releases: tup
 
 @pytest.mark.parametrize("release", ["trixie", "sid"])
 async def test_the_native_plugin_of_another_release_is_left_to_its_link(
-    pair: Pair, broker_on: BrokerOn, release: str
+    pair: Pair, borrowed: Borrowed, release: str
 ) -> None:
-    node = broker_on(release, plugins=NATIVE_PLUGINS)
+    node = borrowed(release=release, plugins=NATIVE_PLUGINS)
     native = Pair(pair.directory, node, pair.there, pair.vhost)
     with node.admin.temporary_vhost(pair.vhost):
         node.admin.exchange(pair.vhost, "x")

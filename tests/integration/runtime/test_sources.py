@@ -17,8 +17,9 @@ from agent.core.links.plan import Outlook
 from agent.core.model import ExchangeLink
 from agent.errors import ConfigurationError, PermanentError
 from tests.acceptance.command import federation_agent
+from tests.conftest import Borrowed
 from tests.integration.runtime.planning import FEDERATE, ORIGIN, Naming, Pair, of_vhost, only_link, told
-from tests.lab.node import Node
+from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
 
@@ -26,10 +27,11 @@ ProxyTo = Callable[[Node], Proxy]
 
 
 @pytest.fixture
-def native(pair: Pair, native_broker: Node) -> Iterator[Pair]:
-    """The native plugin's broker downstream."""
-    with native_broker.admin.temporary_vhost(pair.vhost):
-        yield replace(pair, here=native_broker)
+def native(pair: Pair, borrowed: Borrowed) -> Iterator[Pair]:
+    """A broker with the native plugins downstream."""
+    node = borrowed(plugins=NATIVE_PLUGINS)
+    with node.admin.temporary_vhost(pair.vhost):
+        yield replace(pair, here=node)
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def test_cuts_a_crash_and_a_stop_are_in_the_files(
     ]
     assert [event["status"] for event in (second[0], second[-1])] == ["started", "stopped"]
     assert [(event["type"], event["status"]) for event in second[-2:-1]] == [("sample", "stopping")]
-    check_sample(sampled[0], here, there)
+    check_sample(sampled[0], agent.lab.group, here, there)
     assert "guest" not in "".join(path.read_text() for path in directory.rglob("*.jsonl"))
 
 
@@ -109,8 +109,8 @@ def samples_of(directory: Path, **values: object) -> list[Event]:
     return [event for event in found if all(event[name] == value for name, value in values.items())]
 
 
-def check_sample(event: Event, here: Site, there: Site) -> None:
-    assert (event["agent"], event["group"], event["cluster"]) == ("dc/1", *[here.node.cluster_name] * 2)
+def check_sample(event: Event, group: str, here: Site, there: Site) -> None:
+    assert (event["agent"], event["group"], event["cluster"]) == ("dc/1", group, here.node.cluster_name)
     assert (event["kind"], event["vhost"], event["name"]) == ("exchange", here.vhost, X)
     assert (event["upstream"], event["upstream_name"]) == ("origin", X)
     assert (event["upstream_cluster"], event["bindings"]) == (there.node.cluster_name, 1)

@@ -16,6 +16,7 @@ import yaml
 
 from agent.status.http.openapi import PATHS
 from tests.acceptance.command import federation_agent
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, policies
@@ -26,6 +27,12 @@ from tests.lab.waiting import eventually
 SECRET = "s3ntinel-pa55"
 USER = "sentinel"
 FORMS = (SECRET, *(base64.b64encode(f"{user}:{SECRET}".encode()).decode().rstrip("=") for user in (USER, "guest")))
+
+
+@pytest.fixture
+def broker(borrowed: Borrowed) -> Node:
+    """Its global parameter defines an upstream, which no other test's agent may see."""
+    return borrowed()
 
 
 @pytest.fixture

@@ -1,0 +1,18 @@
+"""Commands read all that is defined on a broker, so no other test may use one meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Borrowed
+from tests.lab.node import Node
+
+
+@pytest.fixture
+def broker(borrowed: Borrowed) -> Node:
+    return borrowed()
+
+
+@pytest.fixture
+def second_broker(borrowed: Borrowed) -> Node:
+    return borrowed()
