@@ -2,7 +2,7 @@ SHELL := bash
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test faults simulate lint advisories bench versions image-test lock clean
+.PHONY: help setup demo check test test-all faults simulate lint advisories bench versions image-test lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
@@ -14,8 +14,16 @@ setup: ## install what is missing: RabbitMQ, Java, Chromium, .venv
 demo: setup ## two brokers and the agent between them; DEMO_SECONDS=20 stops by itself
 	@$(BIN)/python -m tests.lab.demo
 
-test: setup ## the whole test suite on real brokers; ARGS="-k name" goes to pytest
-	@scripts/test $(ARGS)
+check: setup ## after each change: types, import order and all tests that need no broker
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@scripts/test unit
+
+test: setup ## every behaviour once, on real brokers of this machine; ARGS="-k name" goes to pytest instead
+	@scripts/test $(if $(ARGS),only $(ARGS),first)
+
+test-all: setup ## everything: other releases, faults, endurance; REST=1 leaves out what `make test` runs
+	@scripts/test $(if $(REST),rest,all)
 
 faults: setup ## all faults on real brokers, 20,000 messages each; ARGS="-k killed" chooses some
 	@FEDERATION_AGENT_FAULTS=all $(BIN)/python -m pytest tests/faults $(ARGS)

@@ -22,7 +22,7 @@ from tests.integration.preflight.conftest import arranged
 from tests.integration.preflight.scene import ORIGIN, PASSWORD, Pair, everything_but, memory_alarm, problems
 from tests.lab.certificates import Authority, tls_conf
 from tests.lab.lab import Lab
-from tests.lab.node import MANAGEMENT, Node
+from tests.lab.node import MANAGEMENT, NATIVE_PLUGINS, Node
 from tests.lab.waiting import eventually
 
 Naming = Callable[[str], str]

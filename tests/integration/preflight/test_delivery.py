@@ -27,9 +27,7 @@ def running(lab: Lab) -> Iterator[Running]:
     started = []
 
     def start(pair: Pair) -> None:
-        path = pair.write(
-            pair.upstream(), agent={"http": {"listen": f"127.0.0.1:{lab.ports.take()}"}, "group": lab.group}
-        )
+        path = pair.write(pair.upstream(), agent={"http": {"listen": f"127.0.0.1:{lab.ports.take()}"}})
         log = pair.directory / "agent.log"
         started.append(lab.agents.start(["run", "-c", path], output=log))
         eventually(lambda: '"status": "running"' in log.read_text(), 20, what="the link runs")

@@ -1,0 +1,1 @@
+"""What the lab itself promises, as far as it needs no broker."""
