@@ -20,7 +20,7 @@ KINDS: Final = {
     "simulation": ("tests.simulation",),
     "agents": ("tests.lab.preloaded", "federation-agent"),
     "proxies": ("relay.py",),
-    "pytest": ("pytest", "-c\0from"),  # a worker of xdist is started as code
+    "pytest": ("pytest", "exec(eval(sys.stdin"),  # a worker of xdist is started as code
 }
 """By words in the command line; the first that fits."""
 OTHERS: Final = "other, and shorter than a sample"

@@ -17,7 +17,7 @@ from typing import Final, Self, TypeVar
 from tests.lab import node, releases
 from tests.lab.admin import AdminError
 from tests.lab.leftovers import Leftovers
-from tests.lab.node import DEFAULT_PLUGINS, Node
+from tests.lab.node import DEFAULT_PLUGINS, Node, NodeError
 from tests.lab.ports import Ports
 from tests.lab.preloaded import Preloaded
 from tests.lab.proxy import Proxy
@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 MARK: Final = "FEDERATION_LAB"
 REAPER_DEADLINE: Final = 20.0
+UNREADABLE: Final = (AdminError, NodeError, OSError)
 SETTLES: Final = 2.0
 """Seconds in which what a test has removed is gone from what a node shows."""
 
@@ -195,11 +196,11 @@ class Lent:
 
     @classmethod
     def of(cls, lent: Node) -> Self:
-        return cls(lent, eventually(lent.state, ignoring=(AdminError, OSError), what="the node shows its state"))
+        return cls(lent, eventually(lent.state, ignoring=UNREADABLE, what="the node shows its state"))
 
     def is_as_before(self) -> bool:
         """One that isn't is ended: to set it right could miss something."""
-        with suppress(AdminError, OSError, NeverHappenedError):
+        with suppress(*UNREADABLE, NeverHappenedError):
             if self.node.alive and eventually(lambda: self.node.state() == self.before, SETTLES):
                 return True
         self.node.kill()

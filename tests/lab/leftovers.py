@@ -71,10 +71,11 @@ class Leftovers:
 
         A user harms nobody, so users may be left to this.
         """
-        made, self._made = self._made, {}
-        ordered = sorted(made, key=lambda each: each[1][0] not in OWNERS)
-        found = [(broker, path) for broker, path in ordered if made[broker, path]()]
-        left = [f"{'/'.join(path)} on {broker}" for broker, path in found if path[0] != "users"]
+        left = []
+        for broker, path in sorted(self._made, key=lambda each: each[1][0] not in OWNERS):
+            remove = self._made.pop((broker, path), None)  # gone where its owner was removed just now
+            if remove is not None and remove() and path[0] != "users":
+                left.append(f"{'/'.join(path)} on {broker}")
         alarms, self._alarms = self._alarms, {}
         left += [f"{found} on {broker}" for broker, tell in alarms.items() if (found := tell())]
         if left:

@@ -40,6 +40,9 @@ LOG_TAIL: Final = 100
 
 CONF: Final = "rabbitmq.conf"
 ENABLED_PLUGINS: Final = "enabled_plugins"
+LIMITS: Final = ("mem_alarm", "disk_free_alarm", "mem_limit", "disk_free_limit")
+LEASES: Final = ("federation-agent: lease", "federation-agent: replicas ")
+"""What an agent keeps for its group on the broker beside it."""
 PID: Final = "pid"
 AS_NO_CHILD: Final = ("setsid", "--fork", "sh", "-c", 'echo $$ >"$0" && exec "$@"')
 """Writes its process id to the file that follows, and becomes the command after that."""
@@ -50,9 +53,9 @@ STARTED: Final = "started"
 ERLANG_FLAGS: Final = "+S 2:2 +SDcpu 2:2 +SDio 2 +A 2 +sbwt none +sbwtdcpu none +sbwtdio none"
 # 3.10.8 waits five seconds at its end for a part of the management plugin that has already gone.
 QUICK_STOP: Final = "-kernel shutdown_timeout 1000"
-# A broker starts another Erlang each minute to keep its epmd alive, which the lab does. What starts it is suspended, again
-# and again, as it may begin anew. By a process of its own: timers end with the process that asked for them. Without
-# blanks: the script that passes this on splits it there.
+# A broker starts another Erlang each minute to keep its epmd alive, which the lab does. What starts it is suspended,
+# again and again, as it may begin anew. By a process of its own: timers end with the process that asked for them.
+# Without blanks: the script that passes this on splits it there.
 NO_EPMD_STARTER: Final = (
     "-eval spawn(fun()->F=fun(F)->timer:sleep(15000),catch(sys:suspend(rabbit_epmd_monitor)),F(F)end,F(F)end)."
 )
@@ -232,9 +235,13 @@ class Node:
         return [pid for pid in pids if (Path("/proc") / str(pid) / "comm").read_text().strip() == program]
 
     def state(self) -> str:
-        """What a test may have changed in a running node: compare it with that of before."""
+        """What a test may have changed in a running node, but for agents' leases: compare it with that of before."""
         defined = self.admin.get("definitions")
-        [own] = self.admin.get("nodes", query="columns=mem_alarm,disk_free_alarm,mem_limit,disk_free_limit")
+        for kind, key in (("queues", "name"), ("exchanges", "name"), ("bindings", "source")):
+            defined[kind] = [each for each in defined[kind] if not each[key].startswith(LEASES)]
+        [own] = self.admin.get("nodes", query=f"columns={','.join(LIMITS)}")
+        if own.keys() != set(LIMITS):
+            raise NodeError(f"{self.name} has no statistics yet")
         files = [(self.directory / name).read_text() for name in (CONF, ENABLED_PLUGINS)]
         return json.dumps([defined, own, files], sort_keys=True)
 

@@ -61,11 +61,12 @@ async def test_a_fresh_upstream_gets_everything_and_looking_changes_nothing(pair
     wait_until_left(pair.here, pair.there)
 
 
-async def test_names_tell_vhosts_and_exchanges_that_differ(pair: Pair, second_vhost: str) -> None:
+async def test_names_tell_vhosts_and_exchanges_that_differ(pair: Pair, name: Naming) -> None:
     pair.here.admin.exchange(pair.vhost, "x")
-    pair.there.admin.exchange(second_vhost, "elsewhere")
-    origin = pair.origin(uri=pair.there.uri(second_vhost), exchange="elsewhere")
-    planned = await pair.plan_link({**origin, **FEDERATE})
+    with pair.there.admin.temporary_vhost(name("other")) as other:
+        pair.there.admin.exchange(other, "elsewhere")
+        origin = pair.origin(uri=pair.there.uri(other), exchange="elsewhere")
+        planned = await pair.plan_link({**origin, **FEDERATE})
     queue = f"federation: elsewhere -> {pair.here.cluster_name}:{pair.vhost}:x"
     assert told(planned.actions)[:2] == [("keep", "exchange", "elsewhere"), ("create", "queue", queue)]
 
