@@ -240,7 +240,7 @@ class Node:
         for kind, key in (("queues", "name"), ("exchanges", "name"), ("bindings", "source")):
             defined[kind] = [each for each in defined[kind] if not each[key].startswith(LEASES)]
         [own] = self.admin.get("nodes", query=f"columns={','.join(LIMITS)}")
-        if own.keys() != set(LIMITS):
+        if set(own) != set(LIMITS):
             raise NodeError(f"{self.name} has no statistics yet")
         files = [(self.directory / name).read_text() for name in (CONF, ENABLED_PLUGINS)]
         return json.dumps([defined, own, files], sort_keys=True)
