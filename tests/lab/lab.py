@@ -29,7 +29,7 @@ T = TypeVar("T")
 MARK: Final = "FEDERATION_LAB"
 REAPER_DEADLINE: Final = 20.0
 UNREADABLE: Final = (AdminError, NodeError, OSError)
-SETTLES: Final = 2.0
+SETTLES: Final = 5.0
 """Seconds in which what a test has removed is gone from what a node shows."""
 
 
@@ -200,9 +200,9 @@ class Lent:
 
     def is_as_before(self) -> bool:
         """One that isn't is ended: to set it right could miss something."""
-        with suppress(*UNREADABLE, NeverHappenedError):
-            if self.node.alive and eventually(lambda: self.node.state() == self.before, SETTLES):
-                return True
+        with suppress(NeverHappenedError):
+            if self.node.alive:
+                return eventually(lambda: self.node.state() == self.before, SETTLES, ignoring=UNREADABLE)
         self.node.kill()
         return False
 

@@ -127,7 +127,8 @@ class Node:
 
     @property
     def alive(self) -> bool:
-        return processes.runs(self._pid, self._own_mark)
+        pid, _, born = self._process.partition(" ")
+        return bool(born) and processes.born(int(pid)) == born
 
     def uri(self, vhost: str = "/", user: str = "guest", password: str = "guest", *, port: int | None = None) -> str:
         """The AMQP URI; `port` for one that passes a proxy."""
@@ -167,7 +168,8 @@ class Node:
                 env={**os.environ, **environment},  # marked from the first moment
                 check=True,
             )
-        eventually(lambda: self._pid, what=f"node {self.name} has a process")
+        pid = int(eventually(lambda: self._process, what=f"node {self.name} has a process"))
+        (self.directory / PID).write_text(f"{pid} {processes.born(pid)}")
         return self
 
     def wait_until_ready(self, deadline: float = START_DEADLINE) -> None:
@@ -186,8 +188,11 @@ class Node:
     def kill(self) -> None:
         """SIGKILL: what a crash looks like."""
         self._for_one_test("kill")
-        eventually(lambda: not processes.end(self._own_mark), STOP_DEADLINE, what=f"node {self.name} is gone")
-        self._wait_for_exit()
+        eventually(
+            lambda: not processes.end(self._own_mark) and not self.alive,
+            STOP_DEADLINE,
+            what=f"node {self.name} is gone",
+        )
 
     def restart(self) -> Self:
         self.stop()
@@ -254,10 +259,10 @@ class Node:
             raise NodeError(f"all tests share {self.name}, none may {do} it: take one with the fixture `borrowed`")
 
     @property
-    def _pid(self) -> int:
-        """0 where it was never started."""
+    def _process(self) -> str:
+        """Its id, and when it was born; nothing of a node that was never started."""
         file = self.directory / PID
-        return int(file.read_text().strip() or 0) if file.exists() else 0
+        return file.read_text().strip() if file.exists() else ""
 
     def _wait_for_exit(self) -> None:
         eventually(lambda: not self.alive, STOP_DEADLINE, what=f"node {self.name} has ended")

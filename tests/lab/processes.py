@@ -16,14 +16,16 @@ def marked(entry: str) -> list[int]:
     return [int(folder.name) for folder in PROC.iterdir() if folder.name.isdigit() and _is_marked(folder, entry)]
 
 
-def runs(pid: int, entry: str) -> bool:
-    """Whether the process lives and is marked; a zombie, whose parent has yet to look, does not live."""
-    folder = PROC / str(pid)
+def born(pid: int) -> str:
+    """When it began, by which a process differs from a later one with its id; nothing of one that has ended.
+
+    A zombie, whose parent has yet to look, has ended. Its environment wouldn't do: each exec empties it for a moment.
+    """
     try:
-        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return False
-    return state not in {"Z", "X"} and _is_marked(folder, entry)
+        return ""
+    return "" if fields[0] in {"Z", "X"} else fields[19]
 
 
 def end(entry: str, sign: signal.Signals = signal.SIGKILL) -> bool:
