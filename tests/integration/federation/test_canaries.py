@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import HURRIED
 from tests.integration.federation.sites import Site, X, federated
@@ -165,6 +167,7 @@ def test_an_exchange_that_nobody_can_delete_needs_no_canary(agent_of: AgentOf, h
     assert here.take(1) == ["m"]
 
 
+@pytest.mark.thorough
 def test_in_a_cluster_a_deletion_on_another_node_is_noticed(agent_of: AgentOf, here: Site, cluster: Cluster) -> None:
     first, other = cluster.nodes
     with first.admin.temporary_vhost(vhost := f"of {here.vhost}"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, federated
 from tests.lab.cluster import Cluster
 from tests.lab.user_program import numbered
 
 
+@pytest.mark.thorough
 def test_a_queue_without_majority_holds_up_nobody_else(
     agent_of: AgentOf, there: Site, site_on: SiteOn, cluster: Cluster
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, federated, policies
@@ -73,6 +75,7 @@ def test_a_pair_of_a_native_link_and_an_agents(
             assert each.take(20) == bodies
 
 
+@pytest.mark.thorough
 def test_the_plugin_lets_go_and_comes_back(
     agent_of: AgentOf, borrowed: Borrowed, there: Site, proxy_to: Callable[[Node | int], Proxy]
 ) -> None:
@@ -109,6 +112,7 @@ def test_the_plugin_lets_go_and_comes_back(
     assert here.take(2_000) == bodies + more
 
 
+@pytest.mark.thorough
 def test_a_plugin_that_tells_nothing_is_known_by_its_consumer(
     agent_of: AgentOf, borrowed: Borrowed, there: Site
 ) -> None:

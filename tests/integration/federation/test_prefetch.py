@@ -32,7 +32,7 @@ def tell(agent: Agent, action: str) -> None:
     ask(agent, f"/api/links/{found['id']}/{action}", "POST")
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("kind", ["classic", pytest.param("quorum", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
 def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(
     agent_of: AgentOf,

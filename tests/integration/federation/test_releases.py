@@ -86,6 +86,7 @@ def test_every_type_on_4_x(agent_of: AgentOf, site_on: SiteOn, broker_on: Broker
     check(agent_of, site_on(broker), site_on(broker))
 
 
+@pytest.mark.thorough
 def test_an_upstream_that_comes_back_without_the_plugin(agent_of: AgentOf, here: Site, borrowed: Borrowed) -> None:
     """What was found out about a broker doesn't hold for the one that answers next."""
     node = borrowed(plugins=NATIVE_PLUGINS)
@@ -103,6 +104,7 @@ def test_an_upstream_that_comes_back_without_the_plugin(agent_of: AgentOf, here:
     assert here.take(10) == numbered(10)
 
 
+@pytest.mark.thorough
 def test_an_upstream_whose_plugin_is_disabled_meanwhile(agent_of: AgentOf, here: Site, borrowed: Borrowed) -> None:
     """Until it is noticed nobody can publish to the exchange that the one of the plugin's type is bound to."""
     node = borrowed(plugins=NATIVE_PLUGINS)

@@ -1,9 +1,12 @@
 """Nodes are one broker, and stay one when a node goes."""
 
+import pytest
+
 from tests.lab.cluster import Cluster
 from tests.lab.waiting import eventually
 
 
+@pytest.mark.thorough
 def test_two_nodes_are_one_broker(cluster: Cluster) -> None:
     assert {node.admin.get("overview")["cluster_name"] for node in cluster.nodes} == {cluster.name}
     cluster.nodes[0].admin.queue("/", "seen-by-all")
@@ -11,6 +14,7 @@ def test_two_nodes_are_one_broker(cluster: Cluster) -> None:
     cluster.nodes[1].admin.delete("queues", "/", "seen-by-all")
 
 
+@pytest.mark.thorough
 def test_a_killed_node_is_missed_and_comes_back(cluster: Cluster) -> None:
     victim = cluster.nodes[1]
     victim.kill()

@@ -143,6 +143,7 @@ async def test_links_of_the_native_plugin(native_broker: Node, name: Naming) -> 
             assert parse_amqp(parameter["value"]["uri"]).user == "guest"
 
 
+@pytest.mark.thorough
 async def test_many_bindings_in_one_answer(broker: Node, vhost: str) -> None:
     bindings = [
         {

@@ -23,7 +23,7 @@ from tests.lab.waiting import eventually
 MANY = 300
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("kind", ["classic", pytest.param("quorum", marks=pytest.mark.thorough)])
 def test_of_an_exchange_link(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
     here.exchange().queue("#")
     there.exchange()

@@ -41,6 +41,7 @@ def shown(agent: Agent, path: str) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.thorough
 def test_short_lived_queues_leave_nothing_behind(agent_of: AgentOf, here: Site, there: Site) -> None:
     declare(here, there, name=STEADY)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()

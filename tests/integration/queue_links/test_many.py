@@ -67,6 +67,7 @@ def to_each(here: Site, theres: list[Site], shovels: int) -> dict[str, Any]:
     return {"upstreams": upstreams, "policies": policies, "shovels": defined}
 
 
+@pytest.mark.thorough
 def test_many_links(agent_of: AgentOf, here: Site, there: Site) -> None:
     declare_all(here, [f"work{number}" for number in range(COUNT)])
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
@@ -83,6 +84,7 @@ def test_many_links(agent_of: AgentOf, here: Site, there: Site) -> None:
     assert agent.links()[queue(here, "work8")]["status"] == "running"
 
 
+@pytest.mark.thorough
 def test_links_and_shovels_to_three_brokers(
     agent_of: AgentOf, site_on: SiteOn, here: Site, second_broker: Node
 ) -> None:

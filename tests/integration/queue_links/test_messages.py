@@ -116,7 +116,7 @@ def test_a_consumer_that_takes_one_at_a_time_does_not_make_the_link_flap(
     assert tag in {"federation-link-origin", "federation-link-origin 2", "federation-link-origin 3"}
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("kind", [pytest.param("classic", marks=pytest.mark.thorough), "quorum"])
 def test_a_consumer_moves_between_brokers_federated_both_ways(
     agent_of: AgentOf, here: Site, there: Site, kind: str
 ) -> None:

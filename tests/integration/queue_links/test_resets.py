@@ -58,7 +58,7 @@ def downstream(request: pytest.FixtureRequest, site_on: SiteOn, broker_on: Broke
     return site_on(broker_on(request.param))
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("kind", [pytest.param("classic", marks=pytest.mark.thorough), "quorum"])
 def test_nothing_is_lost(between: Between, downstream: Site, there: Site, kind: str) -> None:
     declare(downstream, there, arguments={"x-queue-type": kind})
     agent, proxies = between(downstream, there)
@@ -77,6 +77,7 @@ def test_nothing_is_lost(between: Between, downstream: Site, there: Site, kind: 
 
 
 @pytest.mark.parametrize("mode", ["on-publish", "no-ack"])
+@pytest.mark.thorough
 def test_modes_that_may_lose_messages_go_on(between: Between, here: Site, there: Site, mode: str) -> None:
     declare(here, there)
     agent, proxies = between(here, there, **{"ack-mode": mode})

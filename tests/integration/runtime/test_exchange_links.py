@@ -119,6 +119,7 @@ async def test_exchanges_are_seen_in_a_vhost_without_upstreams_too(pair: Pair) -
     assert told(found.plan.downstream) == [("keep", "exchange", "stands")]
 
 
+@pytest.mark.thorough
 async def test_many_federated_exchanges_and_their_bindings(pair: Pair) -> None:
     names = [f"x{number:02}" for number in range(30)]
     exchange: dict[str, Any] = {"vhost": pair.vhost, "type": "topic", "durable": True, "auto_delete": False}

@@ -33,7 +33,14 @@ def memory_alarm(node: Node) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("release", [None, SID])
-@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
+@pytest.mark.parametrize(
+    "ack_mode",
+    [
+        "on-confirm",
+        pytest.param("on-publish", marks=pytest.mark.thorough),
+        pytest.param("no-ack", marks=pytest.mark.thorough),
+    ],
+)
 def test_at_the_destination(
     agent_of: AgentOf, site_on: SiteOn, borrowed: Borrowed, here: Site, *, ack_mode: str, release: str | None
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Site
@@ -15,6 +17,7 @@ from tests.lab.waiting import eventually
 PLUGINS = ("rabbitmq_shovel", "rabbitmq_shovel_management")
 
 
+@pytest.mark.thorough
 def test_the_plugin_lets_go_and_comes_back(agent_of: AgentOf, borrowed: Borrowed, there: Site) -> None:
     """A parameter that is left when the plugin is disabled is run, and deleted once it has finished."""
     node = borrowed(plugins=NATIVE_PLUGINS)

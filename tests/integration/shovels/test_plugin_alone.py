@@ -35,6 +35,7 @@ def delete(agent: Agent, site: Site, name: str = SHOVEL, token: str | None = Non
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.thorough
 def test_the_agent_stands_aside_and_takes_over_and_a_shovel_is_deleted_over_http(
     agent_of: AgentOf, borrowed: Borrowed, there: Site
 ) -> None:

@@ -96,7 +96,14 @@ def all_taken(site: Site) -> list[str]:
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
+@pytest.mark.parametrize(
+    "ack_mode",
+    [
+        "on-confirm",
+        pytest.param("on-publish", marks=pytest.mark.thorough),
+        pytest.param("no-ack", marks=pytest.mark.thorough),
+    ],
+)
 def test_what_is_lost_and_repeated(
     agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo, *, ack_mode: str, end: str
 ) -> None:
