@@ -16,6 +16,7 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 MANY = 16_000
 SLOW = 1_000_000  # bytes per second: the downstream needs some seconds, on any machine
@@ -32,7 +33,7 @@ def tell(agent: Agent, action: str) -> None:
     ask(agent, f"/api/links/{found['id']}/{action}", "POST")
 
 
-@pytest.mark.parametrize("kind", ["classic", pytest.param("quorum", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kind", ["classic", thorough("quorum")])
 @pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
 def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(
     agent_of: AgentOf,

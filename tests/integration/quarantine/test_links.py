@@ -19,11 +19,12 @@ from tests.integration.queue_links import scene as queue_links
 from tests.integration.shovels.shoveling import named, running, shovel
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 MANY = 300
 
 
-@pytest.mark.parametrize("kind", ["classic", pytest.param("quorum", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kind", ["classic", thorough("quorum")])
 def test_of_an_exchange_link(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
     here.exchange().queue("#")
     there.exchange()

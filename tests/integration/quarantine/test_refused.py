@@ -20,6 +20,7 @@ from tests.integration.shovels.shoveling import running, shovel
 from tests.lab.node import Node
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 FULL = "full"
 
@@ -47,7 +48,7 @@ def two_queues(here: Site, there: Site) -> None:
     fill(here)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("classic", marks=pytest.mark.thorough), "quorum"])
+@pytest.mark.parametrize("kind", [thorough("classic"), "quorum"])
 def test_of_an_exchange_link_what_is_refused_waits_and_the_rest_flows(
     agent_of: AgentOf, here: Site, there: Site, kind: str
 ) -> None:
@@ -151,7 +152,7 @@ def refused(here: Site, there: Site, agent: Agent, count: int) -> None:
     shows(agent, f"{count} refused by the downstream")
 
 
-@pytest.mark.parametrize("kind", [pytest.param("classic", marks=pytest.mark.thorough), "quorum"])
+@pytest.mark.parametrize("kind", [thorough("classic"), "quorum"])
 def test_more_bytes_than_can_be_kept_hold_up_nothing(agent_of: AgentOf, roomy: Site, there: Site, kind: str) -> None:
     here = roomy
     two_queues(here, there)

@@ -29,6 +29,7 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered, times
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 NAME = "work Čeština 日本語 🐇"
 
@@ -116,7 +117,7 @@ def test_a_consumer_that_takes_one_at_a_time_does_not_make_the_link_flap(
     assert tag in {"federation-link-origin", "federation-link-origin 2", "federation-link-origin 3"}
 
 
-@pytest.mark.parametrize("kind", [pytest.param("classic", marks=pytest.mark.thorough), "quorum"])
+@pytest.mark.parametrize("kind", [thorough("classic"), "quorum"])
 def test_a_consumer_moves_between_brokers_federated_both_ways(
     agent_of: AgentOf, here: Site, there: Site, kind: str
 ) -> None:

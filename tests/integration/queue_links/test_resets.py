@@ -21,6 +21,7 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 BrokerOn = Callable[..., Node]
 ProxyTo = Callable[[Node | int], Proxy]
@@ -58,7 +59,7 @@ def downstream(request: pytest.FixtureRequest, site_on: SiteOn, broker_on: Broke
     return site_on(broker_on(request.param))
 
 
-@pytest.mark.parametrize("kind", [pytest.param("classic", marks=pytest.mark.thorough), "quorum"])
+@pytest.mark.parametrize("kind", [thorough("classic"), "quorum"])
 def test_nothing_is_lost(between: Between, downstream: Site, there: Site, kind: str) -> None:
     declare(downstream, there, arguments={"x-queue-type": kind})
     agent, proxies = between(downstream, there)

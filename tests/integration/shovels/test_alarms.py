@@ -15,6 +15,7 @@ from tests.integration.shovels.shoveling import ask, named, running, shovel, sho
 from tests.lab.node import Node
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 PREFETCH: Final = 50
 COUNT: Final = 1_000
@@ -37,8 +38,8 @@ def memory_alarm(node: Node) -> Iterator[None]:
     "ack_mode",
     [
         "on-confirm",
-        pytest.param("on-publish", marks=pytest.mark.thorough),
-        pytest.param("no-ack", marks=pytest.mark.thorough),
+        thorough("on-publish"),
+        thorough("no-ack"),
     ],
 )
 def test_at_the_destination(

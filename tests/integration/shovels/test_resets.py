@@ -21,6 +21,7 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import depth, numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 RESETS: Final = 20
 PREFETCH: Final = 200
@@ -100,8 +101,8 @@ def all_taken(site: Site) -> list[str]:
     "ack_mode",
     [
         "on-confirm",
-        pytest.param("on-publish", marks=pytest.mark.thorough),
-        pytest.param("no-ack", marks=pytest.mark.thorough),
+        thorough("on-publish"),
+        thorough("no-ack"),
     ],
 )
 def test_what_is_lost_and_repeated(
