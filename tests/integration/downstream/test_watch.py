@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.lab.lab import Lab
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
@@ -60,6 +61,12 @@ class Process:
         with self._process.stdout:
             for line in self._process.stdout:
                 self.lines.append(line.strip())
+
+
+@pytest.fixture
+def broker(borrowed: Borrowed) -> Node:
+    """One of whose events none comes from another test."""
+    return borrowed()
 
 
 @pytest.fixture

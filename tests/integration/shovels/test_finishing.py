@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.federation.conftest import AgentOf
+from tests.conftest import Borrowed
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site
 from tests.integration.federation.test_renaming import RENAMED
 from tests.integration.shovels.shoveling import ask, named, shovel, shovels
@@ -79,8 +80,11 @@ def test_after_a_time(agent_of: AgentOf, here: Site, there: Site) -> None:
     assert depth(there.uri, "src") == 10
 
 
-def test_another_name_of_the_downstream_begins_no_new_count(agent_of: AgentOf, here: Site, there: Site) -> None:
+def test_another_name_of_the_downstream_begins_no_new_count(
+    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, there: Site
+) -> None:
     """One that has finished stays so, and one that runs moves what is left."""
+    here = site_on(borrowed())
     there.queue(name="src").publish(numbered(10), "src", exchange="")
     there.queue(name="src2").publish(numbered(3), "src2", exchange="")
     done = shovel(there, here, src_delete_after=5)

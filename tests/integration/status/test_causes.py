@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.acceptance.command import federation_agent
 from tests.conftest import Borrowed
-from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
 from tests.integration.shovels.shoveling import named, shovel
@@ -42,17 +42,18 @@ def wait_causes(agent: Agent, *expected: tuple[str, str, str]) -> list[dict[str,
 
 
 def test_shovels_to_another_broker_blame_it_and_not_the_downstream(
-    agent_of: AgentOf, broker: Node, second_broker: Node, here: Site, there: Site
+    agent_of: AgentOf, broker: Node, here: Site, borrowed: Borrowed, site_on: SiteOn
 ) -> None:
     """Its alarm, what is missing there, and a permission that is missing there."""
-    far = second_broker.cluster_name
+    there = site_on(borrowed())
+    far = there.node.cluster_name
     flowing = shovel(here, there, **QUICKLY)
     lost = shovel(here, there, src_queue="src2", dest_exchange="nx", **QUICKLY)
     agent = agent_of(broker).write({here.vhost: {"shovels": {"flowing": flowing, "lost": lost}}}).start()
     agent.wait_for("running", named(here, "flowing"))
     [cause] = wait_causes(agent, ("destination", far, "object missing"))
     assert f"Create on {far} what the error names" in cause["advice"]
-    with alarm(second_broker):
+    with alarm(there.node):
         here.publish(numbered(10), "src", exchange="")
         found = wait_causes(agent, ("destination", far, "object missing"), ("destination", far, "memory alarm"))
         assert any(f"On {far}, `rabbitmq-diagnostics memory_breakdown`" in each["advice"] for each in found)
