@@ -142,7 +142,7 @@ class User:
             self._loop.close()
 
     def wait(self, count: int, deadline: float = DEADLINE) -> list[str]:
-        eventually(lambda: len(self.taken) >= count, deadline, what=f"{count} messages taken, not {len(self.taken)}")
+        eventually(lambda: len(self.taken) >= count, deadline, what=f"{count} messages taken")
         return list(self.taken)
 
     async def _consume(self) -> None:

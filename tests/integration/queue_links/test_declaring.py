@@ -86,9 +86,9 @@ def test_a_queue_with_auto_delete_keeps_its_messages_while_there_are_consumers(
     declare(here, there, auto_delete=True)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", queue(here))
-    there.publish(numbered(5_000), Q, exchange="")
+    there.publish(numbered(500), Q, exchange="")
     with User(here, prefetch=1, pause=0.002) as user:
         user.wait(100)
-        there.publish(numbered(500, start=5_000), Q, exchange="")
-        assert times(user.wait(5_500)) == dict.fromkeys(numbered(5_500), 1)
+        there.publish(numbered(50, start=500), Q, exchange="")
+        assert times(user.wait(550)) == dict.fromkeys(numbered(550), 1)
     eventually(lambda: not agent.links(), what="the link ends with its queue")

@@ -129,14 +129,15 @@ def test_lag_is_known_while_the_downstream_is_away(
 
 
 def test_what_blocked_links_have_within_their_prefetch_is_counted_to_the_message(
-    agent_of: AgentOf, broker: Node, here: Site, there: Site
+    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, there: Site
 ) -> None:
     """None of them has a message ready at its upstream: all were sent, and nothing is taken for the downstream."""
+    here = site_on(borrowed())
     names = [f"fed.{number}" for number in range(6)]
     for name in names:
         here.exchange(name).queue("k", name=f"q {name}", exchange=name)
         there.exchange(name)
-    agent = agent_of(broker).write({here.vhost: federated(there)}).start()
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     url = f"http://127.0.0.1:{agent.port}"
     agent.wait_running(len(names))
     for name in names:

@@ -26,11 +26,11 @@ def command(agent: Agent, *arguments: str) -> Done:
     return federation_agent(*arguments, "--url", url(agent))
 
 
-def remember(site: Site, link_id: str, *paused: str) -> None:
+def remember(agent: Agent, link_id: str, *paused: str) -> None:
     """Writes into the link's lease, as a later agent of the group would have."""
-    exchange = lease_exchange(site.node.cluster_name)
+    exchange = lease_exchange(agent.lab.group)
     token = {"format": 1, "number": time.time_ns() // 10**7, "paused": dict.fromkeys(paused, LONG_AGO), "tried": {}}
-    user_program.publish(site.node.uri(), exchange, str(slot_of(link_id)), [json.dumps(token)])
+    user_program.publish(agent.downstream.uri(), exchange, str(slot_of(link_id)), [json.dumps(token)])
 
 
 def test_a_pause_survives_a_restart_with_its_reason(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -66,13 +66,13 @@ def test_what_is_remembered_counts_and_a_pause_of_a_day_is_trouble(agent_of: Age
     here.exchange().queue("k")
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     link_id = link_when(agent, "running", lambda link: link["status"] == "running")["id"]
-    remember(here, link_id, link_id)
+    remember(agent, link_id, link_id)
     paused = link_when(agent, "paused", lambda link: link["status"] == "paused")
     assert paused["error"] == f"paused by ann@ops since 2026-09-21 14:13 UTC: {REASON}"
     [cause] = get(agent, "/api/causes")["causes"]
     assert (cause["trouble"], cause["error"]) == ("paused for long", paused["error"])
     assert command(agent, "status").status == 1
-    remember(here, link_id)
+    remember(agent, link_id)
     link_when(agent, "running", lambda link: link["status"] == "running")
 
 
