@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.model import AckMode, QueueDestination, ShovelSettings
@@ -19,7 +21,8 @@ from tests.unit.model_brokers import HERE, THERE, Models, among_models
 COUNT = 3
 
 
-def test_what_is_forwarded_before_it_is_known_to_have_begun_counts() -> None:
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_what_is_forwarded_before_it_is_known_to_have_begun_counts(*, is_cut: bool) -> None:
     """The session is cancelled when messages have come with the answer that it waits for, which it hasn't seen yet."""
     shovel = replace(
         shovel_link().shovel,
@@ -52,8 +55,11 @@ def test_what_is_forwarded_before_it_is_known_to_have_begun_counts() -> None:
             await asyncio.sleep(0.0001)
         assert opening.cancelled()
         assert session.flow is not None
+        for stream in tuple(models.network.streams) if is_cut else ():
+            stream.cut()
+        await asyncio.sleep(1)
         await session.flow.leave()
         await connections.leave(connections.detach())
-        assert runnable.memory.former == Former(COUNT, in_doubt=0)
+        assert runnable.memory.former == Former(COUNT, in_doubt=COUNT if is_cut else 0)
 
     among_models(live)
