@@ -78,6 +78,7 @@ class Node:
     conf: list[str] = field(default_factory=list)
     cluster_name: str = ""
     cookie: str = field(default_factory=secrets.token_hex, repr=False)
+    environment: dict[str, str] = field(default_factory=dict)  # of its processes, besides the lab's own
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
 
     @property
@@ -150,7 +151,7 @@ class Node:
 
     def stop(self) -> None:
         """Stop as an operator would: the broker closes its connections and writes what it has."""
-        for pid in self._pids("beam.smp"):
+        for pid in self.pids("beam.smp"):
             os.kill(pid, signal.SIGTERM)
         self._wait_for_exit()
 
@@ -197,7 +198,8 @@ class Node:
     def _own_mark(self) -> str:
         return f"FEDERATION_LAB_NODE={self.name}"
 
-    def _pids(self, program: str) -> list[int]:
+    def pids(self, program: str) -> list[int]:
+        """Its processes that run the program."""
         pids = processes.marked(self._own_mark)
         return [pid for pid in pids if (Path("/proc") / str(pid) / "comm").read_text().strip() == program]
 
@@ -266,6 +268,7 @@ class Node:
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(
                 (ERLANG_FLAGS, QUICK_STOP, NO_EPMD_STARTER, LOOPBACK_DISTRIBUTION)
             ),
+            **self.environment,
         }
 
 
