@@ -8,7 +8,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from agent.amqp.data.capture import MOST_NOTED, Captured, Room
 from agent.amqp.data.held import HeldBuffers
@@ -381,7 +381,6 @@ PROPERTIES = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(PROPERTIES), st.booleans(), st.sampled_from([b"", b"b", bytes(200_000)])),

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.amqp.wire import frames, methods
@@ -58,7 +58,6 @@ def check(connection: WireConnection) -> None:
         assert str(error)
 
 
-@settings(max_examples=300)
 @given(sayings, sayings, cuts)
 def test_garbage_ends_a_connection_at_worst(upstream: bytes, downstream: bytes, sizes: list[int]) -> None:
     async def scenario() -> None:
@@ -77,7 +76,6 @@ def test_garbage_ends_a_connection_at_worst(upstream: bytes, downstream: bytes, 
     asyncio.run(scenario())
 
 
-@settings(max_examples=150)
 @given(sayings, cuts, st.integers(0, 3))
 def test_garbage_ends_a_handshake_at_worst(said: bytes, sizes: list[int], steps: int) -> None:
     async def scenario() -> None:
