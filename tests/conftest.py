@@ -17,9 +17,11 @@ from tests.lab.session import LAB, lab_of
 
 pytest_plugins = ["tests.lab.plugin", "tests.scheduling"]
 
-# How long an example takes says nothing where brokers and other tests share the cores.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+# How long an example takes says nothing where brokers and other tests share the cores. Each run tries other examples:
+# few where somebody waits, and many with `--hypothesis-profile=many`. What is found then gets an `@example` of its own.
+settings.register_profile("few", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
+settings.register_profile("many", settings.get_profile("few"), max_examples=300)
+settings.load_profile("few")
 
 
 @pytest.fixture(autouse=True)

@@ -37,13 +37,21 @@ class HeldMessages:
     """
 
     def __init__(
-        self, connection: Connection, channel: Channel, queue: str, *, wants: Callable[[bytes], bool], room: int
+        self,
+        connection: Connection,
+        channel: Channel,
+        queue: str,
+        *,
+        wants: Callable[[bytes], bool],
+        room: int,
+        most: int = MOST,
     ) -> None:
         self._connection = connection
         self._channel = channel
         self._queue = queue
         self._wants = wants
         self._room = room
+        self._most = most
         self.has_more = False
         self._is_cut = False
         self._arrived: asyncio.Queue[Held | None] = asyncio.Queue()
@@ -57,7 +65,7 @@ class HeldMessages:
         channel = self._channel
         try:
             ready = await count_ready(channel, self._queue)
-            self._count, self.has_more = min(ready, MOST), ready > MOST
+            self._count, self.has_more = min(ready, self._most), ready > self._most
             if self._count:
                 await channel.ask(methods.BASIC_QOS, methods.BASIC_QOS_OK, prefetch_count=self._count)
                 consumed = {"queue": self._queue, "consumer_tag": CONSUMER}
@@ -111,12 +119,19 @@ async def count_ready(channel: Channel, queue: str) -> int:
 
 @asynccontextmanager
 async def held_messages(
-    connection: Connection, queue: str, *, wants: Callable[[bytes], bool], room: int = LARGEST_TOGETHER
+    connection: Connection,
+    queue: str,
+    *,
+    wants: Callable[[bytes], bool],
+    room: int = LARGEST_TOGETHER,
+    most: int = MOST,
 ) -> AsyncIterator[HeldMessages]:
-    """`wants` says by the properties (with their flags) whether a message's body is kept."""
+    """`wants` says by the properties (with their flags) whether a message's body is kept. At `most` so many messages
+    are held, in so much `room`.
+    """
     channel = connection.wire.begin_channel()
     try:
-        held = HeldMessages(connection, channel, queue, wants=wants, room=room)
+        held = HeldMessages(connection, channel, queue, wants=wants, room=room, most=most)
         await held.begin()
         yield held
     finally:

@@ -28,14 +28,15 @@ class ConsumerOf:
 
 
 class ConsumerChannels:
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
         self._totals: Counter[str] = Counter()
         self._by_channel: dict[str, Counter[ConsumerOf]] = {}
         self._counts: Counter[ConsumerOf] = Counter()
 
     def come(self, channel: str) -> None:
         """There is one more consumer on the channel, whatever it consumes."""
-        if channel in self._totals or len(self._totals) < MOST:
+        if channel in self._totals or len(self._totals) < self._most:
             self._totals[channel] += 1
 
     def go(self, channel: str) -> None:
@@ -45,7 +46,7 @@ class ConsumerChannels:
         """One that matters, of those that have come."""
         if channel not in self._totals:
             return
-        if consumer in self._counts or len(self._counts) < MOST:
+        if consumer in self._counts or len(self._counts) < self._most:
             self._by_channel.setdefault(channel, Counter())[consumer] += 1
             self._counts[consumer] += 1
         else:

@@ -73,7 +73,7 @@ class _Source:
 
 
 class UpstreamLooks:
-    """`every` is in seconds; `run` does it."""
+    """`every` is in seconds; `run` does it. An answer is waited for `patience` seconds; `clock` is the loop's."""
 
     def __init__(
         self,
@@ -82,11 +82,15 @@ class UpstreamLooks:
         *,
         every: float,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self._watched = watched
         self._board = board
         self._every = max(every, SHORTEST)
         self._sleep = sleep
+        self._clock = clock or asyncio.get_running_loop().time
+        self._patience = patience
         self._sources: dict[Asked, _Source] = {}
         self._contexts: Contexts = {}
         self._asking = asyncio.Semaphore(AT_ONCE)
@@ -107,7 +111,7 @@ class UpstreamLooks:
         self._sources = {asked: self._sources.get(asked, _Source()) for asked in links}
         used = {url.tls for asked in links for url in asked.urls}
         self._contexts = {tls: context for tls, context in self._contexts.items() if tls in used}
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         due = [asked for asked in links if self._sources[asked].due <= now]
         await asyncio.gather(*(self._ask_safely(asked, links[asked]) for asked in due))
 
@@ -117,16 +121,15 @@ class UpstreamLooks:
             await self._ask(asked, self._sources[asked], links)
 
     async def _ask(self, asked: Asked, source: _Source, links: Collection[tuple[Watched, str]]) -> None:
-        loop = asyncio.get_running_loop()
         async with self._asking:
-            began = loop.time()
+            began = self._clock()
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(self._patience):
                     found = await self._counts(asked, source, {queue for _, queue in links})
             except (BrokerError, TimeoutError) as error:
-                self._failed(asked, source, str(error) or f"no answer within {PATIENCE:g} s")
+                self._failed(asked, source, str(error) or f"no answer within {self._patience:g} s")
                 return
-            now = loop.time()
+            now = self._clock()
         if source.error:
             log.info("queues upstream can be looked at again", upstream=asked.upstream)
         source.failures, source.error = 0, ""
@@ -141,7 +144,7 @@ class UpstreamLooks:
         first = source.failures_ever % len(asked.urls)  # one that never answers takes all the time
         urls = (*asked.urls[first:], *asked.urls[:first])
         setting = f"management of {where}"
-        client = ManagementClient(urls, where=where, setting=setting, timeout=PATIENCE, contexts=self._contexts)
+        client = ManagementClient(urls, where=where, setting=setting, timeout=self._patience, contexts=self._contexts)
         async with client:
             if not source.is_counting:
                 overview = await client.overview()
@@ -155,7 +158,7 @@ class UpstreamLooks:
         source.failures += 1
         source.failures_ever += 1
         source.is_counting = False
-        source.due = asyncio.get_running_loop().time() + min(LONGEST, self._every * 2.0 ** min(source.failures, 10))
+        source.due = self._clock() + min(LONGEST, self._every * 2.0 ** min(source.failures, 10))
         if error != source.error:
             source.error = error
             log.warning("queues upstream can't be looked at", upstream=asked.upstream, error=f"{error}; {_ADVICE}")

@@ -27,16 +27,17 @@ class Broker:
 
 @dataclass(slots=True)
 class Clusters:
-    """`downstream` are the addresses of the agent's own."""
+    """`downstream` are the addresses of the agent's own; it remembers the names at `most` addresses."""
 
     downstream: frozenset[Address] = frozenset()
+    most: int = MOST
     _names: dict[Address, str] = field(default_factory=dict)
 
     def learn(self, uri: AmqpUri, cluster: str) -> None:
         address = address_of(uri)
         self._names.pop(address, None)
         self._names[address] = cluster
-        if len(self._names) > MOST:
+        if len(self._names) > self.most:
             del self._names[next(iter(self._names))]
 
     def name_of(self, uris: Iterable[AmqpUri]) -> str | None:

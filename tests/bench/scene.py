@@ -57,7 +57,7 @@ class Pair:
 
     @property
     def pids(self) -> dict[str, int]:
-        return {name: node._pids("beam.smp")[0] for name, node in (("downstream", self.down), ("upstream", self.up))}
+        return {name: node.pids("beam.smp")[0] for name, node in (("downstream", self.down), ("upstream", self.up))}
 
     @contextmanager
     def user_without_events(self) -> Iterator[str]:

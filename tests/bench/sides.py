@@ -91,7 +91,7 @@ class Agent:
     def _one(self, scene: Scene, number: int) -> Iterator[Ready]:
         path = scene.pair.lab.directory / f"{scene.vhost}-{number}.yaml"
         port = scene.pair.agent_port if number == 0 else scene.pair.lab.ports.take()
-        path.write_text(self._configuration(scene, port, begins=False))
+        path.write_text(self.configuration(scene, port, begins=False))
         log = path.with_suffix(".log")
         with log.open("wb") as stderr:
             process = subprocess.Popen(
@@ -105,7 +105,7 @@ class Agent:
             eventually(lambda: _is_quiet(process.pid), STOPPED, what="the agent has started and is quiet")
 
             def go() -> None:
-                path.write_text(self._configuration(scene, port, begins=True))
+                path.write_text(self.configuration(scene, port, begins=True))
                 process.send_signal(signal.SIGHUP)
 
             yield Ready(go, processes={"agent": process.pid})
@@ -115,7 +115,7 @@ class Agent:
         finally:
             _stop(process)
 
-    def _configuration(self, scene: Scene, port: int, *, begins: bool) -> str:
+    def configuration(self, scene: Scene, port: int, *, begins: bool) -> str:
         down = scene.pair.down
         return yaml.safe_dump(
             {

@@ -19,7 +19,7 @@ from tests.bench.process import cpu_seconds, memory_mib
 def main(what: str, directory: str, *more: str) -> None:
     spark = SparkSession.builder.getOrCreate() if what == "count" else session(None)
     spark.sparkContext.setLogLevel("ERROR")
-    java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # noqa: SLF001 - no other way leads there
     before, began = cpu_seconds(java), time.monotonic()
     if what == "count":
         lines = count(spark, directory)

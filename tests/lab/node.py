@@ -95,6 +95,7 @@ class Node:
     conf: list[str] = field(default_factory=list)
     cluster_name: str = ""
     cookie: str = field(default_factory=secrets.token_hex, repr=False)
+    environment: dict[str, str] = field(default_factory=dict)  # of its processes, besides the lab's own
     leftovers: Leftovers | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
@@ -181,7 +182,7 @@ class Node:
     def stop(self) -> None:
         """Stop as an operator would: the broker closes its connections and writes what it has."""
         self._for_one_test("stop")
-        for pid in self._pids("beam.smp"):
+        for pid in self.pids("beam.smp"):
             os.kill(pid, signal.SIGTERM)
         self._wait_for_exit()
 
@@ -220,7 +221,7 @@ class Node:
 
     def _command(self, *arguments: str, told: str = "") -> str:
         if self.leftovers is not None:
-            self.leftovers.commanded(self.name, replace(self, leftovers=None)._alarms)
+            self.leftovers.commanded(self.name, replace(self, leftovers=None).alarms)
         environment = self._environment() | {"RABBITMQ_CTL_ERL_ARGS": LOOPBACK_DISTRIBUTION}
         command = self.release.command(arguments, environment)
         result = subprocess.run(
@@ -235,7 +236,8 @@ class Node:
     def _own_mark(self) -> str:
         return f"FEDERATION_LAB_NODE={self.name}"
 
-    def _pids(self, program: str) -> list[int]:
+    def pids(self, program: str) -> list[int]:
+        """Its processes that run the program."""
         pids = processes.marked(self._own_mark)
         return [pid for pid in pids if (Path("/proc") / str(pid) / "comm").read_text().strip() == program]
 
@@ -250,7 +252,8 @@ class Node:
         files = [(self.directory / name).read_text() for name in (CONF, ENABLED_PLUGINS)]
         return json.dumps([defined, own, files], sort_keys=True)
 
-    def _alarms(self) -> str:
+    def alarms(self) -> str:
+        """Those in force, as Erlang prints them; nothing where there are none."""
         found = self.eval("rabbit_alarm:get_alarms().")
         return "" if found == "[]" else found
 
@@ -327,6 +330,7 @@ class Node:
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(
                 (ERLANG_FLAGS, QUICK_STOP, NO_EPMD_STARTER, LOOPBACK_DISTRIBUTION)
             ),
+            **self.environment,
         }
 
 

@@ -46,6 +46,9 @@ class Release:
         return ["sudo", "-n", "chroot", f"--userspec={os.getuid()}:{os.getgid()}", str(self.root), *clean]
 
 
+HOST = Release()
+
+
 def prepared() -> dict[str, Release]:
     """The releases that are there, by the name of their directory."""
     directory = Path(os.environ.get(DIRECTORY_VARIABLE) or PROJECT / "var" / "versions")
@@ -53,11 +56,10 @@ def prepared() -> dict[str, Release]:
     return {root.name: Release(root) for root in roots if (root / SCRIPTS / "rabbitmq-server").exists()}
 
 
-def find(name: str | None) -> Release:
+def find(name: str | None, *, host: Release = HOST) -> Release:
     """The release of that name; of this machine without one."""
     if name is None:
-        host = Release()
-        if not Path(host.script("rabbitmq-server")).exists():
+        if not (host.root / SCRIPTS / "rabbitmq-server").exists():
             raise ReleaseMissingError("no rabbitmq-server on this machine: run `make setup`")
         return host
     try:

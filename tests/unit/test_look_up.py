@@ -9,29 +9,29 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent import look_up
 from agent.look_up import MOST, Resolver, addresses_of
 
 
-class Hanging(look_up._LookUp):
-    """Of a name whose DNS servers don't answer until `end`."""
+class Servers:
+    """DNS servers that don't answer until `end`."""
 
-    def __init__(self, host: str, end: threading.Event) -> None:
-        super().__init__(host)
-        self._end = end
+    def __init__(self) -> None:
+        self.end = threading.Event()
+        self.asked: list[str] = []
 
-    def run(self) -> None:
-        self._end.wait()
-        self.done.set_result(("192.0.2.1",))
+    def __call__(self, host: str) -> list[tuple[object, ...]]:
+        self.asked.append(host)
+        self.end.wait()
+        return [("192.0.2.1", 0)]
 
 
 @pytest.fixture
-def end() -> Iterator[threading.Event]:
-    found = threading.Event()
-    yield found
-    found.set()
+def hanging() -> Iterator[Servers]:
+    servers = Servers()
+    yield servers
+    servers.end.set()
     for each in threading.enumerate():
-        if isinstance(each, look_up._LookUp):
+        if each.name.startswith("look up "):
             each.join(10)
 
 
@@ -52,24 +52,26 @@ async def test_no_name(name: str) -> None:
         await addresses_of(name)
 
 
-async def test_one_that_hangs_is_looked_up_once_and_others_are_found(end: threading.Event) -> None:
-    Hanging("hangs.example", end).start()
+async def test_one_that_hangs_is_looked_up_once_and_others_are_found(hanging: Servers) -> None:
     for _ in range(3):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await addresses_of("hangs.example")
+                await addresses_of("hangs.example", ask=hanging)
     assert [each.daemon for each in threading.enumerate() if each.name == "look up hangs.example"] == [True]
     assert await addresses_of("localhost")
-    end.set()
-    assert await addresses_of("hangs.example")
+    hanging.end.set()
+    assert await addresses_of("hangs.example", ask=hanging) == ("192.0.2.1",)
+    assert hanging.asked == ["hangs.example"]
 
 
-async def test_they_are_few(end: threading.Event) -> None:
-    for number in range(MOST):
-        Hanging(f"{number}.example", end).start()
+async def test_they_are_few(hanging: Servers) -> None:
+    asking = [asyncio.create_task(addresses_of(f"{number}.example", ask=hanging)) for number in range(MOST)]
+    await asyncio.sleep(0)
     with pytest.raises(socket.gaierror, match=f"{MOST} other names"):
-        await addresses_of("one-more.example")
+        await addresses_of("one-more.example", ask=hanging)
     assert await addresses_of("192.0.2.7") == ("192.0.2.7",)
+    hanging.end.set()
+    assert {*await asyncio.gather(*asking)} == {("192.0.2.1",)}
 
 
 @pytest.mark.parametrize(
@@ -81,17 +83,14 @@ async def test_they_are_few(end: threading.Event) -> None:
         (("fe80::1%eth0", 0, 0, 2), "fe80::1%eth0"),
     ],
 )
-async def test_the_interface_of_an_address_is_kept(
-    monkeypatch: pytest.MonkeyPatch, found: tuple[object, ...], text: str
-) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", found)])
-    assert await addresses_of("a.example") == (text,)
+async def test_the_interface_of_an_address_is_kept(found: tuple[object, ...], text: str) -> None:
+    assert await addresses_of("a.example", ask=lambda _: [found, found]) == (text,)
 
 
 async def test_without_a_thread_it_is_an_error_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(look_up._LookUp, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)  # nothing else makes the system refuse just this one
     with pytest.raises(socket.gaierror, match="gives no thread"):
         await addresses_of("a.example")

@@ -32,13 +32,14 @@ class Room:
     """How many bytes may be collected at a time, by all links together, and how many messages noted of which nothing is
     kept."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, most_noted: int = MOST_NOTED) -> None:
         self.left = limit
+        self._most_noted = most_noted
         self._noted = 0
 
     def note(self) -> bool:
         """One more message; False where there are too many."""
-        if self._noted >= MOST_NOTED:
+        if self._noted >= self._most_noted:
             return False
         self._noted += 1
         return True

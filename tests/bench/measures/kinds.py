@@ -125,9 +125,9 @@ class NativeKinds:
 class _Configured(Agent):
     wanted: Wanted | None = None
 
-    def _configuration(self, scene: Scene, port: int, *, begins: bool) -> str:
+    def configuration(self, scene: Scene, port: int, *, begins: bool) -> str:
         # Named, as a dataclass with slots has another class cell.
-        document = yaml.safe_load(Agent._configuration(self, scene, port, begins=begins))
+        document = yaml.safe_load(Agent.configuration(self, scene, port, begins=begins))
         wanted = self.wanted
         assert wanted
         defined = {"upstreams": wanted.upstreams, "policies": wanted.policies, "shovels": wanted.defined_shovels}

@@ -6,13 +6,11 @@ import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agent.amqp.connect import _open_at, connect, connect_any
+from agent.amqp.connect import connect, connect_any
 from agent.amqp.wire import methods
-from agent.amqp.wire.connection import WireConnection
 from agent.core.addresses.uri import Mechanism, parse
 from agent.errors import BrokerError, PermanentError, TransientError, UriError
 from tests.integration.amqp.conftest import Connecting
@@ -205,87 +203,6 @@ async def test_a_server_that_never_answers() -> None:
     async with stranger(None) as port:
         message = transient(await failure(f"amqp://u:{SENTINEL}@127.0.0.1:{port}", seconds=0.3))
     assert "connected, but no AMQP within 0.3 s: check that this is an AMQP port" in message
-
-
-async def test_no_step_is_waited_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The handshake's bytes may be lost; where the URI says how long to wait, that counts."""
-    monkeypatch.setattr("agent.amqp.connect.LONGEST_STEP", 0.2)
-    async with stranger(None) as port:
-        with pytest.raises(TransientError, match=r"no AMQP within 0\.2 s"):
-            await connect(parse(f"amqp://127.0.0.1:{port}"), where="upstream origin", name="test")
-        uri = parse(f"amqp://127.0.0.1:{port}?connection_timeout=500")
-        with pytest.raises(TransientError, match=r"no AMQP within 0\.5 s"):
-            await connect(uri, where="upstream origin", name="test")
-
-
-async def test_an_address_that_never_answers_keeps_no_other_waiting(
-    monkeypatch: pytest.MonkeyPatch, broker: Node
-) -> None:
-    monkeypatch.setattr("agent.amqp.connect.LONGEST_STEP", 0.3)
-    addresses = ("127.0.0.2", "127.0.0.1")
-
-    async def found(_: str) -> tuple[str, ...]:
-        return addresses
-
-    async def opened(address: str, *given: Any) -> WireConnection:
-        if address == "127.0.0.2":
-            await asyncio.Event().wait()
-        return await _open_at(address, *given)
-
-    monkeypatch.setattr("agent.amqp.connect.addresses_of", found)
-    monkeypatch.setattr("agent.amqp.connect._open_at", opened)
-    async with await connect(parse(broker.uri()), where="upstream origin", name="test"):
-        pass
-    async with await connect(parse(broker.uri()), where="upstream origin", name="test", within=2.0):
-        pass  # as leases do, for which all the time there is would go by
-    addresses = ("127.0.0.2", "127.0.0.2")
-    with pytest.raises(TransientError, match=r"no answer of 127\.0\.0\.2 within 0\.3 s"):
-        await connect(parse(broker.uri()), where="upstream origin", name="test")
-
-
-async def test_many_addresses_leave_each_enough_time(monkeypatch: pytest.MonkeyPatch, broker: Node) -> None:
-    """Over a long line, a connection with TLS takes more than a tenth of the three seconds that a lease has."""
-    silent = [f"127.0.0.{number}" for number in range(2, 11)]
-    begun: list[str] = []
-    ended: list[str] = []
-
-    async def found(_: str) -> tuple[str, ...]:
-        return (*silent, "127.0.0.1")
-
-    async def opened(address: str, *given: Any) -> WireConnection:
-        begun.append(address)
-        try:
-            await asyncio.sleep(0.6 if address == "127.0.0.1" else 60)
-        finally:
-            ended.append(address)
-        return await _open_at(address, *given)
-
-    monkeypatch.setattr("agent.amqp.connect.addresses_of", found)
-    monkeypatch.setattr("agent.amqp.connect._open_at", opened)
-    async with await connect(parse(broker.uri()), where="upstream origin", name="test", within=3.0):
-        assert begun == [*silent, "127.0.0.1"], "one after another: the first ones are the best"
-        assert sorted(ended) == sorted(begun)
-
-
-async def test_of_addresses_that_answer_together_one_is_used(monkeypatch: pytest.MonkeyPatch, broker: Node) -> None:
-    opened_all = asyncio.Event()
-    wires: list[WireConnection] = []
-
-    async def found(_: str) -> tuple[str, ...]:
-        return ("127.0.0.2", "127.0.0.1")
-
-    async def opened(address: str, *given: Any) -> WireConnection:
-        wire = await _open_at("127.0.0.1", *given)
-        wires.append(wire)
-        if address == "127.0.0.1":
-            opened_all.set()
-        await opened_all.wait()
-        return wire
-
-    monkeypatch.setattr("agent.amqp.connect.addresses_of", found)
-    monkeypatch.setattr("agent.amqp.connect._open_at", opened)
-    async with await connect(parse(broker.uri()), where="upstream origin", name="test", within=2.0) as connection:
-        assert [wire.closed.done() for wire in wires if wire is not connection.wire] == [True]
 
 
 async def test_the_next_endpoint_is_tried(lab: Lab, broker: Node) -> None:

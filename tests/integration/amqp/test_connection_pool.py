@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -12,6 +14,10 @@ from agent.core.addresses.uri import parse
 from agent.errors import BrokerError, TransientError
 from tests.lab.lab import Lab
 from tests.lab.node import Node
+
+
+class Key:
+    """Of an endpoint, which is gone once nobody knows it."""
 
 
 class Door:
@@ -84,13 +90,22 @@ async def test_who_gives_up_waiting_leaves_nothing_behind(broker: Node) -> None:
 async def test_what_nobody_uses_any_more_is_forgotten(broker: Node, lab: Lab) -> None:
     """Links that are set apart have connections by keys of their own, and such links come and go."""
     pool, door = Pool(), Door(broker.uri())
-    for number in range(3):
-        await (await pool.acquire(f"apart {number}", door)).release()
-    assert pool._groups == {}
+    keys = [Key() for _ in range(3)]
+    for key in keys:
+        await (await pool.acquire(key, door)).release()
+    known = weakref.WeakSet(keys)
+    del key, keys
+    gc.collect()
+    assert not known
+    dead = Key()
+    known.add(dead)
     with pytest.raises(BrokerError):
-        await pool.acquire("dead", Door(f"amqp://127.0.0.1:{lab.ports.take()}"))
-    assert [*pool._groups] == ["dead"]  # those who come soon get the same error
+        await pool.acquire(dead, Door(f"amqp://127.0.0.1:{lab.ports.take()}"))
+    del dead
+    gc.collect()
+    assert len(known) == 1  # those who come soon get the same error
     await asyncio.sleep(REST)
     shared = await pool.acquire("there", door)
-    assert [*pool._groups] == ["there"]
+    gc.collect()
+    assert not known
     await shared.release()

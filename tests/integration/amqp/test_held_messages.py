@@ -25,31 +25,35 @@ async def test_what_does_not_fit_stays_where_it_is(
         for number in range(COUNT):
             await exchange.publish(aio_pika.Message(str(number).encode(), headers={"h": HEADER}), queue)
     connection = await connecting(broker.uri(vhost))
-    async with held_messages(connection, queue, wants=lambda _: True, room=room) as held:
+    come = 0
+
+    def wants(_: bytes) -> bool:
+        nonlocal come
+        come += 1
+        return True
+
+    async with held_messages(connection, queue, wants=wants, room=room) as held:
 
         async def have_come() -> bool:
-            return held.has_more or held._arrived.qsize() == COUNT
+            return held.has_more or come == COUNT
 
         await eventually_async(have_come, what="they have come")
         assert [(each.body or b"").decode() async for each in held] == [str(number) for number in range(seen)]
         assert held.has_more == (seen < COUNT)
 
 
-async def test_what_another_connection_holds_is_no_rest(
-    broker: Node, vhost: str, connecting: Connecting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_another_connection_holds_is_no_rest(broker: Node, vhost: str, connecting: Connecting) -> None:
     """As where two addresses lead to one broker."""
-    monkeypatch.setattr("agent.amqp.held_messages.MOST", 3)
     broker.admin.queue(vhost, "held")
     async with await aio_pika.connect(broker.uri(vhost)) as publishing:
         exchange = (await publishing.channel()).default_exchange
         for number in range(COUNT):
             await exchange.publish(aio_pika.Message(str(number).encode()), "held")
     first, second = await connecting(broker.uri(vhost)), await connecting(broker.uri(vhost))
-    async with held_messages(first, "held", wants=lambda _: True) as held:
+    async with held_messages(first, "held", wants=lambda _: True, most=3) as held:
         assert [each.body async for each in held] == [b"0", b"1", b"2"]
         assert await held.has_rest()
-        async with held_messages(second, "held", wants=lambda _: True) as others:
+        async with held_messages(second, "held", wants=lambda _: True, most=3) as others:
             assert [each.body async for each in others] == [b"3", b"4"]
             assert not await others.has_rest()
             assert not await held.has_rest()

@@ -7,7 +7,7 @@ import pytest
 from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import NATIVE_PLUGINS
-from tests.lab.releases import DIRECTORY_VARIABLE, ReleaseMissingError, find
+from tests.lab.releases import DIRECTORY_VARIABLE, Release, ReleaseMissingError, find
 
 
 @pytest.mark.versions
@@ -40,7 +40,6 @@ def test_a_release_that_is_not_there_says_what_to_do(lab: Lab, tmp_path: Path, m
         lab.node(release="trixie")
 
 
-def test_a_broker_that_is_not_there_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.lab.releases.SCRIPTS", "no/such/directory")
+def test_a_broker_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ReleaseMissingError, match="run `make setup`"):
-        find(None)
+        find(None, host=Release(tmp_path))

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from agent.amqp.connection_pool import Shared
+from agent.amqp.data.capture import Capture
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.target import Target
 from agent.core.addresses.uri import AmqpUri, parse
@@ -16,7 +17,8 @@ from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import End, reachable
 from agent.links.options import FlowOptions
-from agent.links.quarantine import Opener
+from agent.links.quarantine import Lane, Opener, Quarantines
+from agent.tasks import UnexpectedErrors
 from tests.lab.node import Node
 
 
@@ -86,20 +88,29 @@ def test_an_empty_host_is_the_downstream_in_the_vhost_that_the_uri_names() -> No
     ]  # fmt: skip
 
 
-async def test_what_a_link_opens_on_its_way_is_fenced_as_the_rest(
-    broker: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Openers(Quarantines):
+    """What links give it to open connections with."""
+
+    def __init__(self) -> None:
+        super().__init__(UnexpectedErrors())
+        self.given: list[Opener] = []
+
+    def capture(self, place: object, target: Target, lane: Lane) -> Capture:
+        self.given.append(lane.opener)
+        return super().capture(place, target, lane)
+
+
+async def test_what_a_link_opens_on_its_way_is_fenced_as_the_rest(broker: Node) -> None:
     """An agent that was frozen deletes no queue of a link that runs elsewhere, nor sets its messages aside."""
     shared, at = brokers(), end("source", broker)
     (uri,) = at.uris
-    openers: list[Opener] = []
-    monkeypatch.setattr(shared.quarantines, "capture", lambda _place, _target, lane: openers.append(lane.opener))
+    openers = shared.quarantines = Openers()
     options = FlowOptions("queue", "tag", Destination("x"))
     async with await shared.trial(at, uri) as up:
         capture = shared.capture(at, up, link="1a2b3c4d", options=options, is_quorum=False)
     assert capture is not None
     capture(cast("Target", None))
-    for opener in (lambda: shared.trial(at, uri), *openers):
+    for opener in (lambda: shared.trial(at, uri), *openers.given):
         async with await opener() as connection:
             await connection.channel()
             shared.permit.until = -math.inf
@@ -107,4 +118,4 @@ async def test_what_a_link_opens_on_its_way_is_fenced_as_the_rest(
                 await connection.channel()
             assert connection.is_closed
         shared.permit.until = math.inf
-    assert openers
+    assert openers.given

@@ -10,7 +10,6 @@ import yaml
 from agent.core.addresses import http_url
 from agent.core.check.finding import Finding, Level, Topic
 from agent.definitions.sources.load import load_configuration
-from agent.runtime.preflight.api import Api
 from agent.runtime.preflight.delivery import try_links
 from agent.runtime.preflight.preflight import check
 from tests.acceptance.command import federation_agent
@@ -38,9 +37,9 @@ def running(lab: Lab) -> Iterator[Running]:
         each.wait(20)
 
 
-async def deliver(pair: Pair) -> list[Finding]:
+async def deliver(pair: Pair, user: str = "guest", password: str = "guest") -> list[Finding]:
     configuration = load_configuration(str(pair.directory / "agent.yaml"), environment={})
-    apis = {ORIGIN: [http_url.parse(pair.there.management_uri())]}
+    apis = {ORIGIN: [http_url.parse(pair.there.management_uri(user, password))]}
     found = await check(configuration, apis=apis, trial=try_links)
     return [each for each in found.findings if each.topic is Topic.DELIVERY]
 
@@ -92,16 +91,14 @@ async def test_an_alarm_is_named_instead_of_what_was_waited_for(pair: Pair, runn
 
 
 async def test_an_alarm_that_nobody_may_see_is_suspected(
-    pair: Pair, running: Running, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, running: Running, name: Callable[[str], str]
 ) -> None:
     running(pair)
-
-    async def unknown(_: Api) -> None:
-        return None
-
+    user = name("not-monitoring")
+    pair.there.admin.user(user, "password", tags="management")
+    pair.there.admin.permissions(pair.vhost, user)
     with memory_alarm(pair.there):
-        monkeypatch.setattr(Api, "alarms", unknown)
-        [found] = await deliver(pair)
+        [found] = await deliver(pair, user=user, password="password")
     assert found.level is Level.ERROR
     assert found.message == "the upstream didn't confirm the message within 20 s"
     assert "rabbitmq-diagnostics alarms" in found.fix

@@ -23,11 +23,8 @@ QUORUM = {"x-queue-type": "quorum"}
 def without_quorum_queues(lab: Lab) -> Iterator[Node]:
     """As after an upgrade from a release that had none, until their feature flag is enabled."""
     node = lab.node("aged")
-    with pytest.MonkeyPatch.context() as patch:
-        environment = node._environment() | {"RABBITMQ_FEATURE_FLAGS": ""}
-        patch.setattr(Node, "_environment", lambda _: environment)
-        node.start()
-    yield node
+    node.environment["RABBITMQ_FEATURE_FLAGS"] = ""
+    yield node.start()
     node.stop()
 
 

@@ -39,6 +39,7 @@ class Broker:
         self.has_plugin = has_plugin
         self.is_up = True
         self.alarm = ""
+        self.has_access = True  # whoever logs in, to the vhost
         self.routing = Routing()
         self.queues: dict[str, Queue] = {}
         self.sessions: dict[Session, None] = {}

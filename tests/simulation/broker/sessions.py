@@ -6,6 +6,7 @@ import asyncio
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from agent.amqp.failures import NOT_ALLOWED
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.methods import Call, Method
 from agent.core import fields
@@ -178,6 +179,9 @@ class Session:
                 self.frame_max = call["frame_max"]
                 if self._heartbeat:
                     self._beat()
+            case methods.CONNECTION_OPEN if not self.broker.has_access:
+                refused = "NOT_ALLOWED - access to vhost '/' refused for user 'guest'"
+                self.say_on(0, methods.CONNECTION_CLOSE, code=NOT_ALLOWED, text=refused)
             case methods.CONNECTION_OPEN:
                 self.is_open = True
                 self.say_on(0, methods.CONNECTION_OPEN_OK)

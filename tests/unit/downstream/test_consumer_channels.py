@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from agent.downstream import consumer_channels
 from agent.downstream.consumer_channels import ConsumerChannels, ConsumerOf
 
 
@@ -12,13 +9,8 @@ def of_queue(tag: str) -> ConsumerOf:
     return ConsumerOf("/", "q", tag, is_below=True)
 
 
-@pytest.fixture(autouse=True)
-def at_most_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_channels, "MOST", 2)
-
-
 def test_a_channel_with_very_many_consumers_is_known_to_have_fewer_than_it_has() -> None:
-    channels = ConsumerChannels()
+    channels = ConsumerChannels(most=2)
     for tag in ("a", "b", "c", "a"):
         channels.come("one")
         channels.add("one", of_queue(tag))
@@ -27,7 +19,7 @@ def test_a_channel_with_very_many_consumers_is_known_to_have_fewer_than_it_has()
 
 
 def test_very_many_channels_are_unknown_and_room_comes_back() -> None:
-    channels = ConsumerChannels()
+    channels = ConsumerChannels(most=2)
     for name in ("one", "two", "three"):
         channels.come(name)
         channels.add(name, of_queue(name))

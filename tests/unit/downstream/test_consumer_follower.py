@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 
 from agent.core.broker_events import BrokerEvent
 from agent.downstream.consumer_follower import ConsumerFollower
@@ -23,6 +24,26 @@ def below(channel: str) -> BrokerEvent:
     return BrokerEvent("consumer.created", fields)
 
 
+class Reported(Listener):
+    """The events that a test says."""
+
+    def __init__(self) -> None:
+        super().__init__(tuple)
+        self._reported: asyncio.Queue[BrokerEvent] = asyncio.Queue()
+
+    async def report(self, event: BrokerEvent) -> None:
+        self._reported.put_nowait(event)
+        await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def events(self, _: Iterable[str]) -> AsyncIterator[AsyncIterator[BrokerEvent]]:
+        yield self._each()
+
+    async def _each(self) -> AsyncIterator[BrokerEvent]:
+        while True:
+            yield await self._reported.get()
+
+
 def test_what_nobody_reports_is_noticed_in_time() -> None:
     """A link below was connected to a node that is down, and comes back by another, at any time between two lists."""
 
@@ -32,19 +53,20 @@ def test_what_nobody_reports_is_noticed_in_time() -> None:
         async def read(vhost: str) -> list[ConsumerAnswer]:
             return [BELOW] if vhost == V else []
 
-        follower = ConsumerFollower(consumers, listener=Listener(tuple), read=read)
+        listener = Reported()
+        follower = ConsumerFollower(consumers, listener=listener, read=read)
         with consumers.watching(V, Q, changed.set):
-            consumers.hears(True, loop.time())
-            reading = asyncio.create_task(follower._read_all())
+            following = asyncio.create_task(follower.run())
             await asyncio.sleep(2 * LATE + seconds)
-            consumers.heard(below("by another node"), begun := loop.time())
+            begun = loop.time()
+            await listener.report(below("by another node"))
             assert consumers.below_zero(V, Q) == 2
             changed.clear()
             await changed.wait()
             assert consumers.below_zero(V, Q) == 1
-            reading.cancel()
+            following.cancel()
             with suppress(asyncio.CancelledError):
-                await reading
+                await following
         return loop.time() - begun
 
     for seconds in range(0, 60, 4):

@@ -4,147 +4,175 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
+from random import Random
 from typing import Any, cast
 
 import pytest
 
-from agent.amqp.failures import NoAccessError
 from agent.amqp.wire.permit import Permit
-from agent.core.addresses.uri import DEFAULT_HEARTBEAT
-from agent.core.replicas.messages import Report
+from agent.core.addresses.uri import DEFAULT_HEARTBEAT, AmqpUri, parse
 from agent.core.replicas.sharing import LEASE
-from agent.errors import TransientError
-from agent.runtime.replicas import replica as replica_module
-from agent.runtime.replicas.fence import SURELY_KEPT, TICK
-from agent.runtime.replicas.lease_channel import LeaseChannel
+from agent.runtime.replicas.fence import SURELY_KEPT
 from agent.runtime.replicas.replica import NO_ACCESS_FOR, Replica, Runs
 from agent.tasks import GuardedTasks, UnexpectedErrors
-from tests.unit.amqp.wire.virtual_loop import in_virtual_time
+from tests.simulation.loop import SimulatedLoop, run
 from tests.unit.core.some_links import shovel_link
+from tests.unit.model_brokers import HERE, Models, among_models
+
+SETTLED_WITHIN = 15.0
 
 
-class Lease:
-    """One whose broker was heard of just now."""
+class Runner:
+    """Runs no links, and notes until when it might, for how many seconds from then on, as it is called."""
 
-    may_publish = True
+    def __init__(self, permit: Permit) -> None:
+        self._permit = permit
+        self.had_company_with: list[float] = []
+        self.severed_with: list[float] = []
 
-    @property
-    def live_at(self) -> float:
-        return asyncio.get_running_loop().time()
+    def begin_sharing(self) -> None:
+        self.had_company_with.append(self._permit.until - now())
 
-    def say(self, message: bytes) -> None:
-        """Nobody listens."""
+    def sever(self) -> None:
+        self.severed_with.append(self._permit.until - now())
 
+    def is_at_rest(self, _: int) -> bool:
+        return True
 
-class Nothing:
-    """Runs no links."""
-
-    def __getattr__(self, _: str) -> Any:
+    def __getattr__(self, _: str) -> Callable[..., None]:
         return lambda *_: None
 
 
-async def test_links_are_fenced_as_soon_as_another_agent_is_heard_of() -> None:
+class Agent:
+    """A replica and what it is given; `works` until it is cancelled."""
+
+    def __init__(self, name: str, uris: tuple[AmqpUri, ...] = (parse(f"amqp://{HERE}"),)) -> None:
+        self.permit = Permit()
+        self.runner = Runner(self.permit)
+        tasks = GuardedTasks(UnexpectedErrors())
+        self.replica = Replica(lambda: uris, tasks, self.permit, cast("Runs", self.runner))
+        self.replica.join("group", name)
+        self.replica.follow(())
+        tasks.keep("share links", self.replica.run)
+        tasks.keep("fence links", self.replica.keep_fence)
+
+    @property
+    def may_run_for(self) -> float:
+        return self.permit.until - now()
+
+    def stands_still(self) -> None:
+        """For longer than it may; then a connection finds that its time is up."""
+        self.permit.until = now() - 1
+        self.permit.end()
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_links_are_fenced_as_soon_as_another_agent_is_heard_of() -> None:
     """This one may be frozen at any moment, and others take its links over then."""
-    permit = Permit()
-    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", Nothing()))
-    lease = replica._lease = cast("LeaseChannel", Lease())
-    now = asyncio.get_running_loop().time()
-    replica._sharing.begin(now)
-    replica._fence.move(lease)
-    assert permit.until >= now + SURELY_KEPT, "it is alone"
-    replica._message_arrived(Report("r2", "second", frozenset(), frozenset()).encode())
-    assert now + LEASE <= permit.until < now + LEASE + 1
+
+    async def live(models: Models) -> None:
+        models.broker()
+        first = Agent("first")
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert first.may_run_for >= SURELY_KEPT - 1, "it is alone"
+        Agent("second")
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert first.runner.had_company_with == [pytest.approx(LEASE, abs=1)]
+        assert first.may_run_for <= LEASE
+
+    among_models(live)
 
 
-async def test_one_that_never_had_company_outlasts_what_brokers_outlast_with_or_without_a_lease() -> None:
+def test_one_that_never_had_company_outlasts_what_brokers_outlast_with_or_without_a_lease() -> None:
     """No broker gives its messages to others sooner, and new connections would deliver what was in flight again."""
-    permit = Permit()
-    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", Nothing()))
-    now = asyncio.get_running_loop().time()
-    for failure in ("", "the broker isn't reached"):
-        replica._sharing.failure = failure
-        replica._fence.move(None)
-        assert now + SURELY_KEPT <= permit.until < now + 2 * DEFAULT_HEARTBEAT - 2 * TICK
+
+    async def live(models: Models) -> None:
+        broker = models.broker()
+        agent = Agent("alone")
+        await asyncio.sleep(SETTLED_WITHIN)
+        leased = agent.may_run_for
+        broker.stop()
+        await asyncio.sleep(SETTLED_WITHIN)
+        for seconds in (leased, agent.may_run_for):
+            assert SURELY_KEPT - 1 < seconds < 2 * DEFAULT_HEARTBEAT - 1
+        assert not agent.runner.severed_with
+
+    among_models(live)
 
 
-async def test_without_a_lease_links_are_fenced_where_others_were_and_one_that_stood_still_ends_them() -> None:
-    permit, severed = Permit(), list[None]()
-    runs = Nothing()
-    runs.sever = lambda: severed.append(None)  # type: ignore[attr-defined]
-    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", runs))
-    now = replica._fence.accompanied_at = asyncio.get_running_loop().time()
-    replica._sharing.failure = "the broker isn't reached"
-    replica._fence.move(None)
-    assert now < permit.until < now + LEASE + 1
-    permit.until = now - 1  # it stood still
-    permit.end()
-    assert severed
-    assert permit.until > now, "it goes on with connections that are new"
+def test_one_that_had_company_and_lost_its_lease_is_fenced_until_it_is_known_what_runs_here() -> None:
+    async def live(models: Models) -> None:
+        broker = models.broker()
+        first, second = Agent("first"), Agent("second")
+        await asyncio.sleep(SETTLED_WITHIN)
+        broker.stop()
+        await asyncio.sleep(SETTLED_WITHIN)
+        for each in (first, second):
+            assert each.runner.severed_with == [-math.inf]
+            assert LEASE - 1 < each.may_run_for <= LEASE, "it goes on with connections that are new"
+
+    among_models(live)
 
 
-async def test_one_that_may_not_have_leases_runs_all_links_without_end() -> None:
-    permit = Permit()
-    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", Nothing()))
-    replica._sharing.failure = replica._sharing.refusal = "not permitted"
-    replica._fence.move(None)
-    assert permit.until == math.inf
+def test_one_that_stood_still_ends_its_links_and_goes_on_with_connections_that_are_new() -> None:
+    async def live(models: Models) -> None:
+        broker = models.broker()
+        first, _ = Agent("first"), Agent("second")
+        await asyncio.sleep(SETTLED_WITHIN)
+        broker.stop()
+        await asyncio.sleep(SETTLED_WITHIN)
+        first.runner.severed_with.clear()
+        first.stands_still()
+        assert len(first.runner.severed_with) == 1
+        assert first.may_run_for > 0
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert len(first.runner.severed_with) == 1
+
+    among_models(live)
 
 
-async def test_one_that_lost_its_lease_and_reaches_none_is_fenced_again() -> None:
-    permit, severed = Permit(), list[None]()
-    runs = Nothing()
-    runs.sever = lambda: severed.append(None)  # type: ignore[attr-defined]
-    replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), permit, cast("Runs", runs))
-    replica._fence.is_severed = True
-    replica._fence.move(None)
-    permit.end()
-    assert permit.until == -math.inf, "it isn't known yet what runs here"
-    replica._go_on_without("the broker isn't reached")
-    assert not severed
-    permit.until = -math.inf  # it stood still
-    permit.end()
-    assert severed
+class Silent:
+    """A network that loses whatever is sent; how long was waited for an answer each time."""
+
+    def __init__(self) -> None:
+        self.waited: list[float] = []
+
+    async def reach(self, _: str, __: int) -> None:
+        began = now()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.waited.append(now() - began)
+
+    def open(self, *_: Any) -> Any:
+        raise AssertionError("nothing is reached")
 
 
-def test_a_broker_whose_logins_are_always_slow_is_waited_for_ever_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited, has_tried = list[float](), asyncio.Event()
+def test_a_broker_whose_logins_are_always_slow_is_waited_for_ever_longer() -> None:
+    async def live(loop: SimulatedLoop) -> list[float]:
+        network = loop.network = Silent()
+        Agent("first")
+        await asyncio.sleep(60)
+        return network.waited[:5]
 
-    async def connect_any(*_: object, within: float, **__: object) -> object:
-        waited.append(within)
-        await asyncio.sleep(within)
-        if len(waited) == 5:
-            has_tried.set()
-        raise TransientError("no answer in time")
-
-    monkeypatch.setattr(replica_module, "connect_any", connect_any)
-    monkeypatch.setattr(replica_module, "delay", lambda *_: 0.0)
-
-    async def live() -> None:
-        replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), Permit(), cast("Runs", Nothing()))
-        running = asyncio.create_task(replica.run())
-        await has_tried.wait()
-        running.cancel()
-        assert waited[:5] == [3.0, 6.0, 9.0, 10.0, 10.0]
-
-    in_virtual_time(live())
+    assert run(live, Random(1)) == pytest.approx([3.0, 6.0, 9.0, 10.0, 10.0])
 
 
-def test_one_without_access_to_the_vhost_runs_all_links_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_without_access_to_the_vhost_runs_all_links_only_after_a_while() -> None:
     """Others may be there, whose connections outlast what is taken from all for a moment."""
-    refused = [NoAccessError("user 'u' may not access vhost '/'")]
 
-    async def connect_any(*_: object, **__: object) -> object:
-        raise refused[0]
-
-    monkeypatch.setattr(replica_module, "connect_any", connect_any)
-
-    async def live() -> None:
-        replica = Replica(tuple, GuardedTasks(UnexpectedErrors()), Permit(), cast("Runs", Nothing()))
-        running = asyncio.create_task(replica.run())
+    async def live(models: Models) -> None:
+        models.broker().has_access = False
+        agent = Agent("first")
         await asyncio.sleep(NO_ACCESS_FOR - 10)
-        assert replica.verdict(shovel_link()) is not True
+        assert agent.replica.verdict(shovel_link()) is not True
+        assert agent.may_run_for < math.inf
         await asyncio.sleep(40)
-        assert replica.verdict(shovel_link()) is True
-        running.cancel()
+        assert agent.replica.verdict(shovel_link()) is True
+        assert agent.may_run_for == math.inf, "nobody else can ever run them"
 
-    in_virtual_time(live())
+    among_models(live)

@@ -1,84 +1,135 @@
-"""The links that run and those that end."""
+"""The links that run and those that end: what other agents of the group hear of them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from agent.amqp.wire.permit import Permit
+from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Pause
-from agent.core.replicas.sharing import Elsewhere, Verdict
+from agent.core.links.removal import CleanupAfter
+from agent.core.model import ExchangeLink
 from agent.downstream.known_bindings import KnownBindings
-from agent.errors import BrokerError, PermanentError
 from agent.links.brokers import Brokers
-from agent.links.exchange.link import RunnableExchangeLink
 from agent.links.registry import Kinds
-from agent.runtime.replicas.replica import Replica
+from agent.runtime.replicas.replica import Replica, Runs
 from agent.runtime.runners import Runners
 from agent.status.board import Board
-from tests.unit.amqp.wire.virtual_loop import in_virtual_time
-from tests.unit.status.test_board import LINK
+from agent.tasks import GuardedTasks, UnexpectedErrors
+from tests.simulation.broker.broker import AMQP_PORT, Broker
+from tests.simulation.broker.sessions import Session
+from tests.simulation.network import Stream
+from tests.unit.core.some_links import exchange_link
+from tests.unit.model_brokers import HERE, THERE, Models, among_models
 
-
-@pytest.mark.parametrize("error", [None, PermanentError("upstream origin: connection refused")])
-def test_others_forget_a_removed_link_only_where_nothing_is_left(
-    monkeypatch: pytest.MonkeyPatch, error: BrokerError | None
-) -> None:
-    """One of them may reach what this agent doesn't."""
-    told: list[str] = []
-
-    async def remove(*_: object, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:
-        assert cluster == "here"
-        assert messages
-        assert still()
-        return error
-
-    monkeypatch.setattr(RunnableExchangeLink, "remove", remove)
-    monkeypatch.setattr(Replica, "tell_removed", lambda _, link_id: told.append(link_id))
-
-    async def live() -> None:
-        runners = Runners(Board(lambda: 0.0, "dc2-a"), KnownBindings(), lambda: ())
-        runner = runners.get_or_make(LINK, Kinds(Brokers((), "here", stall_after=30)))
-        runner.unwant()
-        await asyncio.wait_for(runner.finished.wait(), 1000)
-        assert LINK.id not in runners.by_id
-
-    in_virtual_time(live())
-    assert told == ([] if error else [LINK.id])
-
-
+LINK = replace(exchange_link(), uris=(parse(f"amqp://{THERE}"),))
+ANOTHER_WAY = "127.0.0.4"
+SETTLED_WITHIN = 15.0
 PAUSE = Pause("ann", 1.0, "a new disk")
 
 
-def test_what_may_not_have_been_heard_is_passed_on_to_the_agent_that_runs_the_link_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told: list[object] = []
+class Door:
+    """Another way to a broker, which opens some time."""
 
-    def ask_others(_: Replica, link_id: str, action: str, pause: Pause | None) -> bool:
-        told.append((action, pause))
-        return link_id == LINK.id
+    is_up = False
 
-    monkeypatch.setattr(Replica, "ask_others", ask_others)
-    monkeypatch.setattr(Replica, "verdict", lambda *_: Elsewhere("agent b runs this link", "b"))
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
-    async def live() -> None:
-        runners = Runners(Board(lambda: 0.0, "dc2-a"), KnownBindings(), lambda: ())
-        runners.get_or_make(LINK, Kinds(Brokers((), "here", stall_after=30)))
+    def accept(self, stream: Stream) -> Session:
+        return self._broker.accept(stream)
+
+
+class AnotherAgent:
+    """Of the same group: it knows the link, and notes what it hears."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Pause | None]] = []
+        self.removed: list[str] = []
+        tasks = GuardedTasks(UnexpectedErrors())
+        uris = (parse(f"amqp://{HERE}"),)
+        replica = Replica(lambda: uris, tasks, Permit(), cast("Runs", self))
+        replica.join("group", "b")
+        replica.follow((LINK,))
+        tasks.keep("share links", replica.run)
+
+    def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
+        assert link_id == LINK.id
+        self.asked.append((action, pause))
+
+    def removed_by_another(self, link_id: str) -> None:
+        self.removed.append(link_id)
+
+    def is_at_rest(self, _: int) -> bool:
+        return True
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+def runners_of(link: ExchangeLink, *, at: str = HERE) -> Runners:
+    """Of an agent that reaches its broker at this address."""
+    board = Board(lambda: 0.0, "a")
+    board.group = "group"
+    made = Runners(board, KnownBindings(), lambda: (parse(f"amqp://{at}"),))
+    made.get_or_make(link, Kinds(Brokers((), "here", stall_after=30, cleanup_after=CleanupAfter(1.0, 5.0))))
+    made.share_with_others()
+    return made
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_others_forget_a_removed_link_only_where_nothing_is_left(*, is_reached: bool) -> None:
+    """One of them may reach what this agent doesn't."""
+
+    async def live(models: Models) -> None:
+        models.broker(HERE)
+        models.broker(THERE).is_up = is_reached
+        runners = runners_of(LINK)
+        await asyncio.sleep(SETTLED_WITHIN)
+        other = AnotherAgent()
+        await asyncio.sleep(SETTLED_WITHIN)
+        runner = runners.by_id[LINK.id]
+        runner.unwant()
+        await asyncio.wait_for(runner.finished.wait(), 60)
+        assert LINK.id not in runners.by_id
+        await asyncio.sleep(1)
+        assert other.removed == ([LINK.id] if is_reached else [])
+
+    among_models(live)
+
+
+def test_what_may_not_have_been_heard_is_passed_on_to_the_agent_that_runs_the_link_then() -> None:
+    async def live(models: Models) -> None:
+        models.broker()
+        other = AnotherAgent()
+        await asyncio.sleep(SETTLED_WITHIN)
+        runners = runners_of(LINK)
         runners.asked_in_vain(LINK.id, "restart", None)
-        runners.start_ready()
-        assert not told, "it connected again when its connection was lost"
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert runs_elsewhere(runners)
+        assert other.asked == [], "it connected again when its connection was lost"
         runners.asked_in_vain(LINK.id, "pause", PAUSE)
         for _ in range(2):
             runners.share()
-        assert told == [("pause", PAUSE)]
+        await asyncio.sleep(1)
+        assert other.asked == [("pause", PAUSE)]
         runners.asked_in_vain(LINK.id, "pause", PAUSE)
         runners.asked_by_another(LINK.id, "resume", None)
         runners.share()
-        assert told == [("pause", PAUSE)], "somebody has taken it back"
+        await asyncio.sleep(1)
+        assert other.asked == [("pause", PAUSE)], "somebody has taken it back"
+        runners.asked_in_vain(LINK.id, "pause", PAUSE)
+        runners.act(LINK.id, "resume")
+        runners.share()
+        await asyncio.sleep(1)
+        assert other.asked == [("pause", PAUSE), ("resume", None)], "the operator has taken it back"
 
-    in_virtual_time(live())
+    among_models(live)
 
 
 @pytest.mark.parametrize(
@@ -90,31 +141,26 @@ def test_what_may_not_have_been_heard_is_passed_on_to_the_agent_that_runs_the_li
     ],
 )
 def test_what_is_asked_before_others_are_known_is_passed_on_unless_it_was_taken_back(
-    monkeypatch: pytest.MonkeyPatch, since: Callable[[Runners], None], asked: list[object]
+    since: Callable[[Runners], None], asked: list[object]
 ) -> None:
-    told: list[object] = []
-    verdicts: list[Verdict] = [None]
-    can_tell = [False]
-
-    def ask_others(_: Replica, link_id: str, action: str, pause: Pause | None) -> bool:
-        told.extend([(action, pause)] if can_tell[0] else [])
-        return can_tell[0]
-
-    monkeypatch.setattr(Replica, "ask_others", ask_others)
-    monkeypatch.setattr(Replica, "verdict", lambda *_: verdicts[-1])
-
-    async def live() -> None:
-        runners = Runners(Board(lambda: 0.0, "dc2-a"), KnownBindings(), lambda: ())
-        runners.get_or_make(LINK, Kinds(Brokers((), "here", stall_after=30)))
-        runners.start_ready()
+    async def live(models: Models) -> None:
+        door = models.network.servers[ANOTHER_WAY, AMQP_PORT] = Door(models.broker())
+        other = AnotherAgent()
+        await asyncio.sleep(SETTLED_WITHIN)
+        runners = runners_of(LINK, at=ANOTHER_WAY)
+        await asyncio.sleep(1)
         runners.act(LINK.id, "pause", PAUSE)
         await asyncio.sleep(1)
-        can_tell[0] = True
         since(runners)
-        verdicts.append(Elsewhere("agent b runs this link", "b"))
-        for _ in range(2):
-            runners.start_ready()
-            runners.share()
-        assert told == asked
+        assert other.asked == [], "nobody can be asked"
+        door.is_up = True
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert runs_elsewhere(runners)
+        assert other.asked == asked
 
-    in_virtual_time(live())
+    among_models(live)
+
+
+def runs_elsewhere(runners: Runners) -> bool:
+    state = runners.by_id[LINK.id].state
+    return state.standby is not None and "agent b" in state.standby

@@ -4,64 +4,57 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from agent.core.links import lifecycle
-from agent.core.model import Link
+from agent.core.links.lifecycle import Status
+from agent.core.replicas.slots import lease_exchange
 from agent.definitions.sources.load import load_configuration
 from agent.downstream.watch import Cause
-from agent.runtime.runners import Runners
 from agent.runtime.supervisor import Supervisor
 from agent.status.board import Board
-from tests.unit.runtime.http_api import http_api
+from tests.simulation.broker.queues import Message, Queue
+from tests.simulation.broker.sessions import Session
+from tests.simulation.network import Stream
+from tests.unit.model_brokers import HERE, Models, among_models
 
-SHOVEL = "{src-uri: 'amqp://127.0.0.1:1', src-queue: q, dest-uri: 'amqp://127.0.0.1:1', dest-queue: q}"
-COUNT = 30
-
-
-async def test_many_that_finish_together_cost_one_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And each is remembered once when it ends, not all those before it again."""
-    remembered: list[str] = []
-    again = asyncio.Event()
-    readings = 0
-
-    def note(_: Runners, links: Any) -> None:
-        remembered.extend(link.id for link in links)
-        if len(remembered) > COUNT:
-            again.set()
-
-    monkeypatch.setattr(Runners, "remember_finished", note)
-    with http_api() as api:
-        path = tmp_path / "agent.yaml"
-        shovels = "".join(f"  s{number}: {SHOVEL}\n" for number in range(COUNT))
-        path.write_text(f"downstream: {{uri: 'amqp://127.0.0.1:1', management: '{api.url}'}}\nshovels:\n{shovels}")
-
-        def overview() -> Any:
-            nonlocal readings
-            readings += 1
-            return {"cluster_name": "dc2", "rabbitmq_version": "4.0.5"}
-
-        api.answers["overview"] = overview
-        supervisor = Supervisor(lambda: load_configuration(str(path), environment={}), Board(lambda: 0.0, "dc2-a"))
-        try:
-            await supervisor.reload(frozenset({Cause.START}))
-            before, links = readings, finish_all(supervisor)
-            assert len(links) == COUNT
-            assert sorted(remembered) == sorted(link.id for link in links)
-            await asyncio.wait_for(again.wait(), 10)
-            await asyncio.sleep(0.2)  # for another one
-            assert readings == before + 1
-            assert len(remembered) == 2 * COUNT
-        finally:
-            await supervisor.stop()
+COUNT = 20
+SETTLED_WITHIN = 5.0
 
 
-def finish_all(supervisor: Supervisor) -> list[Link]:
-    found = []
-    for runner in supervisor._runners:
-        runner.send(lifecycle.Completed(earlier=True))
-        supervisor._has_settled()
-        found.append(runner.link)
-    return found
+def test_many_that_finish_together_cost_few_readings(tmp_path: Path) -> None:
+    """And each is remembered once, as it ends: the agent may be gone in a moment."""
+    path = tmp_path / "agent.yaml"
+    uri = f"amqp://{HERE}"
+    ends = f"src-uri: '{uri}', dest-uri: '{uri}', dest-queue: to, src-delete-after: 1"
+    shovels = "".join(f"  s{number}: {{{ends}, src-queue: q{number}}}\n" for number in range(COUNT))
+    path.write_text(f"downstream: {{uri: '{uri}', management: 'http://guest:guest@{HERE}:15672'}}\nshovels:\n{shovels}")
+
+    async def live(models: Models) -> None:
+        broker = models.broker()
+        broker.make_queue(Queue("to", durable=True))
+        for number in range(COUNT):
+            broker.make_queue(Queue(f"q{number}", durable=True))
+        happened: list[str] = []
+
+        def written(_: Stream, data: bytes) -> None:
+            happened.extend(["reading"] * data.count(b"GET /api/overview"))
+
+        def published(_: Session | None, message: Message, __: list[str]) -> None:
+            happened.extend(["remembered"] * (message.exchange == lease_exchange(HERE)))
+
+        models.network.on_write, broker.on_published = written, published
+        board = Board(lambda: 0.0, "a")
+        supervisor = Supervisor(lambda: load_configuration(str(path), environment={}), board)
+        await supervisor.reload(frozenset({Cause.START}))
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert [each.state.status for each in board] == [Status.RUNNING] * COUNT
+        happened.clear()
+        for number in range(COUNT):
+            broker.publish("", f"q{number}", b"\0\0", b"m")
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert [each.state.status for each in board] == [Status.TERMINATED] * COUNT
+        assert happened[0] == "remembered"
+        assert happened.count("remembered") == COUNT
+        assert 1 <= happened.count("reading") <= COUNT / 3, "one that has begun isn't for those that end later"
+        await supervisor.stop()
+
+    among_models(live)

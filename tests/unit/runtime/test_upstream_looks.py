@@ -2,26 +2,25 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from agent.core.addresses import http_url
-from agent.core.addresses.url_text import Tls
 from agent.core.links.upstream_account import QueueCounts
-from agent.management import transport
-from agent.network import tls_context
-from agent.runtime import upstream_looks
-from agent.runtime.upstream_looks import Asked, UpstreamLooks, queue_counts
+from agent.runtime.upstream_looks import LONGEST, PATIENCE, SHORTEST, Asked, UpstreamLooks, queue_counts
 from agent.status.board import Board
 from tests.lab.certificates import Authority
 from tests.unit.runtime.http_api import HttpApi, http_api
 
 QUEUES = "queues/%2F"
+EVERY = SHORTEST
 
 
 @pytest.mark.parametrize(
@@ -67,8 +66,21 @@ def asked(api: HttpApi, upstream: str = "origin") -> Asked:
     return Asked((http_url.parse(api.url),), "/", upstream)
 
 
-def looks(*links: Link) -> UpstreamLooks:
-    return UpstreamLooks(lambda: links, Board(lambda: 0.0, "a"), every=0.0)
+class Clock:
+    """It stands still while a broker is asked."""
+
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def looks(*links: Link, clock: Clock | None = None, patience: float = PATIENCE) -> UpstreamLooks:
+    return UpstreamLooks(lambda: links, Board(lambda: 0.0, "a"), every=EVERY, clock=clock or Clock(), patience=patience)
+
+
+async def look(*links: Link) -> None:
+    await looks(*links).look()
 
 
 @dataclass
@@ -86,7 +98,7 @@ class Counted:
 def test_one_question_is_for_all_links_of_a_vhost(api: HttpApi) -> None:
     queues = api.answers[QUEUES] = Counted(api.answers[QUEUES])
     links = [Link((asked(api), "a")), Link((asked(api, "same"), "c")), Link((asked(api), "none")), Link(None)]
-    asyncio.run(looks(*links).look())
+    asyncio.run(look(*links))
     assert [link.seen for link in links] == [[QueueCounts(0, 0, 1)], [QueueCounts(2, 0, 1)], [None], []]
     assert queues.questions == 1
 
@@ -100,46 +112,41 @@ def test_an_answer_for_what_has_changed_meanwhile_counts_nowhere(api: HttpApi) -
         return answer
 
     api.answers[QUEUES] = other_queue
-    asyncio.run(looks(link).look())
+    asyncio.run(look(link))
     assert link.seen == []
 
 
 @pytest.mark.parametrize("refusal", [{"rates_mode": "none"}, {"disable_stats": True}, 401])
 def test_a_broker_without_numbers_is_asked_less_often_and_looked_at_again_once_it_has_some(
-    api: HttpApi, refusal: Any, monkeypatch: pytest.MonkeyPatch
+    api: HttpApi, refusal: Any
 ) -> None:
     usual = api.answers["overview"]
     overview = api.answers["overview"] = Counted(refusal if isinstance(refusal, int) else usual | refusal)
-    link = Link((asked(api), "a"))
-    monkeypatch.setattr(upstream_looks, "SHORTEST", 0.05)
+    link, clock = Link((asked(api), "a")), Clock()
 
     async def live() -> None:
-        made = looks(link)
+        made, asked_at = looks(link, clock=clock), list[float]()
         for _ in range(20):
+            before = overview.questions
             await made.look()
-            await asyncio.sleep(0.02)
+            asked_at += [clock.now] * (overview.questions - before)
+            clock.now += EVERY
         assert link.seen == []
-        assert 2 <= overview.questions <= 4
+        assert [later - sooner for sooner, later in pairwise(asked_at)] == [2 * EVERY, 4 * EVERY, 8 * EVERY]
         overview.answer = usual
-        await asyncio.sleep(1.0)
+        clock.now += LONGEST
         await made.look()
 
     asyncio.run(live())
     assert link.seen == [QueueCounts(0, 0, 1)]
 
 
-def test_brokers_of_one_authority_cost_one_tls_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_of_one_authority_cost_one_tls_context(tmp_path: Path) -> None:
+    """Its file is read once, for the first."""
     authority = Authority.create(tmp_path)
     own = authority.server()
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(own.certfile, own.keyfile)
-    made: list[Tls] = []
-
-    async def counted(tls: Tls, *, where: str) -> ssl.SSLContext:
-        made.append(tls)
-        return await tls_context(tls, where=where)
-
-    monkeypatch.setattr(transport, "tls_context", counted)
     with http_api(serving) as api:
         api.answers |= {f"queues/{vhost}": [{"name": "a", "messages": 1}] for vhost in "xyz"}
         url = http_url.parse(f"https://127.0.0.1:{api.port}?cacertfile={authority.cacertfile}")
@@ -147,38 +154,51 @@ def test_brokers_of_one_authority_cost_one_tls_context(tmp_path: Path, monkeypat
 
         async def live() -> None:
             watched = links[:1]
-            made_once = UpstreamLooks(lambda: watched, Board(lambda: 0.0, "a"), every=0.0)
-            await made_once.look()
+            made = UpstreamLooks(lambda: watched, Board(lambda: 0.0, "a"), every=EVERY)
+            await made.look()
+            await asyncio.to_thread(Path(authority.cacertfile).unlink)
             watched += links[1:]
-            await made_once.look()
+            await made.look()
 
         asyncio.run(live())
     assert [bool(link.seen) for link in links] == [True, True, True]
-    assert len(made) == 1
 
 
 def test_one_upstream_that_answers_nonsense_delays_no_other(api: HttpApi) -> None:
     with http_api() as other:
         other.answers[QUEUES] = {"a": 1}
         links = [Link((asked(other, "bad"), "a")), Link((asked(api), "b"))]
-        asyncio.run(looks(*links).look())
+        asyncio.run(look(*links))
     assert [link.seen for link in links] == [[], [QueueCounts(1, 0, 1)]]
 
 
-def test_after_an_address_that_stops_answering_the_next_one_is_first(
-    api: HttpApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upstream_looks, "PATIENCE", 0.5)
-    monkeypatch.setattr(upstream_looks, "SHORTEST", 0.05)
-    with http_api() as silent:
-        silent.answers[QUEUES] = lambda: time.sleep(1.5)
-        link = Link((Asked((http_url.parse(silent.url), http_url.parse(api.url)), "/", "origin"), "a"))
+def test_after_an_address_without_numbers_the_next_one_is_first(api: HttpApi) -> None:
+    """It would be the same with one that takes all the time that there is."""
+    with http_api() as other:
+        other.answers["overview"] |= {"rates_mode": "none"}
+        link, clock = Link((Asked((http_url.parse(other.url), http_url.parse(api.url)), "/", "origin"), "a")), Clock()
 
         async def live() -> None:
-            made = looks(link)
+            made = looks(link, clock=clock)
             await made.look()
-            await asyncio.sleep(0.2)
+            assert link.seen == []
+            clock.now += LONGEST
             await made.look()
 
         asyncio.run(live())
     assert link.seen == [QueueCounts(0, 0, 1)]
+
+
+def test_an_address_that_stops_answering_is_given_up(api: HttpApi) -> None:
+    is_over = threading.Event()
+    api.answers[QUEUES] = is_over.wait
+    link = Link((asked(api), "a"))
+
+    async def live() -> None:
+        with capture_logs() as logs:
+            await looks(link, patience=0.05).look()
+        assert "no answer within 0.05 s" in logs[0]["error"]
+
+    asyncio.run(live())
+    is_over.set()
+    assert link.seen == []

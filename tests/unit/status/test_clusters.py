@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from agent.core.addresses.uri import parse
-from agent.status import clusters
 from agent.status.clusters import Clusters, address_of
 
 
@@ -24,9 +21,8 @@ def test_the_downstream_is_known_by_its_addresses() -> None:
     assert [found.is_downstream(parse(each)) for each in asked] == [True, False, True, True]
 
 
-def test_it_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "MOST", 2)
-    found = Clusters()
+def test_it_forgets_the_oldest() -> None:
+    found = Clusters(most=2)
     for number in (1, 2, 1, 3):
         found.learn(parse(f"amqp://h:{number}"), f"dc{number}")
     assert [found.name_of([parse(f"amqp://h:{number}")]) for number in (1, 2, 3)] == ["dc1", None, "dc3"]

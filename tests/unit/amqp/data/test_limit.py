@@ -14,9 +14,9 @@ from tests.unit.amqp.wire.link import Link, Sent, Settled
 BODIES = [b"", b"b", bytes(200_000)]
 
 
-async def limited(limit: int) -> tuple[Link, list[int]]:
+async def limited(limit: int, *, largest: int | None = None) -> tuple[Link, list[int]]:
     """And where the last that might be taken was noticed, by its delivery tag."""
-    link, exhausted = await Link.made(rewriter=Untouched(), limit=limit), []
+    link, exhausted = await Link.made(rewriter=Untouched(), limit=limit, largest=largest), []
     link.source.on_exhausted = lambda: exhausted.append(link.source.last_tag)
     link.target.on_held = link.source.allow
     return link, exhausted
@@ -61,8 +61,7 @@ async def test_what_is_refused_does_not_count_and_others_are_taken_in_its_place(
 
 
 async def test_what_can_not_be_published_does_not_count() -> None:
-    link, exhausted = await limited(1)
-    link.source._largest = 10
+    link, exhausted = await limited(1, largest=10)
     await link.deliver(*sent([1], bytes(11)), *sent([2, 3]))
     assert keys(link) == ["2"]
     assert exhausted == [2]
@@ -93,9 +92,10 @@ async def test_a_source_that_is_stopped_between_messages_is_exhausted_at_once() 
 
 
 async def test_a_broker_that_sends_without_end_beyond_the_limit_is_left() -> None:
-    link, _ = await limited(1)
-    link.source._tag = MOST_UNSETTLED
-    await link.deliver(*sent([MOST_UNSETTLED + 1, MOST_UNSETTLED + 2]))
+    link, _ = await limited(1 - MOST_UNSETTLED)  # so that the second one is so far beyond it
+    await link.deliver(*sent([1]))
+    assert not link.upstream.closed.done()
+    await link.deliver(*sent([2]))
     assert "more deliveries than the prefetch allows" in str(link.upstream.closed.result())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from agent.amqp.data.scrutiny import Scrutiny
 from agent.amqp.wire.properties import Properties
@@ -32,7 +32,6 @@ async def test_headers_that_a_broker_could_not_read_are_held_and_the_link_stays_
 
 
 @given(properties)
-@settings(max_examples=50)
 def test_whatever_can_be_read_passes(found: Properties) -> None:
     scrutiny = Scrutiny(Suspicion(), lambda: NOW, tuple)
     assert scrutiny.objection(1, PUBLISH, found.write(), 10) == ""

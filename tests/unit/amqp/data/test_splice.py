@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.amqp.data.splice import WHOLE
@@ -122,7 +122,6 @@ settings_of_links = st.builds(
 )
 
 
-@settings(max_examples=150)
 @given(
     st.lists(st.tuples(drafts, st.sampled_from(NOISE)), max_size=6),
     st.lists(st.integers(1, 40) | st.integers(1, 40_000), max_size=60),

@@ -8,7 +8,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from agent.amqp.data.capture import Captured, Room
 from agent.amqp.data.held import HeldBuffers
@@ -99,7 +99,6 @@ async def made(*, prefetch: int, after: float | None = None) -> Brokers:
     )
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     kinds=st.lists(st.tuples(st.sampled_from([FULL, OK]), st.sampled_from([0, 500, 3_000, LIMIT])), max_size=120),
     prefetch=st.integers(1, 60),

@@ -81,14 +81,20 @@ def feed(connection: WireConnection, data: bytes, cuts: Iterable[int] = ()) -> N
         connection.buffer_updated(size)
 
 
+def terms(heartbeat: int = 0, password: str = "p") -> Terms:
+    return Terms("upstream origin", "/", "u", Secret(password), (Mechanism.PLAIN,), heartbeat)
+
+
 async def opened(
-    frame_max: int = 131_072, heartbeat: int = 0, *, clock: Callable[[], float] = lambda: 0.0
+    frame_max: int = 131_072,
+    heartbeat: int = 0,
+    *,
+    password: str = "p",
+    clock: Callable[[], float] = lambda: 0.0,
 ) -> tuple[WireConnection, Wire]:
     """`clock` is what the work of a turn is measured by; no work takes any time unless it says so."""
     wire = Wire()
-    secret = Secret("p")
-    terms = Terms("upstream origin", "/", "u", secret, (Mechanism.PLAIN,), heartbeat)
-    connection = WireConnection(terms, clock=clock)
+    connection = WireConnection(terms(heartbeat, password), clock=clock)
     connection.connection_made(wire)
     said = (
         methods.CONNECTION_START.encode(minor=9, mechanisms="PLAIN", locales="en_US"),

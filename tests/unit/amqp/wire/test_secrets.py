@@ -14,7 +14,7 @@ from agent.amqp.wire.login import PATIENCE
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import parse
 from agent.errors import BrokerError, TransientError
-from tests.unit.amqp.wire.link import calls, feed, opened, turn
+from tests.unit.amqp.wire.link import calls, feed, opened, terms, turn
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 
 FORMER, RENEWED = "f0rmer-secret", "r3newed-secret"
@@ -22,7 +22,7 @@ OK = frames.frame(frames.METHOD, 0, methods.CONNECTION_UPDATE_SECRET_OK.encode()
 
 
 def over(wire: WireConnection) -> Connection:
-    return Connection(parse("amqp://u:p@there"), wire, wire._terms)
+    return Connection(parse("amqp://u:p@there"), wire, terms())
 
 
 async def updating(wire: WireConnection, secret: str = RENEWED) -> asyncio.Task[None]:
@@ -74,8 +74,7 @@ def test_what_is_answered_too_late_harms_nothing() -> None:
 
 
 async def test_what_the_broker_says_of_it_shows_neither_secret() -> None:
-    connection, wire = await opened()
-    connection._terms = connection._terms.with_password(Secret(FORMER))
+    connection, wire = await opened(password=FORMER)
     task = await updating(connection)
     text = f"NOT_ALLOWED - {FORMER} was good and {RENEWED} is not"
     feed(connection, frames.frame(frames.METHOD, 0, methods.CONNECTION_CLOSE.encode(code=530, text=text)))

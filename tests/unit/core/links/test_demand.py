@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.links.demand import FEW, FIRST_REST, LONGEST_REST, Demand, Idle, Look
@@ -94,7 +94,6 @@ def test_a_consumer_that_comes_back_soon_changes_nothing() -> None:
     assert len(queue.changes) == 1
 
 
-@settings(max_examples=30)
 @given(rate=st.floats(5, 500), share=st.floats(0.1, 0.95))
 def test_a_consumer_that_keeps_up_with_gaps_does_not_make_it_flap(rate: float, share: float) -> None:
     """One that takes one at a time looks like this: a message or none waits."""
@@ -105,7 +104,6 @@ def test_a_consumer_that_keeps_up_with_gaps_does_not_make_it_flap(rate: float, s
     assert len(queue.changes) == 1
 
 
-@settings(max_examples=30)
 @given(rate=st.floats(1, 20_000))
 def test_what_waits_downstream_stays_a_small_part_of_a_large_backlog(rate: float) -> None:
     """As many as move between two looks, and what the consumers take within a second or so."""
@@ -126,7 +124,6 @@ def test_consumers_that_are_fast_never_wait() -> None:
     assert queue.forwarded - queue.ready - before >= 0.97 * 8_000 * 10
 
 
-@settings(max_examples=30)
 @given(rate=st.floats(1, 5_000))
 def test_changes_are_rare_with_a_backlog(rate: float) -> None:
     queue = Queue(waiting=1e6, users=1, rate=rate)

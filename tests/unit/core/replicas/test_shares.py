@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.replicas.shares import has_room, load_of, surplus, surplus_of_empty, surpluses
@@ -33,7 +33,6 @@ def level(holdings: list[set[int]], weights: Counter[int]) -> int:
     raise AssertionError("it goes on for ever")
 
 
-@settings(deadline=None)
 @given(ids, st.integers(2, 5), st.randoms(use_true_random=False))
 def test_it_ends_with_even_shares_however_it_began(links, replicas, random) -> None:  # type: ignore[no-untyped-def]
     """As even as slots allow, which may weigh several links each; and it ends."""

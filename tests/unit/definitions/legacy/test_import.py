@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from agent.definitions.sources.legacy import LegacyError, connections, federation, import_legacy
+from agent.definitions.sources.legacy import LegacyError, import_legacy
 
 FILE = "rabbitmq.config"
 HERE = Path(__file__).parent
@@ -274,12 +273,6 @@ def test_what_has_no_counterpart_is_told() -> None:
 def test_the_nodes_of_an_ha_policy_are_named_in_a_comment(nodes: str) -> None:
     told = comments(f'{{connections, [{{"c", [{{host, "h"}}, {{ha_policy, {{nodes, {nodes}}}}}]}}]}}')
     assert "its list of nodes (rabbit@a, rabbit@b) has no counterpart, omitted" in told
-
-
-def test_readers_take_more_than_three_things_by_name() -> None:
-    for function in (connections.read_connection, connections._login, federation._missing):
-        kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
-        assert all(kind is inspect.Parameter.KEYWORD_ONLY for kind in kinds[3:])
 
 
 def test_arguments_of_an_exchange() -> None:

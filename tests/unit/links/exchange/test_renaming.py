@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from agent.core.links.lifecycle import LinkState
+import pytest
+
+from agent.amqp.connect import connect
+from agent.amqp.wire import methods
+from agent.core.addresses.uri import parse
+from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.model import Link
 from agent.links.brokers import Brokers
-from agent.links.exchange.renaming import sweep
+from agent.links.exchange.renaming import UNUSED_WITHIN, sweep
+from tests.simulation.broker.exchanges import Exchange
+from tests.simulation.broker.queues import Queue
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.core.some_links import exchange_link
+from tests.unit.model_brokers import THERE, Models, among_models
 
 HOUR = 3600.0
+URI = parse(f"amqp://{THERE}")
+QUEUE = "federation: x -> former"
+INTERNAL = f"{QUEUE} A"
 
 
 @dataclass
@@ -41,3 +52,30 @@ def test_a_link_that_another_agent_runs_is_seldom_looked_at() -> None:
         await asyncio.wait_for(sweeping, HOUR)
 
     in_virtual_time(live())
+
+
+@dataclass
+class Running:
+    link: Link
+    state: LinkState = field(default_factory=lambda: LinkState(phase=Phase.OPEN, started=True))
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@pytest.mark.parametrize(("used_for", "stays"), [(0.0, False), (UNUSED_WITHIN / 2, False), (2 * UNUSED_WITHIN, True)])
+def test_what_another_cluster_serves_under_the_former_name_stays(*, used_for: float, stays: bool) -> None:
+    """A consumer that goes in time was this agent's own, before it lost the connection."""
+
+    async def live(models: Models) -> None:
+        broker = models.broker(THERE)
+        broker.make_queue(Queue(QUEUE, durable=True))
+        broker.routing.exchanges[INTERNAL] = Exchange(INTERNAL, "fanout", durable=True)
+        link = replace(exchange_link(), uris=(URI,))
+        async with await connect(URI, where="another cluster", name="another") as other:
+            if used_for:
+                channel = await other.channel()
+                await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, queue=QUEUE)
+                asyncio.get_running_loop().call_later(used_for, channel.leave)
+            await sweep([Running(link)], Brokers((URI,), "new", stall_after=30), "former")
+            assert (INTERNAL in broker.routing.exchanges) is (QUEUE in broker.queues) is stays
+
+    among_models(live)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from agent.links.queue.timing import EVERY, MOST_LOOKS, Timing
 from agent.tasks import UnexpectedErrors
+from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 
 
 @dataclass(eq=False)
@@ -23,10 +26,15 @@ class Link:
 
 def looked(links: list[Link], seconds: float) -> Counter[int]:
     """How many links have looked how often."""
-    timing = Timing(UnexpectedErrors())
-    timing._links = dict.fromkeys(links)
-    for number in range(round(seconds / EVERY)):
-        timing._tick_once(number * EVERY)
+
+    async def live() -> None:
+        timing = Timing(UnexpectedErrors())
+        with ExitStack() as timed:
+            for link in links:
+                timed.enter_context(timing.timing(link))
+            await asyncio.sleep(seconds + EVERY / 2)
+
+    in_virtual_time(live())
     return Counter(len(link.looks) for link in links)
 
 

@@ -2,54 +2,64 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
-from agent.core.model import ShovelSettings
-from agent.errors import TransientError
+from agent.core.addresses.uri import parse
+from agent.core.model import AckMode, QueueDestination, ShovelSettings
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.shovel import session
-from agent.links.shovel.session import Memory, ShovelSession
+from agent.links.shovel.link import ShovelLinks
 from agent.links.shovel.until import Former
+from tests.simulation.broker.queues import Queue
 from tests.unit.core.some_links import shovel_link
+from tests.unit.model_brokers import HERE, THERE, Models, among_models
+
+COUNT = 3
 
 
-class CutShort:
-    """A flow whose source answers with messages, and is cut off before it is known that it has begun."""
-
-    acknowledged = 3
-    acknowledged_for_sure = 2
-    source_has_read_all = False
-
-    def __init__(self, *_: object, **__: object) -> None:
-        """Whatever it is made of."""
-
-    async def start(self, _: object) -> None:
-        raise TransientError("cut off")
-
-
-async def test_what_is_forwarded_before_it_is_known_to_have_begun_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "Flow", CutShort)
-    monkeypatch.setattr(session, "rewriter_of", lambda *_, **__: None)
-    link, memory = shovel_link(), Memory()
-    link = replace(link, shovel=replace(link.shovel, settings=ShovelSettings(delete_after=5)))
-    nothing: Any = SimpleNamespace(connection=None, capture=lambda *_, **__: None, room=None, cluster="here")
-    ends: Any = SimpleNamespace(source=None, destination=None)
-    opened = ShovelSession(
-        link,
-        cast("Connections", nothing),
-        ends,
-        apart=False,
-        counts=Counts(),
-        memory=memory,
-        brokers=cast("Brokers", nothing),
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_what_is_forwarded_before_it_is_known_to_have_begun_counts(*, is_cut: bool) -> None:
+    """The session is cancelled when messages have come with the answer that it waits for, which it hasn't seen yet."""
+    shovel = replace(
+        shovel_link().shovel,
+        source_uris=(parse(f"amqp://{THERE}"),),
+        destination_uris=(parse(f"amqp://{HERE}"),),
+        destination=QueueDestination("q"),
+        settings=ShovelSettings(delete_after=COUNT + 2, ack_mode=AckMode.ON_PUBLISH),
     )
-    with pytest.raises(TransientError):
-        await opened._begin(cast("Shared", nothing), cast("Shared", nothing), control=cast("Shared", nothing))
-    assert memory.former == Former(3, in_doubt=1)
+    link = replace(shovel_link(), uris=shovel.source_uris, shovel=shovel)
+
+    async def live(models: Models) -> None:
+        models.broker(HERE).make_queue(Queue("q", durable=True))
+        source = models.broker(THERE)
+        source.make_queue(Queue("q", durable=True))
+        for _ in range(COUNT):
+            source.publish("", "q", b"\0\0", b"m")
+        counts, brokers = Counts(), Brokers((), "here", stall_after=30)
+        runnable = ShovelLinks(brokers).runnable(link, counts, lambda: None)
+        connections = Connections(brokers, lambda _: None)
+        session = runnable.session(connections, frozenset, apart=False)
+        opening = asyncio.create_task(session.open())
+
+        def cancel_soon() -> None:
+            loop.call_soon(lambda: counts.taken and opening.cancel())
+
+        loop = asyncio.get_running_loop()
+        while not opening.done():
+            for stream in models.network.streams:
+                stream.down.on_drained = cancel_soon
+            await asyncio.sleep(0.0001)
+        assert opening.cancelled()
+        assert session.flow is not None
+        for stream in tuple(models.network.streams) if is_cut else ():
+            stream.cut()
+        await asyncio.sleep(1)
+        await session.flow.leave()
+        await connections.leave(connections.detach())
+        assert runnable.memory.former == Former(COUNT, in_doubt=COUNT if is_cut else 0)
+
+    among_models(live)

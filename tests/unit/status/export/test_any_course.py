@@ -89,7 +89,7 @@ class Course(RuleBasedStateMachine):
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:
         """From any byte on, what was written last has not reached the disk."""
-        crash(self.files)
+        crash(self.directory)
         for part in unfinished(self.directory):
             text = part.read_bytes()
             left = text[: data.draw(st.integers(0, len(text)))]

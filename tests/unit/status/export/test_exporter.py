@@ -16,7 +16,7 @@ from agent.core.settings import StatusExportSettings
 from agent.errors import CannotStartError, Side
 from agent.status.board import Board, Gauges
 from agent.status.export.exporter import Exporter
-from tests.lab.waiting import eventually
+from tests.lab.waiting import eventually, eventually_async
 from tests.unit.definitions.virtual_time import VirtualTime
 from tests.unit.status.export.reading import events, finished, unfinished
 from tests.unit.status.export.writing import STARTED
@@ -142,10 +142,12 @@ async def test_the_board_shows_what_could_not_be_kept(tmp_path: Path) -> None:
     directory.write_text("in the way")
     [link] = exported.put()
     exported.board.changed(link, RUNNING)
-    await exported.time.turn()
-    eventually(lambda: exported.exporter._pump.dropped == 3, what="they are dropped")
-    await exported.time.advance(0.5)
-    assert exported.board.export_dropped == 3
+
+    async def are_dropped() -> bool:
+        await exported.time.advance(0.01)
+        return exported.board.export_dropped >= 3
+
+    await eventually_async(are_dropped, what="they are dropped")
     directory.unlink()
     found = await exported.stop()
     assert [event["status"] for event in found] == ["running", "stopped"]

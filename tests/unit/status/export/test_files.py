@@ -71,7 +71,7 @@ def test_what_a_crash_left_is_finished_without_its_torn_line(tmp_path: Path) -> 
         directory = tmp_path / str(len(left))
         crashed = prepared(directory)
         crashed.write(lines([1]))
-        crash(crashed)
+        crash(directory)
         with unfinished(directory)[0].open("ab") as part:
             part.write(left)
         prepared(directory).close()
@@ -80,7 +80,8 @@ def test_what_a_crash_left_is_finished_without_its_torn_line(tmp_path: Path) -> 
 
 
 def test_what_has_no_whole_line_goes(tmp_path: Path) -> None:
-    crash(prepared(tmp_path))
+    prepared(tmp_path)
+    crash(tmp_path)
     unfinished(tmp_path)[0].write_bytes(b'{"seq":1')
     prepared(tmp_path).close()
     assert list(tmp_path.glob("date=*/*")) == []
@@ -91,7 +92,7 @@ def test_nobody_finishes_what_another_still_writes(tmp_path: Path) -> None:
     for writer in (alive, other, namesake):
         writer.write(lines([1]))
     assert len(unfinished(tmp_path)) == 3
-    crash(other)
+    crash(tmp_path, agent="dc2-b")
     prepared(tmp_path, started=1_800_000_001).close()
     assert finished(tmp_path) == []
     for writer in (alive, namesake):
@@ -106,7 +107,7 @@ def test_restarts_in_the_same_microsecond_overwrite_nothing(tmp_path: Path) -> N
         writer = prepared(tmp_path)
         writer.write(lines([seq]))
         if seq == 1:
-            crash(writer)
+            crash(tmp_path)
         else:
             writer.close()
     assert numbers(*finished(tmp_path)) == [0, 1, 2]

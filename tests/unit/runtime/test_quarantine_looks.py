@@ -1,0 +1,66 @@
+"""A quarantine that isn't there is not asked for again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent.amqp.connect import connect
+from agent.amqp.data.splice import Counts
+from agent.core.addresses.uri import parse
+from agent.core.rules.quarantine import QUEUE
+from agent.links.ends import End
+from agent.runtime.quarantine_looks import QuarantineLooks
+from agent.status.board import Board, InQuarantine
+from tests.simulation.broker.queues import Queue
+from tests.simulation.network import Stream
+from tests.unit.model_brokers import THERE, Models, among_models
+
+URI = parse(f"amqp://{THERE}")
+
+
+@dataclass
+class Link:
+    source: End
+    counts: Counts = field(default_factory=Counts)
+
+
+def test_where_nothing_is_it_asks_again_only_for_a_reason() -> None:
+    async def live(models: Models) -> None:
+        broker, asked = models.broker(THERE), 0
+
+        def written(_: Stream, data: bytes) -> None:
+            nonlocal asked
+            asked += data.count(QUEUE.encode())
+
+        models.network.on_write = written
+        end, board = End("upstream origin", (URI,)), Board(lambda: 0.0, "a")
+        links = [Link(end) for _ in range(30)]
+        open_ones = {end: await connect(URI, where="upstream origin", name="test")}
+        looks = QuarantineLooks(lambda: links, open_ones.get, board)
+
+        for _ in range(3):
+            await looks.look()
+        assert (asked, board.in_quarantine) == (1, InQuarantine(0, is_exact=True))
+        broker.make_queue(Queue(QUEUE, durable=True))
+        for body in (b"a", b"b"):
+            broker.publish("", QUEUE, b"\0\0", body)
+        await looks.look()
+        assert asked == 1, "it is no reason that somebody else declares it"
+        links[7].counts.quarantined["too_large"] = 2
+        for _ in range(3):
+            await looks.look()
+        assert (asked, board.in_quarantine) == (4, InQuarantine(2, is_exact=True))
+
+        broker.delete_queue(broker.queues[QUEUE])
+        for _ in range(3):
+            await looks.look()
+        assert (asked, board.in_quarantine) == (5, InQuarantine(0, is_exact=True))
+        open_ones[end] = await connect(URI, where="upstream origin", name="test")
+        for _ in range(3):
+            await looks.look()
+        assert asked == 6, "once after each reconnect: another agent may have been here"
+        links.append(Link(End("upstream away", ())))
+        await looks.look()
+        assert (asked, board.in_quarantine) == (6, InQuarantine(0, is_exact=False))
+
+    among_models(live)
