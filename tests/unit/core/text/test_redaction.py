@@ -33,9 +33,7 @@ def test_it_is_taken_out(form: str) -> None:
     assert redacted(f"login of u:{form}@h failed", SECRET) == f"login of u:{REDACTED}@h failed"
 
 
-@given(
-    st.binary(max_size=8), st.binary(max_size=8), st.text(min_size=10, max_size=40).filter(lambda text: text.isascii())
-)
+@given(st.binary(max_size=8), st.binary(max_size=8), st.text(st.characters(codec="ascii"), min_size=10, max_size=40))
 def test_it_is_taken_out_of_base64_wherever_it_stands_there(before: bytes, after: bytes, value: str) -> None:
     encoded = base64.b64encode(before + value.encode() + after).decode()
     shown = redacted(f"Basic {encoded}", Secret(value))
