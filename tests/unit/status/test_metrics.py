@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
+from itertools import product
 from time import process_time
 from typing import Any
 
@@ -210,8 +212,19 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("state", [RUNNING, BLOCKED, LOST[Side.UPSTREAM]], ids=lambda state: state.status)
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+STATES = (BLOCKED, LOST[Side.UPSTREAM], RUNNING)
+LAYOUTS_AND_STATES = [
+    pytest.param(
+        layout,
+        state,
+        id=f"{name}-{state.status}",
+        marks=pytest.mark.thorough if (row + column) % len(STATES) else (),  # soon: each layout, and each state
+    )
+    for (row, (name, layout)), (column, state) in product(enumerate(LAYOUTS.items()), enumerate(STATES))
+]
+
+
+@pytest.mark.parametrize(("layout", "state"), LAYOUTS_AND_STATES)
 def test_a_thousand_links_in_trouble_or_after_it_have_less_than_two_megabytes_of_metrics(
     layout: dict[str, Any], state: LinkState
 ) -> None:
@@ -220,9 +233,12 @@ def test_a_thousand_links_in_trouble_or_after_it_have_less_than_two_megabytes_of
         board.changed(entry.link.id, state)
     text = exposed(board, Form(is_brief=True))
     assert len(text.encode()) < 2_000_000
-    found = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
-    usual = text_string_to_metric_families(exposed(many(20, lag=layout.get("lag"))))
-    assert {sample.name for family in usual for sample in family.samples} == found - {STUCK.name}
+    assert names_in(text) - {STUCK.name} == names_in(exposed(many(20, lag=layout.get("lag"))))
+
+
+def names_in(text: str) -> set[str]:
+    """Of all samples: a parser takes longer for a thousand links than they do."""
+    return {re.split("[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if not line.startswith("#")}
 
 
 def test_of_states_brief_metrics_have_those_that_rules_need() -> None:
