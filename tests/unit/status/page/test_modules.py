@@ -19,7 +19,7 @@ AS_COMMANDS_DO: Final[dict[str, Any]] = json.loads((FOLDER / "as_commands_do.jso
 def test_modules_of_the_page() -> None:
     node = shutil.which("node")
     assert node, "no Node.js: make setup"
-    command = [node, "--test", "--test-reporter=spec", FOLDER / "static/all.js"]
+    command = [node, "--test", "--test-reporter=spec", str(FOLDER / "static/all.js")]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=os.environ | PLAIN)
     passed = re.search(r"pass (\d+)", ran.stdout)
     assert ran.returncode == 0, ran.stdout + ran.stderr
