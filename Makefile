@@ -8,7 +8,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
 		printf 'make %-10s %s\n' "$$target" "$$does"; done
 
-setup: ## install what is missing: RabbitMQ, Java, Chromium, .venv
+setup: ## install what is missing: RabbitMQ, Java, Chromium, Node.js, .venv
 	@scripts/setup
 
 demo: setup ## two brokers and the agent between them; DEMO_SECONDS=20 stops by itself

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-HIDDEN = re.compile(r"apt|sudo|java|chrom|google-chrome|rabbitmq|prom")
+HIDDEN = re.compile(r"apt|sudo|java|chrom|google-chrome|node|rabbitmq|prom")
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -67,7 +67,7 @@ def test_second_run_does_nothing_in_under_three_seconds() -> None:
     lines = done.stdout.splitlines()
     assert lines[-1] == "setup: nothing is missing"
     assert all(line.startswith("  have  ") for line in lines[:-1])
-    assert len(lines) == 7
+    assert len(lines) == 8
 
 
 def test_set_up_is_the_same_from_another_folder(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_all_that_is_missing_is_listed_at_once_with_the_command_to_install_it(ba
     assert "(this system has no apt-get)" in done.stderr
     assert (
         "apt-get update && apt-get install --no-install-recommends rabbitmq-server openjdk-17-jre-headless chromium"
-        " prometheus\n"
+        " nodejs prometheus\n"
     ) in done.stderr
     assert "  have  .venv" in done.stdout  # what could be done was done
 
@@ -89,6 +89,7 @@ def test_all_that_is_missing_is_listed_at_once_with_the_command_to_install_it(ba
 def test_only_what_is_missing_is_listed(bare_path: Path) -> None:
     add_tool(bare_path, "rabbitmq-server", "")
     add_tool(bare_path, "chromium-browser", "")
+    add_tool(bare_path, "node", "echo v18.20.4")
     add_tool(bare_path, "prometheus", "")
     add_tool(bare_path, "promtool", "")
     done = set_up_on(bare_path)
@@ -112,6 +113,13 @@ def test_java_counts_from_17(bare_path: Path, printed: str, major: int, enough: 
     assert (f"  have  Java {major}\n" in done.stdout) is enough
     assert (f"java on PATH is {major};" in done.stderr) is not enough
     assert ("openjdk-17-jre-headless" in done.stderr) is not enough
+
+
+def test_node_counts_from_18(bare_path: Path) -> None:
+    add_tool(bare_path, "node", "echo v12.22.12")
+    assert "  - Node.js 18 or later (node on PATH is 12)\n" in set_up_on(bare_path).stderr
+    add_tool(bare_path, "node", "echo v18.20.4")
+    assert "  have  Node.js 18\n" in set_up_on(bare_path).stdout
 
 
 def test_an_old_java_home_is_named(bare_path: Path, tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
-"""Actions on several links: those that were selected, those of a cause, those of an upstream."""
+"""Actions on several links: those that were selected, those of an upstream, and what of them could not be done."""
 
 from __future__ import annotations
 
-from playwright.sync_api import Page, expect
+from typing import Final
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
 
 from agent.core.links.lifecycle import LinkState
 from tests.integration.page.conftest import Open, Serve
-from tests.integration.page.served import PAUSED, RUNNING, Served, Shown, failed, link
+from tests.integration.page.scenes import REFUSED
+from tests.integration.page.served import PAUSED, RUNNING, Served, Shown, link
 
-REFUSED = failed("upstream paris: connection refused by paris.example:5672")
 STANDBY = LinkState(started=True, standby="another runs it")
+TALL: Final[ViewportSize] = {"width": 1440, "height": 1600}
 
 
 def several(served: Served) -> None:
@@ -25,12 +29,13 @@ def bar(page: Page, action: str, at: str = "#selection") -> None:
 def test_selected_links_are_acted_on_after_what_will_happen_was_shown(serve: Serve, visit: Open) -> None:
     served = serve()
     several(served)
-    page = visit(served.url, "#/links?sort=name", viewport={"width": 1440, "height": 1600}).page
+    page = visit(served.url, "#/links?sort=name", viewport=TALL).page
     page.get_by_label("Select x0").check()
     page.get_by_label("Select y10").check()
     page.get_by_label("Select z30").check()
     page.get_by_label("Select z31").check()
-    expect(page.locator("#selection-count")).to_have_text("4 links selected")
+    selected = page.locator("#selection-count")
+    expect(selected).to_have_text("4 links selected")
     assert page.url.endswith("sort=name")  # a click on the box leads nowhere
     bar(page, "Restart")
     expect(page.locator("#confirm-title")).to_have_text("Restart 2 links of dc2?")
@@ -54,62 +59,54 @@ def test_all_that_match_are_selected_and_a_range_with_shift(serve: Serve, visit:
     several(served)
     page = visit(served.url, "#/links?q=paris&sort=name").page
     expect(page.locator("#found")).to_have_text("12 of 17 links")
-    page.get_by_label("Select all of these links").check()
-    expect(page.locator("#selection-count")).to_have_text("12 links selected")
+    selected = page.locator("#selection-count")
+    page.evaluate(
+        """() => { document.querySelector("#heads .choose").click();
+            document.querySelector("#selection [data-action=restart]").click(); }"""
+    )
+    expect(page.locator("#confirm-title")).to_have_text("Restart 12 links from paris?")  # what was just selected
+    page.locator("#confirm-cancel").click()
+    expect(selected).to_have_text("12 links selected")
     page.get_by_label("Select all of these links").uncheck()
     expect(page.locator("#selection")).to_be_hidden()
     page.get_by_label("Select y11").click()
     page.get_by_label("Select y14").click(modifiers=["Shift"])
-    expect(page.locator("#selection-count")).to_have_text("4 links selected")
+    expect(selected).to_have_text("4 links selected")
     served.do(lambda: served.board.gone("0000000c"))
-    expect(page.locator("#selection-count")).to_have_text("3 links selected")
+    expect(selected).to_have_text("3 links selected")
 
 
-def test_a_cause_is_acted_on_as_a_whole(serve: Serve, visit: Open) -> None:
-    served = serve()
+def test_what_was_not_done_is_shown_and_can_be_tried_again(serve: Serve, visit: Open) -> None:
+    """Looking needs no token here, but acting does."""
+    served = serve(token="t0ken")
     several(served)
-    page = visit(served.url).page
-    bar(page, "Restart", "#causes .cause >> nth=0")
-    expect(page.locator("#confirm-title")).to_have_text("Restart 12 links from paris?")
-    expect(page.locator("#confirm-names li").last).to_have_text("and 2 more links")
+    opened = visit(served.url, "#/links/00000001")
+    opened.may_fail_to_load = True  # being refused is told as such
+    page = opened.page
+    page.locator("#do-restart").click()
     page.locator("#confirm-go").click()
-    expect(page.locator("#confirm")).not_to_be_visible()
-    assert len(served.acted) == 12
+    page.locator("#token-cancel").click()
+    expect(page.locator("#confirm-error")).to_contain_text("needs a token")
+    assert served.acted == []
+    page.locator("#confirm-cancel").click()
 
-
-def test_an_upstream_is_paused_with_a_reason(serve: Serve, visit: Open) -> None:
-    served = serve()
-    several(served)
-    page = visit(served.url, "#/links?from=paris").page
+    opened.go("#/links?from=paris")
     expect(page.locator("#upstream-name")).to_have_text("All 12 links from paris:")
     expect(page.locator("#upstream").get_by_role("button", name="Resume …")).to_be_hidden()
     bar(page, "Pause", "#upstream")
     page.get_by_label("Reason, for others").fill("maintenance of paris")
-    with page.expect_request("**/pause") as asked:
-        page.locator("#confirm-go").click()
-    assert asked.value.post_data_json == {"reason": "maintenance of paris"}
-    expect(page.locator("#confirm")).not_to_be_visible()
-    assert {action for _, action in served.acted} == {"pause"}
-
-
-def test_what_was_not_done_is_shown_and_can_be_tried_again(serve: Serve, visit: Open) -> None:
-    served = serve(token="t0ken")
-    several(served)
-    opened = visit(served.url, "#/links?from=paris")
-    opened.may_fail_to_load = True
-    page = opened.page
-    bar(page, "Restart", "#upstream")
-    page.locator("#confirm-go").click()
-    page.locator("#token-cancel").click()
-    expect(page.locator("#confirm-error")).to_contain_text("needs a token")
     page.locator("#confirm-go").click()
     page.locator("#token-input").fill("t0ken")
     served.do(lambda: served.board.gone("0000000c"))
-    page.keyboard.press("Enter")
+    with page.expect_request("**/pause") as asked:
+        page.keyboard.press("Enter")
+    assert asked.value.post_data_json == {"reason": "maintenance of paris"}
     expect(page.locator("#confirm-error")).to_contain_text("Not done for 1 link, such as y12: no link has the id")
     assert len(served.acted) == 11
+    assert {action for _, action in served.acted} == {"pause"}
 
 
+@pytest.mark.thorough
 def test_a_thousand_links_are_restarted_with_progress(serve: Serve, visit: Open) -> None:
     served = serve()
     served.put([Shown(link(at, f"<b>x{at}</b>")) for at in range(1000)])
@@ -121,15 +118,3 @@ def test_a_thousand_links_are_restarted_with_progress(serve: Serve, visit: Open)
     expect(page.locator("#confirm-progress")).to_contain_text("of 1,000 done")
     expect(page.locator("#confirm")).not_to_be_visible(timeout=60_000)
     assert len(served.acted) == 1000
-
-
-def test_what_was_just_selected_is_what_is_acted_on(serve: Serve, visit: Open) -> None:
-    served = serve()
-    several(served)
-    page = visit(served.url, "#/links?q=paris").page
-    expect(page.locator("#found")).to_have_text("12 of 17 links")
-    page.evaluate(
-        """() => { document.querySelector("#heads .choose").click();
-            document.querySelector("#selection [data-action=restart]").click(); }"""
-    )
-    expect(page.locator("#confirm-title")).to_have_text("Restart 12 links from paris?")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.integration.federation.conftest import AgentOf
@@ -24,27 +25,51 @@ def act(page: Page, action: str) -> None:
     expect(page.locator("#confirm")).not_to_be_visible()
 
 
-def start(agent_of: AgentOf, here: Site, there: Site, port: int) -> Agent:
+@pytest.fixture
+def proxy(there: Site, proxy_to: Callable[[Node | int], Proxy]) -> Proxy:
+    return proxy_to(there.node)
+
+
+@pytest.fixture
+def agent(agent_of: AgentOf, here: Site, there: Site, proxy: Proxy, serve: Serve) -> Agent:
+    """With one link, and a peer that has one in the other direction."""
+    peer = serve(cluster=there.node.cluster_name, token="t0ken", host="0.0.0.0")
+    peer.put([Shown(link(1, "back"), cluster=here.node.cluster_name)])
+    peers = [peer.url.replace("://", "://agent:t0ken@").rstrip("/")]
     here.exchange().queue("k")
-    uri = there.node.uri(there.vhost, port=port)
-    return agent_of(here.node).write({here.vhost: federated(there) | {"upstreams": {"origin": {"uri": uri}}}}).start()
+    sections = federated(there) | {"upstreams": {"origin": {"uri": there.node.uri(there.vhost, port=proxy.port)}}}
+    made = agent_of(here.node)
+    return made.write({here.vhost: sections}, agent=made.settings(peers=peers)).start()
 
 
-def test_a_link_goes_down_and_comes_back(
-    agent_of: AgentOf, here: Site, there: Site, proxy_to: Callable[[Node | int], Proxy], visit: Open
+def test_what_an_agent_does_is_seen_and_may_be_brought_about(
+    agent: Agent, here: Site, there: Site, proxy: Proxy, visit: Open
 ) -> None:
-    proxy = proxy_to(there.node)
-    agent = start(agent_of, here, there, proxy.port)
     agent.wait_for("running", (here.vhost, X, "origin"))
     opened = visit(f"http://127.0.0.1:{agent.port}/")
     page = opened.page
+    goes_down_and_comes_back(page, here, there, proxy)
+    is_acted_on(page, agent, here, there)
+    is_drawn(page, here)
+    is_seen_beside_its_peer(page, agent, here, there)
+    opened.may_fail_to_load = True
+    page.locator("#nav-links").click()
+    agent.kill()
+    expect(page.locator("#unreachable-text")).to_contain_text("has not answered since")
+    expect(page.locator("body")).to_have_attribute("data-connection", "away")
+    agent.start()
+    expect(page.locator("#unreachable")).to_be_hidden()
+    status(page, "Running")
+
+
+def goes_down_and_comes_back(page: Page, here: Site, there: Site, proxy: Proxy) -> None:
     status(page, "Running")
     expect(page.locator("#rows .source")).to_have_text(f"{there.node.cluster_name} / {X}")
     expect(page.locator("#agent-more")).to_contain_text(f"beside {here.node.cluster_name}")
     assert there.publish(["one", "two"]) == 2
+    assert here.take(2) == ["one", "two"]
     page.set_viewport_size({"width": 1920, "height": 900})  # wide enough for the totals
     expect(page.locator("#rows .cell-forwarded")).to_have_text("2")
-
     proxy.refuse()
     proxy.cut()
     status(page, "Backoff")
@@ -55,49 +80,14 @@ def test_a_link_goes_down_and_comes_back(
     status(page, "Running")
     expect(page.locator("#attention")).to_be_hidden()
 
+
+def is_acted_on(page: Page, agent: Agent, here: Site, there: Site) -> None:
+    before = agent.history(here.vhost, X)
     page.locator("#rows a").click()
     expect(page.locator("#detail-title")).to_have_text(X)
     expect(page.locator("#transitions li").first).to_contain_text("Running")
     expect(page.locator("#transitions")).to_contain_text("Backoff")
-    agent.kill()
-    opened.may_fail_to_load = True
-    expect(page.locator("#unreachable-text")).to_contain_text("has not answered since")
-    expect(page.locator("body")).to_have_attribute("data-connection", "away")
-    agent.start()
-    expect(page.locator("#unreachable")).to_be_hidden()
-    expect(page.locator("#detail-state")).to_have_text("Running")
-
-
-def test_an_agent_shows_its_peers_with_itself(
-    agent_of: AgentOf, here: Site, there: Site, visit: Open, serve: Serve
-) -> None:
-    peer = serve(cluster=there.node.cluster_name, token="t0ken", host="0.0.0.0")
-    peer.put([Shown(link(1, "back"), cluster=here.node.cluster_name)])
-    here.exchange().queue("k")
-    agent = agent_of(here.node)
-    address = peer.url.replace("://", "://agent:t0ken@").rstrip("/")
-    agent.write({here.vhost: federated(there)}, agent=agent.settings(peers=[address])).start()
-    agent.wait_for("running", (here.vhost, X, "origin"))
-    page = visit(f"http://127.0.0.1:{agent.port}/", "#/fleet").page
-    expect(page.locator("#agents > li")).to_have_count(2)
-    ways = page.locator("#pairs .pair .way-line")
-    expect(ways).to_have_count(2)
-    for way in (
-        f"{there.node.cluster_name} → {here.node.cluster_name}",
-        f"{here.node.cluster_name} → {there.node.cluster_name}",
-    ):
-        expect(ways.filter(has_text=way)).to_contain_text("1 link")
-    assert "t0ken" not in page.content() + agent.log.read_text()
-
-
-def test_pause_resume_and_restart(agent_of: AgentOf, here: Site, there: Site, visit: Open) -> None:
-    agent = start(agent_of, here, there, there.node.amqp_port)
-    agent.wait_for("running", (here.vhost, X, "origin"))
-    page = visit(f"http://127.0.0.1:{agent.port}/").page
-    page.locator("#rows a").click()
     state = page.locator("#detail-state")
-    expect(state).to_have_text("Running")
-
     page.get_by_role("button", name="Pause", exact=True).click()
     expect(page.locator("#confirm-title")).to_have_text(f"Pause {X}?")
     expect(page.locator("#confirm-cancel")).to_be_focused()
@@ -110,9 +100,11 @@ def test_pause_resume_and_restart(agent_of: AgentOf, here: Site, there: Site, vi
     expect(state).to_have_text("Running")
     assert here.take(1) == ["kept meanwhile"]
     act(page, "Restart")
-    expect(page.locator("#transitions .badge", has_text="Running")).to_have_count(3)
-    assert agent.history(here.vhost, X) == ["running", "paused", *2 * ["starting", "running"]]
+    expect(page.locator("#transitions .badge", has_text="Running")).to_have_count(4)
+    assert agent.history(here.vhost, X) == [*before, "paused", *2 * ["starting", "running"]]
 
+
+def is_drawn(page: Page, here: Site) -> None:
     page.locator("#nav-topology").click()
     arrow = page.locator("#map .link")
     expect(arrow).to_have_attribute("data-group", "up")
@@ -120,3 +112,16 @@ def test_pause_resume_and_restart(agent_of: AgentOf, here: Site, there: Site, vi
     arrow.focus()
     page.keyboard.press("Enter")
     expect(page.locator("#detail-title")).to_have_text(X)
+
+
+def is_seen_beside_its_peer(page: Page, agent: Agent, here: Site, there: Site) -> None:
+    page.locator("#nav-fleet").click()
+    expect(page.locator("#agents > li")).to_have_count(2)
+    ways = page.locator("#pairs .pair .way-line")
+    expect(ways).to_have_count(2)
+    for way in (
+        f"{there.node.cluster_name} → {here.node.cluster_name}",
+        f"{here.node.cluster_name} → {there.node.cluster_name}",
+    ):
+        expect(ways.filter(has_text=way)).to_contain_text("1 link")
+    assert "t0ken" not in page.content() + agent.log.read_text()

@@ -25,16 +25,21 @@ export class Announcer {
 
   #tell() {
     this.#timer = 0;
-    const news = [...this.#moved.values()].filter(({ row, before }) => before !== stateOf(row.view.status).group);
+    const news = newsOf([...this.#moved.values()]);
     this.#moved.clear();
-    const told = [
-      [news.filter(({ row }) => stateOf(row.view.status).group === "down"), "down"],
-      [news.filter(({ row }) => stateOf(row.view.status).group === "degraded"), "degraded"],
-      [news.filter(({ row }) => stateOf(row.view.status).group === "up"), "running"],
-    ];
-    const sentences = told.filter(([links]) => links.length > 0).map(([links, what]) => sentence(links, what));
-    if (sentences.length > 0) text(this.#region, sentences.join(" "));
+    if (news !== "") text(this.#region, news);
   }
+}
+
+/** In sentences, the worst first; `before` is the group of states that a link was in. */
+export function newsOf(moved) {
+  const news = moved.filter(({ row, before }) => before !== stateOf(row.view.status).group);
+  const told = [
+    [news.filter(({ row }) => stateOf(row.view.status).group === "down"), "down"],
+    [news.filter(({ row }) => stateOf(row.view.status).group === "degraded"), "degraded"],
+    [news.filter(({ row }) => stateOf(row.view.status).group === "up"), "running"],
+  ];
+  return told.filter(([links]) => links.length > 0).map(([links, what]) => sentence(links, what)).join(" ");
 }
 
 function sentence(links, what) {

@@ -94,22 +94,23 @@ const keyOf = ({ side, broker, trouble, since }) => [side, broker, trouble, sinc
 
 const headOf = ({ broker, side, headline }) => `${broker} (${side}): ${headline}`;
 
-/** A few links, each with what tells it from others; if there are many, the first ones and a link to all. */
-function namesOf(rows) {
+const namesOf = (rows) =>
+  h("ul", { class: "names" }, ...leadsTo(rows).map(({ href, label }) => h("li", {}, h("a", { href }, label))));
+
+/** A few links, each with what tells it from others; if there are many, the first ones and where all are listed. */
+export function leadsTo(rows) {
   const named = rows.slice(0, rows.length > NAMED ? NAMED - 1 : NAMED);
-  const names = named.map((row) => h("li", {}, h("a", { href: format({ view: "link", id: row.id }) }, labelOf(row))));
-  if (rows.length > NAMED) {
-    const sources = new Set(rows.map((row) => row.source));
-    const states = [...new Set(rows.map((row) => row.view.status))];
-    const { error } = rows[0].view;
-    const isShared = error && rows.every((row) => row.view.error === error);
-    const [filter, where] =
-      sources.size === 1 ? [{ from: rows[0].source }, ` from ${rows[0].source}`] : isShared ? [{ q: error }, " with this error"] : [{}, ""];
-    const rest = format({ view: "links", state: states.join(","), ...filter });
-    const which = states.map((status) => stateOf(status).label.toLowerCase()).join(", ");
-    names.push(h("li", {}, h("a", { href: rest }, `all ${plural(rows.length, "link")}${where}: ${which}`)));
-  }
-  return h("ul", { class: "names" }, ...names);
+  const leads = named.map((row) => ({ href: format({ view: "link", id: row.id }), label: labelOf(row) }));
+  if (rows.length <= NAMED) return leads;
+  const sources = new Set(rows.map((row) => row.source));
+  const states = [...new Set(rows.map((row) => row.view.status))];
+  const { error } = rows[0].view;
+  const isShared = error && rows.every((row) => row.view.error === error);
+  const [filter, where] =
+    sources.size === 1 ? [{ from: rows[0].source }, ` from ${rows[0].source}`] : isShared ? [{ q: error }, " with this error"] : [{}, ""];
+  const href = format({ view: "links", state: states.join(","), ...filter });
+  const which = states.map((status) => stateOf(status).label.toLowerCase()).join(", ");
+  return [...leads, { href, label: `all ${plural(rows.length, "link")}${where}: ${which}` }];
 }
 
 /** Links of several vhosts and upstreams may have one name. */

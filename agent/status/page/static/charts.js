@@ -166,7 +166,7 @@ function lineOf(run, x, y) {
 }
 
 /** The runs of points between gaps; a point alone is a short line. */
-function runsOf(points) {
+export function runsOf(points) {
   const runs = [[]];
   for (const point of points) {
     if (point[1] === null) runs.push([]);

@@ -25,12 +25,19 @@ export function copyButton(what, read) {
   return button;
 }
 
-/** Advice: what is between backticks is code, and whole commands can be copied. */
+/** What advice consists of: what is between backticks is code, and code of several words is a command. */
+export const piecesOf = (words) =>
+  words.split("`").map((part, at) => {
+    const isCode = at % 2 === 1;
+    return { part, isCode, isCommand: isCode && part.includes(" ") };
+  });
+
+/** Advice with its code; whole commands can be copied. */
 export const advised = (words) =>
-  words.split("`").flatMap((part, at) => {
-    if (at % 2 === 0) return [part];
+  piecesOf(words).flatMap(({ part, isCode, isCommand }) => {
+    if (!isCode) return [part];
     const code = h("code", {}, part);
-    return part.includes(" ") ? [code, copyButton("the command", () => part)] : [code];
+    return isCommand ? [code, copyButton("the command", () => part)] : [code];
   });
 
 /** Browsers have a clipboard for pages on loopback or behind TLS only; elsewhere a selection is copied. */

@@ -47,7 +47,7 @@ const NUMBERS = [
   ["Last confirm", ({ view }, { clock }) => agoOf(view.last_confirm, clock)],
 ];
 
-const waitingOf = (view, clock) =>
+export const waitingOf = (view, clock) =>
   view.backlog === null && view.backlog_last !== null
     ? `last known ${count(view.backlog_last)}, ${agoOf(view.backlog_last_at, clock)}`
     : waiting(view);
@@ -230,9 +230,9 @@ export class Detail {
 }
 
 /** What advice depends on. Of a link without trouble the error is a remark, which may change every second. */
-const aboutOf = ({ status, error, incident, critical_since }) =>
+export const aboutOf = ({ status, error, incident, critical_since }) =>
   JSON.stringify([status, needsSomebody(status) || incident ? error : null, incident, critical_since !== null]);
 
-const lagOf = (seconds) => (seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : duration(seconds));
+export const lagOf = (seconds) => (seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : duration(seconds));
 
 const agoOf = (time, clock) => (time ? `${duration((clock - Date.parse(time)) / 1_000)} ago` : "never");

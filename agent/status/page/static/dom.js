@@ -6,7 +6,7 @@ const HIDDEN = /[\p{Cc}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\
 
 const READ = new Set(["title", "aria-label"]);
 
-const visible = (words) => words.replace(HIDDEN, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
+export const visible = (words) => words.replace(HIDDEN, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
 
 export function h(tag, attributes = {}, ...children) {
   return furnish(document.createElement(tag), attributes, children);
@@ -48,7 +48,6 @@ export function text(node, value) {
 export const byId = (id) => document.getElementById(id);
 
 /** An address may be broken after its parts, never within a port. */
-export function address(words) {
-  const parts = words.split(/(?<=[./@])|(?=:\d)/);
-  return parts.flatMap((part, at) => (at === 0 ? [part] : [h("wbr"), part]));
-}
+export const partsOf = (words) => words.split(/(?<=[./@])|(?=:\d)/);
+
+export const address = (words) => partsOf(words).flatMap((part, at) => (at === 0 ? [part] : [h("wbr"), part]));

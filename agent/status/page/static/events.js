@@ -118,7 +118,7 @@ function arrange(list, nodes) {
 }
 
 /** What is needed of a change more than once. */
-const prepared = (change) => ({
+export const prepared = (change) => ({
   ...change,
   time: Date.parse(change.at),
   kind: JSON.stringify([change.status, change.reason, change.upstream_cluster ?? change.upstream]),
@@ -134,7 +134,7 @@ function optionOf(group) {
 }
 
 /** The group whose states the route names, all of them; anything else is no choice of the list. */
-function groupOf(route) {
+export function groupOf(route) {
   const states = [...statesOf(route)];
   return Object.keys(GROUPS).find((group) => states.length > 0 && sameSet(statesIn(group), states)) ?? "";
 }
@@ -143,7 +143,7 @@ export const statesIn = (group) => Object.keys(STATES).filter((status) => STATES
 
 const sameSet = (one, other) => one.length === other.length && one.every((each) => other.includes(each));
 
-function matching(changes, route) {
+export function matching(changes, route) {
   const words = route.q.toLowerCase().split(/\s+/).filter(Boolean);
   const states = statesOf(route);
   return changes.filter(

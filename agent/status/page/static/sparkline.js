@@ -14,13 +14,15 @@ export function sparkline() {
   );
 }
 
+export const drawSparkline = (svg, rates) => set(svg.firstChild, "d", pathOf(rates));
+
 /** New values enter at the right; an idle link is a line at the bottom. */
-export function drawSparkline(svg, rates) {
+export function pathOf(rates) {
   const top = Math.max(1, ...rates);
   const step = WIDTH / (SLOTS - 1);
   const left = WIDTH - (rates.length - 1) * step;
   const points = rates.map(
     (rate, at) => `${(left + at * step).toFixed(1)} ${(HEIGHT - 1 - (rate / top) * (HEIGHT - 2)).toFixed(1)}`,
   );
-  set(svg.firstChild, "d", points.length > 1 ? `M${points.join("L")}` : "");
+  return points.length > 1 ? `M${points.join("L")}` : "";
 }

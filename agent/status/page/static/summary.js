@@ -9,7 +9,7 @@ import { STATES } from "./states.js";
 const FIGURES = { links: "links", rate: "messages", backlog: "waiting", oldest: "oldest unconfirmed" };
 
 /** A number only where one is known: of links of which nothing is known there is none, not even "at least 0". */
-const waitingIn = ({ backlog, isExact }) =>
+export const waitingIn = ({ backlog, isExact }) =>
   isExact || !backlog ? count(isExact ? backlog : null) : `at least ${count(backlog)}`;
 
 export class Summary {

@@ -128,12 +128,12 @@ export class Topology {
 const headAt = (to) => `M${to.x - 1} ${to.y - 5}l9 5-9 5`;
 
 /** `open=up,-down` in the address: the clusters of a state, each or as one. */
-function openOf(route) {
+export function openOf(route) {
   const given = route.open.split(",").filter(Boolean);
   return new Map(given.map((each) => [each.replace(/^-/, ""), !each.startsWith("-")]));
 }
 
-function hrefWith(route, group, isOpen) {
+export function hrefWith(route, group, isOpen) {
   const open = openOf(route).set(group, isOpen);
   return format({ ...route, view: "topology", open: [...open].map(([name, is]) => (is ? name : `-${name}`)).join(",") });
 }
@@ -150,7 +150,7 @@ const keyOf = ({ group, rows }) => [group, rows.length, rows[0].view.status, row
 
 const isBundle = (arrow) => arrow.rows.length > 1;
 
-function labelOf(arrow, flow, letters) {
+export function labelOf(arrow, flow, letters) {
   const shown = flow > 0 ? rate(flow) : "";
   if (letters === 0) return isBundle(arrow) ? `${arrow.rows.length} ×` : shown;
   const left = letters - shown.length - 6;
@@ -162,13 +162,13 @@ function labelOf(arrow, flow, letters) {
 const titleOf = ({ view, name, target }) =>
   view.kind === "shovel" ? `${name} → ${target} at ${view.destination_uri}` : name;
 
-function describe(source, arrow, flow) {
+export function describe(source, arrow, flow) {
   const [row] = arrow.rows;
   if (!isBundle(arrow)) return `${titleOf(row)} from ${source.name}: ${row.view.status}, ${rate(flow)}`;
   return `${plural(arrow.rows.length, "link")} from ${source.name} ${GROUPS[arrow.group].label}, ${rate(flow)}`;
 }
 
-function hrefOf(source, arrow) {
+export function hrefOf(source, arrow) {
   if (!isBundle(arrow)) return format({ view: "link", id: arrow.rows[0].id });
   const states = Object.keys(STATES).filter((status) => STATES[status].group === arrow.group);
   return format({ view: "links", from: source.isRest ? "" : source.name, state: states.join(",") });

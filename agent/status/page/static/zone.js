@@ -12,7 +12,12 @@ const formatsOf = (timeZone) => ({
 const FORMATS = { local: formatsOf(undefined), utc: formatsOf("UTC") };
 const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
 
-let chosen = localStorage.getItem(KEY) === "utc" ? "utc" : "local";
+let chosen = "local";
+
+/** `utc`, or `local` for that of the browser. */
+export function choose(zone) {
+  chosen = zone;
+}
 
 /** `2026-11-23 04:28:33` */
 export const moment = (time) => FORMATS[chosen].moment.format(time);
@@ -40,6 +45,7 @@ export const offset = (time) => (chosen === "utc" ? 0 : -new Date(time).getTimez
 
 /** The button that shows the zone and changes to UTC and back; `onChange` draws everything again. */
 export function zoneSwitch(onChange) {
+  choose(localStorage.getItem(KEY) === "utc" ? "utc" : "local");
   const button = byId("zone");
   const show = () => {
     const now = Date.now();
@@ -49,7 +55,7 @@ export function zoneSwitch(onChange) {
     set(button, "aria-pressed", String(chosen === "utc"));
   };
   button.addEventListener("click", () => {
-    chosen = chosen === "utc" ? "local" : "utc";
+    choose(chosen === "utc" ? "local" : "utc");
     localStorage.setItem(KEY, chosen);
     show();
     onChange();

@@ -1,0 +1,41 @@
+"""What a browser measures of a page: who can use it, what sticks out of it, how much work it is."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Final
+
+from playwright.sync_api import Page
+
+AXE: Final = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
+TICKS: Final = 3
+AFTER_FRAMES: Final = """(frames) => new Promise((done) => {
+  requestAnimationFrame(function next() {
+    frames -= 1;
+    if (frames > 0) requestAnimationFrame(next);
+    else setTimeout(done);
+  });
+})"""
+
+
+def check_accessible(page: Page, rules: dict[str, object] | None = None) -> None:
+    """Themes differ in colours alone, so one of them is looked at for nothing else."""
+    page.evaluate(AXE)
+    found = page.evaluate("(options) => axe.run(options)", {"resultTypes": ["violations"]} | (rules or {}))
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]] == []
+
+
+class Work:
+    """What the page's main thread has worked since; a clock on the wall would tell how busy the machine is."""
+
+    def __init__(self, page: Page) -> None:
+        self._session = page.context.new_cdp_session(page)
+        self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        self._begun = self._total()
+
+    def seconds(self) -> float:
+        return self._total() - self._begun
+
+    def _total(self) -> float:
+        metrics = self._session.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))

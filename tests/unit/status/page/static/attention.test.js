@@ -1,0 +1,30 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { leadsTo } from "#page/attention.js";
+
+import { rowsOf } from "./rows.js";
+
+const down = (others) => ({ status: "backoff", error: "connection refused", ...others });
+const labels = (rows) => leadsTo(rows).map(({ label }) => label);
+
+test("links of a cause are told from others of their name", () => {
+  const rows = rowsOf(down({ exchange: "orders", upstream_cluster: "rome" }), down({ exchange: "orders", upstream_cluster: "paris" }));
+  assert.deepEqual(labels(rows), ["exchange orders in / from rome", "exchange orders in / from paris"]);
+  assert.equal(leadsTo(rows)[1].href, "#/links/1");
+});
+
+test("many links of one upstream lead to all of it in these states", () => {
+  const rows = rowsOf(down({}), down({}), down({}), down({ status: "invalid", error: "login refused" }));
+  const [, , all] = leadsTo(rows);
+  assert.equal(leadsTo(rows).length, 3);
+  assert.deepEqual(all, { href: "#/links?state=backoff%2Cinvalid&from=dc1", label: "all 4 links from dc1: backoff, invalid" });
+});
+
+test("many links of several upstreams lead to all with their error, where it is one", () => {
+  const several = (error) => rowsOf(...[1, 2, 3, 4].map((at) => down({ upstream_cluster: `dc${at}`, error: error(at) })));
+  const [shared] = leadsTo(several(() => "connection refused")).slice(-1);
+  assert.deepEqual(shared, { href: "#/links?q=connection+refused&state=backoff", label: "all 4 links with this error: backoff" });
+  const [others] = leadsTo(several((at) => `refused to x${at}`)).slice(-1);
+  assert.deepEqual(others, { href: "#/links?state=backoff", label: "all 4 links: backoff" });
+});
