@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import pytest
@@ -91,7 +91,8 @@ async def test_exchanges_and_queues_show_their_policy_at_once(
     }  # fmt: skip
     assert exchanges["amq.rabbitmq.trace"]["internal"]
     assert not exchanges["amq.topic"].get("policy")
-    queues: Mapping[str, Mapping[str, Any]] = {each["name"]: each for each in await client.queues(vhost)}
+    listed: dict[str, Any] = {each["name"]: each for each in await client.queues(vhost)}
+    queues = {name: listed[name] for name in ("fed.quorum", "fed.classic", "other")}
     shown = {name: (each["type"], each.get("policy") or "", each["auto_delete"]) for name, each in queues.items()}
     assert shown == {
         "fed.quorum": ("quorum", "of-queues", False),
@@ -122,6 +123,7 @@ async def test_policies_and_parameters(release: Release, client: ManagementClien
 
 
 def status(release: Release, apply_to: str, key: str, value: object) -> int:
+    """What answers a policy that holds for nothing."""
     admin, name = release.node.admin, f"{apply_to} {key} {value}"
     try:
         admin.policy(release.vhost, name, "^nothing$", definition={key: value}, apply_to=apply_to)
