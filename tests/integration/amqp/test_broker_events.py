@@ -35,43 +35,6 @@ async def until(events: Events, done: Callable[[BrokerEvent], bool]) -> list[Bro
     raise AssertionError("events don't end by themselves")
 
 
-async def test_tells_what_changes(any_broker: Node, connecting: Connecting, name: Naming) -> None:
-    connection = await connecting(any_broker.uri())
-    vhost, parameter = name("vhost"), name("parameter")
-    async with await listen(connection) as events:
-        admin = any_broker.admin
-        admin.vhost(vhost)
-        admin.exchange(vhost, "x", "headers")
-        admin.queue(vhost, "q")
-        admin.bind(vhost, "x", "q", "k", arguments={"x-match": "all", "n": 1})
-        admin.policy(vhost, "p", "^x", definition={"max-length": 1})
-        admin.delete("policies", vhost, "p")
-        admin.global_parameter(parameter, {"uri": f"amqp://u:{SENTINEL}@h"})
-        admin.delete("global-parameters", parameter)
-        admin.delete("queues", vhost, "q")
-        admin.delete_vhost(vhost)
-        heard = await until(events, lambda event: event.name == "vhost.deleted" and event.fields["name"] == vhost)
-    here = [event for event in heard if event.vhost == vhost]
-
-    def one(kind: str, name: str = "name", value: str = "") -> BrokerEvent:
-        return next(event for event in here if event.name == kind and event.fields[name] == value)
-
-    assert one("exchange.created", value="x").fields["type"] == "headers"
-    assert one("queue.created", value="q").fields["durable"] is True
-    bound = one("binding.created", "source_name", "x").fields
-    assert (bound["destination_name"], bound["destination_kind"], bound["routing_key"]) == ("q", "queue", "k")
-    assert one("policy.set", value="p").fields["pattern"] == "^x"
-    assert one("policy.cleared", value="p").vhost == vhost
-    assert one("binding.deleted", "source_name", "x").fields["routing_key"] == "k"
-    assert one("queue.deleted", value="q").vhost == vhost
-    assert one("exchange.deleted", value="x").vhost == vhost
-    of_global = [event for event in heard if event.fields.get("component") == "global"]
-    assert [event.fields["name"] for event in of_global] == [parameter, parameter]
-    assert of_global[0].name == "parameter.set"
-    assert SENTINEL not in repr(heard)
-    assert not [event for event in heard if event.fields.get("source_name") == "amq.rabbitmq.event"]
-
-
 async def test_a_parameter_of_a_vhost_comes_without_its_value(
     native_broker: Node, connecting: Connecting, name: Naming
 ) -> None:

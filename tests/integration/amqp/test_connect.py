@@ -47,15 +47,6 @@ def transient(error: BrokerError) -> str:
     return str(error)
 
 
-async def test_tells_what_the_broker_is(any_broker: Node, connecting: Connecting) -> None:
-    connection = await connecting(any_broker.uri())
-    assert connection.server.product == "RabbitMQ"
-    assert connection.server.cluster_name == any_broker.cluster_name
-    assert connection.server.version.split(".")[0].isdigit()
-    assert "exchange_exchange_bindings" in connection.server.capabilities
-    assert connection.vhost == "/"
-
-
 async def test_shows_its_name_and_no_credentials(broker: Node, connecting: Connecting, name: Naming) -> None:
     shown = name("Federation link (upstream: origin, policy: p)")
     await connecting(broker.uri(), name=shown)
@@ -82,13 +73,13 @@ async def test_logs_in_and_tells_nobody(
     assert SENTINEL not in caplog.text
 
 
-async def test_a_vhost_of_any_name(any_broker: Node, connecting: Connecting, name: Naming) -> None:
-    with any_broker.admin.temporary_vhost(name("a/b%2Fc d?ä")) as vhost:
-        connection = await connecting(any_broker.uri(vhost))
+async def test_a_vhost_of_any_name(broker: Node, connecting: Connecting, name: Naming) -> None:
+    with broker.admin.temporary_vhost(name("a/b%2Fc d?ä")) as vhost:
+        connection = await connecting(broker.uri(vhost))
         assert connection.vhost == vhost
         channel = await connection.channel()
         await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue="here", durable=True)
-        assert any_broker.admin.get("queues", vhost, "here")["name"] == "here"
+        assert broker.admin.get("queues", vhost, "here")["name"] == "here"
 
 
 async def test_the_vhost_of_a_uri_without_a_path(broker: Node, vhost: str) -> None:
@@ -114,57 +105,44 @@ async def test_no_heartbeat(broker: Node, connecting: Connecting) -> None:
     await connection.channel()
 
 
-async def test_a_wrong_password(any_broker: Node) -> None:
-    message = permanent(await failure(any_broker.uri(password=SENTINEL)))
+async def test_a_wrong_password(broker: Node) -> None:
+    message = permanent(await failure(broker.uri(password=SENTINEL)))
     assert message == (
-        f"upstream origin 127.0.0.1:{any_broker.amqp_port}: login refused for user 'guest': "
+        f"upstream origin 127.0.0.1:{broker.amqp_port}: login refused for user 'guest': "
         "check user and password in its URI"
     )
 
 
 @pytest.mark.parametrize("word", ["missing", "limit is reached"])
-async def test_a_missing_vhost(any_broker: Node, name: Naming, word: str) -> None:
+async def test_a_missing_vhost(broker: Node, name: Naming, word: str) -> None:
     missing = name(word)
-    message = permanent(await failure(any_broker.uri(missing)))
+    message = permanent(await failure(broker.uri(missing)))
     assert f"vhost '{missing}' does not exist: create it there" in message
 
 
 @pytest.mark.parametrize("word", ["user", "limited"])
-async def test_no_permission_in_the_vhost(any_broker: Node, name: Naming, word: str) -> None:
+async def test_no_permission_in_the_vhost(broker: Node, name: Naming, word: str) -> None:
     user = name(word)
-    any_broker.admin.user(user, SENTINEL)
-    message = permanent(await failure(any_broker.uri("/", user, SENTINEL)))
+    broker.admin.user(user, SENTINEL)
+    message = permanent(await failure(broker.uri("/", user, SENTINEL)))
     assert f"user '{user}' may not access vhost '/': give it permissions there" in message
 
 
-async def test_a_limit_of_connections(any_broker: Node, name: Naming) -> None:
-    with any_broker.admin.temporary_vhost(name("vhost")) as vhost:
-        any_broker.admin.put("vhost-limits", vhost, "max-connections", body={"value": 0})
-        assert "a limit on connections is reached" in transient(await failure(any_broker.uri(vhost)))
+async def test_a_limit_of_connections(broker: Node, name: Naming) -> None:
+    with broker.admin.temporary_vhost(name("vhost")) as vhost:
+        broker.admin.put("vhost-limits", vhost, "max-connections", body={"value": 0})
+        assert "a limit on connections is reached" in transient(await failure(broker.uri(vhost)))
     user = name("user")
-    any_broker.admin.user(user, SENTINEL)
-    any_broker.admin.permissions("/", user)
-    any_broker.admin.put("user-limits", user, "max-connections", body={"value": 0})
-    assert "a limit on connections is reached" in transient(await failure(any_broker.uri("/", user, SENTINEL)))
+    broker.admin.user(user, SENTINEL)
+    broker.admin.permissions("/", user)
+    broker.admin.put("user-limits", user, "max-connections", body={"value": 0})
+    assert "a limit on connections is reached" in transient(await failure(broker.uri("/", user, SENTINEL)))
 
 
 async def test_a_mechanism_that_the_broker_lacks(broker: Node) -> None:
     message = permanent(await failure(f"{broker.uri()}?auth_mechanism=external"))
     assert "no common way to log in: the broker offers" in message
     assert message.endswith("auth_mechanism allows EXTERNAL")
-
-
-@pytest.mark.parametrize("release", ["trixie", "sid"])
-@pytest.mark.versions
-async def test_a_frame_max_below_what_the_broker_takes(broker_on: Callable[..., Node], release: str) -> None:
-    """From 4.1 on; 4.0 takes it."""
-    broker = broker_on(release)
-    uri = parse(f"{broker.uri()}?frame_max=4096")
-    if release == "sid":
-        assert "frame_max" in str(await failure(f"{broker.uri()}?frame_max=4096"))
-    else:
-        async with await connect(uri, where="upstream origin", name="test", within=10) as connection:
-            assert connection.wire.frame_max == 4096
 
 
 async def test_a_dead_port(lab: Lab) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import aio_pika
 import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
@@ -73,30 +71,3 @@ def test_fifty_failures_of_a_link_lose_nothing(  # noqa: PLR0917
     down.delay(0)
     assert set(numbered(MESSAGES)) - {*here.take(MESSAGES, deadline=30)} == set()
     assert origin()["redelivered"]
-
-
-async def get_and_leave(uri: str, queue: str) -> int:
-    """How often a message was taken by a connection that ended without acknowledging it, before it was gone."""
-    for time in range(FAILURES):
-        async with await aio_pika.connect(uri) as connection:
-            found = await (await connection.channel()).get_queue(queue, ensure=False)
-            if await found.get(fail=False) is None:
-                return time
-    return FAILURES
-
-
-@pytest.mark.versions
-@pytest.mark.parametrize("release", ["trixie", "sid"])
-def test_the_advised_policy_keeps_what_brokers_drop_by_default(
-    site_on: SiteOn, broker_on: Callable[..., Node], release: str
-) -> None:
-    there = site_on(broker_on(release))
-    admin = there.node.admin
-    admin.policy(there.vhost, "returns", "^federation: ", definition=advised(), apply_to="queues")
-    kept = {}
-    for queue in ("federation: kept", "dropped"):
-        admin.queue(there.vhost, queue, arguments={"x-queue-type": "quorum"})
-        there.publish(["m"], queue, exchange="")
-        kept[queue] = asyncio.run(get_and_leave(there.uri, queue))
-    assert kept["federation: kept"] == FAILURES
-    assert kept["dropped"] < FAILURES
