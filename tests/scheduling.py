@@ -14,26 +14,10 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 ROWS: Final = (
-    ("tests/pipeline",),
-    ("tests/faults",),
+    ("tests/pipeline", "tests/integration/report"),
     ("tests/integration/page",),
-    ("tests/integration/report",),
-    (
-        "tests/integration/amqp",
-        "tests/integration/management",
-        "tests/integration/runtime",
-        "tests/integration/federation/test_expiry.py",
-        "tests/integration/federation/test_tls.py",
-        "tests/integration/federation/test_credentials.py",
-    ),
-    ("tests/integration/federation/test_prefetch.py", "tests/integration/federation/test_releases.py"),
-    (
-        "tests/integration/federation/test_fairness.py",
-        "tests/integration/federation/test_canaries.py",
-        "tests/integration/lab/test_cluster.py",
-    ),
 )
-"""One worker runs all of a row: another Spark, Chromium or set of rarely used brokers would cost more than it gains."""
+"""One worker runs all of a row: another Spark or Chromium would cost more than it gains."""
 
 
 def unit_of(test_id: str) -> str:

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+import pytest
+
 from agent.core.addresses.http_url import parse
 from agent.core.addresses.uri import parse as parse_amqp
 from agent.management.client import ManagementClient
