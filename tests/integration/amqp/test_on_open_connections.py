@@ -45,8 +45,8 @@ async def test_a_broker_that_is_blocked_already_says_so_to_whoever_connects(conn
         assert told == ["low on memory"]
 
 
-async def test_a_broker_takes_another_password_of_the_same_user(any_broker: Node, connecting: Connecting) -> None:
-    connection = await connecting(any_broker.uri())
+async def test_a_broker_takes_another_password_of_the_same_user(broker: Node, connecting: Connecting) -> None:
+    connection = await connecting(broker.uri())
     await connection.update_secret(Secret("guest"))
     await connection.update_secret(RENEWED)  # the broker's own users are asked for it when they log in, and not here
     channel = await connection.channel()
