@@ -38,6 +38,7 @@ def test_a_file_outside_of_rows_is_a_unit_of_its_own() -> None:
     assert unit_of("tests/unit/core/test_hops.py::test_it[a::b]") == "tests/unit/core/test_hops.py"
 
 
+@pytest.mark.thorough
 def test_one_worker_runs_all_of_a_row(tmp_path: Path) -> None:
     """With the real pytest and xdist: their hooks and ids change from release to release."""
     (tmp_path / "conftest.py").write_text(CONFTEST)

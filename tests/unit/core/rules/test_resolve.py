@@ -291,18 +291,18 @@ def test_ids_stay_the_same_whatever_else_comes_or_goes() -> None:
     assert all(len(link_id) == 8 and int(link_id, 16) >= 0 for link_id in more.values())
 
 
-def test_a_large_cluster_resolves_in_time_that_grows_with_its_links() -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(2_000, marks=pytest.mark.thorough)])
+def test_a_large_cluster_resolves_in_time_that_grows_with_its_links(count: int) -> None:
     """2,000 exchanges, 50 upstreams, 200 policies: each exchange tried against all of them."""
     upstreams = {f"u{i}": upstream(f"u{i}", LinkOverrides(max_hops=2)) for i in range(50)}
     policies = {f"p{i}": policy(f"p{i}", pattern=f"^x{i}\\.[a-z]+$", priority=i + 1) for i in range(199)}
     definitions = VhostDefinitions(upstreams=upstreams, policies={**policies, "last": policy("last")})
-    state = exchanges(*(Exchange(f"orders-{i}", "topic") for i in range(2000)))
+    state = exchanges(*(Exchange(f"orders-{i}", "topic") for i in range(count)))
     started = time.process_time()
     found = solve(definitions, state)
-    assert len({link.id for link in found.links}) == 100_000
-    assert (
-        time.process_time() - started < 8.0
-    )  # a second on an idle machine; each exchange against each link takes minutes
+    assert len({link.id for link in found.links}) == 50 * count
+    # For 2,000 a second on an idle machine; each exchange against each link takes minutes.
+    assert time.process_time() - started < count / 250
 
 
 SLOW = "^(a|aa)+$"

@@ -128,11 +128,12 @@ def test_leniently_a_key_is_judged_whatever_its_value(tmp_path: Path, section: s
     assert next(line for line in found if "warning" not in line).startswith(complaint)
 
 
-def test_many_values_that_arent_known_are_soon_judged(tmp_path: Path) -> None:
-    members = "".join(f"  - {{upstream: '${{env:U{number}}}'}}\n" for number in range(15_000))
+@pytest.mark.parametrize("count", [3_000, pytest.param(15_000, marks=pytest.mark.thorough)])
+def test_many_values_that_arent_known_are_soon_judged(tmp_path: Path, count: int) -> None:
+    members = "".join(f"  - {{upstream: '${{env:U{number}}}'}}\n" for number in range(count))
     began = time.process_time()
     complaints(tmp_path, f"{DOWNSTREAM}upstream-sets:\n  s:\n{members}", strict=False)
-    assert time.process_time() - began < 4
+    assert time.process_time() - began < count / 3_750
 
 
 def test_leniently_the_downstream_itself_may_be_unknown(tmp_path: Path) -> None:

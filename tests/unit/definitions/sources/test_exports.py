@@ -204,12 +204,12 @@ def test_strange_items_are_passed_over() -> None:
     assert set(export.states["/"].exchanges) == {"x"}
 
 
-def test_a_large_export_is_read_in_little_time() -> None:
-    count = 10_000
+@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.thorough)])
+def test_a_large_export_is_read_in_little_time(count: int) -> None:
     exchange, queue, binding = (EXPORT[name][0] for name in ("exchanges", "queues", "bindings"))
     data = json.dumps(
         {
-            "parameters": [{**EXPORT["parameters"][0], "name": f"a{n}"} for n in range(500)]
+            "parameters": [{**EXPORT["parameters"][0], "name": f"a{n}"} for n in range(count // 20)]
             + [{**EXPORT["parameters"][0], "value": {}}],
             "exchanges": [{**exchange, "name": f"x{n}"} for n in range(count)],
             "queues": [{**queue, "name": f"q{n}"} for n in range(count)],
@@ -218,7 +218,7 @@ def test_a_large_export_is_read_in_little_time() -> None:
     ).encode()
     started = time.process_time()
     assert len(complaints(data)) == 1
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < count / 2_000
 
 
 JSON = st.recursive(
