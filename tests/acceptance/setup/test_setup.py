@@ -80,8 +80,8 @@ def test_all_that_is_missing_is_listed_at_once_with_the_command_to_install_it(ba
     assert done.returncode == 1
     assert "(this system has no apt-get)" in done.stderr
     assert (
-        "apt-get update && apt-get install --no-install-recommends rabbitmq-server openjdk-17-jre-headless chromium"
-        " nodejs prometheus\n"
+        "apt-get update && apt-get install --no-install-recommends rabbitmq-server openjdk-17-jre-headless"
+        " chromium-headless-shell nodejs prometheus\n"
     ) in done.stderr
     assert "  have  .venv" in done.stdout  # what could be done was done
 

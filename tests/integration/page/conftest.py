@@ -17,7 +17,8 @@ from tests.lab.ports import Ports
 
 __all__ = ["agent_of", "here", "site_on", "there"]
 
-NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
+# The first is the same engine without a window that nobody sees, which takes a third less CPU.
+NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # Tests run as root in containers too, and a browser of theirs has nothing to look up.
 ARGUMENTS: Final = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 PATIENCE: Final = 15_000  # ms
