@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -70,13 +71,13 @@ class RunFailedError(Exception):
 
 
 class Forks:
-    """The process that forks one for each run."""
+    """The process that forks one for each run; `mark` is in the environment of all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.simulation.forks"],
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": "0"},  # sets of strings are ordered by it
+            env={**os.environ, **mark, "PYTHONHASHSEED": "0"},  # sets of strings are ordered by it
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

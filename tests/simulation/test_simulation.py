@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.lab.lab import Lab
 from tests.simulation.forks import ROOT, Forks, Found, Seeds
 
 FEW_LEASES: Final = 8
@@ -66,8 +67,8 @@ DIGESTS: Final = 3
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    with Forks() as running:
+def forks(lab: Lab) -> Iterator[Forks]:
+    with Forks(lab.mark) as running:
         yield running
 
 
