@@ -102,9 +102,14 @@ def throttle(of: Callable[[Scene], Proxy], scene: Scene) -> None:
 def alarm(
     of: Callable[[Scene], Site], begin: Callable[[Node], object], end: Callable[[Node], object], scene: Scene
 ) -> None:
+    """Messages come while it is in force, however long it takes to begin: a connection that publishes nothing isn't
+    blocked.
+    """
     node = of(scene).node
+    scene.traffic.hold()
     begin(node)
     try:
+        scene.traffic.go_on()
         time.sleep(ALARM)
     finally:
         end(node)
