@@ -37,8 +37,8 @@ PLAIN: Final = Setting()
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`shows`: a status that the link has meanwhile, and words of the reason; `runs_on`: it has no other than
-    `running`. `drains`: what the fault deletes takes messages with it, so nothing may wait there. `interruptions`: how
-    often what is in flight may come again.
+    `running`; `may_show`: others that it may have for a moment. `drains`: what the fault deletes takes messages with it,
+    so nothing may wait there. `interruptions`: how often what is in flight may come again.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Fault:
     is_short: bool = False
     drains: bool = False
     interruptions: int = 1
+    may_show: frozenset[str] = frozenset()
     setting: Setting = PLAIN
 
 
@@ -336,9 +337,14 @@ EXPORTING: Final = Setting(
     module=OWN_MACHINE, agent={"status-export": {"directory": "export", "sample-interval": 1, "rotate": 5}}
 )
 
-FIRST: Final = Fault("the agent is killed, and then both its ways are cut", kill_agent_and_cut, interruptions=3)
+TAKEN_OVER: Final = frozenset({"standby"})
+"""Until the broker has noticed that the agent before has ended, which may be after the next one has started."""
+
+FIRST: Final = Fault(
+    "the agent is killed, and then both its ways are cut", kill_agent_and_cut, interruptions=3, may_show=TAKEN_OVER
+)
 FAULTS: Final = (
-    Fault("the agent is killed 10 times", partial(kill_agent, 10), interruptions=10),
+    Fault("the agent is killed 10 times", partial(kill_agent, 10), interruptions=10, may_show=TAKEN_OVER),
     Fault("the agent is stopped under load and started again", stop_agent, is_short=True, interruptions=0),
     Fault("the upstream is restarted", partial(restart, upstream), ("backoff", "upstream")),
     Fault("the upstream is killed", partial(kill, upstream), ("backoff", "upstream"), is_short=True),
