@@ -23,9 +23,10 @@ print(*sys.modules, file=sys.stderr)
 
 @pytest.mark.parametrize("arguments", [("validate", "-c", SMALL), ("--help",), ("plan", "--help"), ("--version",)])
 def test_a_command_costs_little_to_start(tmp_path: Path, arguments: tuple[str | Path, ...]) -> None:
-    done = min((measured(*arguments, cwd=tmp_path) for _ in range(3)), key=lambda done: done.cpu)
+    tried = (measured(*arguments, cwd=tmp_path) for _ in range(3))  # again only where something else disturbed it
+    done = next((done for done in tried if done.cpu < MOST_CPU), None)
+    assert done is not None
     assert done.status == 0
-    assert done.cpu < MOST_CPU
 
 
 def imported(*arguments: str | Path) -> set[str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import signal
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,8 +14,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.acceptance.command import COMMAND, federation_agent
+from tests.acceptance.command import federation_agent
 from tests.lab.lab import Lab, accepts
+from tests.lab.preloaded import Started
 from tests.lab.waiting import eventually
 
 OPTION: Final = "--wait-for-configuration"
@@ -31,12 +30,11 @@ class Sidecar:
         self.folder, self.lab, self.host = folder, lab, host
         self.port = lab.ports.take()
         self.path, self.log = folder / "agent.yaml", folder / "log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Started | None = None
 
     def start(self) -> Sidecar:
-        command = [COMMAND, "run", "-c", str(self.path), OPTION, f"{self.host}:{self.port}"]
-        with self.log.open("wb") as out:
-            self.process = subprocess.Popen(command, env=os.environ | self.lab.mark, stdout=out, stderr=out)
+        arguments = ["run", "-c", str(self.path), OPTION, f"{self.host}:{self.port}"]
+        self.process = self.lab.agents.start(arguments, output=self.log)
         return self
 
     def write(self, text: str) -> None:
@@ -79,8 +77,8 @@ def sidecar(tmp_path: Path, lab: Lab) -> Iterator[Callable[..., Sidecar]]:
     yield make
     for each in made:
         if each.process is not None:
-            each.process.kill()
-            each.process.wait()
+            each.process.send_signal(signal.SIGKILL)
+            each.process.wait(20)
 
 
 @pytest.mark.parametrize(

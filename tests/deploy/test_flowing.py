@@ -24,7 +24,7 @@ PENDING_SOON = 60.0  # agents are scraped one after another, so for a moment som
 PENDING = 'ALERTS{alertname=~"FederationLink.*|.*NotFlowing",alertstate="pending"}'
 
 
-@pytest.mark.parametrize("histograms", ["link", "upstream"])
+@pytest.mark.parametrize("histograms", [pytest.param("link", marks=pytest.mark.thorough), "upstream"])
 def test_links_that_stop_make_one_alert(  # noqa: PLR0917
     lab: Lab,
     tmp_path: Path,

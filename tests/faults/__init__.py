@@ -1,4 +1,5 @@
 """Every fault that operators have met, on real brokers, with an account of every message.
 
-`make faults` runs all of them; `make test` runs those that are marked as short, with fewer messages.
+`make test` shows the account with one of them, `make test-all` with those that are marked as short, and `make faults`
+runs all, with more messages.
 """

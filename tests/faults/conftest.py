@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.faults import Fault
 from tests.faults.judging import ALL, COUNT, LASTS, RELEASE
-from tests.faults.scene import EXCHANGE, Q_OF_USER, Ends, Scene
+from tests.faults.scene import EXCHANGE, Q_OF_USER, Ends, Scene, Tls
 from tests.faults.traffic import Traffic
 from tests.integration.federation.conftest import AgentOf, SiteOn, agent_of, site_on
 from tests.lab.certificates import Authority, tls_conf
@@ -34,7 +34,7 @@ def ends(lab: Lab) -> Iterator[Ends]:
         node.launch()
     for node in (up, down):
         node.wait_until_ready()
-    yield Ends((up,), down, authority, shown, port)
+    yield Ends((up,), down, Tls(authority, shown, port))
     for node in (up, down):
         if node.alive:
             node.kill()

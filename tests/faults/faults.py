@@ -37,8 +37,8 @@ PLAIN: Final = Setting()
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`shows`: a status that the link has meanwhile, and words of the reason; `runs_on`: it has no other than
-    `running`. `drains`: what the fault deletes takes messages with it, so nothing may wait there. `interruptions`: how
-    often what is in flight may come again.
+    `running`; `may_show`: others that it may have for a moment. `drains`: what the fault deletes takes messages with it,
+    so nothing may wait there. `interruptions`: how often what is in flight may come again.
     """
 
     name: str
@@ -48,14 +48,21 @@ class Fault:
     is_short: bool = False
     drains: bool = False
     interruptions: int = 1
+    may_show: frozenset[str] = frozenset()
     setting: Setting = PLAIN
 
 
-def kill_agent(scene: Scene) -> None:
-    for _ in range(10):
+def kill_agent(times: int, scene: Scene) -> None:
+    for _ in range(times):
         scene.agent.kill()
         scene.start_agent()
         assert until(lambda: scene.is_running, 30)
+
+
+def kill_agent_and_cut(scene: Scene) -> None:
+    kill_agent(1, scene)
+    scene.to_up.cut()
+    scene.to_down.cut()
 
 
 def stop_agent(scene: Scene) -> None:
@@ -96,9 +103,14 @@ def throttle(of: Callable[[Scene], Proxy], scene: Scene) -> None:
 def alarm(
     of: Callable[[Scene], Site], begin: Callable[[Node], object], end: Callable[[Node], object], scene: Scene
 ) -> None:
+    """Messages come while it is in force, however long it takes to begin: a connection that publishes nothing isn't
+    blocked.
+    """
     node = of(scene).node
+    scene.traffic.hold()
     begin(node)
     try:
+        scene.traffic.go_on()
         time.sleep(ALARM)
     finally:
         end(node)
@@ -168,22 +180,22 @@ def lose_name(scene: Scene) -> None:
 
 
 def by_tls(scene: Scene) -> str:
-    where = f"localhost:{scene.ends.tls_port}/{quote(scene.up.vhost, safe='')}"
-    return f"amqps://guest:guest@{where}?cacertfile={scene.ends.authority.cacertfile}"
+    where = f"localhost:{scene.ends.tls.port}/{quote(scene.up.vhost, safe='')}"
+    return f"amqps://guest:guest@{where}?cacertfile={scene.ends.tls.authority.cacertfile}"
 
 
 def show(scene: Scene, certificate: Certificate) -> None:
     """Both files are read again with the next handshake."""
-    shutil.copy(certificate.certfile, scene.ends.shown.certfile)
-    shutil.copy(certificate.keyfile, scene.ends.shown.keyfile)
+    shutil.copy(certificate.certfile, scene.ends.tls.shown.certfile)
+    shutil.copy(certificate.keyfile, scene.ends.tls.shown.keyfile)
     scene.up.node.eval("ssl:clear_pem_cache().")
 
 
 def expire_certificate(scene: Scene) -> None:
-    show(scene, scene.ends.authority.expired())
+    show(scene, scene.ends.tls.authority.expired())
     scene.up.node.ctl("close_all_connections", "--vhost", scene.up.vhost, "the certificate expired")
     time.sleep(GONE_FOR)
-    show(scene, scene.ends.authority.server("renewed"))
+    show(scene, scene.ends.tls.authority.server("renewed"))
 
 
 def step_clock(scene: Scene) -> None:
@@ -325,8 +337,14 @@ EXPORTING: Final = Setting(
     module=OWN_MACHINE, agent={"status-export": {"directory": "export", "sample-interval": 1, "rotate": 5}}
 )
 
+TAKEN_OVER: Final = frozenset({"standby"})
+"""Until the broker has noticed that the agent before has ended, which may be after the next one has started."""
+
+FIRST: Final = Fault(
+    "the agent is killed, and then both its ways are cut", kill_agent_and_cut, interruptions=3, may_show=TAKEN_OVER
+)
 FAULTS: Final = (
-    Fault("the agent is killed 10 times", kill_agent, interruptions=10),
+    Fault("the agent is killed 10 times", partial(kill_agent, 10), interruptions=10, may_show=TAKEN_OVER),
     Fault("the agent is stopped under load and started again", stop_agent, is_short=True, interruptions=0),
     Fault("the upstream is restarted", partial(restart, upstream), ("backoff", "upstream")),
     Fault("the upstream is killed", partial(kill, upstream), ("backoff", "upstream"), is_short=True),

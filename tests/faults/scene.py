@@ -26,16 +26,26 @@ UPSTREAM_NAME: Final = "upstream.test"
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """That of an upstream, with a certificate that faults may replace."""
+
+    authority: Authority
+    shown: Certificate
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ends:
-    """Two brokers that faults may break. The upstream takes TLS too, with a certificate that faults may replace; it may
-    have several nodes.
-    """
+    """The brokers, which most faults break; the upstream may have several nodes."""
 
     up: tuple[Node, ...]
     down: Node
-    authority: Authority
-    shown: Certificate
-    tls_port: int
+    upstream_tls: Tls | None = None
+
+    @property
+    def tls(self) -> Tls:
+        assert self.upstream_tls is not None
+        return self.upstream_tls
 
 
 @dataclass(frozen=True, slots=True)

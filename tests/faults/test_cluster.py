@@ -12,7 +12,6 @@ from tests.faults.faults import Fault
 from tests.faults.judging import FLOWS_AGAIN, RELEASE, put_through
 from tests.faults.scene import Ends, Scene, Setting
 from tests.faults.traffic import until
-from tests.lab.certificates import Authority
 from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import Node
@@ -68,16 +67,16 @@ FAULTS: Final = (
 
 
 @pytest.fixture(scope="module")
-def ends(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ends]:
-    authority = Authority.create(tmp_path_factory.mktemp("faults"))
+def ends(lab: Lab) -> Iterator[Ends]:
     cluster = Cluster.of(lab, "faulty-cluster", release=RELEASE).start()
     down = lab.node("faulty-down", release=RELEASE).start()
-    yield Ends(cluster.nodes, down, authority, authority.own, 0)
+    yield Ends(cluster.nodes, down)
     for node in (*cluster.nodes, down):
         if node.alive:
             node.kill()
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_node_of_a_cluster(scene: Scene, fault: Fault) -> None:

@@ -22,6 +22,8 @@ from tests.integration.federation.sites import federated
 from tests.integration.shovels.shoveling import ask
 from tests.lab.waiting import eventually
 
+pytestmark = pytest.mark.thorough
+
 AT_FULL_RATE: Final = 600.0 if ALL else 5.0
 RECONNECTS: Final = 200 if ALL else 10
 RELOADS: Final = 500 if ALL else 10

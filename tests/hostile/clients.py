@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import cycle
 from types import TracebackType
 from typing import Final, Self
 
@@ -60,13 +61,13 @@ CLIENTS: Final[Mapping[str, Speak]] = {
 
 
 class HostileClients:
-    """Wave after wave in a thread of its own: new ones connect, and all that are open speak."""
+    """Wave after wave in a thread of its own: new ones connect, of each kind in turn, and all that are open speak."""
 
-    def __init__(self, port: int, speak: Speak) -> None:
+    def __init__(self, port: int, *kinds: Speak) -> None:
         self.connected = 0  # in all
         self._port = port
-        self._speak = speak
-        self._open: deque[tuple[socket.socket, int]] = deque()  # with the wave that each came in
+        self._kinds = cycle(kinds)
+        self._open: deque[tuple[socket.socket, int, Speak]] = deque()  # with the wave that each came in
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -84,12 +85,12 @@ class HostileClients:
         for wave in range(int(LONGEST / PAUSE)):
             for _ in range(AT_ONCE):
                 self._connect(wave)
-            for client, came in tuple(self._open):
+            for client, came, speak in tuple(self._open):
                 with suppress(OSError):  # the agent has closed it, or takes nothing now
-                    self._speak(client, wave - came)
+                    speak(client, wave - came)
             if self._stop.wait(PAUSE):
                 break
-        for client, _ in self._open:
+        for client, *_ in self._open:
             client.close()
 
     def _connect(self, wave: int) -> None:
@@ -101,4 +102,4 @@ class HostileClients:
             client.connect(("127.0.0.1", self._port))
             self.connected += 1
         client.setblocking(False)
-        self._open.append((client, wave))
+        self._open.append((client, wave, next(self._kinds)))

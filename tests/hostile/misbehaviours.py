@@ -21,8 +21,7 @@ async def empty_bodies(peer: Peer) -> None:
             consumer_tag=call["consumer_tag"], delivery_tag=1, exchange="x", routing_key="k"
         )
         await peer.send(frames.frame(frames.METHOD, channel, delivery) + frames.frame(frames.HEADER, channel, header))
-        while True:
-            await peer.send(frames.frame(frames.BODY, channel, b"") * 5_000)
+        await peer.flood(frames.frame(frames.BODY, channel, b""))
 
     await peer.log_in()
     await peer.serve({methods.BASIC_CONSUME: flood})
@@ -32,8 +31,7 @@ async def channel_0_methods(peer: Peer) -> None:
     """Endless methods on channel 0 that nobody asked for."""
     await peer.log_in()
     unasked = frames.frame(frames.METHOD, 0, methods.CONNECTION_TUNE.encode())
-    while True:
-        await peer.send(unasked * 5_000)
+    await peer.flood(unasked)
 
 
 async def flow_frames(peer: Peer) -> None:
@@ -42,8 +40,7 @@ async def flow_frames(peer: Peer) -> None:
     async def flood(peer: Peer, channel: int, call: Call) -> None:
         await peer.answer(channel, call)
         flow = frames.frame(frames.METHOD, channel, methods.CHANNEL_FLOW.encode(active=True))
-        while True:
-            await peer.send(flow * 5_000)
+        await peer.flood(flow)
 
     await peer.log_in()
     await peer.serve({methods.CHANNEL_OPEN: flood})
@@ -54,6 +51,7 @@ async def large_start(peer: Peer) -> None:
     entry = b"\x01k" + b"t\x01"
     table = entry * (2_000_000)
     payload = methods.CONNECTION_START.encode(minor=9)[:6] + len(table).to_bytes(4, "big") + table + b"\0" * 8
+    peer.misbehaves()
     await peer.send(frames.frame(frames.METHOD, 0, payload))
     await peer.serve()
 
@@ -84,8 +82,7 @@ async def bodies_byte_by_byte(peer: Peer) -> None:
             consumer_tag=call["consumer_tag"], delivery_tag=1, exchange="x", routing_key="k"
         )
         await peer.send(frames.frame(frames.METHOD, channel, delivery) + frames.frame(frames.HEADER, channel, header))
-        while True:
-            await peer.send(frames.frame(frames.BODY, channel, b"x") * 5_000)
+        await peer.flood(frames.frame(frames.BODY, channel, b"x"))
 
     await peer.log_in()
     await peer.serve({methods.BASIC_CONSUME: flood})
@@ -94,8 +91,7 @@ async def bodies_byte_by_byte(peer: Peer) -> None:
 async def heartbeats(peer: Peer) -> None:
     """Endless heartbeats."""
     await peer.log_in()
-    while True:
-        await peer.send(frames.HEARTBEAT_FRAME * 5_000)
+    await peer.flood(frames.HEARTBEAT_FRAME)
 
 
 async def settlements(peer: Peer) -> None:
@@ -104,8 +100,7 @@ async def settlements(peer: Peer) -> None:
     async def flood(peer: Peer, channel: int, call: Call) -> None:
         await peer.answer(channel, call)
         ack = frames.frame(frames.METHOD, channel, methods.BASIC_ACK.encode(delivery_tag=1))
-        while True:
-            await peer.send(ack * 5_000)
+        await peer.flood(ack)
 
     await peer.log_in()
     await peer.serve({methods.BASIC_CONSUME: flood})
@@ -129,6 +124,7 @@ async def unasked_content(peer: Peer) -> None:
 async def reads_nothing(peer: Peer) -> None:
     """Lets in, keeps the connection alive, and reads nothing more."""
     await peer.log_in()
+    peer.misbehaves()
     while True:
         await peer.send(frames.HEARTBEAT_FRAME)
         await asyncio.sleep(1)
@@ -183,8 +179,7 @@ async def consumer_cancels(peer: Peer) -> None:
     async def flood(peer: Peer, channel: int, call: Call) -> None:
         await peer.answer(channel, call)
         cancel = frames.frame(frames.METHOD, channel, methods.BASIC_CANCEL.encode(consumer_tag=call["consumer_tag"]))
-        while True:
-            await peer.send(cancel * 5_000)
+        await peer.flood(cancel)
 
     await peer.log_in()
     await peer.serve({methods.BASIC_CONSUME: flood})
@@ -194,8 +189,7 @@ async def secrets_accepted(peer: Peer) -> None:
     """Endless connection.update-secret-ok, though no secret was sent."""
     await peer.log_in()
     accepted = frames.frame(frames.METHOD, 0, methods.CONNECTION_UPDATE_SECRET_OK.encode())
-    while True:
-        await peer.send(accepted * 5_000)
+    await peer.flood(accepted)
 
 
 MISBEHAVIOURS: Final[Mapping[str, Behaviour]] = {

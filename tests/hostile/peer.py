@@ -14,7 +14,9 @@ from agent.amqp.wire.methods import Call, Method
 from agent.core import fields
 
 STARTED: Final = 10.0
+MET: Final = 30.0
 FRAME_MAX: Final = 131_072
+AT_ONCE: Final = 5_000  # frames of a flood
 PROPERTIES: Final = (
     ("product", fields.text("RabbitMQ")),
     ("version", fields.text("3.13.7")),
@@ -56,6 +58,15 @@ class Peer:
         self.writer.write(data)
         await self.writer.drain()
 
+    async def flood(self, data: bytes) -> None:
+        """The same again and again."""
+        self.misbehaves()
+        while True:
+            await self.send(data * AT_ONCE)
+
+    def misbehaves(self) -> None:
+        self.broker.misbehaves()
+
     async def greet(self, properties: fields.Table = PROPERTIES) -> None:
         await self._reader.readexactly(len(frames.PROTOCOL_HEADER))
         await self.say(0, methods.CONNECTION_START, minor=9, properties=properties, mechanisms="PLAIN", locales="en_US")
@@ -70,6 +81,7 @@ class Peer:
 
     async def hang_up(self) -> None:
         """Ends its side, and reads what still comes: closing with bytes unread would be a reset instead."""
+        self.misbehaves()
         self.writer.write_eof()
         while await self._reader.read(FRAME_MAX):
             pass
@@ -87,6 +99,7 @@ class Peer:
                 continue
             call = methods.decode(payload)
             if instead and call.method in instead:
+                self.misbehaves()
                 await instead[call.method](self, channel, call)
             else:
                 await self.answer(channel, call)
@@ -151,6 +164,7 @@ class HostileBroker:
         self.port = 0
         self.connections = 0  # how many were accepted
         self.published: list[bytes] = []  # bodies
+        self._misbehaved = threading.Event()  # does, or did
         self._behaviour = behaviour
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -173,6 +187,13 @@ class HostileBroker:
     def uri(self) -> str:
         return f"amqp://hostile:s3cret@127.0.0.1:{self.port}"
 
+    def misbehaves(self) -> None:
+        self._misbehaved.set()
+
+    def wait(self) -> None:
+        """Until it misbehaves."""
+        assert self._misbehaved.wait(MET), "the agent never came"
+
     async def _run(self) -> None:
         serving: set[asyncio.Task[None]] = set()
 
@@ -185,10 +206,12 @@ class HostileBroker:
         self._ready.set()
         await self._stop.wait()
         server.close()
-        for task in serving:
-            task.cancel()
-        if serving:
-            await asyncio.wait(serving)
+        # Also those that are being accepted.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in serving:
+                task.cancel()
+            await asyncio.wait(others, timeout=0.1)
+        await asyncio.sleep(0)  # whose transports then close their sockets
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

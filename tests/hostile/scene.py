@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.bench.process import memory_mib
+from tests.hostile.peer import HostileBroker
 from tests.integration.federation.running import Agent
-from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.sites import Site, X, federated, policies
 from tests.integration.status.asking import get
 from tests.lab.waiting import eventually
 
@@ -37,20 +39,35 @@ class Scene:
         self.victim.exchange().queue("#")
         bad = {
             "upstreams": {"hostile": {"uri": hostile_uri, "reconnect-delay": 1} | (neighbour or {})},
-            "policies": federated(self.there)["policies"],
+            "policies": policies(),
         }
         self.start_beside(bad, **sections)
 
     def start_beside(self, bad: dict[str, Any], **sections: Any) -> None:
         """The good link runs first, then what the victim's vhost has is configured beside it."""
+        self.begin(**sections).meet(bad, **sections)
+        eventually(self.hostile_status, what="the hostile link is there", ignoring=OSError)
+
+    def begin(self, **sections: Any) -> Scene:
+        """The good link runs."""
         self.there.exchange()
         self.here.exchange().queue("#", name=GOOD)
-        good = {self.here.vhost: federated(self.there)}
-        self.agent.write(good, **sections).start()
+        self.agent.write({self.here.vhost: federated(self.there)}, **sections).start()
         self.agent.wait_for("running", self.good_link)
         self._memory = memory_mib(self.agent.pid)
-        self.agent.write(good | {self.victim.vhost: bad}, **sections)
-        eventually(self.hostile_status, what="the hostile link is there", ignoring=OSError)
+        return self
+
+    def meet(self, bad: dict[str, Any], **sections: Any) -> None:
+        """What the victim's vhost has from now on."""
+        self.agent.write({self.here.vhost: federated(self.there), self.victim.vhost: bad}, **sections)
+        self.agent.signal(signal.SIGHUP)
+
+    def meet_upstreams(self, brokers: Mapping[str, HostileBroker]) -> None:
+        """Nobody but these, until each misbehaves."""
+        upstreams = {name: {"uri": broker.uri, "reconnect-delay": 1} for name, broker in brokers.items()}
+        self.meet({"upstreams": upstreams, "policies": policies()})
+        for broker in brokers.values():
+            broker.wait()
 
     @property
     def good_link(self) -> tuple[str, str, str]:
@@ -63,6 +80,11 @@ class Scene:
     def hostile_status(self) -> dict[str, Any]:
         """The hostile link as the API shows it; empty before it is there."""
         return next((each for each in get(self.agent, "/api/links") if each["vhost"] == self.victim.vhost), {})
+
+    def status_of(self, name: str) -> dict[str, Any]:
+        """A link of the victim's vhost, by its name."""
+        of_victim = (each for each in get(self.agent, "/api/links") if each["vhost"] == self.victim.vhost)
+        return next(each for each in of_victim if each["name"] == name)
 
     def endure(self, seconds: float) -> float:
         """All that while good messages flow and HTTP answers in time; the most memory that was taken, in MiB."""

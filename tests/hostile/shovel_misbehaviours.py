@@ -129,11 +129,11 @@ async def _large_headers(peer: Peer, channel: int, call: Call) -> None:
         await peer.deliver(channel, tag, properties=headers(short_string("k"), _sized(b"S", bytes(131_000))))
 
 
-junk_shovelled: Final = _instead(methods.BASIC_CONSUME, _deliver_junk)
 SOURCES: Final[Mapping[str, Behaviour]] = {
-    "junk_shovelled": junk_shovelled,
+    "junk_shovelled": _instead(methods.BASIC_CONSUME, _deliver_junk),
     "garbage": _instead(methods.BASIC_CONSUME, _garbage),
     "large_headers": _instead(methods.BASIC_CONSUME, _large_headers),
     "closes_connection_on_declare": _instead(methods.QUEUE_DECLARE, _close_connection),
-    **{name: MISBEHAVIOURS[name] for name in ("bodies_byte_by_byte", "skipped_delivery_tags", "consumer_cancels")},
+    **{name: MISBEHAVIOURS[name] for name in ("bodies_byte_by_byte", "skipped_delivery_tags")},
 }
+FLOOD: Final[Mapping[str, Behaviour]] = {"consumer_cancels": MISBEHAVIOURS["consumer_cancels"]}

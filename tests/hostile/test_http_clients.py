@@ -25,8 +25,17 @@ FLOODED: Final = 300  # connections before the links are cut, more than there ar
 pytestmark = pytest.mark.timeout(120)
 
 
+def test_hostile_clients_of_all_kinds_take_nothing_from_links(scene: Scene, lab: Lab) -> None:
+    endure(scene, lab, *CLIENTS.values())
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("speak", CLIENTS.values(), ids=CLIENTS)
-def test_hostile_clients_take_nothing_from_links(scene: Scene, lab: Lab, speak: Speak) -> None:
+def test_hostile_clients_of_one_kind_take_nothing_from_links(scene: Scene, lab: Lab, speak: Speak) -> None:
+    endure(scene, lab, speak)
+
+
+def endure(scene: Scene, lab: Lab, *kinds: Speak) -> None:
     agent, link = scene.agent, scene.good_link
     scene.there.exchange()
     scene.here.exchange().queue("#", name=GOOD)
@@ -37,7 +46,7 @@ def test_hostile_clients_take_nothing_from_links(scene: Scene, lab: Lab, speak: 
         resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
         agent.wait_for("running", link)
         before = memory_mib(agent.pid)
-        with HostileClients(agent.port, speak) as clients:
+        with HostileClients(agent.port, *kinds) as clients:
             eventually(lambda: clients.connected > FLOODED, 30, what="clients are connected")
             runs = agent.history(*link).count("running")
             proxy.cut()

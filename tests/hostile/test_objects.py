@@ -25,6 +25,8 @@ pytestmark = pytest.mark.timeout(120)
 NESTED: Final = 1200
 HUGE: Final = {"n": 10**400}
 SHOWN: Final = 40.0
+FIRST: Final = ("nested exchange", "binding")
+"""One that is read with the exchanges, and one that is read by itself."""
 
 
 async def lets_in(peer: Peer) -> None:
@@ -66,7 +68,13 @@ OBJECTS: Final[dict[str, tuple[Callable[[Site], object], str]]] = {
 }
 
 
-@pytest.mark.parametrize(("make", "shows"), OBJECTS.values(), ids=OBJECTS)
+@pytest.mark.parametrize(
+    ("make", "shows"),
+    [
+        pytest.param(*found, id=name, marks=() if name in FIRST else pytest.mark.thorough)
+        for name, found in OBJECTS.items()
+    ],
+)
 def test_a_bad_object_is_the_problem_of_its_vhost(scene: Scene, make: Callable[[Site], object], shows: str) -> None:
     with HostileBroker(lets_in) as upstream, stopped_at_the_end(scene):
         scene.start(upstream.uri)

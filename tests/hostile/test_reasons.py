@@ -63,3 +63,4 @@ def test_a_link_says_why_it_is_down_and_waits_before_it_tries_again(
         elapsed = time.monotonic() - began
         assert logins.pop("closes_behind_open") <= 10 + 4 * elapsed
         assert all(count <= 30 for count in logins.values()), logins
+        assert agent.terminate() == 0

@@ -2,103 +2,134 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
 import pytest
 
-SAFEGUARDS: Final = {
-    "acknowledge_before_confirm": 50,
-    "acknowledge_twice": 0,
-    "permit": 68,
-    "token": 0,
-    "token_and_exclusive_consumer": 0,
-    "settle_before_closing": 26,
-    "heartbeats": 121,
-    "remove_old_bindings": 39,
-    "rebuild_beside": 17,
-    "remove_canaries": 2,
-    "remove_unwanted": 2,
-    "single_active_consumer": 22,
-    "retry": 15,
-    "resume_after_an_alarm": 70,
-    "give_way": 3,
-    "count_only_users": 0,
-    "count_what_was_cut_off": 3196,
-    "stop_without_users": 0,
-    "end_where_returned": 69,
-    "wait_for_the_holder": 612,
-    "listen_first": 3157,
-    "wait_for_the_former": 1933,
-}
-"""See `safeguards.py`, which only a process of its own may import; and the seed that is tried first. `remove_rivals` is
-not among them: none of 8,000 seeds misses it, since two agents have to build at once, on slow ways, while both are
-without a lease. `tests/integration/links/test_rivals.py` shows it on real brokers."""
-FEW_LEASES: Final = ("--slots", "8")
-SEEDS: Final = 2000
-PARTS: Final = (  # the first takes as long as the others together
-    ("--first", "940", "--seeds", "1060", *FEW_LEASES),
-    ("--first", "200", "--seeds", "740", *FEW_LEASES),
-    ("--first", "0", "--seeds", "200"),
+from tests.lab.lab import Lab
+from tests.simulation.forks import ROOT, Forks, Found, Seeds
+
+FEW_LEASES: Final = 8
+FIRST: Final = (Seeds(1257, 280, FEW_LEASES), Seeds(120, 20))
+"""Chosen among 2,000, as they reach all steps that those do, most of them many times."""
+ALL: Final = (
+    # The first takes as long as the others together.
+    Seeds(940, 1060, FEW_LEASES),
+    Seeds(200, 740, FEW_LEASES),
+    Seeds(0, 200),
 )
-SEARCHED_FOR: Final = 90  # seconds of CPU time
+SAFEGUARDS: Final = {
+    "acknowledge_before_confirm": 9,
+    "acknowledge_twice": 1,
+    "permit": 67,
+    "token": 1,
+    "token_and_exclusive_consumer": 1,
+    "settle_before_closing": 15,
+    "heartbeats": 35,
+    "remove_old_bindings": 31,
+    "rebuild_beside": 17,
+    "remove_canaries": 6,
+    "remove_unwanted": 8,
+    "single_active_consumer": 24,
+    "retry": 17,
+    "resume_after_an_alarm": 31,
+    "give_way": 26,
+    "count_only_users": 3,
+    "stop_without_users": 3,
+    "end_where_returned": 3,
+}
+"""Each that is taken out is missed by one of the first seeds: see `safeguards.py`, which only a process of its own may
+import; and the seed that is tried first."""
+RARELY_MISSED: Final = {
+    "wait_for_the_holder": 612,
+    "wait_for_the_former": 1933,
+    "listen_first": 3157,
+    "count_what_was_cut_off": 3196,
+}
+"""To look for another seed may take minutes. `remove_rivals` is not among them: none of 8,000 seeds misses it, since
+two agents have to build at once, on slow ways, while both are without a lease.
+`tests/integration/links/test_rivals.py` shows it on real brokers."""
+SEARCHED_FOR: Final = 90.0  # seconds of CPU time
+FAILED_ONCE: Final = (
+    Seeds(966),  # an agent that was stopped while it reached no lease
+    Seeds(20931),  # users who left before a session that began anew had read the late list
+    Seeds(21007),  # a link that ended as the permit did
+    Seeds(301351, slots=FEW_LEASES),  # an agent that had the queue for a moment, and deleted what another knew as bound
+    Seeds(721229),
+    Seeds(721229, slots=FEW_LEASES),
+)
+"""Whatever seed finds an error of the agent is added here."""
 DIGESTS: Final = 3
-FAILED_ONCE: Final = ((966, ()), (21007, ()), (301351, FEW_LEASES))
-"""Two with all leases, where the many seeds above have few: an agent that was stopped while it reached no lease; a link
-that ended as the permit did. And an agent that had the queue for a moment, and deleted what another knew as bound."""
 
 
-def simulate(*options: str, timeout: float = 600) -> dict[str, Any]:
-    """In a process of its own, whose clocks are simulated."""
-    command = [sys.executable, "-m", "tests.simulation", "--json", *options]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    assert ended.stdout, ended.stderr[-4000:]
-    found: dict[str, Any] = json.loads(ended.stdout)
+@pytest.fixture(scope="module")
+def forks(lab: Lab) -> Iterator[Forks]:
+    with Forks(lab.mark) as running:
+        yield running
+
+
+def run(forks: Forks, asked: Sequence[Seeds]) -> list[Found]:
+    """All of them, none of which fails."""
+    found = forks.run(*asked)
+    failed = [each.replayed(seed) for each, told in zip(asked, found, strict=True) for seed in told.failed]
+    assert not failed, f"replay them: {', '.join(failed)}"
+    assert [told.ran for told in found] == [each.count for each in asked]
     return found
 
 
+def missing(steps: frozenset[str], found: Sequence[Found]) -> list[str]:
+    return sorted(steps.difference(*(each.reached for each in found)))
+
+
+def test_seeds_hold_and_reach_what_may_happen(forks: Forks) -> None:
+    assert missing(SOMETIMES - RARE, run(forks, FIRST)) == []
+
+
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_seeds_hold_and_reach_what_may_happen() -> None:
-    with ThreadPoolExecutor(2) as pool:
-        parts = list(pool.map(lambda options: simulate(*options), PARTS))
-    failed = [
-        f"make simulate SEED={seed} ARGS='{' '.join(options[4:])}'"
-        for options, found in zip(PARTS, parts, strict=True)
-        for seed in found["failed"]
-    ]
-    assert not failed, f"replay them: {', '.join(failed)}"
-    assert sum(found["ran"] for found in parts) == SEEDS
-    missing = SOMETIMES.difference(*(found["reached"] for found in parts))
-    assert not missing, f"never reached in {SEEDS} seeds: {sorted(missing)}"
+def test_many_seeds_hold_and_reach_all_that_may_happen(forks: Forks) -> None:
+    assert missing(SOMETIMES, run(forks, ALL)) == []
 
 
-@pytest.mark.parametrize(("seed", "options"), FAILED_ONCE)
-def test_a_seed_that_failed_once_holds(seed: int, options: tuple[str, ...]) -> None:
-    assert not simulate("--first", str(seed), "--seeds", "1", *options)["failed"]
+def test_seeds_that_failed_once_hold(forks: Forks) -> None:
+    run(forks, FAILED_ONCE)
+
+
+def test_the_same_seed_is_the_same_run(forks: Forks) -> None:
+    """By itself or after others, forked or in a process that begins with it."""
+    asked = Seeds(3, DIGESTS, FEW_LEASES)
+    each = [replace(asked, first=asked.first + number, count=1) for number in range(DIGESTS)]
+    together, *apart = run(forks, [asked, *each])
+    assert together.digests == {seed: digest for found in apart for seed, digest in found.digests.items()}
+    options = ["--first", str(asked.first), "--seeds", str(DIGESTS), "--slots", str(FEW_LEASES), "--digests"]
+    command = [sys.executable, "-m", "tests.simulation", *options]
+    begun = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert begun.stdout.splitlines()[1:] == [f"{seed} {digest}" for seed, digest in together.digests.items()]
 
 
 @pytest.mark.timeout(300)
-def test_the_same_seed_is_the_same_run() -> None:
-    together = simulate("--first", "3", "--seeds", str(DIGESTS))["digests"]
-    apart = {
-        seed: digest
-        for first in range(3, 3 + DIGESTS)
-        for seed, digest in simulate("--first", str(first), "--seeds", "1")["digests"].items()
-    }
-    assert together == apart
+@pytest.mark.parametrize(("safeguard", "first"), SAFEGUARDS.items(), ids=SAFEGUARDS)
+def test_a_safeguard_that_is_taken_out_is_missed(forks: Forks, safeguard: str, first: int) -> None:
+    assert_missed(forks, safeguard, first)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("safeguard", SAFEGUARDS)
-def test_a_safeguard_that_is_taken_out_is_missed(safeguard: str) -> None:
-    without = ("--without", safeguard, *FEW_LEASES)
-    found = simulate(*without, "--first", str(SAFEGUARDS[safeguard]), "--seeds", "1")
-    if not found["failed"]:  # the agent has changed, and so has what a seed does
-        found = simulate(*without, "--seeds", "2000", "--seconds", str(SEARCHED_FOR), "--until-failure")
-    assert found["failed"], f"without {safeguard}, {found['ran']} seeds hold"
+@pytest.mark.parametrize(("safeguard", "first"), RARELY_MISSED.items(), ids=RARELY_MISSED)
+def test_a_safeguard_that_is_rarely_missed_is_missed(forks: Forks, safeguard: str, first: int) -> None:
+    assert_missed(forks, safeguard, first)
+
+
+def assert_missed(forks: Forks, safeguard: str, first: int) -> None:
+    without = Seeds(first, 1, FEW_LEASES, safeguard)
+    [found] = forks.run(without)
+    if not found.failed:  # the agent has changed, and so has what a seed does
+        [found] = forks.run(replace(without, first=0, count=2000, seconds=SEARCHED_FOR, until_failure=True))
+    assert found.failed, f"without {safeguard}, {found.ran} seeds hold"
 
 
 SOMETIMES: Final = frozenset(
@@ -168,3 +199,5 @@ SOMETIMES: Final = frozenset(
         "waiting -> opening",
     }
 )
+RARE: Final = frozenset({"fault: link_on", "fault: link_on_again", "idle: messages wait for the consumers downstream"})
+"""Of those, what less than two seeds in a hundred reach: whether 300 do is chance, and changes with the agent."""
