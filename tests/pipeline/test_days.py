@@ -115,6 +115,7 @@ def asked(export: Path, output: Path) -> options.Options:
     return options.parse(["--input", str(export / "in"), "--output", str(output), *zone])
 
 
+@pytest.mark.thorough
 def test_what_comes_later_is_added_as_if_all_had_been_there(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(SEED)
     every = [*fleet(chance)]
@@ -132,6 +133,7 @@ def test_what_comes_later_is_added_as_if_all_had_been_there(spark: SparkSession,
     assert_same(spark, output, whole)
 
 
+@pytest.mark.thorough
 def test_what_is_taken_back_is_gone_from_earlier_days_too(spark: SparkSession, tmp_path: Path) -> None:
     """A file that is written again without a link, and without what made a slow start an outage days before."""
     beats = (line(at, "heartbeat", interval=HOUR) for at in range(0, 4 * DAY, HOUR))

@@ -88,6 +88,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(directory / "report", summary_of_all, find(MIDNIGHT, MIDNIGHT + DAY), find(-9 * DAY, -8 * DAY), of_one)
 
 
+@pytest.mark.thorough
 def test_the_summary_is_of_its_window_and_knows_the_one_before(made: Made) -> None:
     told = summary(made.found)
     for each in (made.summary, told):

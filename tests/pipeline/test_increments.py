@@ -120,6 +120,7 @@ def test_bit_by_bit(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
     assert written(output) == after
 
 
+@pytest.mark.thorough
 def test_many_small_batches_are_kept_as_one(spark: SparkSession, tmp_path: Path) -> None:
     """Of ten days that are read one by one; lines that come late for one of them change what they have to."""
     export, output, whole = tmp_path / "export", tmp_path / "report", tmp_path / "whole"
@@ -136,6 +137,7 @@ def test_many_small_batches_are_kept_as_one(spark: SparkSession, tmp_path: Path)
     assert_same(spark, output, whole)
 
 
+@pytest.mark.thorough
 def test_a_stream_that_was_killed(spark: SparkSession, export: Path, whole: Path, tmp_path: Path) -> None:
     output, command = tmp_path / "report", str(Path(sys.executable).with_name("federation-agent"))
     arguments = ["--input", str(export), "--output", str(output), "--streaming", "--trigger", "available-now"]

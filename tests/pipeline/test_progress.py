@@ -30,6 +30,7 @@ def test_the_step_and_its_tasks_are_known_while_it_runs(spark: SparkSession) -> 
     assert len({done for _, done, _ in seen}) > 1
 
 
+@pytest.mark.thorough
 def test_a_terminal_sees_it_and_a_program_gets_json_alone(tmp_path: Path) -> None:
     write(tmp_path / "in", line(0, "running"), line(20, "backoff"), *heartbeats(0, 60))
     asked: list[str | Path] = ["--input", tmp_path / "in", "--output", tmp_path / "out", "--format", "json"]

@@ -112,6 +112,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, promised
     return report(spark, directory, promised)
 
 
+@pytest.mark.thorough
 def test_days_have_the_hours_that_they_have(made: Report) -> None:
     days = made.rows("availability", link="night", period="day")
     assert [(row["date"], row["up_seconds"], row["down_seconds"], row["incidents"]) for row in days] == [
@@ -212,6 +213,7 @@ def test_bad_lines_are_counted_and_kept(made: Report) -> None:
     assert {BAD[0], BAD[1]} <= {row["line"] for row in made.rows("rejected")}
 
 
+@pytest.mark.thorough
 def test_the_same_from_the_same_lines_in_any_order(made: Report, tmp_path: Path, promised: Path) -> None:
     mixed = [*fleet(), *fleet()]
     random.Random(4).shuffle(mixed)
