@@ -111,7 +111,7 @@ def test_an_empty_queue_is_removed_after_the_time_that_was_set(agent_of: AgentOf
 
 
 def test_messages_that_wait_are_kept_for_longer_and_counted(agent_of: AgentOf, here: Site, there: Site) -> None:
-    agent = started(agent_of, here, there, {"empty": 0.5, "waiting": 6})
+    agent = started(agent_of, here, there, {"empty": 0.5, "waiting": 15})
     act(agent, "pause")
     wait_shown(agent, "paused")
     there.publish(numbered(7))

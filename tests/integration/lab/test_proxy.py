@@ -150,11 +150,10 @@ def test_delay_is_a_round_trip_of_twice_as_much(echo: Peer, proxy_to: ProxyTo, c
     undelayed = min(round_trip(connection) for _ in range(10))
     proxy.delay(0.05)
     delayed = [round_trip(connection) for _ in range(5)]
-    assert undelayed < 0.02
-    assert min(delayed) >= 0.098
-    assert min(delayed) < 0.12
+    assert undelayed < 0.05
+    assert 0.098 <= min(delayed) < 0.18
     proxy.delay(0)
-    assert min(round_trip(connection) for _ in range(10)) < 0.02
+    assert min(round_trip(connection) for _ in range(10)) < 0.05
 
 
 def test_delay_leaves_throughput(sink: Peer, proxy_to: ProxyTo, connect: Connect) -> None:
