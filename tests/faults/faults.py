@@ -37,7 +37,7 @@ PLAIN: Final = Setting()
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`shows`: a status that the link has meanwhile, and words of the reason; `runs_on`: it has no other than
-    `running`; `may_show`: others that it may have for a moment. `drains`: what the fault deletes takes messages with it,
+    `running`; `may_show`: others that it may have for a moment. `drains`: what the fault deletes takes messages along,
     so nothing may wait there. `interruptions`: how often what is in flight may come again.
     """
 
