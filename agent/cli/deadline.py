@@ -20,10 +20,14 @@ class StopDeadline:
     settled.
     """
 
-    def __init__(self, report: Callable[[], None], *, seconds: float = SECONDS) -> None:
-        """`report` is called before the process is ended because it didn't stop in time."""
+    def __init__(
+        self, report: Callable[[], None], *, seconds: float = SECONDS, for_threads: float = FOR_THREADS
+    ) -> None:
+        """`report` is called before the process is ended because it didn't stop in time; threads have so many seconds
+        once all is settled."""
         self._report = report
         self._seconds = seconds
+        self._for_threads = for_threads
         self._settled = threading.Event()
         self._watch: threading.Thread | None = None
 
@@ -38,7 +42,7 @@ class StopDeadline:
 
     def _run(self) -> None:
         if self._settled.wait(self._seconds):
-            threading.Event().wait(FOR_THREADS)
+            threading.Event().wait(self._for_threads)
             os._exit(CLEAN)
         reporting = threading.Thread(target=self._report, daemon=True)
         reporting.start()  # in a separate thread, since the reader of the log may hang too

@@ -25,6 +25,8 @@ from agent.core.text.printable import printable
 
 REFRESH: Final = 1.0
 
+Sleep = Callable[[float], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -77,43 +79,43 @@ def _lines(links: Sequence[dict[str, Any]], form: str) -> list[str]:
     return render(links, now=time.time(), width=size.columns, height=height, wide=form == "wide")
 
 
-def watch_links(remote: Remote, selection: Selection, form: str) -> None:
+def watch_links(remote: Remote, selection: Selection, form: str, *, sleep: Sleep = time.sleep) -> None:
     """Runs until interrupted or until the output is closed; later errors are shown, and the request is repeated."""
     selection.of(remote)  # an error of the first request ends it
     with suppress(KeyboardInterrupt):
         if form in {"json", "yaml"} or not sys.stdout.isatty():
-            _print_again_and_again(remote, selection, form)
+            _print_again_and_again(remote, selection, form, sleep)
         else:
-            _refresh(remote, selection, form)
+            _refresh(remote, selection, form, sleep)
 
 
-def _print_again_and_again(remote: Remote, selection: Selection, form: str) -> None:
+def _print_again_and_again(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> None:
     shown = ""
-    while _print(_until_answered(output.complain)(selection.of, remote), form):
-        warning = _until_answered(output.complain)(_unread, remote)
+    while _print(_until_answered(output.complain, sleep)(selection.of, remote), form):
+        warning = _until_answered(output.complain, sleep)(_unread, remote)
         if warning and warning != shown:
             output.complain(warning)
         shown = warning
-        time.sleep(REFRESH)
+        sleep(REFRESH)
 
 
-def _refresh(remote: Remote, selection: Selection, form: str) -> NoReturn:
+def _refresh(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> NoReturn:
     with Live(Text(""), screen=True, auto_refresh=False) as live:
 
         def show_error(error: str) -> None:
             live.update(Text(printable(error), style="red"), refresh=True)
 
         while True:
-            links = _until_answered(show_error)(selection.of, remote)
-            warning = _until_answered(show_error)(_unread, remote)
+            links = _until_answered(show_error, sleep)(selection.of, remote)
+            warning = _until_answered(show_error, sleep)(_unread, remote)
             table = Text.from_ansi("\n".join(_lines(links, form)), no_wrap=True)
             if warning:  # one line, so that the rest keeps its place
                 table = Text.assemble((printable(warning), "red"), "\n", table, no_wrap=True, overflow="ellipsis")
             live.update(table, refresh=True)
-            time.sleep(REFRESH)
+            sleep(REFRESH)
 
 
-def _until_answered(show: Callable[[str], None]) -> Retrying:
+def _until_answered(show: Callable[[str], None], sleep: Sleep) -> Retrying:
     """Asks again every second while the agent doesn't answer, until interrupted; shows each reason once."""
     shown: set[str] = set()
 
@@ -123,7 +125,8 @@ def _until_answered(show: Callable[[str], None]) -> Retrying:
             show(error)
         shown.add(error)
 
-    return Retrying(retry=retry_if_exception_type(RemoteError), wait=wait_fixed(REFRESH), before_sleep=show_new)
+    again = retry_if_exception_type(RemoteError)
+    return Retrying(retry=again, wait=wait_fixed(REFRESH), before_sleep=show_new, sleep=sleep)
 
 
 def act(

@@ -45,9 +45,11 @@ _NOT_YET: Final = Heard(error="hasn't answered yet")
 
 
 class Peers:
-    def __init__(self, board: Board, urls: Callable[[], tuple[HttpUrl, ...]]) -> None:
+    def __init__(self, board: Board, urls: Callable[[], tuple[HttpUrl, ...]], *, patience: float = PATIENCE) -> None:
+        """Each peer has so many seconds to answer."""
         self._board = board
         self._urls = urls
+        self._patience = patience
         self._heard: dict[HttpUrl, Heard] = {}
         self._asked_at = float("-inf")
         self._asked: set[HttpUrl] = set()
@@ -67,7 +69,7 @@ class Peers:
         return {"agents": [_view(url, heard) for url, heard in _each_once(known)]}
 
     async def _ask_all(self, urls: tuple[HttpUrl, ...]) -> None:
-        timeout = aiohttp.ClientTimeout(total=PATIENCE)
+        timeout = aiohttp.ClientTimeout(total=self._patience)
         connector = aiohttp.TCPConnector(resolver=Resolver())
         async with aiohttp.ClientSession(
             connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
@@ -79,11 +81,11 @@ class Peers:
     async def _ask(self, session: aiohttp.ClientSession, url: HttpUrl) -> Heard:
         before = self._heard.get(url, Heard())
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._patience):
                 found = await _summary_of(session, url, await self._context(url))
                 return Heard(found, self._board.clock())
         except TimeoutError:
-            error = f"no answer within {PATIENCE:.0f} s; check that the agent runs and that this one can reach it"
+            error = f"no answer within {self._patience:g} s; check that the agent runs and that this one can reach it"
         except UnusableError as problem:
             error = str(problem)
         except aiohttp.ClientError as problem:

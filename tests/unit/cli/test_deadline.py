@@ -13,7 +13,7 @@ import asyncio, time
 from agent.cli.deadline import StopDeadline
 
 async def work() -> None:
-    deadline = StopDeadline(lambda: print("not stopped", flush=True), seconds=0.5)
+    deadline = StopDeadline(lambda: print("not stopped", flush=True), seconds={seconds}, for_threads=0.1)
     asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
     deadline.start()
     {then}
@@ -23,17 +23,16 @@ asyncio.run(work())
 
 
 @pytest.mark.parametrize(
-    ("then", "status", "output"),
+    ("then", "seconds", "status", "output"),
     [
-        ("deadline.settled()", 0, ""),
-        ("await asyncio.sleep(60)", 1, "not stopped"),
-        ("time.sleep(60)", 1, "not stopped"),
+        ("deadline.settled()", 60.0, 0, ""),
+        ("await asyncio.sleep(60)", 0.1, 1, "not stopped"),
+        ("time.sleep(60)", 0.1, 1, "not stopped"),
     ],
 )
-def test_a_thread_that_hangs_keeps_no_process(then: str, status: int, output: str) -> None:
+def test_a_thread_that_hangs_keeps_no_process(then: str, seconds: float, status: int, output: str) -> None:
     begun = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(then=then)], capture_output=True, text=True, timeout=30, check=False
-    )
+    script = SCRIPT.format(then=then, seconds=seconds)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout.strip()) == (status, output)
     assert time.monotonic() - begun < 20

@@ -5,92 +5,79 @@ from __future__ import annotations
 import http.server
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
+from agent.cli.links import REFRESH, Selection, watch_links
+from agent.cli.remote import Remote
 from tests.acceptance.command import COMMAND
 
-
-class NoLinks(http.server.BaseHTTPRequestHandler):
-    overview = b"{}"
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(self.overview if self.path == "/api/overview" else b"[]")
+ENDS_WITHIN = 0.02  # seconds
 
 
-class Unread(NoLinks):
-    overview = b'{"unread": "login refused"}'
+@contextmanager
+def agent_without_links(*, overview: bytes = b"{}", away: Sequence[int] = ()) -> Iterator[str]:
+    """Its address; it isn't there for these of the questions."""
+    asked = 0
 
+    class Answers(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            nonlocal asked
+            asked += 1
+            self.send_response(503 if asked in away else 200)
+            self.end_headers()
+            self.wfile.write(overview if self.path == "/api/overview" else b"[]")
 
-@pytest.fixture
-def agent() -> Iterator[str]:
-    """The address of what answers as an agent without links does."""
-    with http.server.HTTPServer(("127.0.0.1", 0), NoLinks) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        def log_message(self, *_: object) -> None:
+            """Nobody reads it."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, args=(ENDS_WITHIN,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
-class AwayOnce(http.server.BaseHTTPRequestHandler):
-    """Away for the third and the fourth question."""
+def watched(agent: str, form: str, seconds: int) -> None:
+    """Until somebody interrupts it."""
+    slept: list[float] = []
 
-    asked = 0
+    def sleep(pause: float) -> None:
+        slept.append(pause)
+        if sum(slept) > seconds:
+            raise KeyboardInterrupt
 
-    def do_GET(self) -> None:
-        AwayOnce.asked += 1
-        self.send_response(503 if AwayOnce.asked in {3, 4} else 200)
-        self.end_headers()
-        self.wfile.write(b"{}" if self.path == "/api/overview" else b"[]")
+    watch_links(Remote(agent, None), Selection(), form, sleep=sleep)
+    assert {*slept} == {REFRESH}
 
 
-def test_watching_goes_on_where_the_agent_was_away() -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), AwayOnce) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        agent = f"http://127.0.0.1:{server.server_port}"
-        watching = [COMMAND, "links", "--watch", "--format", "json", "--url", agent]
+def test_watching_goes_on_where_the_agent_was_away(capsys: pytest.CaptureFixture[str]) -> None:
+    with agent_without_links(away=(3, 4)) as agent:
+        watched(agent, "json", 5)
+    shown, errors = capsys.readouterr()
+    assert shown.splitlines() == ["[]"] * 4
+    assert errors.splitlines() == [f"agent {agent}: the response is not an agent's: check the address"]
+
+
+def test_watching_says_once_that_the_agent_cannot_read_its_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    with agent_without_links(overview=b'{"unread": "login refused"}') as agent:
+        watched(agent, "text", 3)
+    shown, errors = capsys.readouterr()
+    assert shown.splitlines() == ["no links"] * 4
+    assert errors.splitlines() == [f"agent {agent}: it can't read its broker, so this may be old: login refused"]
+
+
+@pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.thorough)])
+def test_watching_ends_once_nobody_reads(form: str) -> None:
+    with agent_without_links() as agent:
+        watching = [COMMAND, "links", "--watch", "--format", form, "--url", agent]
         with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout
             assert process.stderr
+            assert process.stdout.readline()
+            process.stdout.close()
             try:
-                assert [process.stdout.readline() for _ in range(2)] == [b"[]\n"] * 2
+                assert (process.wait(20), process.stderr.read()) == (0, b"")
             finally:
                 process.kill()
-            assert process.stderr.read().decode().splitlines() == [
-                f"agent {agent}: the response is not an agent's: check the address"
-            ]
-        server.shutdown()
-
-
-def test_watching_says_once_that_the_agent_cannot_read_its_broker() -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), Unread) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        agent = f"http://127.0.0.1:{server.server_port}"
-        watching = [COMMAND, "links", "--watch", "--url", agent]
-        with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            assert process.stdout
-            assert process.stderr
-            try:
-                assert [process.stdout.readline() for _ in range(3)] == [b"no links\n"] * 3
-            finally:
-                process.kill()
-            assert process.stderr.read().decode().splitlines() == [
-                f"agent {agent}: it can't read its broker, so this may be old: login refused"
-            ]
-        server.shutdown()
-
-
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_watching_ends_once_nobody_reads(agent: str, form: str) -> None:
-    watching = [COMMAND, "links", "--watch", "--format", form, "--url", agent]
-    with subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout
-        assert process.stderr
-        assert process.stdout.readline()
-        process.stdout.close()
-        try:
-            assert (process.wait(20), process.stderr.read()) == (0, b"")
-        finally:
-            process.kill()
