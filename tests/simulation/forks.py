@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -74,10 +74,14 @@ class Forks:
     """The process that forks one for each run; `mark` is in the environment of all of them."""
 
     def __init__(self, mark: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
+        self._mark = mark
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [sys.executable, "-m", "tests.simulation.forks"],
             cwd=ROOT,
-            env={**os.environ, **mark, "PYTHONHASHSEED": "0"},  # sets of strings are ordered by it
+            env={**os.environ, **self._mark, "PYTHONHASHSEED": "0"},  # sets of strings are ordered by it
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -89,13 +93,25 @@ class Forks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         assert self._process.stdin and self._process.stdout
+        self._process.kill()
+        self._process.wait(ENDED)
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(ENDED)
 
     def run(self, *asked: Seeds) -> list[Found]:
         """All of them side by side."""
+        try:
+            return self._ask(asked)
+        except BaseException:  # what it still says would be taken for the answer to the next question
+            self._end()
+            self._process = self._start()
+            raise
+
+    def _ask(self, asked: Sequence[Seeds]) -> list[Found]:
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps([asdict(each) for each in asked]) + "\n")
         self._process.stdin.flush()

@@ -85,12 +85,13 @@ def missing(steps: frozenset[str], found: Sequence[Found]) -> list[str]:
     return sorted(steps.difference(*(each.reached for each in found)))
 
 
+@pytest.mark.timeout(600)
 def test_seeds_hold_and_reach_what_may_happen(forks: Forks) -> None:
     assert missing(SOMETIMES - RARE, run(forks, FIRST)) == []
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_many_seeds_hold_and_reach_all_that_may_happen(forks: Forks) -> None:
     assert missing(SOMETIMES, run(forks, ALL)) == []
 
