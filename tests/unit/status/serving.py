@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -29,13 +28,13 @@ class Served:
         self.board = Board(Clock(), "dc2-a", version="0.1.0", group="dc2")
         self.board.put(LINK, LinkState(), Counts(), Gauges)
         settings = HttpSettings(host, port, Secret(token) if token else None, allow_anonymous=anonymous)
-        self.later = 0.0  # seconds that a test adds to the clock
+        self.later = 0.0  # the clock of connections, in seconds, which only a test moves
         self.server = HttpServer(
             settings,
             self.board,
             lambda link_id, action: self.asked.append((link_id, action)),
             delete_shovel=self._delete_shovel,
-            clock=lambda: time.monotonic() + self.later,
+            clock=lambda: self.later,
         )
         self.port = port
 

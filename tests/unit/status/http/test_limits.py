@@ -67,6 +67,8 @@ def closing() -> Iterator[ExitStack]:
 
 
 async def connect(served: Served, closing: ExitStack) -> Client:
+    """One after another, as the clock shows it."""
+    served.later += 0.1
     client = Client(served)
     closing.callback(client.socket.close)
     await turns()
