@@ -210,6 +210,7 @@ def test_names_are_text_and_never_markup(serve: Serve, visit: Open) -> None:
     }.items():
         opened.go(where)
         expect(page.locator(main)).to_contain_text("<img src=x")
+        assert "\u202e" not in str(page.locator("main").text_content()), where
     opened.go(filtered)
     expect(page.locator("#from")).to_contain_text("<img src=x")
     assert page.locator("img, main script").count() == 0

@@ -63,9 +63,11 @@ test("what the agent refuses for one link stops no other, and is told by link", 
 test("without a token or an agent the rest is not tried", async () => {
   const tried = [];
   const perform = async (row) => {
-    tried.push(row);
-    throw new Error("the agent needs a token");
+    tried.push(row.id);
+    await null;
+    if (row.id === 1) throw new Error("the agent needs a token");
   };
   await assert.rejects(performAll(THOUSAND, perform, () => {}), /needs a token/);
-  assert.ok(tried.length <= 4, tried);
+  await new Promise((done) => setImmediate(done)); // those that had begun go on for a moment
+  assert.ok(tried.length <= 8, tried.length);
 });

@@ -47,9 +47,10 @@ test("up to four links have arrows of their own; more are one arrow for each kin
   assert.deepEqual(many.arrows.map(({ group, rows }) => [group, rows.length]), [["down", 2], ["up", 5]]);
 });
 
-test("twelve clusters are all shown, whatever their states", () => {
+test("twelve clusters are all shown, whatever their states; of more, those that are well are one box", () => {
   const nodes = nodesOf(sourcesOf(clusters(times(12, "running"))), CHOSEN_NONE);
   assert.deepEqual([nodes.length, nodes.some(({ isRest }) => isRest)], [12, false]);
+  assert.deepEqual(namesOf(nodesOf(sourcesOf(clusters(times(13, "running"))), CHOSEN_NONE)), ["13 clusters"]);
 });
 
 test("of sixty clusters those in trouble are shown, and the rest of each state is one box", () => {
