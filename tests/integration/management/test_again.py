@@ -80,9 +80,9 @@ async def test_all_attempts_together_take_no_longer_than_one_may(api: HostileApi
     api.misbehaviour = Misbehaviour("overview", lambda: silent() if len(api.asked) > 1 else iter(()), status=503)
     begun = time.monotonic()
     with pytest.raises(TransientError):
-        await ask(api, seconds=2)
-    assert time.monotonic() - begun < 4
-    assert len(api.asked) == 2
+        await ask(api, seconds=0.6)
+    assert time.monotonic() - begun < 1.2
+    assert len(api.asked) <= 2
 
 
 async def test_other_addresses_are_asked_at_once(api: HostileApi, broker: Node) -> None:
