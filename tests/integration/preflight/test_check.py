@@ -275,7 +275,7 @@ async def test_shovels_in_a_circle(pair: Pair) -> None:
 
     shovels = {"there": shovel(pair.here, pair.there), "back": shovel(pair.there, pair.here)}
     found = only(await pair.check({"shovels": shovels}), Topic.LOOP, Level.ERROR)
-    assert found.links == (f"{pair.vhost}/there", f"{pair.vhost}/back")
+    assert set(found.links) == {f"{pair.vhost}/there", f"{pair.vhost}/back"}
 
 
 async def test_no_event_exchange(lab: Lab, second_broker: Node, name: Naming, tmp_path: Path) -> None:

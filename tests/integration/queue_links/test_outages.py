@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site
 from tests.integration.federation.test_api import ask
 from tests.integration.queue_links.scene import (
@@ -27,10 +28,13 @@ from tests.integration.queue_links.scene import (
 from tests.lab.cluster import Cluster
 from tests.lab.lab import Lab
 from tests.lab.node import Node
+from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered, times
 from tests.lab.waiting import eventually
 
 BrokerOn = Callable[..., Node]
+ProxyTo = Callable[[Node], Proxy]
+Scene = tuple[str | None, str]
 SID = "sid"
 
 
@@ -47,12 +51,16 @@ def test_a_downstream_without_events_is_polled(agent_of: AgentOf, there: Site, l
         there.publish(numbered(100), Q, exchange="")
 
 
-def cut_off_links_below(site: Site, known: set[str]) -> None:
-    """Those that weren't cut off before."""
-    found = eventually(lambda: connections_of_links(site) - known, what="a link below is listed")
-    for connection in found:
-        site.node.admin.delete("connections", connection)
-    known |= found
+def start_below(agent: Agent, below: Site, here: Site, network: Proxy) -> None:
+    """A link that consumes from `here` through this network."""
+    definition = federated(here)
+    definition["upstreams"]["origin"]["uri"] = here.node.uri(here.vhost, port=network.port)
+    agent.write({below.vhost: definition}).start()
+
+
+def cut_off(network: Proxy) -> None:
+    network.refuse()
+    network.cut()
 
 
 SID_CLASSIC, SID_QUORUM = (pytest.param((SID, kind), marks=pytest.mark.versions) for kind in ("classic", "quorum"))
@@ -60,44 +68,47 @@ SID_CLASSIC, SID_QUORUM = (pytest.param((SID, kind), marks=pytest.mark.versions)
 
 @pytest.mark.parametrize("scene", [(None, "classic"), SID_CLASSIC, SID_QUORUM])
 def test_a_link_below_that_is_cut_off_and_comes_back_is_no_user_and_counts_once(
-    agent_of: AgentOf, site_on: SiteOn, there: Site, broker_on: BrokerOn, scene: tuple[str | None, str]
+    agent_of: AgentOf, site_on: SiteOn, there: Site, broker_on: BrokerOn, *, proxy_to: ProxyTo, scene: Scene
 ) -> None:
     """Since 3.13 brokers report of what consumed on a channel only that the channel is closed."""
     release, kind = scene
     here, below = site_on(broker_on(release)), site_on(broker_on(release))
     declare(here, below, arguments={"x-queue-type": kind})
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent_of(below.node).write({below.vhost: federated(here)}).start()
+    start_below(agent_of(below.node), below, here, network := proxy_to(here.node))
     with User(below), User(here) as user:
         eventually(lambda: upstream_consumers(here) == 2, what="both consume")
         wait_error(agent, None)
-        taken, gone = 0, set[str]()
+        taken = 0
         for number in range(3):
-            cut_off_links_below(here, gone)
+            cut_off(network)
             eventually(lambda: upstream_consumers(here) == 1, what="the link below is cut off")
-            for _ in range(2):  # while it is away, and when it is back
-                there.publish(numbered(3, start=taken), Q, exchange="")
-                user.wait(taken := taken + 3, deadline=20)
-                eventually(lambda: upstream_consumers(here) == 2, what=f"it is back, time {number}")
+            there.publish(numbered(3, start=taken), Q, exchange="")
+            user.wait(taken := taken + 3, deadline=20)
+            network.accept()
+            eventually(lambda: upstream_consumers(here) == 2, 20, what=f"it is back, time {number}")
+            there.publish(numbered(3, start=taken), Q, exchange="")
+            user.wait(taken := taken + 3, deadline=20)
 
 
 @pytest.mark.parametrize("release", [None, pytest.param(SID, marks=pytest.mark.versions)])
 def test_a_link_below_that_is_cut_off_after_the_link_has_begun_anew(
-    agent_of: AgentOf, site_on: SiteOn, there: Site, broker_on: BrokerOn, release: str | None
+    agent_of: AgentOf, site_on: SiteOn, there: Site, broker_on: BrokerOn, *, proxy_to: ProxyTo, release: str | None
 ) -> None:
     """Of what consumes the agent was told before, when nobody else watched the vhost."""
     here, below = site_on(broker_on(release)), site_on(broker_on(release))
     declare(here, below)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
-    agent_of(below.node).write({below.vhost: federated(here)}).start()
+    start_below(agent_of(below.node), below, here, network := proxy_to(here.node))
     with User(below), User(here) as user:
         eventually(lambda: upstream_consumers(here) == 2, what="both consume")
-        eventually(lambda: connections_of_links(here), what="the link below is listed")
         ask(agent, f"/api/links/{link_of(agent)['id']}/restart", "POST")
         eventually(lambda: agent.history(*queue(here))[-2:] == ["starting", "running"], what="it has begun anew")
         wait_error(agent, None)
-        cut_off_links_below(here, gone := set[str]())
-        eventually(lambda: connections_of_links(here) - gone, what="it is back")
+        cut_off(network)
+        eventually(lambda: upstream_consumers(here) == 1, what="the link below is cut off")
+        network.accept()
+        eventually(lambda: upstream_consumers(here) == 2, 20, what="it is back")
         for number in range(5):
             there.publish([str(number)], Q, exchange="")
             user.wait(number + 1, deadline=5)
