@@ -236,12 +236,13 @@ def run_ci(path: Path, failing: str) -> subprocess.CompletedProcess[str]:
 def test_ci_ends_on_the_closing_line_of_the_tests(tmp_path: Path) -> None:
     passed = run_ci(tmp_path, failing="nothing")
     assert passed.returncode == 0
-    assert passed.stdout.splitlines() == ["== lint ==", "== test =="]
+    assert passed.stdout.splitlines() == ["== lint ==", "== versions ==", "== test ==", "== test-all REST=1 =="]
 
-    red = run_ci(tmp_path, failing="test")
-    assert red.returncode != 0
-    assert red.stdout.splitlines()[-1] == "== test =="
-    assert red.stderr == ""
+    for failing, last in (("test", "== test =="), ("test-all", "== test-all REST=1 ==")):
+        red = run_ci(tmp_path, failing=failing)
+        assert red.returncode != 0
+        assert red.stdout.splitlines()[-1] == last
+        assert red.stderr == ""
 
 
 def test_ci_stops_at_lint(tmp_path: Path) -> None:
