@@ -37,8 +37,8 @@ PLAIN: Final = Setting()
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`shows`: a status that the link has meanwhile, and words of the reason; `runs_on`: it has no other than
-    `running`; `may_show`: others that it may have for a moment. `drains`: what the fault deletes takes messages with it,
-    so nothing may wait there. `interruptions`: how often what is in flight may come again.
+    `running`; `may_show`: others that it may have for a moment. `drains`: what the fault deletes takes messages with
+    it, so nothing may wait there. `interruptions`: how often what is in flight may come again.
     """
 
     name: str
