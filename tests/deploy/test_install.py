@@ -78,6 +78,7 @@ def checkout(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.thorough
 def test_the_commands_install_a_program_that_runs(checkout: Path, tmp_path: Path) -> None:
     target = tmp_path / "opt"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

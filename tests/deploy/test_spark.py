@@ -122,6 +122,7 @@ def bare_python(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.thorough
 def test_a_cluster_takes_the_package_as_a_zip(cluster: str, bare_python: Path, tmp_path: Path, lab: Lab) -> None:
     write(tmp_path / "in", line(0, "running"), line(20, "backoff"), line(40, "running"), *heartbeats(0, 60))
     subprocess.run([FOLDER / "package", tmp_path / "federation-agent.zip"], check=True)

@@ -176,6 +176,7 @@ def test_what_entered_upstream_is_accounted_for(
 
 
 @pytest.mark.parametrize("origin", [None], indirect=True)
+@pytest.mark.thorough
 def test_what_is_forwarded_twice_after_a_fault_is_repeated(
     scene: Scene, network: Proxy, spark: SparkSession, tmp_path: Path
 ) -> None:
