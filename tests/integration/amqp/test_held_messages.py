@@ -57,3 +57,19 @@ async def test_what_another_connection_holds_is_no_rest(broker: Node, vhost: str
             assert [each.body async for each in others] == [b"3", b"4"]
             assert not await others.has_rest()
             assert not await held.has_rest()
+
+
+async def test_only_what_is_acknowledged_is_gone(broker: Node, vhost: str, connecting: Connecting) -> None:
+    """A quarantine has messages of several links; to drop those of one leaves the others', also those before them."""
+    broker.admin.queue(vhost, "held")
+    async with await aio_pika.connect(broker.uri(vhost)) as publishing:
+        exchange = (await publishing.channel()).default_exchange
+        for number in range(COUNT):
+            await exchange.publish(aio_pika.Message(str(number).encode()), "held")
+    connection = await connecting(broker.uri(vhost))
+    async with held_messages(connection, "held", wants=lambda _: True) as held:
+        tags = [each.tag async for each in held]
+        for tag in (tags[1], tags[3]):
+            held.acknowledge(tag)
+    async with held_messages(connection, "held", wants=lambda _: True) as held:
+        assert [each.body async for each in held] == [b"0", b"2", b"4"]
