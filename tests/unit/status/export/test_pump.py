@@ -92,6 +92,18 @@ async def test_a_disk_that_hangs_costs_events_and_no_time(hanging: Hanging, tmp_
     assert logs[0]["error"].endswith(": the disk does not keep up")
 
 
+async def test_what_is_written_leaves_its_room_to_what_follows(tmp_path: Path) -> None:
+    files = Counting(tmp_path)
+    files.prepare(TODAY)
+    pump = Pump(files, clock=Clock())
+    pump.start()
+    for seq in range(2 * MOST_WAITING // LINE):
+        pump.put(lines([seq], size=LINE))
+        eventually(lambda seq=seq: files.times_written > seq, what="the line is being written")  # type: ignore[misc]
+    await pump.close(PATIENCE)
+    assert pump.dropped == 0
+
+
 async def test_a_disk_that_hangs_does_not_keep_the_agent_from_stopping(hanging: Hanging) -> None:
     pump = Pump(hanging, clock=Clock())
     pump.start()
