@@ -23,6 +23,8 @@ KINDS: Final = {
     "pytest": ("pytest", "exec(eval(sys.stdin"),  # a worker of xdist is started as code
 }
 """By words in the command line; the first that fits."""
+Process = tuple[str, str]
+"""Its id, and when it began: ids come again."""
 OTHERS: Final = "other, and shorter than a sample"
 
 
@@ -31,14 +33,14 @@ class Costs:
     """Samples every process until it is asked; brokers outlive the workers that started them."""
 
     _begun: float
-    _used: dict[int, tuple[str, float]] = field(default_factory=dict)
-    _before: dict[int, float] = field(default_factory=dict)
+    _used: dict[Process, tuple[str, float]] = field(default_factory=dict)
+    _before: dict[Process, float] = field(default_factory=dict)
     _ends: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def counting(cls) -> Self:
         made = cls(_busy())
-        made._before.update({pid: used for pid, _, used in _processes()})
+        made._before.update({process: used for process, _, used in _processes()})
         threading.Thread(target=made._sample_until_the_end, daemon=True).start()
         return made
 
@@ -58,13 +60,13 @@ class Costs:
             self._sample()
 
     def _sample(self) -> None:
-        for pid, words, used in _processes():
+        for process, words, used in _processes():
             kind = next((kind for kind, signs in KINDS.items() if any(sign in words for sign in signs)), OTHERS)
-            self._used[pid] = (kind, used - self._before.get(pid, 0.0))
+            self._used[process] = (kind, used - self._before.get(process, 0.0))
 
 
-def _processes() -> list[tuple[int, str, float]]:
-    """Id, command line and CPU seconds of each."""
+def _processes() -> list[tuple[Process, str, float]]:
+    """Each with its command line and CPU seconds."""
     found = []
     for folder in PROC.iterdir():
         if folder.name.isdigit():
@@ -73,7 +75,7 @@ def _processes() -> list[tuple[int, str, float]]:
                 numbers = (folder / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            found.append((int(folder.name), words, (int(numbers[11]) + int(numbers[12])) / TICKS))
+            found.append(((folder.name, numbers[19]), words, (int(numbers[11]) + int(numbers[12])) / TICKS))
     return found
 
 
