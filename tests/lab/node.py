@@ -53,12 +53,6 @@ STARTED: Final = "started"
 ERLANG_FLAGS: Final = "+S 2:2 +SDcpu 2:2 +SDio 2 +A 2 +sbwt none +sbwtdcpu none +sbwtdio none"
 # 3.10.8 waits five seconds at its end for a part of the management plugin that has already gone.
 QUICK_STOP: Final = "-kernel shutdown_timeout 1000"
-# A broker starts another Erlang each minute to keep its epmd alive, which the lab does. What starts it is suspended,
-# again and again, as it may begin anew. By a process of its own: timers end with the process that asked for them.
-# Without blanks: the script that passes this on splits it there.
-NO_EPMD_STARTER: Final = (
-    "-eval spawn(fun()->F=fun(F)->timer:sleep(15000),catch(sys:suspend(rabbit_epmd_monitor)),F(F)end,F(F)end)."
-)
 LOOPBACK_DISTRIBUTION: Final = "-kernel inet_dist_use_interface {127,0,0,1}"
 # Names without /etc/hosts, which some roots lack.
 ERLANG_NAMES: Final = '{host, {127,0,0,1}, ["localhost"]}.\n{lookup, [file, native]}.\n'
@@ -327,9 +321,7 @@ class Node:
             "RABBITMQ_MNESIA_BASE": f"{home}/data",
             "RABBITMQ_LOG_BASE": f"{home}/logs",
             "RABBITMQ_LOGS": "-",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(
-                (ERLANG_FLAGS, QUICK_STOP, NO_EPMD_STARTER, LOOPBACK_DISTRIBUTION)
-            ),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join((ERLANG_FLAGS, QUICK_STOP, LOOPBACK_DISTRIBUTION)),
             **self.environment,
         }
 
