@@ -1,4 +1,4 @@
-"""Commands read all that is defined on a broker, so no other test may use one meanwhile."""
+"""Commands read all that is defined on a broker, and examples use vhost `/`: no other test may use one meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites and agents, as the tests of federation have them, and Docker Compose."""
+"""Sites and agents, as the tests of federation have them, brokers that no other test uses, and Docker Compose."""
 
 import json
 import os
@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Borrowed
+from tests.acceptance.conftest import broker, second_broker
 from tests.integration.federation.conftest import agent_of, site_on
-from tests.lab.node import Node
 from tests.lab.releases import Release, find
 
-__all__ = ["agent_of", "compose", "site_on"]
+__all__ = ["agent_of", "broker", "compose", "second_broker", "site_on"]
 
 Compose = Callable[[Path], dict[str, Any]]
 
@@ -45,14 +44,3 @@ def _understood(release: Release, file: Path, folders: ExitStack) -> dict[str, A
         raise ComposeError(done.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
-
-
-@pytest.fixture
-def broker(borrowed: Borrowed) -> Node:
-    """What is deployed as it is documented uses vhost `/`, users and policies that others would meet."""
-    return borrowed()
-
-
-@pytest.fixture
-def second_broker(borrowed: Borrowed) -> Node:
-    return borrowed()

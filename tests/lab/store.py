@@ -6,9 +6,9 @@ import fcntl
 import itertools
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import IO, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -52,15 +52,22 @@ class Store:
         """First those where something waits to be lent; there are as many places as are asked for at once."""
         waiting = sorted(path.stem for path in self._directory.glob(f"{name}-*.pickle"))
         for place in itertools.chain(waiting, (f"{name}-{number}" for number in itertools.count())):
-            with suppress(BlockingIOError), self._lock(place, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            with self._lock_file(place) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
                 yield place
                 return
 
     @contextmanager
-    def _lock(self, name: str, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-        with (self._directory / f"{name}.lock").open("w") as file:
-            fcntl.flock(file, how)
+    def _lock(self, name: str) -> Iterator[None]:
+        with self._lock_file(name) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    def _lock_file(self, name: str) -> IO[str]:
+        return (self._directory / f"{name}.lock").open("w")
 
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}.pickle"

@@ -9,6 +9,8 @@ import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+import pytest
+
 from tests.lab.store import Store
 
 CONTEXT = multiprocessing.get_context("fork")
@@ -59,3 +61,8 @@ def test_what_a_killed_borrower_had_is_lent_to_nobody(tmp_path: Path) -> None:
     borrower.join(10)
     with Store(tmp_path).lent("it", lambda: "second", lambda _: True) as lent:
         assert lent == "second"
+
+
+def test_an_error_of_the_borrower_is_its_own(tmp_path: Path) -> None:
+    with pytest.raises(BlockingIOError), Store(tmp_path).lent("it", lambda: "first", lambda _: True):
+        raise BlockingIOError
