@@ -195,11 +195,11 @@ class HostileBroker:
         assert self._misbehaved.wait(MET), "the agent never came"
 
     async def _run(self) -> None:
-        serving: set[asyncio.Task[None]] = set()
+        serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self.connections += 1
-            serving.add(asyncio.create_task(self._serve(reader, writer)))
+            serving[asyncio.create_task(self._serve(reader, writer))] = writer
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=2**20)
         self.port = server.sockets[0].getsockname()[1]
@@ -211,6 +211,8 @@ class HostileBroker:
             for task in serving:
                 task.cancel()
             await asyncio.wait(others, timeout=0.1)
+        for writer in serving.values():  # also of those tasks that were cancelled before their first step
+            writer.transport.abort()
         await asyncio.sleep(0)  # whose transports then close their sockets
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from tests.lab import processes
 from tests.lab.admin import Admin
+from tests.lab.begin import PATH, Beginning
 from tests.lab.leftovers import Leftovers
 from tests.lab.releases import Release
 from tests.lab.waiting import NeverHappenedError, eventually
@@ -151,6 +152,7 @@ class Node:
         # Its own -noinput, because the script's would come with a shell process between us and the broker.
         arguments = [self.release.script("rabbitmq-server"), "-noinput"]
         environment = self._environment() | {"RABBITMQ_ALLOW_INPUT": "1", "FEDERATION_LAB_NODE": self.name}
+        environment |= Beginning(self.release).environment()
         (self.directory / PID).unlink(missing_ok=True)
         with self.log.open("ab") as log:
             # No child of this worker's, as others may use it, end it and start it again.
@@ -172,6 +174,8 @@ class Node:
             eventually(self._answers, deadline, what=f"node {self.name} answers")
         except NeverHappenedError as error:
             raise NodeError(f"{error}\n{self._log_tail()}") from error
+        if self.plugins == DEFAULT_PLUGINS:
+            Beginning(self.release).keep_modules(replace(self, leftovers=None).eval)
 
     def stop(self) -> None:
         """Stop as an operator would: the broker closes its connections and writes what it has."""
@@ -306,7 +310,7 @@ class Node:
         return {
             **self.mark,
             "HOME": home,
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": PATH,
             "LANG": "C.UTF-8",
             "ERL_EPMD_PORT": str(self.ports.epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
