@@ -72,7 +72,7 @@ def _processes() -> list[tuple[Process, str, float]]:
         if folder.name.isdigit():
             try:
                 words = (folder / "cmdline").read_text(errors="replace")
-                numbers = (folder / "stat").read_text().rpartition(")")[2].split()
+                numbers = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
             except OSError:
                 continue
             found.append(((folder.name, numbers[19]), words, (int(numbers[11]) + int(numbers[12])) / TICKS))

@@ -1,6 +1,7 @@
 """What a session of tests runs, under one directory and one mark, and the end of it all."""
 
 import hashlib
+import json
 import os
 import secrets
 import socket
@@ -202,9 +203,17 @@ class Lent:
         """One that isn't is ended: to set it right could miss something."""
         with suppress(NeverHappenedError):
             if self.node.alive:
+                self._remove_users()
                 return eventually(lambda: self.node.state() == self.before, SETTLES, ignoring=UNREADABLE)
         self.node.kill()
         return False
+
+    def _remove_users(self) -> None:
+        """Those of tests, which harm nobody."""
+        with suppress(*UNREADABLE):
+            for user in self.node.admin.get("users"):
+                if f'"name": {json.dumps(user["name"])}' not in self.before:
+                    self.node.admin.delete("users", user["name"])
 
 
 def _key(name: str, release: str | None, plugins: Iterable[str], conf: Iterable[str]) -> str:

@@ -9,9 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agent.errors import CannotStartError
-from agent.pipeline import before, options
+from agent.pipeline import before
 from agent.pipeline.reading import inputs, parsing
-from agent.pipeline.run import run
 from agent.pipeline.spark import files, java
 from tests.acceptance.command import COMMAND, federation_agent
 from tests.lab.waiting import eventually
@@ -122,15 +121,13 @@ def test_a_signal_ends_it_in_a_line(tmp_path: Path, number: signal.Signals) -> N
 
 
 def test_paths_that_look_like_patterns(spark: SparkSession, tmp_path: Path) -> None:
+    """Whole reports from and to such a path, with objectives in it, are those of `tables/test_every.py`."""
     odd = tmp_path / "a{b}[c]*?%20 d"
     file = write(odd, line(0, "running"), line(60, "running"))
     files.check_inputs(spark, [str(odd)])
     [found] = inputs.listed(spark, [str(odd)])
     assert found.path.endswith(file.name)
     assert parsing.read(spark, [found.pattern]).count() == 2
-    (odd / "objectives").write_text("objectives: {odd: {target: 99}}")
-    run(spark, options.parse(["--input", str(odd), "--output", str(odd), "--objectives", str(odd / "objectives")]))
-    assert [row.objective for row in files.read_table(spark, "slo", output=str(odd)).collect()] == ["odd"]
 
 
 def test_the_reason_of_sparks_errors_is_one_line(spark: SparkSession, tmp_path: Path) -> None:

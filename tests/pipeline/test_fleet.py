@@ -18,7 +18,7 @@ from tests.pipeline.lines import START, instant
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
-LINES = int(os.environ.get("FEDERATION_AGENT_FLEET_LINES", "200000"))
+LINES = int(os.environ.get("FEDERATION_AGENT_FLEET_LINES", "50000"))
 
 
 @pytest.fixture

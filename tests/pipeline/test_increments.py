@@ -166,6 +166,7 @@ def test_batches_that_reach_around_another_together_are_read_with_it(spark: Spar
     assert len(store.ledger.batches) == 1
 
 
+@pytest.mark.thorough
 def test_files_that_hold_nothing(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "export")
     summary = run(spark, asked(tmp_path / "export", tmp_path / "report"))

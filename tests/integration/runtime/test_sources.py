@@ -108,7 +108,7 @@ async def test_one_set_of_the_configuration_has_an_upstream_of_the_broker(native
 async def test_a_shovel_parameter(native: Pair) -> None:
     native.there.admin.queue(native.vhost, "from")
     uri = native.there.uri(native.vhost)
-    value = {"src-uri": uri, "src-queue": "from", "dest-uri": "amqp://", "dest-queue": "to"}
+    value = {"src-uri": uri, "src-queue": "from", "dest-uri": f"amqp:///{native.vhost}", "dest-queue": "to"}
     native.here.admin.parameter("shovel", native.vhost, "s", value)
     planned = await native.plan_link({})
     assert (planned.link.kind, planned.link.name, planned.outlook) == ("shovel", "s", Outlook.STANDBY)

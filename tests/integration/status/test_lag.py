@@ -107,7 +107,9 @@ def test_lag_is_known_while_a_link_is_blocked_or_paused(
             agent, "blocked with more", lambda link: (link["status"], link["backlog"]) == ("blocked", MESSAGES + 1)
         )
         assert metric(agent, "federation_agent_backlog_messages") == MESSAGES + 1
-        eventually(lambda: "26 messages wait upstream" in get(agent, "/api/causes")["verdict"], what="the verdict tells")
+        eventually(
+            lambda: "26 messages wait upstream" in get(agent, "/api/causes")["verdict"], what="the verdict tells"
+        )
     assert len(here.take(MESSAGES + 1)) == MESSAGES + 1
 
 

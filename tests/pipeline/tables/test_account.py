@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -101,6 +102,7 @@ def test_the_queue_of_a_queue_link_has_other_consumers(spark: SparkSession) -> N
     ]
 
 
+@pytest.mark.thorough
 def test_lines_kept_by_an_earlier_version(spark: SparkSession, tmp_path: Path) -> None:
     """It knew no `taken`, and rejected the lines that have it: these are read again."""
     export = tmp_path / "export"

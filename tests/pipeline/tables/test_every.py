@@ -20,6 +20,7 @@ from tests.pipeline.lines import BOUNDS, START, heartbeats, instant, line, write
 
 pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
+ODD = "a{b}[c]*?%20 d"  # a path that looks like a pattern
 HOUR = 3600
 END = 48 * HOUR  # from noon before the night in which Berlin's clocks are put forward to noon after the next
 FAILED: dict[str, Any] = {"reason": "failed", "error": "login refused"}
@@ -100,14 +101,15 @@ def report(spark: SparkSession, directory: Path, promised: Path) -> Report:
 
 @pytest.fixture(scope="module")
 def promised(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("objectives") / "objectives.yaml"
+    file = tmp_path_factory.mktemp("objectives") / ODD / "objectives.yaml"
+    file.parent.mkdir()
     file.write_text("objectives:\n  up: {target: 99.9}\n  prompt: {target: 90, within: 0.5}\n")
     return file
 
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, promised: Path) -> Report:
-    directory = tmp_path_factory.mktemp("fleet")
+    directory = tmp_path_factory.mktemp("fleet") / ODD
     write(directory / "export", *fleet(), *BAD)
     return report(spark, directory, promised)
 

@@ -1,0 +1,86 @@
+"""Real agents between real brokers, in one report: it tells of each what happened to it.
+
+The four scenes happen at once, and one report is made of what they export: each report takes longer than they do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from agent.pipeline import options
+from agent.pipeline.run import run
+from agent.pipeline.spark import files
+from tests.integration.federation.running import Agent
+from tests.integration.report import account, faults, lag, upstream
+from tests.lab.node import Node
+from tests.lab.proxy import Proxy
+
+pytestmark = pytest.mark.timeout(600)  # Spark runs, and brokers collect their numbers in their own time
+
+Tables = Callable[[str], DataFrame]
+
+
+def report(spark: SparkSession, output: Path, *agents: Agent) -> tuple[Tables, dict[str, Any]]:
+    """Its tables by name, and its summary."""
+    inputs = [f"--input={agent.directory / 'status'}" for agent in agents]
+    summary = run(spark, options.parse([*inputs, "--output", str(output), "--merge-gap", "0.5"]))
+    return lambda name: files.read_table(spark, name, output=str(output)), summary
+
+
+def test_it_tells_what_happened(
+    *,
+    faulty: faults.Faults,
+    accounted: account.Accounted,
+    lagging: lag.Lagging,
+    at_upstream: upstream.AtUpstream,
+    origin: Node,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    with ThreadPoolExecutor() as at_once:
+        of_faults = at_once.submit(faults.live, faulty)
+        of_account = at_once.submit(account.live, accounted)
+        of_lag = at_once.submit(lag.live, lagging)
+        of_upstream = at_once.submit(upstream.live, at_upstream, origin)
+    course, critical = of_faults.result(), of_lag.result()
+    assert of_account.result() == of_upstream.result() is None
+
+    output = tmp_path / "report"
+    agents = faulty.agent, accounted.agent, lagging.agent, at_upstream.agent
+    table, summary = report(spark, output, *agents)
+    faults.check(faulty, course, table)
+    account.check(accounted, table)
+    lag.check(critical, summary)
+    upstream.check(table, summary)
+    assert (summary["links"], summary["lines"]["bad"], summary["account"]["unexplained"]) == (5, 0, 0)
+    assert json.loads((output / "summary.json").read_text()) == summary
+    assert "connection" in (output / "report.html").read_text()
+
+
+@pytest.mark.parametrize("origin", ["sid"], indirect=True)
+@pytest.mark.versions
+def test_what_entered_the_newest_release_is_accounted_for(
+    at_upstream: upstream.AtUpstream, origin: Node, spark: SparkSession, tmp_path: Path
+) -> None:
+    upstream.live(at_upstream, origin)
+    upstream.check(*report(spark, tmp_path / "report", at_upstream.agent))
+
+
+@pytest.mark.thorough
+def test_what_is_forwarded_twice_after_a_fault_is_repeated(
+    at_upstream: upstream.AtUpstream, network: Proxy, spark: SparkSession, tmp_path: Path
+) -> None:
+    upstream.flow_and_be_cut(at_upstream, network)
+    table, summary = report(spark, tmp_path / "report", at_upstream.agent)
+    row = upstream.account(table)
+    twice = row["forwarded"] - upstream.CUTS * upstream.MANY
+    assert twice > 0, "planted"
+    assert (row["repeated"], row["unexplained_upstream"], row["unexplained"]) == (twice, 0, 0)
+    assert summary["account"]["repeated"] == twice
