@@ -53,6 +53,7 @@ def test_malformed_messages_go_to_the_quarantine_and_hurt_no_link_that_shares_th
         scene.stop()
 
 
+@pytest.mark.thorough
 def test_what_can_not_be_put_into_quarantine_is_held(scene: Scene) -> None:
     backlog = Backlog([*HARMLESS[:10], *CUT_OR_LONG, *HARMLESS[10:]], has_quarantine=False)
     fine = {place for place, message in enumerate(backlog.messages) if message.body != b"bad"}

@@ -6,7 +6,6 @@ has started keeps them in a file; later ones, also of later sessions, load that 
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from collections.abc import Callable
@@ -71,7 +70,7 @@ class Beginning:
         if not kept.exists():
             part = kept.with_name(f"{MODULES}.{secrets.token_hex(4)}")
             evaluate(KEEP.format(modules=self._release.inside(part)).replace("\n", " "))
-            os.replace(part, kept)
+            part.replace(kept)
 
     def _prepare(self) -> None:
         """An Erlang whose nodes start no other for epmd: RabbitMQ does each minute, and the lab's own epmd runs."""

@@ -75,6 +75,8 @@ def _processes() -> list[tuple[Process, str, float]]:
                 numbers = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
             except OSError:
                 continue
+            if not numbers:  # of one that ended between two reads
+                continue
             found.append(((folder.name, numbers[19]), words, (int(numbers[11]) + int(numbers[12])) / TICKS))
     return found
 

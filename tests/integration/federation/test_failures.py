@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Q, Site, X, federated
 from tests.integration.federation.test_api import ask
@@ -209,6 +211,7 @@ def test_a_queue_that_stands_otherwise_is_used_and_noted(agent_of: AgentOf, here
     assert "exists with another x-" in noted["note"]
 
 
+@pytest.mark.thorough
 def test_the_downstream_is_late_goes_and_comes_back(agent_of: AgentOf, lab: Lab, there: Site, site_on: SiteOn) -> None:
     node = lab.node("late")
     agent = agent_of(node)

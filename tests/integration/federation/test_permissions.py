@@ -210,6 +210,7 @@ def test_the_quarantine(scene: Scene) -> None:
         eventually(shown, what=f"the error has {words}")
 
 
+@pytest.mark.thorough
 def test_queue_links(scene: Scene) -> None:
     needed = rows("Federated queues")
     variants = scene.variants([*needed, *scene.newer("Federated queues")], needed)
@@ -226,6 +227,7 @@ def test_queue_links(scene: Scene) -> None:
         wait_refused(agent, each, scene.user)
 
 
+@pytest.mark.thorough
 def test_shovels(scene: Scene) -> None:
     needed = rows("Shovels")
     variants = scene.variants([*needed, *scene.newer("Shovels")], needed)

@@ -215,6 +215,7 @@ def leader_of(there: Site, queue: str, order: str) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_a_quorum_queue_whose_leader_does_not_answer_is_not_taken_for_empty(
     agent_of: AgentOf, here: Site, there: Site
 ) -> None:

@@ -73,8 +73,13 @@ def test_a_borrowed_broker_goes_to_the_next_if_it_is_as_before(lab: Lab) -> None
     with lab.borrowed(conf=conf) as second, lab.borrowed(conf=conf) as third:
         assert second.name == first.name
         assert third.name != first.name, "it is lent to one at a time"
-        second.admin.user("left", "behind")
+        second.admin.user("of a test", "harms nobody")
+        second.admin.vhost("left behind")
     assert not second.alive
     with lab.borrowed(conf=conf) as again:
         assert again.name == third.name
+        again.admin.user("of a test", "harms nobody")
+    with lab.borrowed(conf=conf) as again:
+        assert again.name == third.name
+        assert [user["name"] for user in again.admin.get("users")] == ["guest"]
     again.kill()

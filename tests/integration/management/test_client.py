@@ -29,8 +29,9 @@ async def test_links_of_the_native_plugin(native_broker: Node, name: Naming) -> 
                 ]
 
             assert await eventually_async(links, what="a native link") == [("exchange", "x", "o")]
-            [parameter] = [each for each in await client.parameters() if each["vhost"] == vhost]
-            assert parse_amqp(parameter["value"]["uri"]).user == "guest"
+            found = [each for each in await client.parameters() if each["vhost"] == vhost]
+            uris = {each["name"]: each["value"]["uri"] for each in found if each["component"] == "federation-upstream"}
+            assert {name: parse_amqp(uri).user for name, uri in uris.items()} == {"o": "guest"}, found
 
 
 @pytest.mark.thorough

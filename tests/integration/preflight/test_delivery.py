@@ -90,6 +90,7 @@ async def test_an_alarm_is_named_instead_of_what_was_waited_for(pair: Pair, runn
     assert "vm_memory_high_watermark" in found.fix
 
 
+@pytest.mark.thorough
 async def test_an_alarm_that_nobody_may_see_is_suspected(
     pair: Pair, running: Running, name: Callable[[str], str]
 ) -> None:

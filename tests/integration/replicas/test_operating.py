@@ -169,6 +169,7 @@ def test_without_the_permission_for_leases_it_runs_all_and_says_so(
         admin.delete("users", user)
 
 
+@pytest.mark.thorough
 def test_what_is_paused_stays_paused_when_the_downstream_restarts(
     agent_of: AgentOf, borrowed: Borrowed, site_on: Callable[[Node], Site], there: Site
 ) -> None:
