@@ -6,7 +6,7 @@ It asks on connections that are open anyway, and asks again only where a quarant
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -41,21 +41,19 @@ class Sourced(Protocol):
 
 
 @dataclass(slots=True)
-class _Source:
-    """`put` and `asked` are of the last look; `found` is None where it isn't known how many there are."""
+class _Look:
+    """What is known of a place. `put` and `asked` are of the last look; `found` is None where nobody may look."""
 
     put: int = 0
-    asked: Connection | None = None
-    place: Place | None = None
+    asked: frozenset[Connection] = frozenset()
     found: int | None = None
     is_there: bool = False
-    is_refused: bool = False
 
-    def is_due(self, connection: Connection, put: int) -> bool:
+    def is_due(self, connections: Iterable[Connection], put: int) -> bool:
         """Brokers of 4.3 don't let everyone look: they are asked once on each connection."""
-        if self.asked is not connection:
+        if not self.asked.issuperset(connections):
             return True
-        return not self.is_refused and (self.is_there or self.put != put)
+        return self.found is not None and (self.is_there or self.put != put)
 
 
 class QuarantineLooks:
@@ -73,7 +71,8 @@ class QuarantineLooks:
         self._asking = asking
         self._board = board
         self._sleep = sleep
-        self._sources: dict[End, _Source] = {}
+        self._places: dict[End, Place] = {}  # of each source that was connected
+        self._looks: dict[Place, _Look] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
@@ -88,30 +87,44 @@ class QuarantineLooks:
         async for link in in_slices(self._links()):
             source = link.source
             put[source] = put.get(source, 0) + sum(link.counts.quarantined.values())
-        self._sources = {source: self._sources.get(source, _Source()) for source in put}
-        due: list[tuple[_Source, Connection, int]] = []
-        async for source, known in in_slices(self._sources.items()):
-            connection = self._asking(source)
-            if connection is not None and known.is_due(connection, put[source]):
-                due.append((known, connection, put[source]))
-        await asyncio.gather(*(self._look_beside(*each) for each in due))
-        self._board.in_quarantine = self._together()
+        connections = {source: self._asking(source) for source in put}
+        connected = {source: _place(connection) for source, connection in connections.items() if connection}
+        self._places = {source: place for source, place in (self._places | connected).items() if source in put}
+        at: dict[Place, list[End]] = {}
+        for source, place in self._places.items():
+            at.setdefault(place, []).append(source)
+        self._looks = {place: self._looks.get(place, _Look()) for place in at}
+        due = []
+        for place, sources in at.items():
+            known = self._looks[place]
+            open_ones = {found for source in sources if (found := connections[source])}
+            together = sum(put[source] for source in sources)
+            if open_ones and known.is_due(open_ones, together):
+                due.append(self._look_at(known, open_ones, together))
+        await asyncio.gather(*due)
+        self._board.in_quarantine = self._together(put)
 
-    async def _look_beside(self, known: _Source, connection: Connection, put: int) -> None:
-        """Where it can't be asked, what was known last is the best there is."""
+    async def _look_at(self, known: _Look, connections: Collection[Connection], put: int) -> None:
+        """On the first connection whose user may look. Where none can be asked, what was known last is the best there
+        is."""
         async with self._slots:
-            try:
-                found = (await probe(connection, queues=[quarantine.QUEUE], exchanges=[])).queues[quarantine.QUEUE]
-            except BrokerError:  # whoever needs the connection reports it
-                return
-        known.put, known.asked = put, connection
-        known.place = connection.uri.host, connection.uri.connect_port, connection.vhost
-        known.is_there = found.presence is Presence.EXISTS
-        known.is_refused = found.presence not in {Presence.EXISTS, Presence.MISSING}
-        known.found = None if known.is_refused else found.messages
+            for connection in connections:
+                try:
+                    found = (await probe(connection, queues=[quarantine.QUEUE], exchanges=[])).queues[quarantine.QUEUE]
+                except BrokerError:  # whoever needs the connection reports it
+                    return
+                known.is_there = found.presence is Presence.EXISTS
+                known.found = found.messages if found.presence in {Presence.EXISTS, Presence.MISSING} else None
+                if known.found is not None:
+                    break
+            known.put, known.asked = put, frozenset(connections)
 
-    def _together(self) -> InQuarantine:
+    def _together(self, sources: Collection[End]) -> InQuarantine:
         """Several ends of links may be one place."""
-        places = {each.place: each.found for each in self._sources.values() if each.place and each.found is not None}
-        are_all_known = all(each.found is not None for each in self._sources.values())
-        return InQuarantine(sum(places.values()) if places or are_all_known else None, is_exact=are_all_known)
+        found = [known.found for known in self._looks.values() if known.found is not None]
+        are_all_known = len(found) == len(self._looks) and all(source in self._places for source in sources)
+        return InQuarantine(sum(found) if found or are_all_known else None, is_exact=are_all_known)
+
+
+def _place(connection: Connection) -> Place:
+    return connection.uri.host, connection.uri.connect_port, connection.vhost

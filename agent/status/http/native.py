@@ -27,6 +27,7 @@ _SHOVEL_STATE: Final[Mapping[Status, str]] = {
 }
 PROTOCOL: Final = "amqp091"
 UNLIMITED: Final = "unlimited"
+BLOCKED: Final = "blocked"
 DOWN: Final = "shutdown"
 TERMINATED: Final = "terminated"
 NOT_DOWN: Final = frozenset({"running", "starting"})
@@ -81,12 +82,14 @@ def link_view(board: Board, entry: Entry) -> dict[str, Any]:
 def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
     link, state, gauges = entry.link, entry.state, entry.gauges()
     remaining = 0 if state.completed else gauges.remaining
+    flows = BLOCKED if state.status is Status.BLOCKED else "running"
     return {
         "node": board.owner,
         "name": link.name,
         "vhost": link.vhost,
         "type": "dynamic",
-        "state": shovel_state(state),
+        # As the plugin's route has it; what it counts for Prometheus are three states.
+        "state": BLOCKED if flows == BLOCKED else shovel_state(state),
         "timestamp": _time(entry.since),
         "src_uri": shown_uri(link, gauges) or "",
         "src_protocol": PROTOCOL,
@@ -96,7 +99,7 @@ def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
         "remaining": UNLIMITED if remaining is None else remaining,
         "remaining_unacked": UNLIMITED if remaining is None else max(0, remaining - gauges.in_flight),
         "pending": 0,  # what can't be published now is left at the source
-        "blocked_status": "blocked" if state.status is Status.BLOCKED else "running",
+        "blocked_status": flows,
         **({"reason": state.error} if state.error else {}),
     }
 

@@ -325,7 +325,7 @@ SCHEMAS: Final[Json] = {
             "name": TEXT,
             "vhost": TEXT,
             "type": {"const": "dynamic"},
-            "state": {"type": "string", "enum": list(native.SHOVEL_STATES)},
+            "state": {"type": "string", "enum": [*native.SHOVEL_STATES, native.BLOCKED]},
             "timestamp": TEXT,
             "src_uri": TEXT,
             "dest_uri": TEXT,
@@ -335,7 +335,7 @@ SCHEMAS: Final[Json] = {
             "remaining": _REMAINING,
             "remaining_unacked": _REMAINING,
             "pending": COUNT,
-            "blocked_status": {"enum": ["running", "blocked"]},
+            "blocked_status": {"enum": ["running", native.BLOCKED]},
         },
         {
             "reason": TEXT,

@@ -53,7 +53,8 @@ def test_at_the_destination(
         definition = shovel(here, there, ack_mode=ack_mode, src_prefetch_count=PREFETCH)
         agent.write({here.vhost: shovels(definition)}).start()
         agent.wait_for("blocked", named(here))
-        assert ask(agent, "/api/shovels")[0]["blocked_status"] == "blocked"
+        [found] = ask(agent, "/api/shovels")
+        assert (found["state"], found["blocked_status"]) == ("blocked", "blocked")
         here.publish(numbered(COUNT), "src", exchange="")
         assert depth(there.uri, "dest") == 0
         if ack_mode != "no-ack":

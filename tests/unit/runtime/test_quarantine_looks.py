@@ -64,3 +64,29 @@ def test_where_nothing_is_it_asks_again_only_for_a_reason() -> None:
         assert (asked, board.in_quarantine) == (6, InQuarantine(0, is_exact=False))
 
     among_models(live)
+
+
+def test_ends_of_one_place_are_counted_together_whichever_has_put_something_there() -> None:
+    """One looked before anything was there, and has no reason to look again."""
+
+    async def live(models: Models) -> None:
+        broker = models.broker(THERE)
+        ends = [End(f"upstream {name}", (URI,)) for name in ("late", "puts", "looked")]
+        links, board = [Link(end) for end in ends], Board(lambda: 0.0, "a")
+        open_ones = {end: await connect(URI, where=end.where, name="test") for end in ends[1:]}
+        looks = QuarantineLooks(lambda: links, open_ones.get, board)
+        await looks.look()
+        assert board.in_quarantine == InQuarantine(0, is_exact=False), "the first was never connected"
+
+        broker.make_queue(Queue(QUEUE, durable=True))
+        broker.publish("", QUEUE, b"\0\0", b"a")
+        links[1].counts.quarantined["too_large"] = 1
+        open_ones[ends[0]] = await connect(URI, where=ends[0].where, name="test")
+        await looks.look()
+        assert board.in_quarantine == InQuarantine(1, is_exact=True)
+        del open_ones[ends[1]]
+        broker.publish("", QUEUE, b"\0\0", b"b")
+        await looks.look()
+        assert board.in_quarantine == InQuarantine(2, is_exact=True), "any of them may look"
+
+    among_models(live)
