@@ -253,15 +253,25 @@ def describe(
 
 
 @app.command()
-def status(url: UrlOption = AGENT_URL, token_file: TokenOption = None, format_: FormatOption = Format.TEXT) -> int:
+def status(
+    *,
+    url: UrlOption = AGENT_URL,
+    token_file: TokenOption = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all is fine, as after a start or a change.")] = False,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Wait no longer.", min=0)] = 60.0,
+    format_: FormatOption = Format.TEXT,
+) -> int:
     """Show on one screen whether a running agent and its links are fine, and what is wrong.
 
-    Exits with 0 if all is fine, 1 if some links are in trouble, 2 if none works or the agent doesn't answer.
+    Exits with 0 if all is fine, 1 if some links start or are in trouble, 2 if none works or the agent doesn't answer.
     """
     from agent.cli.remote import Remote
-    from agent.cli.status import show_status
+    from agent.cli.status import show_status, wait_until_fine
 
-    return show_status(Remote(url, token_file), as_json=format_ is Format.JSON)
+    remote = Remote(url, token_file)
+    if wait:
+        wait_until_fine(remote, timeout=timeout)
+    return show_status(remote, as_json=format_ is Format.JSON)
 
 
 @app.command()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -19,12 +20,34 @@ from agent.errors import Severity
 FINE: Final = 0
 DEGRADED: Final = 1
 DOWN: Final = 2
-_EXIT: Final = {Level.FINE: FINE, Level.DEGRADED: DEGRADED, Level.DOWN: DOWN}
-_COLOURS: Final = {Level.FINE: "green", Level.DEGRADED: "yellow", Level.DOWN: "red"}
+_EXIT: Final = {Level.FINE: FINE, Level.STARTING: DEGRADED, Level.DEGRADED: DEGRADED, Level.DOWN: DOWN}
+_COLOURS: Final = {Level.FINE: "green", Level.STARTING: "yellow", Level.DEGRADED: "yellow", Level.DOWN: "red"}
+_WELL: Final = (Level.FINE, Level.STARTING)
+ASK_EVERY: Final = 1.0  # seconds, while it waits until all is fine
 MOST_CAUSES: Final = 10
 MOST_PROBLEMS: Final = 5
 MOST_ROWS: Final = 4  # of the verdict
 MOST_ON_A_SCREEN: Final = 2  # of problems, and of definitions that aren't run
+
+
+def wait_until_fine(
+    remote: Remote,
+    *,
+    timeout: float,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """For so many seconds at most; an agent that doesn't answer may not have started yet."""
+    end = now() + timeout
+    while not _is_fine(remote) and now() + ASK_EVERY <= end:
+        sleep(ASK_EVERY)
+
+
+def _is_fine(remote: Remote) -> bool:
+    try:
+        return _level(remote.overview(), remote.causes()) is Level.FINE
+    except RemoteError:
+        return False
 
 
 def show_status(remote: Remote, *, as_json: bool) -> int:
@@ -71,11 +94,12 @@ def _sentence(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> str:
     if not overview["ready"]:
         return "the agent has not read its broker's definitions yet"
     not_run = len(overview.get("not_run", ()))
-    if causes["level"] == Level.FINE and overview["problems"]:
+    is_well = causes["level"] in _WELL
+    if is_well and overview["problems"]:
         return f"definitions are not in force: {overview['problems'][0]}"
-    if causes["level"] == Level.FINE and not_run:
+    if is_well and not_run:
         return f"{counted(not_run, 'definition')} not run; {causes['verdict']}"
-    if causes["level"] == Level.FINE and _aside(overview):
+    if is_well and _aside(overview):
         return f"{counted(_aside(overview), 'message')} in quarantine; {causes['verdict']}"
     return str(causes["verdict"])
 

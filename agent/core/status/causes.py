@@ -27,6 +27,7 @@ _NOT_ACTIVE: Final = frozenset(
 
 class Level(StrEnum):
     FINE = "fine"
+    STARTING = "starting"
     DEGRADED = "degraded"
     DOWN = "down"
 
@@ -231,12 +232,15 @@ def _urgency(cause: Cause) -> int:
 
 
 def level_of(links: Sequence[LinkFacts]) -> Level:
-    """Down where no link that should move messages can; degraded by one that somebody seems to have forgotten, too."""
+    """Down where no link that should move messages can; degraded by one that somebody seems to have forgotten, too.
+    Nothing is known of a link that starts: an upstream that doesn't answer keeps it so until its deadline."""
     expected = [link for link in links if link.status not in _NOT_ACTIVE]
     affected = sum(stands_still(link.status) for link in expected)
     if not affected:
         is_unsteady = any(link.is_forgotten or link.is_behind or link.recurs for link in links)
-        return Level.DEGRADED if is_unsteady else Level.FINE
+        if is_unsteady:
+            return Level.DEGRADED
+        return Level.STARTING if any(link.status is Status.STARTING for link in expected) else Level.FINE
     return Level.DOWN if affected == len(expected) else Level.DEGRADED
 
 

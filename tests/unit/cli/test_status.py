@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from agent.cli.status import screen
+from agent.cli.remote import Remote, RemoteError
+from agent.cli.status import screen, wait_until_fine
 
 VERDICT: Final = "DOWN: dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked, 849 messages wait upstream"
 SIZE: Final = os.terminal_size((80, 24))
@@ -112,3 +113,30 @@ def test_messages_in_quarantine_have_a_line_of_their_own(found: dict[str, Any], 
     lines = screen(VERDICT, overview(quarantine=found), causes(0), None)
     expected = [f"quarantine  {text}: federation-agent quarantine list -c FILE" for text in shown]
     assert [line for line in lines if line.startswith("quarantine")] == expected
+
+
+class Answering(Remote):
+    """An agent that answers with one level after another, the last one for ever; None is no answer."""
+
+    def __init__(self, *levels: str | None) -> None:
+        super().__init__("http://127.0.0.1:1", None)
+        self.levels = [*levels]
+
+    def overview(self) -> dict[str, Any]:
+        if self.levels[0] is None:
+            self.levels.pop(0)
+            raise RemoteError("nothing answers")
+        return overview(ready=True)
+
+    def causes(self) -> dict[str, Any]:
+        return {**causes(0), "level": self.levels.pop(0) if len(self.levels) > 1 else self.levels[0]}
+
+
+@pytest.mark.parametrize(
+    ("levels", "waited"),
+    [(["fine"], 0), ([None, "starting", "down", "fine"], 3), (["starting"], 5)],
+)
+def test_it_waits_until_all_is_fine_and_no_longer_than_it_was_told(levels: list[str | None], waited: float) -> None:
+    slept: list[float] = []
+    wait_until_fine(Answering(*levels), timeout=5.5, now=lambda: sum(slept), sleep=slept.append)
+    assert sum(slept) == waited

@@ -6,7 +6,12 @@ import { badge } from "./icons.js";
 import { STATES, stateOf } from "./states.js";
 
 const EVERY = 5_000; // ms
-const LEVELS = { fine: ["running", "Fine"], degraded: ["blocked", "Degraded"], down: ["backoff", "Down"] };
+const LEVELS = {
+  fine: ["running", "Fine"],
+  starting: ["starting", "Starting"],
+  degraded: ["blocked", "Degraded"],
+  down: ["backoff", "Down"],
+};
 const collator = new Intl.Collator("en", { numeric: true });
 
 export class Fleet {

@@ -163,6 +163,8 @@ def test_unknown_numbers_make_a_sum_a_least_one() -> None:
     [
         ([], Level.FINE),
         ([link(1, Status.RUNNING), link(2, Status.PAUSED)], Level.FINE),
+        ([link(1, Status.RUNNING), link(2, Status.STARTING)], Level.STARTING),
+        ([link(1), link(2, Status.STARTING)], Level.DEGRADED),
         ([link(1), link(2, Status.RUNNING)], Level.DEGRADED),
         ([link(1), link(2, Status.PAUSED)], Level.DOWN),
     ],
