@@ -13,7 +13,7 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.federation.test_api import ask
 from tests.integration.federation.test_failures import link
-from tests.integration.quarantine.scene import LARGE, QUARANTINE, only, publish_one, quarantined
+from tests.integration.quarantine.scene import LARGE, QUARANTINE, only, publish_one
 from tests.integration.shovels.shoveling import running, shovel
 from tests.integration.status.asking import metric
 from tests.lab.lab import Lab
@@ -79,19 +79,23 @@ def test_they_are_shown_until_they_are_gone(agent_of: AgentOf, lab: Lab, here: S
     assert agent.terminate() == 0
 
 
-@pytest.mark.thorough
-def test_a_vhost_that_several_links_come_from_counts_once(agent_of: AgentOf, here: Site, there: Site) -> None:
-    there.node.admin.queue(there.vhost, QUARANTINE)
-    publish_one(there, "", QUARANTINE, "by hand")
+def test_a_vhost_that_several_links_come_from_counts_once(
+    agent_of: AgentOf, lab: Lab, here: Site, there: Site, name: Callable[[str], str]
+) -> None:
+    """They have users of their own, so each has a connection; and both looked before anything was there."""
+    user = name("user")
+    there.node.admin.user(user, "p")
+    there.node.admin.permissions(there.vhost, user)
     there.queue(name="src").queue(name="other")
-    agent = running(agent_of(here.node), here, shovel(there, here))
-    wait_for(agent, messages=1, is_exact=True)
-    definitions = {"one": shovel(there, here), "two": shovel(there, here, src_queue="other")}
-    agent.write({here.vhost: {"shovels": definitions}})
+    other = shovel(there, here, src_queue="other") | {"src-uri": there.node.uri(there.vhost, user, "p")}
+    agent = agent_of(here.node).write({here.vhost: {"shovels": {"one": shovel(there, here), "two": other}}}).start()
     agent.wait_running(2)
-    publish_one(there, "", QUARANTINE, "another")
+    wait_for(agent, messages=0, is_exact=True)
+    publish_one(there, "", "src", LARGE)
+    wait_for(agent, messages=1, is_exact=True)
+    assert run(lab, agent, "status", status=1).startswith("DEGRADED: 1 message in quarantine; 2 links, 2 running")
+    publish_one(there, "", QUARANTINE, "by hand")
     wait_for(agent, messages=2, is_exact=True)
-    assert len(quarantined(there, 2)) == 2
     assert agent.terminate() == 0
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 
 import pytest
 import yaml
@@ -16,6 +17,7 @@ from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.status.asking import url
 from tests.lab.node import Node
+from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
 
 TOKEN = "t0ken"
@@ -88,6 +90,23 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     by_file = ("pause", "--all", "--token-file", str(agent.directory / "token"))
     assert command(agent, *by_file, token="").status == 0
     eventually(lambda: set(statuses(agent).values()) == {"paused"}, what="both are paused")
+
+
+def test_nothing_is_fine_before_links_run(
+    agent_of: AgentOf, broker: Node, here: Site, there: Site, proxy_to: Callable[[Node], Proxy]
+) -> None:
+    network = proxy_to(there.node)
+    network.blackhole()
+    here.exchange().queue("k")
+    definition = federated(there)
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=network.port)
+    agent = agent_of(broker).write({here.vhost: definition}).start()
+    eventually(lambda: command(agent, "links").out.startswith("1 link: 1 starting"), what="the link is there")
+    done = command(agent, "status")
+    assert (done.status, done.out.splitlines()[0]) == (1, "STARTING: 1 link, 1 starting")
+    network.restore()
+    done = command(agent, "status", "--wait", "--timeout", "30")
+    assert (done.status, done.out.splitlines()[0]) == (0, "FINE: 1 link, 1 running")
 
 
 def test_a_link_by_its_name_and_the_whole_at_a_glance(agent_of: AgentOf, broker: Node, here: Site, there: Site) -> None:
