@@ -10,6 +10,7 @@ from typing import Final
 
 from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
+from agent.amqp.failures import PRECONDITION_FAILED, one_line
 from agent.amqp.questions import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
@@ -22,9 +23,14 @@ LANES: Final = 32
 PER_LANE: Final = 25
 
 
+Asked = tuple[Channel, Group, asyncio.Future[Call]]
+MOST_REFUSED: Final = 1_000
+"""Each costs a channel, and a tenant may have any number: with more, the link has the error of the next."""
+
+
 @dataclass(frozen=True, slots=True)
-class TooLarge:
-    """A group whose binding fits into no frame; why in an operator's words."""
+class LeftOut:
+    """A group whose binding fits into no frame or that the broker refuses; why in an operator's words."""
 
     group: Group
     why: str
@@ -42,9 +48,13 @@ class Binder:
         self._source = source
         self._destination = destination
 
-    async def bind(self, groups: Collection[Group]) -> list[TooLarge]:
-        """Answers those that were left out: sent all the same, one of them would end the connection of many links."""
-        return await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
+    async def bind(self, groups: Collection[Group]) -> list[LeftOut]:
+        """Answers those that were left out: one binding of a tenant must not keep the others from being made."""
+        left_out: list[LeftOut] = []
+        again = groups
+        while again:
+            again = await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, again, left_out)
+        return left_out
 
     async def unbind(self, groups: Collection[Group]) -> None:
         await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
@@ -52,7 +62,7 @@ class Binder:
     async def bind_again(self, groups: Collection[Group]) -> None:
         """What exists already, most likely; nothing waits for it."""
         async with self._channels.borrow() as channel:
-            await self._ask_all([channel], methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
+            await self._ask_all([channel], methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups, None)
 
     async def depth(self, queue: str) -> int:
         """How many messages are ready in a queue."""
@@ -64,12 +74,14 @@ class Binder:
         messages: int = answer["messages"]
         return messages
 
-    async def _each(self, method: Method, answer: Method, groups: Collection[Group]) -> list[TooLarge]:
+    async def _each(
+        self, method: Method, answer: Method, groups: Collection[Group], left_out: list[LeftOut] | None = None
+    ) -> list[Group]:
         if not groups:
             return []
         lanes = self._lanes(len(groups))
         try:
-            return await self._ask_all(lanes, method, answer, groups)
+            return await self._ask_all(lanes, method, answer, groups, left_out)
         finally:
             for lane in lanes:
                 lane.leave()
@@ -81,22 +93,33 @@ class Binder:
         return [wire.begin_channel() for _ in range(wanted)]
 
     async def _ask_all(
-        self, lanes: list[Channel], method: Method, answer: Method, groups: Collection[Group]
-    ) -> list[TooLarge]:
-        asked: list[tuple[Group, asyncio.Future[Call]]] = []
-        too_large: list[TooLarge] = []
+        self,
+        lanes: list[Channel],
+        method: Method,
+        answer: Method,
+        groups: Collection[Group],
+        left_out: list[LeftOut] | None,
+    ) -> list[Group]:
+        """Adds to `left_out`, where it may; answers those to ask again, as another's refusal closed their channel."""
+        asked: list[Asked] = []
+        again: list[Group] = []
+        refused: set[Channel] = set()
         for lane, group in zip(cycle(lanes), groups, strict=False):
-            if not lane.is_usable:
-                await self._settle(asked, method)  # one of these holds the reason
-            elif len(asked) >= IN_FLIGHT:
-                await self._settle(asked[: IN_FLIGHT // 2], method)
-                del asked[: IN_FLIGHT // 2]
+            if lane in refused:
+                again.append(group)
+                continue
+            settled = len(asked) if not lane.is_usable else IN_FLIGHT // 2 if len(asked) >= IN_FLIGHT else 0
+            again += await self._settle(asked[:settled], method, refused, left_out)  # one of these holds the reason
+            del asked[:settled]
             try:
-                asked.append((group, self._ask(lane, method, answer, group)))
+                if lane in refused:
+                    again.append(group)
+                else:
+                    asked.append((lane, group, self._ask(lane, method, answer, group)))
             except MethodTooLargeError as error:
-                too_large.append(TooLarge(group, str(error)))
-        await self._settle(asked, method)
-        return too_large
+                if left_out is not None:
+                    left_out.append(LeftOut(group, str(error)))
+        return again + await self._settle(asked, method, refused, left_out)
 
     def _ask(self, lane: Channel, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
         return lane.ask_soon(
@@ -108,11 +131,22 @@ class Binder:
             arguments=group.arguments,
         )
 
-    async def _settle(self, asked: list[tuple[Group, asyncio.Future[Call]]], method: Method) -> None:
-        """Looks at the answers in order, so the first error of a lane is the culprit's."""
-        for group, future in asked:
+    async def _settle(
+        self, asked: list[Asked], method: Method, refused: set[Channel], left_out: list[LeftOut] | None
+    ) -> list[Group]:
+        """Looks at the answers in order, so the first error of a lane is the culprit's; what follows it there is to be
+        asked again."""
+        again = []
+        for lane, group, future in asked:
             try:
                 await future
             except ChannelClosedError as error:
-                doing = f"{method.name} of {self._source!r} with key {group.routing_key!r}"
-                raise refusal(self._connection, doing, error) from error
+                if lane in refused:
+                    again.append(group)
+                elif left_out is None or error.code != PRECONDITION_FAILED or len(left_out) >= MOST_REFUSED:
+                    doing = f"{method.name} of {self._source!r} with key {group.routing_key!r}"
+                    raise refusal(self._connection, doing, error) from error
+                else:
+                    refused.add(lane)
+                    left_out.append(LeftOut(group, one_line(str(error))))
+        return again

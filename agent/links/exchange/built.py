@@ -9,7 +9,7 @@ from agent.core.fields import EMPTY, Table
 from agent.core.links.reconcile import Known
 from agent.core.rules.bindings import Group
 from agent.core.rules.hops import Site
-from agent.links.exchange.binder import TooLarge
+from agent.links.exchange.binder import LeftOut
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Built:
     bound: frozenset[Group] = frozenset()
     arguments: Table = EMPTY  # that the definition asked for
     note: str = ""
-    left_out: tuple[TooLarge, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     has_canary: bool = False
     canary_note: str = ""  # why there is none
     may_have_rival: bool = False  # whoever served the link until now may still be building
@@ -54,7 +54,7 @@ class Built:
         return "; ".join(note for note in (self.note, self.canary_note, _of_left_out(self.left_out)) if note)
 
 
-def _of_left_out(left_out: tuple[TooLarge, ...]) -> str:
+def _of_left_out(left_out: tuple[LeftOut, ...]) -> str:
     if not left_out:
         return ""
     first, others = left_out[0], len(left_out) - 1

@@ -1,12 +1,15 @@
-"""A binding larger than the upstream's frames concerns its own link alone."""
+"""A binding that can't be made upstream concerns nobody else: too large for its frames, or refused by it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.integration.federation.conftest import AgentOf
-from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.sites import Site, X, federated
 from tests.integration.status.asking import get
+from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
 LARGE = {"x": "y" * 200_000}
@@ -40,3 +43,41 @@ def test_a_binding_that_fits_into_no_frame_is_left_out_and_named(agent_of: Agent
     assert here.take(1, queue="y") == ["m"]
     assert [agent.history(*link) for link in (x, y)] == [["running"], ["running"]]
     assert agent.terminate() == 0
+
+
+def test_a_binding_that_the_upstream_refuses_is_left_out_and_named(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """An exchange of headers understands arguments that one of topics takes as they are."""
+    refused = [f"bad.{number}" for number in range(60)]
+    fits = [f"good.{number}" for number in range(60)]
+    here.exchange().queue(name="q")
+    for good, bad in zip(fits, refused, strict=True):
+        here.bind(good, name="q").bind(bad, name="q", arguments={"x-match": bad})
+    there.exchange(X, "headers")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", (here.vhost, X, "origin"))
+
+    def note() -> str:
+        [found] = get(agent, "/api/links")
+        return str(found["error"] or "")
+
+    there.wait_bound(*fits)
+    eventually(lambda: "can't be made upstream, nor can 59 more: PRECONDITION_FAILED" in note(), what="it is named")
+    here.bind("late", name="q")
+    there.wait_bound(*fits, "late")
+    for key in refused:
+        here.unbind(key, name="q")
+    eventually(lambda: note() == "", what="nothing is left to note")
+    assert agent.history(here.vhost, X, "origin") == ["running"]
+
+
+@pytest.mark.versions
+def test_a_key_with_more_wildcards_than_the_newest_release_takes_is_left_out(
+    agent_of: AgentOf, here: Site, broker_on: Callable[..., Node], site_on: SiteOn
+) -> None:
+    there = site_on(broker_on("sid"))
+    here.exchange().queue("good", "a.#.b.#.c.#")
+    agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", (here.vhost, X, "origin"))
+    there.wait_bound("good")
+    [found] = get(agent, "/api/links")
+    assert "the binding with key 'a.#.b.#.c.#' can't be made upstream: PRECONDITION_FAILED" in found["error"]
