@@ -34,7 +34,9 @@ def promtool(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("cases", [*OF_ALL, pytest.param("week_alerts.yml", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "cases", [*OF_ALL, pytest.param("week_alerts.yml", marks=[pytest.mark.thorough, pytest.mark.timeout(400)])]
+)
 def test_alerts_fire_when_they_should_and_only_then(cases: str) -> None:
     promtool("test", "rules", CASES / cases)
 

@@ -20,7 +20,6 @@ from agent.pipeline.spark import files
 from tests.integration.federation.running import Agent
 from tests.integration.report import account, faults, lag, upstream
 from tests.lab.node import Node
-from tests.lab.proxy import Proxy
 
 pytestmark = pytest.mark.timeout(600)  # Spark runs, and brokers collect their numbers in their own time
 
@@ -71,16 +70,3 @@ def test_what_entered_the_newest_release_is_accounted_for(
 ) -> None:
     upstream.live(at_upstream, origin)
     upstream.check(*report(spark, tmp_path / "report", at_upstream.agent))
-
-
-@pytest.mark.thorough
-def test_what_is_forwarded_twice_after_a_fault_is_repeated(
-    at_upstream: upstream.AtUpstream, network: Proxy, spark: SparkSession, tmp_path: Path
-) -> None:
-    upstream.flow_and_be_cut(at_upstream, network)
-    table, summary = report(spark, tmp_path / "report", at_upstream.agent)
-    row = upstream.account(table)
-    twice = row["forwarded"] - upstream.CUTS * upstream.MANY
-    assert twice > 0, "planted"
-    assert (row["repeated"], row["unexplained_upstream"], row["unexplained"]) == (twice, 0, 0)
-    assert summary["account"]["repeated"] == twice

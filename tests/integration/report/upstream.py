@@ -28,8 +28,6 @@ HURRIED: Final = "tests.integration.report.hurried"
 SETTLES: Final = 6 * QUIET_FOR
 FLOWED: Final = 300
 PURGED: Final = 30
-MANY: Final = 3_000
-CUTS: Final = 4
 AFTERWARDS: Final = 40
 COLUMNS: Final = (
     *("entered", "acknowledged", "expired", "uncounted", "repeated", "unexplained_upstream"),
@@ -133,23 +131,6 @@ def live(scene: AtUpstream, origin: Node) -> None:
     before = scene.last()["entered"]
     scene.there.publish(numbered(AFTERWARDS))
     scene.wait_until("they flowed, too", entered=before + AFTERWARDS, waiting=0)
-    assert scene.agent.terminate() == 0
-
-
-def flow_again(scene: AtUpstream, forwarded: int) -> None:
-    """Until more than so many are forwarded."""
-    eventually(lambda: get(scene.agent, "/api/links")[0]["forwarded"] > forwarded, 20, what="messages flow")
-
-
-def flow_and_be_cut(scene: AtUpstream, network: Proxy) -> None:
-    """Acknowledgements that are on their way are lost with a connection, and their messages come again."""
-    scene.wait_compared()
-    network.delay(0.2)
-    for part in range(CUTS):
-        scene.there.publish(numbered(MANY))
-        flow_again(scene, part * MANY)
-        network.cut()
-    scene.wait_until("all was compared", entered=CUTS * MANY, acknowledged=CUTS * MANY, waiting=0)
     assert scene.agent.terminate() == 0
 
 
