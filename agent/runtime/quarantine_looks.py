@@ -87,7 +87,9 @@ class QuarantineLooks:
         async for link in in_slices(self._links()):
             source = link.source
             put[source] = put.get(source, 0) + sum(link.counts.quarantined.values())
-        connections = {source: self._asking(source) for source in put}
+        connections: dict[End, Connection | None] = {}
+        async for source in in_slices(put):
+            connections[source] = self._asking(source)
         connected = {source: _place(connection) for source, connection in connections.items() if connection}
         self._places = {source: place for source, place in (self._places | connected).items() if source in put}
         at: dict[Place, list[End]] = {}
@@ -107,17 +109,20 @@ class QuarantineLooks:
     async def _look_at(self, known: _Look, connections: Collection[Connection], put: int) -> None:
         """On the first connection whose user may look. Where none can be asked, what was known last is the best there
         is."""
+        failed = set()
         async with self._slots:
             for connection in connections:
                 try:
                     found = (await probe(connection, queues=[quarantine.QUEUE], exchanges=[])).queues[quarantine.QUEUE]
                 except BrokerError:  # whoever needs the connection reports it
-                    return
+                    failed.add(connection)
+                    continue
                 known.is_there = found.presence is Presence.EXISTS
                 known.found = found.messages if found.presence in {Presence.EXISTS, Presence.MISSING} else None
                 if known.found is not None:
                     break
-            known.put, known.asked = put, frozenset(connections)
+        if len(failed) < len(connections):
+            known.put, known.asked = put, frozenset(connections) - failed
 
     def _together(self, sources: Collection[End]) -> InQuarantine:
         """Several ends of links may be one place."""

@@ -145,9 +145,9 @@ def several() -> Iterator[dict[str, Any]]:
     yield from (one | {"group": "g-repeats"} for one in repeats())
     yield from (one | {"group": "g-behind"} for one in behind())
     for link in ("a", "b"):
-        told: dict[str, Any] = {"agent": link, "group": f"g-{link}"}
-        yield line(0, "running", link=link, name=f"={link},1", **told)
-        yield from (one | told for one in heartbeats(0, 4 * HOUR))
+        fields: dict[str, Any] = {"agent": link, "group": f"g-{link}"}
+        yield line(0, "running", link=link, name=f"={link},1", **fields)
+        yield from (one | fields for one in heartbeats(0, 4 * HOUR))
     for at, status in ((60, "backoff"), (120, "running")):
         yield line(at, status, link="a", group="g-a", agent="a", name="=a,1")
 
@@ -170,18 +170,18 @@ def behind() -> Iterator[dict[str, Any]]:
     """`far` is behind on two links while they are up; what one says while it is paused doesn't count. `no` has no
     limit, `old` an agent that doesn't tell."""
 
-    def told(link: str, *lags: tuple[float, bool | None], status: str = "running", **more: Any) -> Iterator[Any]:
+    def lines_of(link: str, *lags: tuple[float, bool | None], status: str = "running", **more: Any) -> Iterator[Any]:
         for at, lag in lags:
             yield line(at, status, link=link, schema=3, lag_is_critical=lag, **more)
 
     far = {"upstream_cluster": "far"}
     yield line(0, "started")
     yield from heartbeats(10, 3 * HOUR)
-    yield from told("up", (0, False), (HOUR + 600, True), (HOUR + 1800, False), **far)
-    yield from told("more", (0, False), (1800, True), **far)
-    yield from told("more", (5400, True), status="paused", **far)
-    yield from told("fine", (0, False))
-    yield from told("no", (0, None))
+    yield from lines_of("up", (0, False), (HOUR + 600, True), (HOUR + 1800, False), **far)
+    yield from lines_of("more", (0, False), (1800, True), **far)
+    yield from lines_of("more", (5400, True), status="paused", **far)
+    yield from lines_of("fine", (0, False))
+    yield from lines_of("no", (0, None))
     yield line(0, "running", link="old")
 
 

@@ -25,7 +25,7 @@ PER_LANE: Final = 25
 
 Asked = tuple[Channel, Group, asyncio.Future[Call]]
 MOST_REFUSED: Final = 1_000
-"""Each costs a channel, and a tenant may have any number: with more, the link has the error of the next."""
+"""At once: each costs a channel and a line of the upstream's log, and a tenant may have any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class LeftOut:
 
     group: Group
     why: str
+    is_refused: bool = False
 
 
 class Binder:
@@ -143,10 +144,14 @@ class Binder:
             except ChannelClosedError as error:
                 if lane in refused:
                     again.append(group)
-                elif left_out is None or error.code != PRECONDITION_FAILED or len(left_out) >= MOST_REFUSED:
+                elif left_out is None or error.code != PRECONDITION_FAILED or _is_full(left_out):
                     doing = f"{method.name} of {self._source!r} with key {group.routing_key!r}"
                     raise refusal(self._connection, doing, error) from error
                 else:
                     refused.add(lane)
-                    left_out.append(LeftOut(group, one_line(str(error))))
+                    left_out.append(LeftOut(group, one_line(str(error)), is_refused=True))
         return again
+
+
+def _is_full(left_out: Collection[LeftOut]) -> bool:
+    return sum(each.is_refused for each in left_out) >= MOST_REFUSED

@@ -200,6 +200,7 @@ class Building:
             built.letter = None  # until everything is bound
         self._letter, built.queue, built.arguments = now
         built.bound = bound
+        built.left_out = ()
         built.doubtful = list(bound)
         self._binder = self._new_binder()
 
@@ -214,7 +215,10 @@ class Building:
         wanted = self._wanted.groups(bindings, self._letter)
         change = difference(bound=built.bound, wanted=wanted)
         built.letter = None  # until it is complete, what is bound isn't known
-        built.left_out = tuple(await binder.bind(change.bind))
+        # To ask again for what is refused costs a channel each, so only the next session does.
+        refused = {each.group: each for each in built.left_out if each.is_refused and each.group in wanted}
+        left_out = await binder.bind([group for group in change.bind if group not in refused])
+        built.left_out = (*refused.values(), *left_out)
         await binder.unbind(change.unbind)
         built.bound = wanted - {each.group for each in built.left_out}
         if not self._more_may_be:

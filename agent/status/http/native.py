@@ -82,14 +82,13 @@ def link_view(board: Board, entry: Entry) -> dict[str, Any]:
 def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
     link, state, gauges = entry.link, entry.state, entry.gauges()
     remaining = 0 if state.completed else gauges.remaining
-    flows = BLOCKED if state.status is Status.BLOCKED else "running"
+    is_blocked = state.status is Status.BLOCKED
     return {
         "node": board.owner,
         "name": link.name,
         "vhost": link.vhost,
         "type": "dynamic",
-        # As the plugin's route has it; what it counts for Prometheus are three states.
-        "state": BLOCKED if flows == BLOCKED else shovel_state(state),
+        "state": BLOCKED if is_blocked else shovel_state(state),  # the plugin counts such a one as running
         "timestamp": _time(entry.since),
         "src_uri": shown_uri(link, gauges) or "",
         "src_protocol": PROTOCOL,
@@ -99,7 +98,7 @@ def shovel_view(board: Board, entry: Entry) -> dict[str, Any]:
         "remaining": UNLIMITED if remaining is None else remaining,
         "remaining_unacked": UNLIMITED if remaining is None else max(0, remaining - gauges.in_flight),
         "pending": 0,  # what can't be published now is left at the source
-        "blocked_status": flows,
+        "blocked_status": BLOCKED if is_blocked else "running",
         **({"reason": state.error} if state.error else {}),
     }
 

@@ -14,16 +14,20 @@ HEADER = "h" * 10_000
 COUNT = 5
 
 
+async def fill(broker: Node, vhost: str, **headers: str) -> None:
+    """The queue `held` with messages that are numbers."""
+    broker.admin.queue(vhost, "held")
+    async with await aio_pika.connect(broker.uri(vhost)) as publishing:
+        exchange = (await publishing.channel()).default_exchange
+        for number in range(COUNT):
+            await exchange.publish(aio_pika.Message(str(number).encode(), headers=dict(headers)), "held")
+
+
 @pytest.mark.parametrize(("room", "seen"), [(25_000, 2), (1_000_000, COUNT)])
 async def test_what_does_not_fit_stays_where_it_is(
     broker: Node, vhost: str, connecting: Connecting, room: int, seen: int
 ) -> None:
-    queue = "held"
-    broker.admin.queue(vhost, queue)
-    async with await aio_pika.connect(broker.uri(vhost)) as publishing:
-        exchange = (await publishing.channel()).default_exchange
-        for number in range(COUNT):
-            await exchange.publish(aio_pika.Message(str(number).encode(), headers={"h": HEADER}), queue)
+    await fill(broker, vhost, h=HEADER)
     connection = await connecting(broker.uri(vhost))
     come = 0
 
@@ -32,7 +36,7 @@ async def test_what_does_not_fit_stays_where_it_is(
         come += 1
         return True
 
-    async with held_messages(connection, queue, wants=wants, room=room) as held:
+    async with held_messages(connection, "held", wants=wants, room=room) as held:
 
         async def have_come() -> bool:
             return held.has_more or come == COUNT
@@ -44,11 +48,7 @@ async def test_what_does_not_fit_stays_where_it_is(
 
 async def test_what_another_connection_holds_is_no_rest(broker: Node, vhost: str, connecting: Connecting) -> None:
     """As where two addresses lead to one broker."""
-    broker.admin.queue(vhost, "held")
-    async with await aio_pika.connect(broker.uri(vhost)) as publishing:
-        exchange = (await publishing.channel()).default_exchange
-        for number in range(COUNT):
-            await exchange.publish(aio_pika.Message(str(number).encode()), "held")
+    await fill(broker, vhost)
     first, second = await connecting(broker.uri(vhost)), await connecting(broker.uri(vhost))
     async with held_messages(first, "held", wants=lambda _: True, most=3) as held:
         assert [each.body async for each in held] == [b"0", b"1", b"2"]
@@ -61,11 +61,7 @@ async def test_what_another_connection_holds_is_no_rest(broker: Node, vhost: str
 
 async def test_only_what_is_acknowledged_is_gone(broker: Node, vhost: str, connecting: Connecting) -> None:
     """A quarantine has messages of several links; to drop those of one leaves the others', also those before them."""
-    broker.admin.queue(vhost, "held")
-    async with await aio_pika.connect(broker.uri(vhost)) as publishing:
-        exchange = (await publishing.channel()).default_exchange
-        for number in range(COUNT):
-            await exchange.publish(aio_pika.Message(str(number).encode()), "held")
+    await fill(broker, vhost)
     connection = await connecting(broker.uri(vhost))
     async with held_messages(connection, "held", wants=lambda _: True) as held:
         tags = [each.tag async for each in held]

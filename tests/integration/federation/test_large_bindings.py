@@ -47,7 +47,7 @@ def test_a_binding_that_fits_into_no_frame_is_left_out_and_named(agent_of: Agent
 
 def test_a_binding_that_the_upstream_refuses_is_left_out_and_named(agent_of: AgentOf, here: Site, there: Site) -> None:
     """An exchange of headers understands arguments that one of topics takes as they are."""
-    refused = [f"bad.{number}" for number in range(60)]
+    refused = [f"bad {number} of {here.vhost}" for number in range(60)]
     fits = [f"good.{number}" for number in range(60)]
     here.exchange().queue(name="q")
     for good, bad in zip(fits, refused, strict=True):
@@ -64,6 +64,7 @@ def test_a_binding_that_the_upstream_refuses_is_left_out_and_named(agent_of: Age
     eventually(lambda: "can't be made upstream, nor can 59 more: PRECONDITION_FAILED" in note(), what="it is named")
     here.bind("late", name="q")
     there.wait_bound(*fits, "late")
+    assert there.node.log.read_text().count(f'<<"{refused[7]}">>') == 1, "it isn't asked for again"
     for key in refused:
         here.unbind(key, name="q")
     eventually(lambda: note() == "", what="nothing is left to note")

@@ -125,15 +125,15 @@ def spans(rows: list[Row]) -> list[tuple[float, float]]:
     return [(row["begin"] / 1e6, row["until"] / 1e6) for row in rows]
 
 
-def near(told: list[tuple[float, float]], truth: list[tuple[float, float]]) -> bool:
-    moments = zip(chain.from_iterable(told), chain.from_iterable(truth), strict=False)
-    return len(told) == len(truth) and all(abs(one - other) <= NEAR for one, other in moments)
+def near(found: list[tuple[float, float]], truth: list[tuple[float, float]]) -> bool:
+    moments = zip(chain.from_iterable(found), chain.from_iterable(truth), strict=False)
+    return len(found) == len(truth) and all(abs(one - other) <= NEAR for one, other in moments)
 
 
 def check(scene: Faults, course: Course, table: Callable[[str], DataFrame]) -> None:
     by_proxy, direct = (course.links[site.vhost] for site in (scene.by_proxy, scene.direct))
 
-    def told(name: str, link: str, condition: str = "true") -> list[tuple[float, float]]:
+    def rows_of(name: str, link: str, condition: str = "true") -> list[tuple[float, float]]:
         rows = table(name).where(fn.col("link") == link).where(condition)
         moments = rows.select(fn.unix_micros("start").alias("begin"), fn.unix_micros("end").alias("until"))
         return spans(moments.orderBy("begin").collect())
@@ -142,9 +142,12 @@ def check(scene: Faults, course: Course, table: Callable[[str], DataFrame]) -> N
     begun, ended = course.lived
     unknown, paused = "bucket = 'unknown' and seconds > 1.5", "bucket = 'paused'"
     for link in (by_proxy, direct):
-        dead = [span for span in told("intervals", link, unknown) if begun < span[1] and span[0] < ended]
+        dead = [span for span in rows_of("intervals", link, unknown) if begun < span[1] and span[0] < ended]
         assert near(dead, [course.dead]), (dead, course)
-    assert near(told("intervals", direct, paused), [course.paused]), (told("intervals", direct, paused), course)
-    assert told("intervals", by_proxy, paused) == []
-    assert near(told("incidents", by_proxy), [course.cut, course.stopped]), (told("incidents", by_proxy), course)
-    assert near(told("incidents", direct), [course.stopped]), (told("incidents", direct), course)
+    assert near(rows_of("intervals", direct, paused), [course.paused]), (rows_of("intervals", direct, paused), course)
+    assert rows_of("intervals", by_proxy, paused) == []
+    assert near(rows_of("incidents", by_proxy), [course.cut, course.stopped]), (
+        rows_of("incidents", by_proxy),
+        course,
+    )
+    assert near(rows_of("incidents", direct), [course.stopped]), (rows_of("incidents", direct), course)

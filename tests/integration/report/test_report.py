@@ -1,4 +1,4 @@
-"""Real agents between real brokers, in one report: it tells of each what happened to it.
+"""Real agents between real brokers, in one report: it shows what happened to each.
 
 The four scenes happen at once, and one report is made of what they export: each report takes longer than they do.
 """
@@ -33,7 +33,7 @@ def report(spark: SparkSession, output: Path, *agents: Agent) -> tuple[Tables, d
     return lambda name: files.read_table(spark, name, output=str(output)), summary
 
 
-def test_it_tells_what_happened(
+def test_it_shows_what_happened(
     *,
     faulty: faults.Faults,
     accounted: account.Accounted,

@@ -107,9 +107,7 @@ def test_lag_is_known_while_a_link_is_blocked_or_paused(
             agent, "blocked with more", lambda link: (link["status"], link["backlog"]) == ("blocked", MESSAGES + 1)
         )
         assert metric(agent, "federation_agent_backlog_messages") == MESSAGES + 1
-        eventually(
-            lambda: "26 messages wait upstream" in get(agent, "/api/causes")["verdict"], what="the verdict tells"
-        )
+        eventually(lambda: "26 messages wait upstream" in get(agent, "/api/causes")["verdict"], what="it is shown")
     assert len(here.take(MESSAGES + 1)) == MESSAGES + 1
 
 
@@ -128,7 +126,8 @@ def test_lag_is_known_while_the_downstream_is_away(
     assert shown["status"] == "backoff"
     assert metric(agent, "federation_agent_backlog_messages") == MESSAGES
     eventually(  # the verdict is at most a second older
-        lambda: f", {MESSAGES} messages wait upstream" in get(agent, "/api/causes")["verdict"], what="the verdict tells"
+        lambda: f", {MESSAGES} messages wait upstream" in get(agent, "/api/causes")["verdict"],
+        what="it is shown",
     )
 
 
