@@ -206,6 +206,13 @@ uptreams: {}
             DOWNSTREAM + "agent: {http: {token: 12345}}",
             "2:23: http.token: expected text, got a number; put it in quotes",
         ),
+        *(
+            (
+                f"{DOWNSTREAM}agent: {{http: {{public-url: '{url}'}}}}",
+                "2:28: http.public-url: expected http://HOST[:PORT][/PATH], without user, query and fragment",
+            )
+            for url in ("ops.example", "ftp://h", "http://u:p@h", "http://h/?q=1", "http://h/#/links", "http://h/<x>")
+        ),
         (DOWNSTREAM + "agent: {status-export: {}}", "2:9: agent.status-export needs the key 'directory'"),
     ],
 )
@@ -221,10 +228,12 @@ def test_tells_what_is_wrong_with_the_frame(tmp_path: Path, text: str, complaint
         "{listen: 127.9.9.9:1}",
         "{listen: 0.0.0.0:1, token: '${env:TOKEN}'}",
         "{listen: '[::]:1', allow-anonymous: true}",
+        "{public-url: 'https://[fd00::7]:8443/federation/'}",
+        "{public-url: '${env:TOKEN}://h'}",
     ],
 )
 def test_addresses_that_may_be_listened_on(tmp_path: Path, http: str) -> None:
-    assert complaints(tmp_path, DOWNSTREAM + f"agent: {{http: {http}}}", environment={"TOKEN": "x"}) == []
+    assert complaints(tmp_path, DOWNSTREAM + f"agent: {{http: {http}}}", environment={"TOKEN": "http"}) == []
 
 
 def test_an_ipv6_address_loses_its_brackets(tmp_path: Path) -> None:
