@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -78,10 +79,14 @@ class _Loading:
         self._path = path
         self._directory = str(FilePath(path).parent)
         self._strict, self._secrets = strict, secrets
-        self._tree = yaml.compose(_read(path), path)
+        self._tree = yaml.compose(_read(path, is_followed=strict), path)
         self._problems: list[Problem] = list(self._tree.problems)
         self._interpolator = Interpolator(
-            environment, self._directory, self._report_unresolved, lambda path, text: self._spot.error(text, *path)
+            environment,
+            self._directory,
+            self._report_unresolved,
+            lambda path, text: self._spot.error(text, *path),
+            partial(read_file, is_followed=strict),
         )
         findings = Findings(self._place, self._interpolator.raw, self._interpolator.unresolved, self._problems)
         self._spot = Spot(findings)
@@ -227,9 +232,9 @@ _EMPTY = "the file is empty; it needs at least the key 'downstream'"
 _NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, *, is_followed: bool) -> bytes:
     try:
-        return read_file(path, yaml.MAX_BYTES)
+        return read_file(path, yaml.MAX_BYTES, is_followed=is_followed)
     except UnreadableError as error:
         failure = file_problem(path, str(error))
     raise ConfigurationError([failure])

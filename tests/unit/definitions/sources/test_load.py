@@ -22,7 +22,7 @@ from agent.core.model import (
     SetMember,
 )
 from agent.core.settings import AgentSettings, HttpSettings, SourceSettings, StatusExportSettings
-from agent.definitions.sources.load import load_configuration
+from agent.definitions.sources.load import load_configuration, load_http
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load, write
 
@@ -444,3 +444,21 @@ def test_a_policy_without_a_key_of_federation_is_noted(tmp_path: Path) -> None:
     assert found.definitions.of("/").policies["p"].federation is None
     [note] = found.warnings
     assert "no key of federation: what this policy matches isn't federated" in str(note)
+
+
+def test_what_was_replaced_where_it_alone_is_mounted_is_not_called_read(tmp_path: Path) -> None:
+    """Such a path leads to what has no name any more; commands that only look for the agent find it by that even so."""
+    (tmp_path / "token").write_text("t0ken")
+    with (tmp_path / "agent.yml").open("w+") as file, (tmp_path / "token").open() as token:
+        mounted, secret = (f"/proc/self/fd/{each.fileno()}" for each in (file, token))
+        file.write(f"{DOWNSTREAM}agent: {{http: {{listen: '127.0.0.1:1', token: '${{file:{secret}}}'}}}}\n")
+        file.flush()
+        assert load_configuration(mounted, environment={}).source == mounted
+        (tmp_path / "token").unlink()
+        with pytest.raises(ConfigurationError, match=r"\$\{file:.*\}: this is mounted as a single file"):
+            load_configuration(mounted, environment={})
+        (tmp_path / "agent.yml").unlink()
+        with pytest.raises(ConfigurationError, match=f"{mounted}:1:1: this is mounted as a single file"):
+            load_configuration(mounted, environment={})
+        settings, unread = load_http(mounted, environment={})
+        assert (settings.port, settings.token and settings.token.reveal(), unread) == (1, "t0ken", "")
