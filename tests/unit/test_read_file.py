@@ -46,5 +46,5 @@ def test_one_that_was_replaced_where_it_alone_is_mounted_is_not_followed_any_mor
         (tmp_path / "new").write_text("after")
         (tmp_path / "new").replace(file)
         assert read_file(path, LIMIT) == b"before"  # by those who are asked once, which it still serves
-        with pytest.raises(UnreadableError, match="mounted as a single file, and was replaced"):
+        with pytest.raises(UnreadableError, match="mounted as a single file, which was replaced"):
             read_file(path, LIMIT, is_followed=True)
