@@ -2,11 +2,11 @@ SHELL := bash
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all faults simulate lint advisories bench versions image-test lock clean
+.PHONY: help setup demo check test test-all faults simulate lint advisories bench versions image-test compose-test lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target does; do \
-		printf 'make %-10s %s\n' "$$target" "$$does"; done
+		printf 'make %-12s %s\n' "$$target" "$$does"; done
 
 setup: ## install what is missing: RabbitMQ, Java, Chromium, Node.js, .venv
 	@scripts/setup
@@ -22,7 +22,7 @@ check: setup ## after each change: types, import order and all tests that need n
 test: setup ## every behaviour once, on real brokers of this machine; ARGS="-k name" goes to pytest instead
 	@scripts/test $(if $(ARGS),only $(ARGS),first)
 
-test-all: setup ## everything: other releases, faults, endurance; REST=1 leaves out what `make test` runs
+test-all: setup ## everything: other releases, faults, endurance, Docker; REST=1 leaves out what `make test` runs
 	@scripts/test $(if $(REST),rest,all)
 
 faults: setup ## all faults on real brokers, 20,000 messages each; ARGS="-k killed" chooses some
@@ -50,8 +50,11 @@ versions: ## brokers of other releases in var/versions, for the tests marked `ve
 image-test: setup ## build the images without Docker and federate messages with the agent in them
 	@scripts/image-test
 
+compose-test: setup ## docker-compose.yml with a real Docker engine, installed where it can be; two minutes
+	@scripts/compose-test
+
 lock: ## resolve requirements.lock and locks/ again, with hashes
 	@scripts/lock
 
-clean: ## remove .venv, caches, build output, var/versions and var/images
+clean: ## remove .venv, caches, build output, and what is in var
 	@scripts/clean

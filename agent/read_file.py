@@ -14,9 +14,19 @@ class UnreadableError(Exception):
     """Why a file can't be read, in an operator's words."""
 
 
-def read_file(path: str, limit: int) -> bytes:
+REPLACED: Final = (
+    "this is mounted as a single file, which was replaced or deleted where it comes from, so here is the former one: "
+    "restart the container, and mount the folder instead"
+)
+
+
+def read_file(path: str, limit: int, *, is_followed: bool = False) -> bytes:
+    """`is_followed`: its changes have to be seen, which ends where it alone is mounted and another takes its name."""
     try:
-        _refuse_unfit(Path(path).stat(), limit)  # before it is opened: that alone has an effect on some devices
+        found = Path(path).stat()
+        if is_followed and not found.st_nlink:
+            raise UnreadableError(REPLACED)
+        _refuse_unfit(found, limit)  # before it is opened: that alone has an effect on some devices
         with os.fdopen(os.open(path, _FLAGS), "rb", buffering=0) as file:
             _refuse_unfit(os.fstat(file.fileno()), limit)
             data = _read(file.fileno(), limit)

@@ -1,4 +1,4 @@
-"""Names of links for the shell's completion, from the agent at FEDERATION_AGENT_URL."""
+"""Names of links for the shell's completion, from the agent that a command without options asks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from typing import Final
 
 from agent.cli.link_names import completions
-from agent.cli.remote import Remote
+from agent.cli.remote import reach
 from agent.errors import AgentError
 
 PATIENCE: Final = 2.0  # seconds; somebody waits for it at each press of a key
 
 
-def complete_link(begun: str, *, url: str) -> list[tuple[str, str]]:
+def complete_link(begun: str) -> list[tuple[str, str]]:
     """Nothing where the agent doesn't answer: a shell has no place for an error."""
     try:
-        return completions(Remote(os.environ.get("FEDERATION_AGENT_URL", url), None, within=PATIENCE).links(), begun)
+        return completions(reach(os.environ.get("FEDERATION_AGENT_URL"), None, None, within=PATIENCE).links(), begun)
     except (AgentError, KeyError, TypeError):
         return []

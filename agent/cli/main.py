@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from agent.cli import output, quarantine_commands
-from agent.cli.options import ConfigOption, Format, FormatOption
+from agent.cli.options import WITHOUT_IT, ConfigOption, Format, FormatOption, usual_config
 from agent.core.links.lifecycle import Status
 from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError, UsageError
 
@@ -23,7 +23,9 @@ CANNOT_START = 3
 TROUBLE_WITH_BROKERS = 4
 UNKNOWN_LINK = 5
 DOWNSTREAM_UNREAD = 1
+NOT_ALIVE = 1
 INTERRUPTED = 130
+ALIVE_WITHIN = 3.0  # seconds
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -46,18 +48,32 @@ class Output(StrEnum):
 OutputOption = Annotated[
     Output | None, typer.Option("-o", "--output", help="Output format: wide has all columns; json and yaml all fields.")
 ]
-AGENT_URL = "http://127.0.0.1:9419"
-UrlOption = Annotated[str, typer.Option("--url", envvar="FEDERATION_AGENT_URL", help="The agent's HTTP address.")]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url", envvar="FEDERATION_AGENT_URL", help="The agent's HTTP address (default: the configuration's)."
+    ),
+]
 TokenOption = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help="File with the agent's token (default: FEDERATION_AGENT_TOKEN)."),
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="File with the agent's token (default: FEDERATION_AGENT_TOKEN, or the configuration's token).",
+    ),
+]
+AgentConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "-c", "--config", metavar="FILE", help=f"The agent's configuration, with its address and token. {WITHOUT_IT}"
+    ),
 ]
 
 
 def _complete(incomplete: str) -> list[tuple[str, str]]:
     from agent.cli.completion import complete_link
 
-    return complete_link(incomplete, url=AGENT_URL)
+    return complete_link(incomplete)
 
 
 IdsArgument = Annotated[
@@ -90,15 +106,20 @@ def validate(
         list[Path] | None, typer.Option("-c", "--config", metavar="FILE", help="A configuration; may be repeated.")
     ] = None,
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Further configurations.")] = None,
+    no_secrets: Annotated[
+        bool, typer.Option("--no-secrets", help="On another machine than the agent's: files of secrets may be missing.")
+    ] = False,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Report all errors of configurations, offline."""
     from agent.cli.validate import validate_files
 
-    paths = [*(config or []), *(files or [])]
+    usual = usual_config()
+    paths = [*(config or []), *(files or [])] or [each for each in (usual,) if each]
     if not paths:
         raise UsageError("give a file: federation-agent validate -c FILE")
-    return OK if validate_files(paths, as_json=format_ is Format.JSON) else BAD_CONFIGURATION
+    is_valid = validate_files(paths, secrets=not no_secrets, as_json=format_ is Format.JSON)
+    return OK if is_valid else BAD_CONFIGURATION
 
 
 @app.command()
@@ -198,8 +219,9 @@ def run_command(
 
 @app.command()
 def links(
-    url: UrlOption = AGENT_URL,
+    url: UrlOption = None,
     token_file: TokenOption = None,
+    config: AgentConfigOption = None,
     vhost: Annotated[str | None, typer.Option("--vhost", help="Only the links of this vhost.")] = None,
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second, until interrupted.")] = False,
@@ -217,10 +239,10 @@ def links(
     On a terminal the table fits the screen; for a program each link is one line.
     """
     from agent.cli.links import Selection, show_links, watch_links
-    from agent.cli.remote import Remote
+    from agent.cli.remote import reach
 
     selection = Selection(vhost, tuple(each.value for each in status or ()), tuple(upstream or ()))
-    remote, form = Remote(url, token_file), _form(output_, format_)
+    remote, form = reach(url, token_file, config), _form(output_, format_)
     if watch:
         watch_links(remote, selection, form)
         return OK
@@ -233,8 +255,9 @@ def describe(
         str,
         typer.Argument(metavar="LINK", help="Id, the beginning of one, or vhost/name.", autocompletion=_complete),
     ],
-    url: UrlOption = AGENT_URL,
+    url: UrlOption = None,
     token_file: TokenOption = None,
+    config: AgentConfigOption = None,
     *,
     output_: OutputOption = None,
     format_: FormatOption = Format.TEXT,
@@ -242,10 +265,10 @@ def describe(
     """Show everything about one link of a running agent: fields, last events, what to do."""
     from agent.cli.describe import describe_link
     from agent.cli.link_names import UnknownLinkError
-    from agent.cli.remote import Remote
+    from agent.cli.remote import reach
 
     try:
-        describe_link(Remote(url, token_file), link, _form(output_, format_))
+        describe_link(reach(url, token_file, config), link, _form(output_, format_))
     except UnknownLinkError as error:
         output.complain(str(error))
         return UNKNOWN_LINK
@@ -255,8 +278,9 @@ def describe(
 @app.command()
 def status(
     *,
-    url: UrlOption = AGENT_URL,
+    url: UrlOption = None,
     token_file: TokenOption = None,
+    config: AgentConfigOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all is fine, as after a start or a change.")] = False,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Wait no longer.", min=0)] = 60.0,
     format_: FormatOption = Format.TEXT,
@@ -265,13 +289,26 @@ def status(
 
     Exits with 0 if all is fine, 1 if some links start or are in trouble, 2 if none works or the agent doesn't answer.
     """
-    from agent.cli.remote import Remote
+    from agent.cli.remote import reach
     from agent.cli.status import show_status, wait_until_fine
 
-    remote = Remote(url, token_file)
+    remote = reach(url, token_file, config)
     if wait:
         wait_until_fine(remote, timeout=timeout)
     return show_status(remote, as_json=format_ is Format.JSON)
+
+
+@app.command()
+def alive(url: UrlOption = None, config: AgentConfigOption = None) -> int:
+    """Exit with 0 if the process of an agent answers, else with 1: a health check for containers."""
+    from agent.cli.remote import reach
+
+    try:
+        reach(url, None, config, within=ALIVE_WITHIN).check_alive()
+    except AgentError as error:
+        output.complain(f"federation-agent: {error}")
+        return NOT_ALIVE
+    return OK
 
 
 @app.command()
@@ -280,12 +317,13 @@ def restart(
     all_: AllOption = False,
     vhost: VhostOption = None,
     *,
-    url: UrlOption = AGENT_URL,
+    url: UrlOption = None,
     token_file: TokenOption = None,
+    config: AgentConfigOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Restart links of a running agent: they reconnect; queues and bindings upstream stay."""
-    return _act("restart", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
+    return _act("restart", ids, all_, vhost=vhost, at=(url, token_file, config), format_=format_)
 
 
 @app.command()
@@ -295,12 +333,13 @@ def pause(
     vhost: VhostOption = None,
     *,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever the link is.")] = "",
-    url: UrlOption = AGENT_URL,
+    url: UrlOption = None,
     token_file: TokenOption = None,
+    config: AgentConfigOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Pause links of a running agent until they are resumed: they stop consuming; messages wait upstream."""
-    return _act("pause", ids, all_, vhost=vhost, reason=reason, url=url, token_file=token_file, format_=format_)
+    return _act("pause", ids, all_, vhost=vhost, reason=reason, at=(url, token_file, config), format_=format_)
 
 
 @app.command()
@@ -309,12 +348,13 @@ def resume(
     all_: AllOption = False,
     vhost: VhostOption = None,
     *,
-    url: UrlOption = AGENT_URL,
+    url: UrlOption = None,
     token_file: TokenOption = None,
+    config: AgentConfigOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Resume paused links of a running agent."""
-    return _act("resume", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
+    return _act("resume", ids, all_, vhost=vhost, at=(url, token_file, config), format_=format_)
 
 
 def _form(output_: Output | None, format_: Format) -> str:
@@ -327,18 +367,16 @@ def _act(
     everything: bool,
     *,
     vhost: str | None,
-    url: str,
-    token_file: Path | None,
+    at: tuple[str | None, Path | None, Path | None],
     format_: Format,
     reason: str = "",
 ) -> int:
     from agent.cli.links import act
-    from agent.cli.remote import Remote
+    from agent.cli.remote import reach
 
     if bool(ids) == (everything or vhost is not None):
         raise UsageError(f"give either links, --vhost or --all: federation-agent {action} LINK...")
-    remote = Remote(url, token_file)
-    as_json = format_ is Format.JSON
+    remote, as_json = reach(*at), format_ is Format.JSON
     known = act(remote, action, ids or [], everything=everything, vhost=vhost, reason=reason, as_json=as_json)
     return OK if known else UNKNOWN_LINK
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.cli import output
-from agent.cli.running_agent import RunningAgent, find_running, url_of
+from agent.cli.remote import url_of
+from agent.cli.running_agent import RunningAgent, find_running
 from agent.core import fields
 from agent.core.links.plan import Action, Outlook, Plan, PlannedLink
 from agent.core.links.reconcile import Verb

@@ -9,13 +9,17 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit
 
+from agent.cli import output
+from agent.cli.options import usual_config
 from agent.core.addresses.secret import Secret
+from agent.core.settings import HttpSettings
 from agent.core.text.redaction import redacted
-from agent.errors import AgentError, CannotStartError
+from agent.errors import AgentError, CannotStartError, ConfigurationError
 from agent.network import explain
 
 TIMEOUT: Final = 30.0
@@ -30,19 +34,36 @@ class RemoteError(AgentError):
     """The agent can't be reached, or refuses the request."""
 
 
+class TokenError(RemoteError):
+    """The agent answers, and wants another token."""
+
+
 class Remote:
     """One request at a time; failures are a RemoteError."""
 
     def __init__(
-        self, url: str, token_file: Path | None, *, token: Secret | None = None, within: float | None = None
+        self,
+        url: str,
+        token_file: Path | None,
+        *,
+        token: Secret | None = None,
+        unread: str = "",
+        within: float | None = None,
     ) -> None:
-        """`token` is one that is known already. `within` bounds the whole of one question, where nobody waits for an
-        agent in particular: something else may listen there, and answer slowly and without end."""
+        """`token` is one that is known already; `unread` says why a configuration's isn't. `within` bounds the whole
+        of one question, where nobody waits for an agent in particular: something else may listen there, and answer
+        slowly and without end."""
         self._within = within
         self._timeout = TIMEOUT if within is None else within
         self._address = _address(url)
         self._token = _token(token_file) if token is None else token.reveal()
+        self._unread = f"{unread}; " if unread else ""
         self.where = f"agent {self._address.scheme}://{self._address.netloc}"
+
+    def check_alive(self) -> None:
+        status, found = self._ask("GET", "/livez")
+        if status != http.client.OK:
+            raise self._refused(status, found)
 
     def links(self, vhost: str | None = None) -> list[dict[str, Any]]:
         query = "" if vhost is None else f"?vhost={quote(vhost, safe='')}"
@@ -132,10 +153,48 @@ class Remote:
         said = found.get("error") if isinstance(found, dict) else None
         if status == http.client.UNAUTHORIZED:
             what = "the token is refused" if self._token else "a token is needed"
-            return RemoteError(f"{self.where}: {what}: give its token by --token-file or {TOKEN_VARIABLE}")
+            return TokenError(
+                f"{self.where}: {what}: {self._unread}give its token by --token-file or {TOKEN_VARIABLE}, or its "
+                "configuration by -c"
+            )
         if said is None or status == http.client.NOT_FOUND:
             return RemoteError(f"{self.where}: {NO_AGENT}")
         return RemoteError(f"{self.where}: refused ({status}): {redacted(str(said)[:_MAX_TEXT], Secret(self._token))}")
+
+
+def reach(url: str | None, token_file: Path | None, config: Path | None, *, within: float | None = None) -> Remote:
+    """The agent at `url`, or the one of a configuration, whose token is given to another address only on request."""
+    file = config if config is not None or url else usual_config()
+    if file is None:
+        return Remote(url or url_of(HttpSettings()), token_file, within=within)
+    from agent.definitions.sources.load import load_http
+
+    try:
+        settings, unread = load_http(str(file), environment=os.environ)
+    except ConfigurationError as error:
+        if config is not None:
+            raise
+        output.complain(*map(str, error.problems))  # the agent may run on with what it read before
+        settings, unread = HttpSettings(), ""
+    given = _token(token_file)
+    token = Secret(given) if given else settings.token
+    return Remote(url or url_of(settings), None, token=token, unread=unread, within=within)
+
+
+def url_of(settings: HttpSettings) -> str:
+    """Where this machine reaches what listens there."""
+    host = _reachable(settings.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def _reachable(host: str) -> str:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host or "127.0.0.1"
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"
 
 
 def _shut_down(sock: socket.socket) -> None:

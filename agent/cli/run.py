@@ -67,6 +67,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     settings = supervisor.configuration.settings.agent
     configure_logging(_log_settings(settings.log, log_format, log_level), sys.stdout)
     board.owner, board.group = settings.name or board.owner, settings.group or ""
+    board.public_url = settings.http.public_url
     server = HttpServer(
         settings.http,
         board,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any, Final
 
-from agent.cli.remote import Remote, RemoteError
+from agent.cli.remote import Remote, RemoteError, url_of
 from agent.core.links.lifecycle import Status
 from agent.core.links.reconcile import Known
 from agent.core.model import LinkKind
@@ -68,22 +67,6 @@ def find_running(settings: HttpSettings) -> RunningAgent | None:
     except RemoteError:
         return None
     return RunningAgent(url, cluster, remote) if cluster is None or isinstance(cluster, str) else None
-
-
-def url_of(settings: HttpSettings) -> str:
-    """Where this machine reaches what listens there."""
-    host = _reachable(settings.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
-
-
-def _reachable(host: str) -> str:
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host or "127.0.0.1"
-    if not address.is_unspecified:
-        return host
-    return "127.0.0.1" if address.version == 4 else "::1"
 
 
 def _running_link(link_id: str, found: Mapping[str, Any]) -> RunningLink:

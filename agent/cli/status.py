@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, Final
 
 from agent.cli import output
-from agent.cli.remote import Remote, RemoteError
+from agent.cli.remote import Remote, RemoteError, TokenError
 from agent.core.status.causes import Level
 from agent.core.text.counts import counted
 from agent.core.text.printable import printable
@@ -20,6 +20,7 @@ from agent.errors import Severity
 FINE: Final = 0
 DEGRADED: Final = 1
 DOWN: Final = 2
+UNKNOWN: Final = 3  # as monitoring plug-ins have it
 _EXIT: Final = {Level.FINE: FINE, Level.STARTING: DEGRADED, Level.DEGRADED: DEGRADED, Level.DOWN: DOWN}
 _COLOURS: Final = {Level.FINE: "green", Level.STARTING: "yellow", Level.DEGRADED: "yellow", Level.DOWN: "red"}
 _WELL: Final = (Level.FINE, Level.STARTING)
@@ -39,13 +40,15 @@ def wait_until_fine(
 ) -> None:
     """For so many seconds at most; an agent that doesn't answer may not have started yet."""
     end = now() + timeout
-    while not _is_fine(remote) and now() + ASK_EVERY <= end:
+    while not _is_settled(remote) and now() + ASK_EVERY <= end:
         sleep(ASK_EVERY)
 
 
-def _is_fine(remote: Remote) -> bool:
+def _is_settled(remote: Remote) -> bool:
     try:
         return _level(remote.overview(), remote.causes()) is Level.FINE
+    except TokenError:
+        return True  # waiting brings none
     except RemoteError:
         return False
 
@@ -54,11 +57,12 @@ def show_status(remote: Remote, *, as_json: bool) -> int:
     try:
         overview, causes = remote.overview(), remote.causes()
     except RemoteError as error:
+        level, found = ("unknown", UNKNOWN) if isinstance(error, TokenError) else (Level.DOWN, DOWN)
         if as_json:
-            output.say_json({"level": Level.DOWN, "verdict": str(error)})
+            output.say_json({"level": level, "verdict": str(error)})
         else:
-            output.say(output.paint(Level.DOWN.upper(), "red"), f": {error}")
-        return DOWN
+            output.say(output.paint(level.upper(), "red"), f": {error}")
+        return found
     level = _level(overview, causes)
     if as_json:
         output.say_json({**causes, "level": level, "agent": overview})

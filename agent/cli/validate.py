@@ -31,9 +31,10 @@ class Judgement:
         return sum(problem.severity is Severity.NOT_RUN for problem in self.problems)
 
 
-def validate_files(paths: Sequence[Path], *, as_json: bool) -> bool:
-    """Reports the problems of each file; returns whether all are valid and the agent runs what they define."""
-    judgements = [judge(path) for path in paths]
+def validate_files(paths: Sequence[Path], *, secrets: bool, as_json: bool) -> bool:
+    """Reports the problems of each file; returns whether all are valid and the agent runs what they define.
+    `secrets`: their files have to be here."""
+    judgements = [judge(path, secrets=secrets) for path in paths]
     if as_json:
         output.say_json(
             {
@@ -48,9 +49,9 @@ def validate_files(paths: Sequence[Path], *, as_json: bool) -> bool:
     return all(one.is_valid and not one.not_run for one in judgements)
 
 
-def judge(path: Path) -> Judgement:
+def judge(path: Path, *, secrets: bool) -> Judgement:
     try:
-        configuration = load_configuration(str(path), environment=os.environ, strict=False)
+        configuration = load_configuration(str(path), environment=os.environ, strict=False, secrets=secrets)
     except ConfigurationError as error:
         return Judgement(str(path), error.problems)
     problems = (*configuration.warnings, *_without_links(configuration))

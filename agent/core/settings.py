@@ -25,6 +25,7 @@ class HttpSettings:
     token: Secret | None = None
     allow_anonymous: bool = False
     histograms: Histograms = Histograms.LINK
+    public_url: str | None = None
 
 
 class Fsync(StrEnum):

@@ -232,6 +232,7 @@ class Board:
     monotonic: Callable[[], float] = time.monotonic
     version: str = ""
     group: str = ""
+    public_url: str | None = None
     cluster: str | None = None
     clusters: Clusters = field(default_factory=Clusters)
     vhosts: frozenset[str] | None = None  # of the downstream; None if they can't be listed

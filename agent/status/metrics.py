@@ -47,6 +47,12 @@ AGENT_FAMILIES: Final[Mapping[str, Family]] = {
             Type.GAUGE,
             "Messages that wait in the quarantines beside the sources of this agent's links; no value while unknown.",
         ),
+        Family(
+            "federation_agent_public_url_info",
+            Type.GAUGE,
+            "Where browsers reach the page, where agent.http.public-url says so.",
+            labels=("url",),
+        ),
         Family("federation_agent_ready", Type.GAUGE, "Whether definitions were read and links follow them."),
         Family(
             "federation_agent_export_dropped_events_total",
@@ -210,6 +216,9 @@ def _of_agent(board: Board, entries: Iterable[Entry], form: Form) -> bytes:
         "federation_agent_definitions_not_run": {"": len(board.not_run)},
         "federation_agent_quarantine_messages": {"": waiting}
         if (waiting := board.in_quarantine.messages) is not None
+        else {},
+        "federation_agent_public_url_info": {f"{{{labelled({'url': board.public_url})}}}": 1}
+        if board.public_url
         else {},
         "federation_agent_ready": {"": int(board.ready)},
         "federation_agent_export_dropped_events_total": {"": board.export_dropped},

@@ -36,3 +36,17 @@ apt_get() {
   as_root DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -o DPkg::Lock::Timeout=300 \
     -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 --no-install-recommends --yes "$@"
 }
+
+readonly policy=/usr/sbin/policy-rc.d policy_mark='# federation-agent: no services while packages are installed'
+
+# A packaged broker or engine would start at once, and take ports; tests start their own.
+forbid_services() {
+  if [[ ! -e $policy ]]; then
+    printf '#!/bin/sh\n%s\nexit 101\n' "$policy_mark" | as_root tee "$policy" >/dev/null
+    as_root chmod 755 "$policy"
+  fi
+}
+
+allow_services() {
+  if grep -qsF "$policy_mark" "$policy"; then as_root rm -f "$policy"; fi
+}

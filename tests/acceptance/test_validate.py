@@ -72,6 +72,19 @@ def test_a_warning_is_told_and_is_no_error(folder: Path) -> None:
     assert line.startswith("warns.yaml:2:53: warning: ha-policy: no current broker supports")
 
 
+def test_a_secret_s_file_that_is_missing_is_an_error_where_the_agent_is_to_run(folder: Path) -> None:
+    """As `run` refuses it; elsewhere somebody reviews the rest."""
+    (folder / "secret.yaml").write_text(GOOD.replace("amqp://remote", "'amqp://a:${file:password}@${env:UNSET}'"))
+    done = federation_agent("validate", "secret.yaml", cwd=folder)
+    assert (done.status, done.out) == (2, "")
+    assert done.errors[0] == "secret.yaml:2:27: ${file:password}: there is no such file"
+    assert "warning: ${env:UNSET}" in done.errors[1]
+    reviewed = federation_agent("validate", "--no-secrets", "secret.yaml", cwd=folder)
+    assert (reviewed.status, len(reviewed.errors)) == (0, 2)
+    (folder / "password").write_text("secret")
+    assert federation_agent("validate", "secret.yaml", cwd=folder).status == 0
+
+
 def test_json_tells_each_file_and_problem(folder: Path) -> None:
     done = federation_agent("validate", "--format", "json", "-c", "good.yaml", "bad.yaml", cwd=folder)
     assert (done.status, done.err) == (2, "")

@@ -163,8 +163,8 @@ def own_id(pid: int) -> int:
 def assert_healthy(container: Container, port: int) -> None:
     kind, *check = container.config["Healthcheck"]["Test"]
     assert kind == "CMD"
-    assert container.run(*check, FEDERATION_AGENT_HEALTH=f"127.0.0.1:{port}").returncode == 0
-    assert container.run(*check, FEDERATION_AGENT_HEALTH="127.0.0.1:1").returncode != 0
+    assert container.run(*check, FEDERATION_AGENT_URL=f"http://127.0.0.1:{port}").returncode == 0
+    assert container.run(*check, FEDERATION_AGENT_URL="http://127.0.0.1:1").returncode != 0
 
 
 def test_the_agent_s_image_has_what_it_needs_and_no_more(container: Container) -> None:

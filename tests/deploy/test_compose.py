@@ -66,6 +66,18 @@ def test_no_service_starts_before_what_it_needs_is_healthy() -> None:
             assert how == {"condition": "service_healthy"}
             assert "healthcheck" in SERVICES[needed] or "build" in SERVICES[needed]  # the image has its own
         assert "healthcheck" in service or "build" in service
+        assert "disable" not in service.get("healthcheck", {})  # `up --wait` fails where it is told so
+
+
+def test_no_registry_is_asked_for_what_only_a_checkout_makes() -> None:
+    """And what is made follows the checkout."""
+    made = {name: service.get("pull_policy") for name, service in SERVICES.items() if "build" in service}
+    assert made == {"agent": "build", "traffic": "build"}
+
+
+def test_a_file_that_is_replaced_while_it_runs_is_seen_inside() -> None:
+    [mounted] = [volume for volume in SERVICES["agent"]["volumes"] if ":/etc/federation-agent" in volume]
+    assert (ROOT / mounted.split(":")[0]).is_dir()
 
 
 @pytest.mark.parametrize("name", [name for name in SERVICES if name not in BROKERS])
@@ -79,7 +91,10 @@ def test_what_is_no_broker_can_do_little(name: str) -> None:
 def test_only_this_machine_can_reach_it_and_no_secret_is_in_it() -> None:
     assert all(port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", ()))
     values = [(PIECES / "secrets" / path.name).read_text().strip() for path in (PIECES / "secrets").iterdir()]
-    texts = [path.read_text() for path in (FILE, *PIECES.glob("*.*"), *(PIECES / "rabbitmq").iterdir())]
+    texts = [
+        path.read_text()
+        for path in (FILE, *PIECES.glob("*.*"), *(PIECES / "agent").iterdir(), *(PIECES / "rabbitmq").iterdir())
+    ]
     assert not [value for value in values for text in texts if value in text]
 
 
@@ -99,7 +114,7 @@ def test_the_brokers_have_the_event_exchange_and_no_federation() -> None:
 def test_prometheus_and_grafana_find_their_way() -> None:
     [job] = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
     [[target]] = [static["targets"] for static in job["static_configs"]]
-    listen = yaml.safe_load((PIECES / "agent.yml").read_text())["agent"]["http"]["listen"]
+    listen = yaml.safe_load((PIECES / "agent/agent.yml").read_text())["agent"]["http"]["listen"]
     assert target == f"agent:{listen.rpartition(':')[2]}"
     assert job["authorization"]["credentials_file"].removeprefix("/run/secrets/") in SERVICES["prometheus"]["secrets"]
 
@@ -136,7 +151,7 @@ def test_the_agent_federates_the_traffic_with_the_files_that_are_mounted(
     downstream, upstream = brokers["downstream"], brokers["upstream"]
     secrets = PIECES / "secrets"
     agent = agent_of(downstream)
-    text = (PIECES / "agent.yml").read_text().replace("/run/secrets", str(secrets))
+    text = (PIECES / "agent/agent.yml").read_text().replace("/run/secrets", str(secrets))
     for name, node in brokers.items():
         text = text.replace(f"@{name}:5672", f"@127.0.0.1:{node.amqp_port}")
         text = text.replace(f"@{name}:15672", f"@127.0.0.1:{node.management_port}")

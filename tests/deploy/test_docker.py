@@ -24,6 +24,7 @@ def test_compose_takes_the_file() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     done = subprocess.run([*command, FOLDER / "compose.yml"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+    assert SERVICE["pull_policy"] == "never"  # no registry has it
 
 
 @pytest.mark.versions

@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 import yaml
 
+from agent.cli.options import USUAL_CONFIG
 from tests.deploy.prometheus import ROOT
 
 TEXT: Final = (ROOT / "Dockerfile").read_text()
@@ -73,9 +74,8 @@ def test_an_image_runs_the_command_without_rights_and_without_a_shell(stage: str
 
 def test_the_agent_s_health_is_looked_at_with_what_the_image_has() -> None:
     _, _, command = last("agent", "HEALTHCHECK").partition(" CMD ")
-    assert json.loads(command)[:2] == ["python", "-c"]
-    assert "/livez" in command
-    assert json.loads(last("agent", "CMD")) == ["run", "-c", "/etc/federation-agent/agent.yml"]
+    assert json.loads(command) == ["federation-agent", "alive"]
+    assert json.loads(last("agent", "CMD")) == ["run", "-c", str(USUAL_CONFIG)]
 
 
 def test_nothing_is_left_to_chance() -> None:

@@ -34,3 +34,17 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     assert "a directory" in refused(str(tmp_path))
     assert refused(str(tmp_path / "missing")) == "there is no such file"
     assert "no path can contain" in refused("a\0b")
+
+
+def test_one_that_was_replaced_where_it_alone_is_mounted_is_not_followed_any_more(tmp_path: Path) -> None:
+    """A path to an inode that has no name any more, as such a mount is."""
+    file = tmp_path / "file"
+    file.write_text("before")
+    with file.open() as mounted:
+        path = f"/proc/self/fd/{mounted.fileno()}"
+        assert read_file(path, LIMIT, is_followed=True) == b"before"
+        (tmp_path / "new").write_text("after")
+        (tmp_path / "new").replace(file)
+        assert read_file(path, LIMIT) == b"before"  # by those who are asked once, which it still serves
+        with pytest.raises(UnreadableError, match="mounted as a single file, which was replaced"):
+            read_file(path, LIMIT, is_followed=True)

@@ -56,6 +56,8 @@ from agent.definitions.models.value_types import (
 MOST_PEERS = 100  # all are asked at the same time
 _LISTEN = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/@\s]+)):(?P<port>[0-9]{1,5})")
 
+_PUBLIC_URL = re.compile(r"https?://[^\s/?#@\"'<>\\]+(?:/[^\s?#\"'<>\\]*)?", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class Listen:
@@ -79,6 +81,15 @@ def parse_listen(value: object) -> Listen:
     return Listen(found["ipv6"] or found["host"], int(found["port"]))
 
 
+def _parse_public_url(value: object) -> str:
+    if not isinstance(value, str):
+        raise refuse(f"expected a URL, got {kind_of(value)}")
+    if not _PUBLIC_URL.fullmatch(value):
+        raise refuse("expected http://HOST[:PORT][/PATH], without user, query and fragment")
+    return value.rstrip("/")
+
+
+PublicUrl = Annotated[str, BeforeValidator(_parse_public_url), WithJsonSchema({"type": "string"})]
 ListenAddress = Annotated[Listen, BeforeValidator(parse_listen), WithJsonSchema({"type": "string"})]
 
 
@@ -109,6 +120,9 @@ class HttpModel(Keys):
     allow_anonymous: bool = Field(
         default=False, description="Whether a non-loopback address may be served without a token; false by default."
     )
+    public_url: PublicUrl = key(
+        "Where browsers reach the page, as through a proxy; links in alerts lead there. The scraped address by default."
+    )
     metrics: Annotated[MetricsModel, MAY_BE_EMPTY] = Field(
         default_factory=MetricsModel, description="What `/metrics` holds."
     )
@@ -129,6 +143,7 @@ class HttpModel(Keys):
             self.token,
             allow_anonymous=self.allow_anonymous,
             histograms=self.metrics.transfer_histogram,
+            public_url=self.public_url,
         )
 
 

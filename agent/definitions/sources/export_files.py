@@ -47,7 +47,7 @@ def read_exports(paths: Iterable[str], spot: Spot, *, strict: bool) -> ExportFil
 def _read(path: str, spot: Spot, *, strict: bool) -> Export | None:
     written = spot.findings.raw.get(spot.path, path)  # locations never show the value of a ${…}
     try:
-        return exports.read_export(read_file(path, exports.MAX_BYTES), written)
+        return exports.read_export(read_file(path, exports.MAX_BYTES, is_followed=strict), written)
     except UnreadableError as error:
         report = spot.error if strict else spot.warn
         report(f"definitions.files: {error}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 from agent.core.model import Definitions, VhostState
-from agent.core.settings import Settings
+from agent.core.settings import HttpSettings, Settings
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import (
     Findings,
@@ -23,7 +24,7 @@ from agent.definitions.document.findings import (
 from agent.definitions.document.interpolate import Interpolator
 from agent.definitions.models.downstream import DownstreamModel
 from agent.definitions.models.explain import AnyKeys, check
-from agent.definitions.models.settings import AgentModel, SourcesModel
+from agent.definitions.models.settings import AgentModel, HttpModel, SourcesModel
 from agent.definitions.models.value_types import kind_of
 from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
 from agent.definitions.sources.export_files import Bindings, ExportFiles, read_exports
@@ -32,7 +33,7 @@ from agent.definitions.sources.merge import merge
 from agent.definitions.sources.references import OtherSources, check_references
 from agent.definitions.sources.unrouted import check_unrouted
 from agent.definitions.sources.written_secrets import warn_of_written_secrets
-from agent.errors import ConfigurationError, Place, Problem
+from agent.errors import ConfigurationError, Place, Problem, Severity
 from agent.read_file import UnreadableError, read_file
 
 FREE = "x-"
@@ -59,21 +60,33 @@ class Configuration:
         return SourceReading(self.definitions, warnings=self.warnings)
 
 
-def load_configuration(path: str, *, environment: Mapping[str, str], strict: bool = True) -> Configuration:
+def load_configuration(
+    path: str, *, environment: Mapping[str, str], strict: bool = True, secrets: bool = False
+) -> Configuration:
     """Raises ConfigurationError with all problems. Lenient, it checks the file and not the machine: an unset variable
-    or an unreadable file is a warning, and a placeholder is used instead."""
-    return _Loading(path, environment, strict=strict).load()
+    or an unreadable file is a warning, and a placeholder is used instead. With `secrets`, the files of `${file:…}` have
+    to be readable even so."""
+    return _Loading(path, environment, strict=strict, secrets=secrets).load()
+
+
+def load_http(path: str, *, environment: Mapping[str, str]) -> tuple[HttpSettings, str]:
+    """Where an agent with this file listens, whatever is wrong with the rest of it; and why its token isn't known."""
+    return _Loading(path, environment, strict=False).load_http()
 
 
 class _Loading:
-    def __init__(self, path: str, environment: Mapping[str, str], *, strict: bool) -> None:
+    def __init__(self, path: str, environment: Mapping[str, str], *, strict: bool, secrets: bool = False) -> None:
         self._path = path
         self._directory = str(FilePath(path).parent)
-        self._strict = strict
-        self._tree = yaml.compose(_read(path), path)
+        self._strict, self._secrets = strict, secrets
+        self._tree = yaml.compose(_read(path, is_followed=strict), path)
         self._problems: list[Problem] = list(self._tree.problems)
         self._interpolator = Interpolator(
-            environment, self._directory, self._report_unresolved, lambda path, text: self._spot.error(text, *path)
+            environment,
+            self._directory,
+            self._report_unresolved,
+            lambda path, text: self._spot.error(text, *path),
+            partial(read_file, is_followed=strict),
         )
         findings = Findings(self._place, self._interpolator.raw, self._interpolator.unresolved, self._problems)
         self._spot = Spot(findings)
@@ -100,6 +113,18 @@ class _Loading:
             warnings=tuple(in_order(self._problems)),
             files=frozenset({self._path, *paths, *self._interpolator.files}),
         )
+
+    def load_http(self) -> tuple[HttpSettings, str]:
+        agent = self._raw.get("agent")
+        raw = agent.get("http") if isinstance(agent, dict) else None
+        found = check(HttpModel, {} if raw is None else raw, self._spot.at("agent", "http"))
+        if found is None:
+            raise ConfigurationError(in_order(self._problems))
+        if ("agent", "http", "token") not in self._interpolator.unresolved:
+            return found.to_core(), ""
+        place = self._place(("agent", "http", "token"), False)
+        unread = next((str(problem) for problem in self._problems if problem.place == place), "")
+        return replace(found.to_core(), token=None), unread.replace(f" {Severity.WARNING}:", "")
 
     def _definitions(self, exports: ExportFiles, *, is_open: bool, is_broker_read: bool) -> Definitions:
         vhosts = find_vhosts(self._raw, self._spot)
@@ -186,7 +211,8 @@ class _Loading:
         return Place(self._path, *self._tree.position(path, key=key))
 
     def _report_unresolved(self, path: Path, message: str) -> None:
-        report = self._spot.error if self._strict else self._spot.warn
+        is_needed = self._strict or (self._secrets and message.startswith("${file:"))
+        report = self._spot.error if is_needed else self._spot.warn
         report(message, *path)
 
 
@@ -206,9 +232,9 @@ _EMPTY = "the file is empty; it needs at least the key 'downstream'"
 _NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, *, is_followed: bool) -> bytes:
     try:
-        return read_file(path, yaml.MAX_BYTES)
+        return read_file(path, yaml.MAX_BYTES, is_followed=is_followed)
     except UnreadableError as error:
         failure = file_problem(path, str(error))
     raise ConfigurationError([failure])

@@ -106,6 +106,13 @@ def test_names_are_anybody_s() -> None:
     assert told == {frozenset({**OF_LINK, "name": odd.replace("\ud800", "?")}.items())}
 
 
+def test_where_browsers_reach_the_page_is_told_only_where_it_is_known() -> None:
+    board = Board(Clock(), "dc2-a")
+    assert "federation_agent_public_url_info" not in {name for name, _ in samples(board)}
+    board.public_url = "https://ops.example/fed"
+    assert samples(board)["federation_agent_public_url_info", frozenset({("url", board.public_url)})] == 1
+
+
 def test_links_with_equal_labels_are_summed() -> None:
     found = samples(filled(RUNNING, BROKEN))
     assert found[key("federation_agent_forwarded_messages_total")] == 6

@@ -22,7 +22,7 @@ from agent.core.model import (
     SetMember,
 )
 from agent.core.settings import AgentSettings, HttpSettings, SourceSettings, StatusExportSettings
-from agent.definitions.sources.load import load_configuration
+from agent.definitions.sources.load import load_configuration, load_http
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load, write
 
@@ -206,6 +206,13 @@ uptreams: {}
             DOWNSTREAM + "agent: {http: {token: 12345}}",
             "2:23: http.token: expected text, got a number; put it in quotes",
         ),
+        *(
+            (
+                f"{DOWNSTREAM}agent: {{http: {{public-url: '{url}'}}}}",
+                "2:28: http.public-url: expected http://HOST[:PORT][/PATH], without user, query and fragment",
+            )
+            for url in ("ops.example", "ftp://h", "http://u:p@h", "http://h/?q=1", "http://h/#/links", "http://h/<x>")
+        ),
         (DOWNSTREAM + "agent: {status-export: {}}", "2:9: agent.status-export needs the key 'directory'"),
     ],
 )
@@ -221,10 +228,12 @@ def test_tells_what_is_wrong_with_the_frame(tmp_path: Path, text: str, complaint
         "{listen: 127.9.9.9:1}",
         "{listen: 0.0.0.0:1, token: '${env:TOKEN}'}",
         "{listen: '[::]:1', allow-anonymous: true}",
+        "{public-url: 'https://[fd00::7]:8443/federation/'}",
+        "{public-url: '${env:TOKEN}://h'}",
     ],
 )
 def test_addresses_that_may_be_listened_on(tmp_path: Path, http: str) -> None:
-    assert complaints(tmp_path, DOWNSTREAM + f"agent: {{http: {http}}}", environment={"TOKEN": "x"}) == []
+    assert complaints(tmp_path, DOWNSTREAM + f"agent: {{http: {http}}}", environment={"TOKEN": "http"}) == []
 
 
 def test_an_ipv6_address_loses_its_brackets(tmp_path: Path) -> None:
@@ -435,3 +444,21 @@ def test_a_policy_without_a_key_of_federation_is_noted(tmp_path: Path) -> None:
     assert found.definitions.of("/").policies["p"].federation is None
     [note] = found.warnings
     assert "no key of federation: what this policy matches isn't federated" in str(note)
+
+
+def test_what_was_replaced_where_it_alone_is_mounted_is_not_called_read(tmp_path: Path) -> None:
+    """Such a path leads to what has no name any more; commands that only look for the agent find it by that even so."""
+    (tmp_path / "token").write_text("t0ken")
+    with (tmp_path / "agent.yml").open("w+") as file, (tmp_path / "token").open() as token:
+        mounted, secret = (f"/proc/self/fd/{each.fileno()}" for each in (file, token))
+        file.write(f"{DOWNSTREAM}agent: {{http: {{listen: '127.0.0.1:1', token: '${{file:{secret}}}'}}}}\n")
+        file.flush()
+        assert load_configuration(mounted, environment={}).source == mounted
+        (tmp_path / "token").unlink()
+        with pytest.raises(ConfigurationError, match=r"\$\{file:.*\}: this is mounted as a single file"):
+            load_configuration(mounted, environment={})
+        (tmp_path / "agent.yml").unlink()
+        with pytest.raises(ConfigurationError, match=f"{mounted}:1:1: this is mounted as a single file"):
+            load_configuration(mounted, environment={})
+        settings, unread = load_http(mounted, environment={})
+        assert (settings.port, settings.token and settings.token.reveal(), unread) == (1, "t0ken", "")

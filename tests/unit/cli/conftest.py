@@ -1,0 +1,3 @@
+from tests.unit.status.conftest import serve
+
+__all__ = ["serve"]
