@@ -13,7 +13,7 @@ from agent.cli import output
 from agent.cli.link_names import find, full_name
 from agent.cli.remote import Remote
 from agent.core.text.counts import counted
-from agent.core.text.durations import age, in_words
+from agent.core.text.durations import age, in_full, in_words
 
 EVENTS: Final = 10
 _FIRST: Final = ("id", "kind", "vhost")
@@ -58,6 +58,8 @@ def _value(link: Mapping[str, Any], key: str, now: float) -> str:
         return f"not known now; last known {link['backlog_last']:,}, {_age(link['backlog_last_at'], now)} ago"
     if key == "lag_critical" and value is not None:
         return counted(value["messages"], "message") if value["seconds"] is None else in_words(value["seconds"])
+    if key.endswith("_seconds") and value is not None:
+        return in_full(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "-" if value is None else str(value)

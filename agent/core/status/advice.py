@@ -44,6 +44,7 @@ class Denied:
 
 
 QUOTE: Final = "'"
+UNRESOLVED: Final = "the host's name can't be resolved"
 _LONGEST: Final = 4_000  # of an error that is searched
 _DENIED: Final = re.compile(
     r"(?:\b(configure|write|read) )?access to (?:\b(configure|write|read) )?"
@@ -107,6 +108,11 @@ def advice(trouble: Trouble, broker: str, error: str, links: Sequence[str] = (),
         return _grant(tuple(dict.fromkeys(each for each in refused if each is not None)), broker)
     if trouble is Trouble.NO_VHOST:
         return _create_vhosts(broker, _named(_MISSING_VHOST, error, others))
+    if trouble is Trouble.UNREACHABLE and UNRESOLVED in error:
+        return (
+            f"The name of {broker} doesn't resolve on the agent's machine: check DNS there, or the host in the URI. "
+            "The agent tries again by itself."
+        )
     if trouble is Trouble.PAUSED and 0 < len(links) <= _MOST_NAMED:
         return f"Messages wait upstream. Run `federation-agent resume {' '.join(links)}` if the reason is over."
     if trouble is Trouble.BEHIND and error:

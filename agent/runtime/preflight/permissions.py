@@ -208,7 +208,7 @@ def _unjudged(account: Account, api: Api | None) -> Finding:
     if api is None:
         return _note(account, "without the broker's HTTP API (--api NAME=URL)")
     reason = next((why for what, why in api.failures.items() if repr(account.user) in what), "it doesn't answer")
-    return _note(account, f"by {api.where}: {reason}")
+    return _note(account, f"by {api.where}: {reason.removeprefix(f'{api.where}: ')}")
 
 
 def _unknown(account: Account, api: Api, *, logs_in: bool) -> Finding:
