@@ -21,6 +21,7 @@ BAD_USE = 2
 BAD_CONFIGURATION = 2
 CANNOT_START = 3
 TROUBLE_WITH_BROKERS = 4
+CHANGES = 4
 UNKNOWN_LINK = 5
 DOWNSTREAM_UNREAD = 1
 INTERRUPTED = 130
@@ -102,15 +103,20 @@ def validate(
 
 
 @app.command()
-def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
+def plan(
+    config: ConfigOption,
+    *,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 4 if something would change.")] = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
     """Show what `run` would create, keep and delete, and why.
 
     Reads from the brokers at both ends and changes nothing.
     """
     from agent.cli.plan import show_plan
 
-    show_plan(config, as_json=format_ is Format.JSON)
-    return OK
+    has_changes = show_plan(config, as_json=format_ is Format.JSON)
+    return CHANGES if exit_code and has_changes else OK
 
 
 @app.command()

@@ -124,7 +124,7 @@ class _Checking:
             "" if found is None else found.reading.cluster,
             self._apis,
             working_addresses(tried),
-            frozenset() if agent is None or found is None else await self._paused(agent, found),
+            frozenset(each.link.id for each in (found.plan.links if found else ()) if each.is_paused),
         )
         exchanges = {vhost: list(each.exchanges) for vhost, each in definitions.vhosts.items() if each.exchanges}
         accounts = accounts_of(scene, exchanges)
@@ -140,10 +140,6 @@ class _Checking:
         self._findings += judge_given(self._apis.given, dict.fromkeys([*(each.endpoint for each in tried), *ends]))
         await self._ask(scene, accounts, found, tried)
         return Checked(tuple(in_order(self._findings)), tuple(tried), scene)
-
-    @staticmethod
-    async def _paused(agent: Agent, found: Survey) -> frozenset[str]:
-        return await agent.paused() if agent.cluster == found.reading.cluster else frozenset()
 
     async def _survey(self, agent: Agent | None) -> Survey | None:
         try:
