@@ -126,7 +126,9 @@ def _run(
 
     async def run() -> tuple[T, list[str]]:
         quarantined = await Quarantined.read(configuration, choice, only)
-        return await work(quarantined), quarantined.problems
+        found = await work(quarantined)
+        output.complain(*(f"not looked at: {each}" for each in dict.fromkeys(quarantined.elsewhere)))
+        return found, quarantined.problems
 
     return asyncio.run(run())
 
