@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from agent.cli import output, quarantine_commands
-from agent.cli.options import ConfigOption, Format, FormatOption
+from agent.cli.options import ConfigOption, Format, FormatOption, Sort
 from agent.core.links.lifecycle import Status
 from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError, UsageError
 
@@ -72,6 +72,9 @@ IdsArgument = Annotated[
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All links.")]
 VhostOption = Annotated[str | None, typer.Option("--vhost", help="All links of this vhost.")]
+UpstreamOption = Annotated[
+    list[str] | None, typer.Option("--upstream", help="All links of this upstream or cluster; may be repeated.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -210,10 +213,19 @@ def links(
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second, until interrupted.")] = False,
     status: Annotated[
-        list[Status] | None, typer.Option("--status", help="Only links of this status; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Only links of this status, or: up, down, broken; may be repeated.",
+            autocompletion=lambda: [*Status, "up", "down", "broken"],
+        ),
     ] = None,
     upstream: Annotated[
         list[str] | None, typer.Option("--upstream", help="Only links of this upstream or cluster; may be repeated.")
+    ] = None,
+    sort: Annotated[
+        Sort | None, typer.Option("--sort", help="The largest first, rather than those in trouble.")
     ] = None,
     output_: OutputOption = None,
     format_: FormatOption = Format.TEXT,
@@ -222,10 +234,10 @@ def links(
 
     On a terminal the table fits the screen; for a program each link is one line.
     """
-    from agent.cli.links import Selection, show_links, watch_links
+    from agent.cli.links import Selection, show_links, statuses_of, watch_links
     from agent.cli.remote import Remote
 
-    selection = Selection(vhost, tuple(each.value for each in status or ()), tuple(upstream or ()))
+    selection = Selection(vhost, statuses_of(status or ()), tuple(upstream or ()), sort)
     remote, form = Remote(url, token_file), _form(output_, format_)
     if watch:
         watch_links(remote, selection, form)
@@ -286,12 +298,13 @@ def restart(
     all_: AllOption = False,
     vhost: VhostOption = None,
     *,
+    upstream: UpstreamOption = None,
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Restart links of a running agent: they reconnect; queues and bindings upstream stay."""
-    return _act("restart", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
+    return _act("restart", ids, all_, vhost=vhost, upstream=upstream, url=url, token_file=token_file, format_=format_)
 
 
 @app.command()
@@ -300,13 +313,24 @@ def pause(
     all_: AllOption = False,
     vhost: VhostOption = None,
     *,
+    upstream: UpstreamOption = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever the link is.")] = "",
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Pause links of a running agent until they are resumed: they stop consuming; messages wait upstream."""
-    return _act("pause", ids, all_, vhost=vhost, reason=reason, url=url, token_file=token_file, format_=format_)
+    return _act(
+        "pause",
+        ids,
+        all_,
+        vhost=vhost,
+        upstream=upstream,
+        reason=reason,
+        url=url,
+        token_file=token_file,
+        format_=format_,
+    )
 
 
 @app.command()
@@ -315,12 +339,13 @@ def resume(
     all_: AllOption = False,
     vhost: VhostOption = None,
     *,
+    upstream: UpstreamOption = None,
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Resume paused links of a running agent."""
-    return _act("resume", ids, all_, vhost=vhost, url=url, token_file=token_file, format_=format_)
+    return _act("resume", ids, all_, vhost=vhost, upstream=upstream, url=url, token_file=token_file, format_=format_)
 
 
 def _form(output_: Output | None, format_: Format) -> str:
@@ -333,19 +358,21 @@ def _act(
     everything: bool,
     *,
     vhost: str | None,
+    upstream: list[str] | None,
     url: str,
     token_file: Path | None,
     format_: Format,
     reason: str = "",
 ) -> int:
-    from agent.cli.links import act
+    from agent.cli.links import Selection, act
     from agent.cli.remote import Remote
 
-    if bool(ids) == (everything or vhost is not None):
-        raise UsageError(f"give either links, --vhost or --all: federation-agent {action} LINK...")
+    selection = Selection(vhost, (), tuple(upstream or ()))
+    if bool(ids) == (everything or bool(selection.text)):
+        raise UsageError(f"give either links, --vhost or --all, or --upstream: federation-agent {action} LINK...")
     remote = Remote(url, token_file)
     as_json = format_ is Format.JSON
-    known = act(remote, action, ids or [], everything=everything, vhost=vhost, reason=reason, as_json=as_json)
+    known = act(remote, action, ids or [], selection=selection, reason=reason, as_json=as_json)
     return OK if known else UNKNOWN_LINK
 
 
