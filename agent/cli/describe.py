@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-import yaml
-
 from agent.cli import output
 from agent.cli.link_names import find, full_name
 from agent.cli.remote import Remote
@@ -24,14 +22,7 @@ def describe_link(remote: Remote, named: str, form: str) -> None:
     """Raises UnknownLinkError."""
     found = find(remote.links(), named, where=remote.where)
     link = remote.link(str(found["id"])) or dict(found)
-    match form:
-        case "json":
-            output.say_json(link)
-        case "yaml":
-            output.say(output.Ready(yaml.safe_dump(link, sort_keys=False).rstrip("\n")))
-        case _:
-            for line in lines(link, now=time.time()):
-                output.say(line)
+    output.say(output.as_data(link, form) or output.Ready("\n".join(map(output.line, lines(link, now=time.time())))))
 
 
 def lines(link: Mapping[str, Any], *, now: float) -> Iterator[str]:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-import yaml
 from rich.live import Live
 from rich.text import Text
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
@@ -89,13 +88,7 @@ def _unread(remote: Remote) -> str:
 
 def _print(links: Sequence[dict[str, Any]], form: str, sort: Sort | None) -> bool:
     """Whether somebody reads them."""
-    match form:
-        case "json":
-            return output.say_json(links)
-        case "yaml":
-            return output.say(output.Ready(yaml.safe_dump(list(links), sort_keys=False).rstrip("\n")))
-        case _:
-            return output.say(output.Ready("\n".join(_lines(links, form, sort))))
+    return output.say(output.as_data(links, form) or output.Ready("\n".join(_lines(links, form, sort))))
 
 
 def _lines(links: Sequence[dict[str, Any]], form: str, sort: Sort | None) -> list[str]:
@@ -119,8 +112,8 @@ def watch_links(remote: Remote, selection: Selection, form: str, *, sleep: Sleep
 
 def _print_again_and_again(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> None:
     shown = ""
-    while _print(_until_answered(output.complain, sleep)(selection.of, remote), form, selection.sort):
-        warning = _until_answered(output.complain, sleep)(_unread, remote)
+    while _print(until_answered(output.complain, sleep)(selection.of, remote), form, selection.sort):
+        warning = until_answered(output.complain, sleep)(_unread, remote)
         if warning and warning != shown:
             output.complain(warning)
         shown = warning
@@ -134,8 +127,8 @@ def _refresh(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> N
             live.update(Text(printable(error), style="red"), refresh=True)
 
         while True:
-            links = _until_answered(show_error, sleep)(selection.of, remote)
-            warning = _until_answered(show_error, sleep)(_unread, remote)
+            links = until_answered(show_error, sleep)(selection.of, remote)
+            warning = until_answered(show_error, sleep)(_unread, remote)
             table = Text.from_ansi("\n".join(_lines(links, form, selection.sort)), no_wrap=True)
             if warning:  # one line, so that the rest keeps its place
                 table = Text.assemble((printable(warning), "red"), "\n", table, no_wrap=True, overflow="ellipsis")
@@ -143,7 +136,7 @@ def _refresh(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> N
             sleep(REFRESH)
 
 
-def _until_answered(show: Callable[[str], None], sleep: Sleep) -> Retrying:
+def until_answered(show: Callable[[str], None], sleep: Sleep) -> Retrying:
     """Asks again every second while the agent doesn't answer, until interrupted; shows each reason once."""
     shown: set[str] = set()
 

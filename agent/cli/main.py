@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from agent.cli import output, quarantine_commands
-from agent.cli.options import ConfigOption, Format, FormatOption, Sort
+from agent.cli.options import ConfigOption, Format, FormatOption, Sort, seconds
 from agent.core.links.lifecycle import Status
 from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError, UsageError
 
@@ -277,6 +277,8 @@ def status(
     token_file: TokenOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all is fine, as after a start or a change.")] = False,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Wait no longer.", min=0)] = 60.0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second, until interrupted.")] = False,
+    output_: OutputOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Show on one screen whether a running agent and its links are fine, and what is wrong.
@@ -284,12 +286,45 @@ def status(
     Exits with 0 if all is fine, 1 if some links start or are in trouble, 2 if none works or the agent doesn't answer.
     """
     from agent.cli.remote import Remote
-    from agent.cli.status import show_status, wait_until_fine
+    from agent.cli.status import show_status, wait_until_fine, watch_status
 
-    remote = Remote(url, token_file)
+    remote, form = Remote(url, token_file), _form(output_, format_)
     if wait:
         wait_until_fine(remote, timeout=timeout)
-    return show_status(remote, as_json=format_ is Format.JSON)
+    if watch:
+        watch_status(remote, form)
+        return OK
+    return show_status(remote, form)
+
+
+@app.command()
+def events(
+    link: Annotated[
+        str | None,
+        typer.Argument(metavar="LINK", help="Only of this one, which may be gone.", autocompletion=_complete),
+    ] = None,
+    url: UrlOption = AGENT_URL,
+    token_file: TokenOption = None,
+    *,
+    since: Annotated[str | None, typer.Option("--since", metavar="AGE", help="Only the last 90s, 10m, 2h, 7d.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show what comes, until interrupted.")] = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Show what changed with the links of a running agent, when, and why: the last 2,000 changes of status.
+
+    With --follow and --format json each is one line.
+    """
+    from agent.cli.events import show_events
+    from agent.cli.link_names import UnknownLinkError
+    from agent.cli.remote import Remote
+
+    age, as_json = seconds("--since", since), format_ is Format.JSON
+    try:
+        show_events(Remote(url, token_file), link, since=age, follow=follow, as_json=as_json)
+    except UnknownLinkError as error:
+        output.complain(str(error))
+        return UNKNOWN_LINK
+    return OK
 
 
 @app.command()

@@ -73,6 +73,13 @@ class Remote:
             raise self._refused(status, found)
         return found
 
+    def transitions(self, *, after: int) -> list[dict[str, Any]]:
+        """The last changes of status of all links with a greater number, oldest first."""
+        status, found = self._ask("GET", f"/api/transitions?after={after}")
+        if status != http.client.OK or not isinstance(found, list):
+            raise self._refused(status, found)
+        return found
+
     def bindings(self, link_id: str) -> dict[str, Any] | None:
         """What the link has bound upstream; None where there is no such link."""
         status, found = self._ask("GET", f"/api/links/{quote(link_id, safe='')}/bindings")

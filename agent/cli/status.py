@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
@@ -50,25 +51,41 @@ def _is_fine(remote: Remote) -> bool:
         return False
 
 
-def show_status(remote: Remote, *, as_json: bool) -> int:
+def show_status(remote: Remote, form: str) -> int:
+    level, shown = _look(remote, form)
+    output.say(shown)
+    return _EXIT[level]
+
+
+def watch_status(remote: Remote, form: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Until interrupted, or until the output is closed; an agent that doesn't answer is down."""
+    with suppress(KeyboardInterrupt):
+        if form in {"json", "yaml"} or not sys.stdout.isatty():
+            while output.say(_look(remote, form)[1]):
+                sleep(ASK_EVERY)
+            return
+        from rich.live import Live  # not for the others, which monitoring runs often
+        from rich.text import Text
+
+        with Live(Text(""), screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(Text.from_ansi(_look(remote, form)[1]), refresh=True)
+                sleep(ASK_EVERY)
+
+
+def _look(remote: Remote, form: str) -> tuple[Level, output.Ready]:
     try:
         overview, causes = remote.overview(), remote.causes()
     except RemoteError as error:
-        if as_json:
-            output.say_json({"level": Level.DOWN, "verdict": str(error)})
-        else:
-            output.say(output.paint(Level.DOWN.upper(), "red"), f": {error}")
-        return DOWN
+        head = output.line(output.paint(Level.DOWN.upper(), "red"), f": {error}")
+        return Level.DOWN, output.as_data({"level": str(Level.DOWN), "verdict": str(error)}, form) or head
     level = _level(overview, causes)
-    if as_json:
-        output.say_json({**causes, "level": level, "agent": overview})
-        return _EXIT[level]
+    if data := output.as_data({**causes, "level": str(level), "agent": overview}, form):
+        return level, data
     verdict = f"{level.upper()}: {_sentence(overview, causes)}"
     first, *rest = screen(verdict, overview, causes, _terminal())
-    output.say(output.paint(level.upper(), _COLOURS[level]), first.removeprefix(level.upper()))
-    for line in rest:
-        output.say(line)
-    return _EXIT[level]
+    head = output.line(output.paint(level.upper(), _COLOURS[level]), first.removeprefix(level.upper()))
+    return level, output.Ready("\n".join([head, *map(output.line, rest)]))
 
 
 def _terminal() -> os.terminal_size | None:

@@ -140,6 +140,10 @@ def test_a_link_by_its_name_and_the_whole_at_a_glance(agent_of: AgentOf, broker:
     ):
         assert part in described.out
     assert json.loads(command(agent, "describe", one, "-o", "json").out)["history"]["transitions"]
+    began = json.loads(command(agent, "events", one[:6], "--since", "1h", "--format", "json").out)[0]
+    assert (began["previous"], began["status"], began["reason"]) == (None, "starting", "appeared")
+    assert f"  {one}  {name} from broken: starting → backoff (upstream_" in command(agent, "events").out
+    assert command(agent, "events", GONE).status == 5
 
     assert command(agent, "pause", one).status == 0
     eventually(lambda: _by_upstream(agent)["broken"][1] == "paused", what="it is paused")
