@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from agent.cli import output, quarantine_commands
-from agent.cli.options import ConfigOption, Format, FormatOption, Sort, seconds
+from agent.cli.options import ConfigOption, Format, FormatOption, Sort, examples, seconds
 from agent.core.links.lifecycle import Status
 from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError, UsageError
 
@@ -88,7 +88,12 @@ def _options(
         raise typer.Exit
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "validate -c agent.yml",
+        "validate /etc/federation-agent/*.yml --format json",
+    )
+)
 def validate(
     config: Annotated[
         list[Path] | None, typer.Option("-c", "--config", metavar="FILE", help="A configuration; may be repeated.")
@@ -105,7 +110,12 @@ def validate(
     return OK if validate_files(paths, as_json=format_ is Format.JSON) else BAD_CONFIGURATION
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "plan -c agent.yml",
+        "plan -c agent.yml --exit-code || echo 'something would change'",
+    )
+)
 def plan(
     config: ConfigOption,
     *,
@@ -122,7 +132,13 @@ def plan(
     return CHANGES if exit_code and has_changes else OK
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "check -c agent.yml",
+        "check -c agent.yml --api 'dc1=${env:DC1_API}'",
+        "check -c agent.yml --deliver",
+    )
+)
 def check(
     config: ConfigOption,
     api: Annotated[
@@ -156,7 +172,12 @@ class Drawing(StrEnum):
     SVG = "svg"
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "topology dc1.yml dc2.yml dc3.yml",
+        "topology dc1.yml dc2.yml --format svg > federation.svg",
+    )
+)
 def topology(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Configurations of the agents, one a cluster.")],
     exchange: Annotated[
@@ -177,7 +198,7 @@ def topology(
     return OK if show_topology(files, exchange or [], address or [], format_=format_) else TROUBLE_WITH_BROKERS
 
 
-@app.command(name="run")
+@app.command(name="run", epilog=examples("run -c agent.yml", "run -c agent.yml --log-format json"))
 def run_command(
     config: ConfigOption,
     log_format: Annotated[
@@ -205,7 +226,13 @@ def run_command(
     return OK
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "links",
+        "links --status down --sort backlog",
+        "links --upstream dc1 --watch",
+    )
+)
 def links(
     url: UrlOption = AGENT_URL,
     token_file: TokenOption = None,
@@ -245,7 +272,12 @@ def links(
     return OK if show_links(remote, selection, form) else DOWNSTREAM_UNREAD
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "describe //orders",
+        "describe 1a2b3c4d -o yaml",
+    )
+)
 def describe(
     link: Annotated[
         str,
@@ -270,7 +302,13 @@ def describe(
     return OK
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "status",
+        "status --wait --timeout 120 && echo deployed",
+        "status --watch",
+    )
+)
 def status(
     *,
     url: UrlOption = AGENT_URL,
@@ -297,7 +335,12 @@ def status(
     return show_status(remote, form)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "events --since 10m",
+        "events --follow //orders",
+    )
+)
 def events(
     link: Annotated[
         str | None,
@@ -327,7 +370,12 @@ def events(
     return OK
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "restart //orders",
+        "restart --upstream dc1",
+    )
+)
 def restart(
     ids: IdsArgument = None,
     all_: AllOption = False,
@@ -342,7 +390,12 @@ def restart(
     return _act("restart", ids, all_, vhost=vhost, upstream=upstream, url=url, token_file=token_file, format_=format_)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "pause //orders --reason 'disk is replaced'",
+        "pause --all --vhost shop",
+    )
+)
 def pause(
     ids: IdsArgument = None,
     all_: AllOption = False,
@@ -368,7 +421,12 @@ def pause(
     )
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "resume //orders",
+        "resume --all",
+    )
+)
 def resume(
     ids: IdsArgument = None,
     all_: AllOption = False,
@@ -411,7 +469,7 @@ def _act(
     return OK if known else UNKNOWN_LINK
 
 
-@app.command(name="import-legacy")
+@app.command(name="import-legacy", epilog=examples("import-legacy rabbitmq.config > agent.yml"))
 def import_legacy(
     file: Annotated[Path, typer.Argument(metavar="rabbitmq.config", help="Erlang configuration of the 2.x plugin.")],
     format_: FormatOption = Format.TEXT,
@@ -427,7 +485,7 @@ class Rules(StrEnum):
     PROMETHEUS = "prometheus"
 
 
-@app.command()
+@app.command(epilog=examples("objectives objectives.yml --format prometheus > rules.yml"))
 def objectives(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `report --objectives` reads.")],
     format_: Annotated[Rules, typer.Option("--format", help="Recording and alert rules for Prometheus.")],

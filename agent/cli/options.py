@@ -23,6 +23,11 @@ _AGE: Final = re.compile(r"(\d{1,9})([smhd]?)")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
+def examples(*commands: str) -> str:
+    """For the end of a command's help; \\b keeps the lines as they are."""
+    return "\n".join(["\b", "Examples:", *(f"  federation-agent {each}" for each in commands)])
+
+
 def seconds(option: str, age: str | None) -> float | None:
     found = None if age is None else _AGE.fullmatch(age)
     if age is not None and found is None:
