@@ -370,6 +370,30 @@ def events(
     return OK
 
 
+@app.command(epilog=examples("bundle", "bundle -c agent.yml -o fault.tar.gz"))
+def bundle(
+    output_: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where it is written; never over a file.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("-c", "--config", metavar="FILE", help="With this configuration, without its secrets."),
+    ] = None,
+    *,
+    url: UrlOption = AGENT_URL,
+    token_file: TokenOption = None,
+) -> int:
+    """Write an archive for a report of a fault: overview, causes, links, changes and metrics of a running agent.
+
+    It holds no secret; it names brokers, vhosts, users, exchanges and queues.
+    """
+    from agent.cli.bundle import write_bundle
+    from agent.cli.remote import Remote
+
+    output.say(str(write_bundle(Remote(url, token_file), output_, config)))
+    return OK
+
+
 @app.command(
     epilog=examples(
         "restart //orders",
