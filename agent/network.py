@@ -58,7 +58,9 @@ def explain(error: BaseException, *, where: str, seconds: float | None = None) -
         waited = "in time" if seconds is None else f"within {seconds:g} s"
         return TransientError(f"{where}: no answer {waited}: check the address, firewalls and the broker")
     if isinstance(cause, socket.gaierror):
-        return TransientError(f"{where}: the host's name can't be resolved ({cause.strerror}): check it and DNS")
+        return TransientError(
+            f"{where}: the host's name can't be resolved on this machine ({cause.strerror}): check it and DNS"
+        )
     reason = _why_os(cause or error)
     if reason == os.strerror(errno.ECONNREFUSED):
         return TransientError(f"{where}: connection refused: check the port and that the broker runs")

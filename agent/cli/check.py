@@ -70,8 +70,6 @@ def _apis(given: Sequence[str]) -> dict[str, list[HttpUrl]]:
 
 
 def _lines(found: Checked) -> Iterator[str]:
-    for each in sorted(_worked(found.tried)):
-        yield output.line(output.paint("ok", "green"), f" {each}")
     for finding in found.findings[:MOST_SHOWN]:
         yield output.line(
             output.paint(finding.level, _COLOURS[finding.level]),
@@ -84,6 +82,8 @@ def _lines(found: Checked) -> Iterator[str]:
             yield f"  links: {', '.join(finding.links[:MOST_LINKS])}" + (f" and {more} more" if more > 0 else "")
     if len(found.findings) > MOST_SHOWN:
         yield f"{len(found.findings) - MOST_SHOWN:,} more findings: --format json has up to {MOST_IN_JSON:,}"
+    for each in sorted(_worked(found.tried)):
+        yield output.line(output.paint("ok", "green"), f" {each}")
     counts = Counter(each.level for each in found.findings)
     total = ", ".join(counted(counts[level], level) for level in Level)
     yield f"{len(found.scene.links):,} links checked: {total}"

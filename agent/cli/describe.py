@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-import yaml
-
 from agent.cli import output
 from agent.cli.link_names import find, full_name
 from agent.cli.remote import Remote
 from agent.core.text.counts import counted
-from agent.core.text.durations import age, in_words
+from agent.core.text.durations import age, in_full, in_words
 
 EVENTS: Final = 10
 _FIRST: Final = ("id", "kind", "vhost")
@@ -24,14 +22,7 @@ def describe_link(remote: Remote, named: str, form: str) -> None:
     """Raises UnknownLinkError."""
     found = find(remote.links(), named, where=remote.where)
     link = remote.link(str(found["id"])) or dict(found)
-    match form:
-        case "json":
-            output.say_json(link)
-        case "yaml":
-            output.say(output.Ready(yaml.safe_dump(link, sort_keys=False).rstrip("\n")))
-        case _:
-            for line in lines(link, now=time.time()):
-                output.say(line)
+    output.say(output.as_data(link, form) or output.Ready("\n".join(map(output.line, lines(link, now=time.time())))))
 
 
 def lines(link: Mapping[str, Any], *, now: float) -> Iterator[str]:
@@ -58,6 +49,8 @@ def _value(link: Mapping[str, Any], key: str, now: float) -> str:
         return f"not known now; last known {link['backlog_last']:,}, {_age(link['backlog_last_at'], now)} ago"
     if key == "lag_critical" and value is not None:
         return counted(value["messages"], "message") if value["seconds"] is None else in_words(value["seconds"])
+    if key.endswith("_seconds") and value is not None:
+        return in_full(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "-" if value is None else str(value)

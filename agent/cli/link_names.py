@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agent.core.links.naming import named_so
+from agent.core.text.suggest import did_you_mean
 from agent.errors import AgentError
 
 MOST_NAMED: Final = 5
@@ -27,10 +28,21 @@ def find(links: Sequence[Mapping[str, Any]], named: str, *, where: str) -> Mappi
     """Raises UnknownLinkError."""
     found = named_so(links, named, lambda link: (str(link["id"]), full_name(link)))
     if not found:
-        raise UnknownLinkError(f"{where}: no link has the id or the vhost/name {named!r}; `links` lists them")
+        hint = _meant(links, named)
+        raise UnknownLinkError(f"{where}: no link has the id or the vhost/name {named!r}; `links` lists them{hint}")
     if len(found) > 1:
         raise UnknownLinkError(f"{where}: {named!r} names {len(found):,} links: {_listed(found)}; give an id")
     return found[0]
+
+
+def _meant(links: Sequence[Mapping[str, Any]], named: str) -> str:
+    """A name without its vhost is what people type first."""
+    same = dict.fromkeys(full_name(link) for link in links if name_of(link) == named)
+    if not same:
+        return did_you_mean(named, dict.fromkeys(map(full_name, links)))
+    more = len(same) - MOST_NAMED
+    shown = " or ".join(map(repr, list(same)[:MOST_NAMED]))
+    return f"; did you mean {shown}{f' or {more} more' if more > 0 else ''}?"
 
 
 def _listed(links: Sequence[Mapping[str, Any]]) -> str:

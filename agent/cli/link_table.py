@@ -12,6 +12,7 @@ from typing import Any, Final
 import typer
 
 from agent.cli.link_names import name_of
+from agent.cli.options import Sort
 from agent.cli.output import Ready
 from agent.cli.shortening import differences, shortened
 from agent.core.text.counts import counted, waiting_text
@@ -58,9 +59,13 @@ class Column:
 
 
 def _since(link: Link, now: float) -> str:
+    return age(now - _begin(link))
+
+
+def _begin(link: Link) -> float:
     """A pause outlives the agent that shows it."""
     paused_at = (link.get("paused") or {}).get("at")
-    return age(now - datetime.fromisoformat(str(paused_at or link["since"])).timestamp())
+    return datetime.fromisoformat(str(paused_at or link["since"])).timestamp()
 
 
 def _backlog(link: Link, _: float) -> str:
@@ -99,8 +104,24 @@ COLUMNS: Final = (
 )
 
 
-def in_order(links: Iterable[Link]) -> list[Link]:
-    """What is an incident now comes before what never worked, or has not for long."""
+def in_order(links: Iterable[Link], sort: Sort | None = None) -> list[Link]:
+    """What is an incident now comes before what never worked, or has not for long; or the largest first by `sort`."""
+    match sort:
+        case None:
+            return _by_trouble(links)
+        case "name":
+            return sorted(links, key=lambda link: (link["vhost"], name_of(link), link["upstream"]))
+        case "age":
+            return sorted(links, key=_begin)
+        case "backlog":
+            return sorted(links, key=lambda link: -(link["backlog"] or link.get("backlog_last") or 0))
+        case "oldest":
+            return sorted(links, key=lambda link: -link["oldest_unconfirmed_seconds"])
+        case _:
+            return sorted(links, key=lambda link: -(link.get(sort) or 0))
+
+
+def _by_trouble(links: Iterable[Link]) -> list[Link]:
     return sorted(
         links,
         key=lambda link: (
@@ -119,10 +140,18 @@ def _severity(link: Link) -> int:
     return SEVERITY.index(link["status"]) if link["status"] in SEVERITY else len(SEVERITY)
 
 
-def render(links: Iterable[Link], *, now: float, width: int | None, height: int | None = None, wide: bool) -> list[str]:
+def render(
+    links: Iterable[Link],
+    *,
+    now: float,
+    width: int | None,
+    height: int | None = None,
+    wide: bool,
+    sort: Sort | None = None,
+) -> list[str]:
     """Lines: a summary, the heads of columns, the links. Without a `width` each link is one line, however long, and
     all columns are there; with one, errors are on a line of their own. More lines than `height` are left out."""
-    ordered = in_order(links)
+    ordered = in_order(links, sort)
     lines = _wrapped(summary(ordered), width)
     if not ordered:
         return lines

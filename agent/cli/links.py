@@ -12,18 +12,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-import yaml
 from rich.live import Live
 from rich.text import Text
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
 
 from agent.cli import output
 from agent.cli.link_names import UnknownLinkError, find
-from agent.cli.link_table import render
+from agent.cli.link_table import in_order, render
+from agent.cli.options import Sort
 from agent.cli.remote import Remote, RemoteError
+from agent.core.links.lifecycle import Status
 from agent.core.text.printable import printable
+from agent.core.text.suggest import did_you_mean
+from agent.errors import UsageError
 
 REFRESH: Final = 1.0
+WORDS: Final = {
+    **{str(status): (str(status),) for status in Status},
+    "up": ("running",),
+    "down": ("backoff", "invalid"),
+    "broken": ("backoff", "invalid", "blocked", "stalled"),
+}
+"""What `--status` takes: statuses, and words that people use for several."""
 
 Sleep = Callable[[float], None]
 
@@ -35,9 +45,18 @@ class Selection:
     vhost: str | None = None
     statuses: tuple[str, ...] = ()
     upstreams: tuple[str, ...] = ()
+    sort: Sort | None = None
 
     def of(self, remote: Remote) -> list[dict[str, Any]]:
-        return [link for link in remote.links(self.vhost) if self._takes(link)]
+        found = [link for link in remote.links(self.vhost) if self._takes(link)]
+        return found if self.sort is None else [dict(link) for link in in_order(found, self.sort)]
+
+    @property
+    def text(self) -> str:
+        """Where its links are; empty for all."""
+        places = [f"in vhost {self.vhost!r}"] if self.vhost is not None else []
+        places += [f"of upstream or cluster {' or '.join(map(repr, self.upstreams))}"] if self.upstreams else []
+        return " ".join(places)
 
     def _takes(self, link: Mapping[str, Any]) -> bool:
         if self.statuses and link["status"] not in self.statuses:
@@ -45,9 +64,17 @@ class Selection:
         return not self.upstreams or bool({link["upstream"], link.get("upstream_cluster")} & set(self.upstreams))
 
 
+def statuses_of(words: Sequence[str]) -> tuple[str, ...]:
+    for word in words:
+        if word.lower() not in WORDS:
+            hint = did_you_mean(word.lower(), WORDS)
+            raise UsageError(f"--status {word!r} is none of {', '.join(WORDS)}{hint}")
+    return tuple(dict.fromkeys(status for word in words for status in WORDS[word.lower()]))
+
+
 def show_links(remote: Remote, selection: Selection, form: str) -> bool:
     """Whether the agent can read its broker; where it can't, what is shown may be old."""
-    _print(selection.of(remote), form)
+    _print(selection.of(remote), form, selection.sort)
     warning = _unread(remote)
     if warning:
         output.complain(warning)
@@ -59,24 +86,18 @@ def _unread(remote: Remote) -> str:
     return f"{remote.where}: it can't read its broker, so this may be old: {why}" if why else ""
 
 
-def _print(links: Sequence[dict[str, Any]], form: str) -> bool:
+def _print(links: Sequence[dict[str, Any]], form: str, sort: Sort | None) -> bool:
     """Whether somebody reads them."""
-    match form:
-        case "json":
-            return output.say_json(links)
-        case "yaml":
-            return output.say(output.Ready(yaml.safe_dump(list(links), sort_keys=False).rstrip("\n")))
-        case _:
-            return output.say(output.Ready("\n".join(_lines(links, form))))
+    return output.say(output.as_data(links, form) or output.Ready("\n".join(_lines(links, form, sort))))
 
 
-def _lines(links: Sequence[dict[str, Any]], form: str) -> list[str]:
+def _lines(links: Sequence[dict[str, Any]], form: str, sort: Sort | None) -> list[str]:
     """As wide and as high as the terminal, or as much as there is if a program reads it."""
     if not sys.stdout.isatty():
-        return render(links, now=time.time(), width=None, wide=form == "wide")
+        return render(links, now=time.time(), width=None, wide=form == "wide", sort=sort)
     size = shutil.get_terminal_size()
     height = None if form == "wide" else size.lines - 1
-    return render(links, now=time.time(), width=size.columns, height=height, wide=form == "wide")
+    return render(links, now=time.time(), width=size.columns, height=height, wide=form == "wide", sort=sort)
 
 
 def watch_links(remote: Remote, selection: Selection, form: str, *, sleep: Sleep = time.sleep) -> None:
@@ -91,8 +112,8 @@ def watch_links(remote: Remote, selection: Selection, form: str, *, sleep: Sleep
 
 def _print_again_and_again(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> None:
     shown = ""
-    while _print(_until_answered(output.complain, sleep)(selection.of, remote), form):
-        warning = _until_answered(output.complain, sleep)(_unread, remote)
+    while _print(until_answered(output.complain, sleep)(selection.of, remote), form, selection.sort):
+        warning = until_answered(output.complain, sleep)(_unread, remote)
         if warning and warning != shown:
             output.complain(warning)
         shown = warning
@@ -106,16 +127,16 @@ def _refresh(remote: Remote, selection: Selection, form: str, sleep: Sleep) -> N
             live.update(Text(printable(error), style="red"), refresh=True)
 
         while True:
-            links = _until_answered(show_error, sleep)(selection.of, remote)
-            warning = _until_answered(show_error, sleep)(_unread, remote)
-            table = Text.from_ansi("\n".join(_lines(links, form)), no_wrap=True)
+            links = until_answered(show_error, sleep)(selection.of, remote)
+            warning = until_answered(show_error, sleep)(_unread, remote)
+            table = Text.from_ansi("\n".join(_lines(links, form, selection.sort)), no_wrap=True)
             if warning:  # one line, so that the rest keeps its place
                 table = Text.assemble((printable(warning), "red"), "\n", table, no_wrap=True, overflow="ellipsis")
             live.update(table, refresh=True)
             sleep(REFRESH)
 
 
-def _until_answered(show: Callable[[str], None], sleep: Sleep) -> Retrying:
+def until_answered(show: Callable[[str], None], sleep: Sleep) -> Retrying:
     """Asks again every second while the agent doesn't answer, until interrupted; shows each reason once."""
     shown: set[str] = set()
 
@@ -134,15 +155,14 @@ def act(
     action: str,
     named: Sequence[str],
     *,
-    everything: bool,
-    vhost: str | None,
+    selection: Selection,
     as_json: bool,
     reason: str = "",
 ) -> bool:
-    """Whether all that were named are there; those that are get what is asked. A vhost is named, too."""
-    links = remote.links(vhost if everything or vhost is not None else None)
+    """Whether all that were named are there; those that are get what is asked. A vhost or upstream is named, too."""
+    links = selection.of(remote)
     selected = [str(link["id"]) for link in links if link["status"] != "removing"] if not named else []
-    is_empty = vhost is not None and not selected  # those that are being removed accept no action
+    is_empty = bool(selection.text) and not selected  # those that are being removed accept no action
     ids, missing = _found(links, named, where=remote.where)
     about = {"by": _myself(), "reason": reason} if action == "pause" else None
     paused = {str(link["id"]): str(link["error"]) for link in links if link["status"] == "paused"}
@@ -159,7 +179,7 @@ def act(
         output.say_json({"action": action, "links": done, "missing": [*missing, *gone]})
     output.complain(*missing.values(), *(f"{remote.where}: the link {given!r} has gone" for given in gone))
     if is_empty:
-        output.complain(f"{remote.where}: no link is in vhost {vhost!r}; `links` lists them")
+        output.complain(f"{remote.where}: no link is {selection.text}; `links` lists them")
     return not missing and not gone and not is_empty
 
 

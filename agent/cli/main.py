@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from agent.cli import output, quarantine_commands
-from agent.cli.options import WITHOUT_IT, ConfigOption, Format, FormatOption, usual_config
+from agent.cli.options import WITHOUT_IT, ConfigOption, Format, FormatOption, Sort, examples, seconds, usual_config
 from agent.core.links.lifecycle import Status
 from agent.errors import AgentError, BrokerError, CannotStartError, ConfigurationError, UsageError
 
@@ -21,6 +21,7 @@ BAD_USE = 2
 BAD_CONFIGURATION = 2
 CANNOT_START = 3
 TROUBLE_WITH_BROKERS = 4
+CHANGES = 4
 UNKNOWN_LINK = 5
 DOWNSTREAM_UNREAD = 1
 NOT_ALIVE = 1
@@ -87,6 +88,9 @@ IdsArgument = Annotated[
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All links.")]
 VhostOption = Annotated[str | None, typer.Option("--vhost", help="All links of this vhost.")]
+UpstreamOption = Annotated[
+    list[str] | None, typer.Option("--upstream", help="All links of this upstream or cluster; may be repeated.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -100,7 +104,12 @@ def _options(
         raise typer.Exit
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "validate -c agent.yml",
+        "validate /etc/federation-agent/*.yml --format json",
+    )
+)
 def validate(
     config: Annotated[
         list[Path] | None, typer.Option("-c", "--config", metavar="FILE", help="A configuration; may be repeated.")
@@ -122,19 +131,35 @@ def validate(
     return OK if is_valid else BAD_CONFIGURATION
 
 
-@app.command()
-def plan(config: ConfigOption, format_: FormatOption = Format.TEXT) -> int:
+@app.command(
+    epilog=examples(
+        "plan -c agent.yml",
+        "plan -c agent.yml --exit-code || echo 'something would change'",
+    )
+)
+def plan(
+    config: ConfigOption,
+    *,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 4 if something would change.")] = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
     """Show what `run` would create, keep and delete, and why.
 
     Reads from the brokers at both ends and changes nothing.
     """
     from agent.cli.plan import show_plan
 
-    show_plan(config, as_json=format_ is Format.JSON)
-    return OK
+    has_changes = show_plan(config, as_json=format_ is Format.JSON)
+    return CHANGES if exit_code and has_changes else OK
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "check -c agent.yml",
+        "check -c agent.yml --api 'dc1=${env:DC1_API}'",
+        "check -c agent.yml --deliver",
+    )
+)
 def check(
     config: ConfigOption,
     api: Annotated[
@@ -168,7 +193,12 @@ class Drawing(StrEnum):
     SVG = "svg"
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "topology dc1.yml dc2.yml dc3.yml",
+        "topology dc1.yml dc2.yml --format svg > federation.svg",
+    )
+)
 def topology(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Configurations of the agents, one a cluster.")],
     exchange: Annotated[
@@ -189,7 +219,7 @@ def topology(
     return OK if show_topology(files, exchange or [], address or [], format_=format_) else TROUBLE_WITH_BROKERS
 
 
-@app.command(name="run")
+@app.command(name="run", epilog=examples("run -c agent.yml", "run -c agent.yml --log-format json"))
 def run_command(
     config: ConfigOption,
     log_format: Annotated[
@@ -217,7 +247,13 @@ def run_command(
     return OK
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "links",
+        "links --status down --sort backlog",
+        "links --upstream dc1 --watch",
+    )
+)
 def links(
     url: UrlOption = None,
     token_file: TokenOption = None,
@@ -226,10 +262,19 @@ def links(
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second, until interrupted.")] = False,
     status: Annotated[
-        list[Status] | None, typer.Option("--status", help="Only links of this status; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Only links of this status, or: up, down, broken; may be repeated.",
+            autocompletion=lambda: [*Status, "up", "down", "broken"],
+        ),
     ] = None,
     upstream: Annotated[
         list[str] | None, typer.Option("--upstream", help="Only links of this upstream or cluster; may be repeated.")
+    ] = None,
+    sort: Annotated[
+        Sort | None, typer.Option("--sort", help="The largest first, rather than those in trouble.")
     ] = None,
     output_: OutputOption = None,
     format_: FormatOption = Format.TEXT,
@@ -238,10 +283,10 @@ def links(
 
     On a terminal the table fits the screen; for a program each link is one line.
     """
-    from agent.cli.links import Selection, show_links, watch_links
+    from agent.cli.links import Selection, show_links, statuses_of, watch_links
     from agent.cli.remote import reach
 
-    selection = Selection(vhost, tuple(each.value for each in status or ()), tuple(upstream or ()))
+    selection = Selection(vhost, statuses_of(status or ()), tuple(upstream or ()), sort)
     remote, form = reach(url, token_file, config), _form(output_, format_)
     if watch:
         watch_links(remote, selection, form)
@@ -249,7 +294,12 @@ def links(
     return OK if show_links(remote, selection, form) else DOWNSTREAM_UNREAD
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "describe //orders",
+        "describe 1a2b3c4d -o yaml",
+    )
+)
 def describe(
     link: Annotated[
         str,
@@ -275,7 +325,13 @@ def describe(
     return OK
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "status",
+        "status --wait --timeout 120 && echo deployed",
+        "status --watch",
+    )
+)
 def status(
     *,
     url: UrlOption = None,
@@ -283,6 +339,8 @@ def status(
     config: AgentConfigOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all is fine, as after a start or a change.")] = False,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Wait no longer.", min=0)] = 60.0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second, until interrupted.")] = False,
+    output_: OutputOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Show on one screen whether a running agent and its links are fine, and what is wrong.
@@ -290,15 +348,18 @@ def status(
     Exits with 0 if all is fine, 1 if some links start or are in trouble, 2 if none works or the agent doesn't answer.
     """
     from agent.cli.remote import reach
-    from agent.cli.status import show_status, wait_until_fine
+    from agent.cli.status import show_status, wait_until_fine, watch_status
 
-    remote = reach(url, token_file, config)
+    remote, form = reach(url, token_file, config), _form(output_, format_)
     if wait:
         wait_until_fine(remote, timeout=timeout)
-    return show_status(remote, as_json=format_ is Format.JSON)
+    if watch:
+        watch_status(remote, form)
+        return OK
+    return show_status(remote, form)
 
 
-@app.command()
+@app.command(epilog=examples("alive", "alive --url http://127.0.0.1:9419"))
 def alive(url: UrlOption = None, config: AgentConfigOption = None) -> int:
     """Exit with 0 if the process of an agent answers, else with 1: a health check for containers."""
     from agent.cli.remote import reach
@@ -311,27 +372,101 @@ def alive(url: UrlOption = None, config: AgentConfigOption = None) -> int:
     return OK
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "events --since 10m",
+        "events --follow //orders",
+    )
+)
+def events(
+    link: Annotated[
+        str | None,
+        typer.Argument(metavar="LINK", help="Only of this one, which may be gone.", autocompletion=_complete),
+    ] = None,
+    url: UrlOption = None,
+    token_file: TokenOption = None,
+    config: AgentConfigOption = None,
+    *,
+    since: Annotated[str | None, typer.Option("--since", metavar="AGE", help="Only the last 90s, 10m, 2h, 7d.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show what comes, until interrupted.")] = False,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Show what changed with the links of a running agent, when, and why: the last 2,000 changes of status.
+
+    With --follow and --format json each is one line.
+    """
+    from agent.cli.events import show_events
+    from agent.cli.link_names import UnknownLinkError
+    from agent.cli.remote import reach
+
+    age, as_json = seconds("--since", since), format_ is Format.JSON
+    try:
+        show_events(reach(url, token_file, config), link, since=age, follow=follow, as_json=as_json)
+    except UnknownLinkError as error:
+        output.complain(str(error))
+        return UNKNOWN_LINK
+    return OK
+
+
+@app.command(epilog=examples("bundle", "bundle -c agent.yml -o fault.tar.gz"))
+def bundle(
+    output_: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where it is written; never over a file.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("-c", "--config", metavar="FILE", help="With this configuration, without its secrets."),
+    ] = None,
+    *,
+    url: UrlOption = None,
+    token_file: TokenOption = None,
+) -> int:
+    """Write an archive for a report of a fault: overview, causes, links, changes and metrics of a running agent.
+
+    It holds no secret; it names brokers, vhosts, users, exchanges and queues.
+    """
+    from agent.cli.bundle import write_bundle
+    from agent.cli.remote import reach
+
+    found = config or usual_config()
+    output.say(str(write_bundle(reach(url, token_file, config), output_, found)))
+    return OK
+
+
+@app.command(
+    epilog=examples(
+        "restart //orders",
+        "restart --upstream dc1",
+    )
+)
 def restart(
     ids: IdsArgument = None,
     all_: AllOption = False,
     vhost: VhostOption = None,
     *,
+    upstream: UpstreamOption = None,
     url: UrlOption = None,
     token_file: TokenOption = None,
     config: AgentConfigOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Restart links of a running agent: they reconnect; queues and bindings upstream stay."""
-    return _act("restart", ids, all_, vhost=vhost, at=(url, token_file, config), format_=format_)
+    at = url, token_file, config
+    return _act("restart", ids, all_, vhost=vhost, upstream=upstream, at=at, format_=format_)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "pause //orders --reason 'disk is replaced'",
+        "pause --all --vhost shop",
+    )
+)
 def pause(
     ids: IdsArgument = None,
     all_: AllOption = False,
     vhost: VhostOption = None,
     *,
+    upstream: UpstreamOption = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever the link is.")] = "",
     url: UrlOption = None,
     token_file: TokenOption = None,
@@ -339,22 +474,30 @@ def pause(
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Pause links of a running agent until they are resumed: they stop consuming; messages wait upstream."""
-    return _act("pause", ids, all_, vhost=vhost, reason=reason, at=(url, token_file, config), format_=format_)
+    at = url, token_file, config
+    return _act("pause", ids, all_, vhost=vhost, upstream=upstream, at=at, format_=format_, reason=reason)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "resume //orders",
+        "resume --all",
+    )
+)
 def resume(
     ids: IdsArgument = None,
     all_: AllOption = False,
     vhost: VhostOption = None,
     *,
+    upstream: UpstreamOption = None,
     url: UrlOption = None,
     token_file: TokenOption = None,
     config: AgentConfigOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Resume paused links of a running agent."""
-    return _act("resume", ids, all_, vhost=vhost, at=(url, token_file, config), format_=format_)
+    at = url, token_file, config
+    return _act("resume", ids, all_, vhost=vhost, upstream=upstream, at=at, format_=format_)
 
 
 def _form(output_: Output | None, format_: Format) -> str:
@@ -367,21 +510,23 @@ def _act(
     everything: bool,
     *,
     vhost: str | None,
+    upstream: list[str] | None,
     at: tuple[str | None, Path | None, Path | None],
     format_: Format,
     reason: str = "",
 ) -> int:
-    from agent.cli.links import act
+    from agent.cli.links import Selection, act
     from agent.cli.remote import reach
 
-    if bool(ids) == (everything or vhost is not None):
-        raise UsageError(f"give either links, --vhost or --all: federation-agent {action} LINK...")
+    selection = Selection(vhost, (), tuple(upstream or ()))
+    if bool(ids) == (everything or bool(selection.text)):
+        raise UsageError(f"give either links, --vhost or --all, or --upstream: federation-agent {action} LINK...")
     remote, as_json = reach(*at), format_ is Format.JSON
-    known = act(remote, action, ids or [], everything=everything, vhost=vhost, reason=reason, as_json=as_json)
+    known = act(remote, action, ids or [], selection=selection, reason=reason, as_json=as_json)
     return OK if known else UNKNOWN_LINK
 
 
-@app.command(name="import-legacy")
+@app.command(name="import-legacy", epilog=examples("import-legacy rabbitmq.config > agent.yml"))
 def import_legacy(
     file: Annotated[Path, typer.Argument(metavar="rabbitmq.config", help="Erlang configuration of the 2.x plugin.")],
     format_: FormatOption = Format.TEXT,
@@ -397,7 +542,7 @@ class Rules(StrEnum):
     PROMETHEUS = "prometheus"
 
 
-@app.command()
+@app.command(epilog=examples("objectives objectives.yml --format prometheus > rules.yml"))
 def objectives(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `report --objectives` reads.")],
     format_: Annotated[Rules, typer.Option("--format", help="Recording and alert rules for Prometheus.")],

@@ -37,8 +37,24 @@ def complain(*lines: str) -> None:
 
 
 def say_json(value: Any) -> bool:
+    return say(as_json(value))
+
+
+def as_json(value: Any, indent: int | None = 2) -> Ready:
     """Indented for readers; ASCII only, so that every name is printed completely in any locale."""
-    return say(Ready(json.dumps(value, indent=2).replace("\x7f", "\\u007f")))
+    return Ready(json.dumps(value, indent=indent).replace("\x7f", "\\u007f"))
+
+
+def as_data(value: Any, form: str) -> Ready | None:
+    """None where it is for people."""
+    match form:
+        case "json":
+            return as_json(value)
+        case "yaml":
+            import yaml
+
+            return Ready(yaml.safe_dump(value, sort_keys=False).rstrip("\n"))
+    return None
 
 
 def forget() -> None:

@@ -14,10 +14,11 @@ from agent.cli import output
 from agent.cli.remote import url_of
 from agent.cli.running_agent import RunningAgent, find_running
 from agent.core import fields
-from agent.core.links.plan import Action, Outlook, Plan, PlannedLink
+from agent.core.links.plan import Action, Outlook, Plan, PlannedLink, RunningLink
 from agent.core.links.reconcile import Verb
-from agent.core.model import Link, LinkSettings, ShovelLink
+from agent.core.model import Link, LinkKind, LinkSettings, ShovelLink
 from agent.core.rules.hops import BOUND_FROM
+from agent.core.text.counts import counted, waiting_text
 from agent.definitions.sources.load import load_configuration
 from agent.errors import Severity
 from agent.runtime.survey import Survey, survey
@@ -29,16 +30,20 @@ _MARKS = {
     Verb.UNBIND: ("-", "red"),
     Verb.DELETE: ("-", "red"),
 }
+_OF_ENDINGS = ("id", "kind", "vhost", "name", "upstream", "backlog")
 _OF_BINDINGS = frozenset({Verb.BIND, Verb.UNBIND})
 _COLOURS = {Outlook.RUN: "green", Outlook.STANDBY: "yellow", Outlook.BACKOFF: "red", Outlook.INVALID: "red"}
 BINDINGS_SHOWN = 10
+PAUSED = "paused"
 ENDED = (
-    "no longer defined; what it built upstream is removed after agent.cleanup-after, unless another link uses it or "
-    "resource-cleanup-mode is never"
+    "it is no longer defined; what it built upstream, messages included, is removed after agent.cleanup-after, "
+    "unless another link uses it or resource-cleanup-mode is never"
 )
+STAYS = "it is no longer defined; its queue stays as it is"
 
 
-def show_plan(path: Path, *, as_json: bool) -> None:
+def show_plan(path: Path, *, as_json: bool) -> bool:
+    """Whether anything would change."""
     configuration = load_configuration(str(path), environment=os.environ)
     http = configuration.settings.agent.http
     agent = find_running(http)
@@ -49,6 +54,7 @@ def show_plan(path: Path, *, as_json: bool) -> None:
     else:
         for line in _lines(found, _agent_line(url_of(http), agent, found)):
             output.say(line)
+    return found.plan.has_changes
 
 
 def _agent_line(url: str, agent: RunningAgent | None, found: Survey) -> str:
@@ -67,34 +73,48 @@ def _lines(found: Survey, agent: str) -> list[str]:
     lines += [_line(action) for action in found.plan.downstream]
     for planned in found.plan.links:
         lines += ["", *_link_lines(planned)]
-    lines += [line for link_id in found.plan.ended for line in ("", _ended_line(link_id))]
+    lines += [line for link in found.plan.ended for line in ("", ended_line(link))]
     return [*lines, "", f"{_summary(found.plan)}{_not_run(found)}"]
 
 
 def _not_run(found: Survey) -> str:
     """Definitions that are not run; each has its problem above."""
     number = sum(problem.severity is Severity.NOT_RUN for problem in found.problems)
-    return f"; {number} definition(s) not run" if number else ""
+    return f"; {counted(number, 'definition')} not run" if number else ""
 
 
-def _ended_line(link_id: str) -> str:
-    return output.line(f"link {link_id}: ", output.paint("ends", "red"), f": {ENDED}")
+def ended_line(link: RunningLink) -> str:
+    waits = waiting_text(link.backlog or 0, "in its queue", is_exact=link.backlog is not None)
+    then = ENDED if link.kind == LinkKind.EXCHANGE else STAYS
+    return output.line(f"link {link.id}: {_named(link)}: ", output.paint("ends", "red"), f": {waits}; {then}")
+
+
+def _named(link: Link | RunningLink) -> str:
+    source = f" from upstream {link.upstream!r}" if link.upstream else ""
+    return f"{link.kind} {link.name!r} in vhost {link.vhost!r}{source}"
 
 
 def _link_lines(planned: PlannedLink) -> list[str]:
     link = planned.link
-    what = f"{link.kind} {link.name!r} in vhost {link.vhost!r}"
-    source = f" from upstream {link.upstream!r}" if link.upstream else ""
-    outlook = output.paint(planned.outlook, _COLOURS[planned.outlook])
-    head = output.line(f"link {link.id}: {what}{source} ({planned.broker}): ", outlook)
+    outlook = (
+        output.paint(PAUSED, "blue") if _is_held(planned) else output.paint(planned.outlook, _COLOURS[planned.outlook])
+    )
+    head = output.line(f"link {link.id}: {_named(link)} ({planned.broker}): ", outlook)
     if planned.reason:
         return [output.line(head, f": {planned.reason}")]
+    if planned.is_paused:
+        head = output.line(head, "; once it is resumed:")
     bindings = [action for action in planned.actions if action.verb in _OF_BINDINGS]
     others = [action for action in planned.actions if action.verb not in _OF_BINDINGS]
     lines = [head, *(_line(action) for action in [*others, *bindings[:BINDINGS_SHOWN]])]
     if len(bindings) > BINDINGS_SHOWN:
         lines.append(f"  + {len(bindings) - BINDINGS_SHOWN:,} more bindings (--format json shows all)")
     return lines
+
+
+def _is_held(planned: PlannedLink) -> bool:
+    """It would run, but for somebody who has paused it."""
+    return planned.is_paused and planned.outlook is Outlook.RUN
 
 
 def _line(action: Action) -> str:
@@ -113,12 +133,13 @@ def _matching(action: Action) -> str:
 
 def _summary(plan: Plan) -> str:
     actions = Counter(
-        action.verb for action in (*plan.downstream, *(one for planned in plan.links for one in planned.actions))
+        action.verb
+        for action in (*plan.downstream, *(one for each in plan.links if not each.is_paused for one in each.actions))
     )
-    outlooks = Counter(planned.outlook for planned in plan.links)
-    links = ", ".join(f"{outlooks[outlook]} {outlook}" for outlook in Outlook if outlooks[outlook]) or "none"
+    outlooks = Counter(PAUSED if _is_held(planned) else planned.outlook for planned in plan.links)
+    links = ", ".join(f"{outlooks[each]} {each}" for each in (*Outlook, PAUSED) if outlooks[each]) or "none"
     changes = [f"{actions[verb]} to {verb}" for verb in Verb if actions[verb] and verb is not Verb.KEEP]
-    changes += [f"{len(plan.ended):,} link(s) to end"] if plan.ended else []
+    changes += [f"{counted(len(plan.ended), 'link')} to end"] if plan.ended else []
     kept = [f"{actions[Verb.KEEP]} to keep"] if actions[Verb.KEEP] else []
     return f"links: {links}; {', '.join(changes + kept) if changes else 'no changes'}"
 
@@ -130,7 +151,8 @@ def _as_json(found: Survey, agent: RunningAgent | None) -> dict[str, Any]:
         "agent": None if agent is None or not agent.has_answered else {"url": agent.url, "cluster": agent.cluster},
         "actions": [_action_as_json(action) for action in found.plan.downstream],
         "links": [_link_as_json(planned) for planned in found.plan.links],
-        "ended": list(found.plan.ended),
+        "ended": [link.id for link in found.plan.ended],
+        "endings": [{key: getattr(link, key) for key in _OF_ENDINGS} for link in found.plan.ended],
         "not_run": sum(problem.severity is Severity.NOT_RUN for problem in found.problems),
         "problems": [
             {"place": str(problem.place), "severity": problem.severity, "message": problem.message}
@@ -164,6 +186,7 @@ def _link_as_json(planned: PlannedLink) -> dict[str, Any]:
         "settings": _settings_as_json(link),
         "outlook": planned.outlook,
         "reason": planned.reason,
+        "paused": planned.is_paused,
         "bindings": planned.bindings,
         "actions": [_action_as_json(action) for action in planned.actions],
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import re
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
@@ -17,6 +16,7 @@ from typing import Any, Final, TypeVar
 from agent.amqp.wire.properties import FLAGS, HEADERS, Properties
 from agent.amqp.wire.tables import CodecError
 from agent.cli import output
+from agent.cli.options import seconds
 from agent.cli.references import resolved
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri, parse
@@ -25,8 +25,6 @@ from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
 from agent.runtime.set_aside import Choice, Outcome, Quarantined, SetAside
 
-_AGE: Final = re.compile(r"(\d{1,9})([smhd]?)")
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SHOWN: Final = 1_000  # bytes of a body
 _COLUMNS: Final = ("AGE", "REASON", "LINK", "BYTES", "WAS GOING TO", "WHERE IT IS")
 
@@ -37,10 +35,7 @@ def chosen(link: str | None, reason: str | None, older_than: str | None, *, is_l
     """`is_limited`: something has to choose."""
     if is_limited and (link, reason, older_than) == (None, None, None):
         raise UsageError("choose messages by --link, --reason or --older-than, or give --all")
-    found = None if older_than is None else _AGE.fullmatch(older_than)
-    if older_than is not None and found is None:
-        raise UsageError(f"--older-than {older_than!r} is no age: write 90s, 30m, 12h or 7d")
-    return Choice(link, reason, None if found is None else float(found[1]) * _UNITS[found[2]])
+    return Choice(link, reason, seconds("--older-than", older_than))
 
 
 def list_messages(path: Path, choice: Choice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
@@ -126,7 +121,9 @@ def _run(
 
     async def run() -> tuple[T, list[str]]:
         quarantined = await Quarantined.read(configuration, choice, only)
-        return await work(quarantined), quarantined.problems
+        found = await work(quarantined)
+        output.complain(*(f"not looked at: {each}" for each in dict.fromkeys(quarantined.elsewhere)))
+        return found, quarantined.problems
 
     return asyncio.run(run())
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agent.cli.options import ConfigOption, Format, FormatOption
+from agent.cli.options import ConfigOption, Format, FormatOption, examples
 from agent.core.rules.quarantine import Reason
 
 OK = 0
@@ -32,7 +32,10 @@ UriOption = Annotated[
 EveryOption = Annotated[bool, typer.Option("--all", help="All of them, where nothing else chooses.")]
 
 
-@app.command(name="list")
+@app.command(
+    name="list",
+    epilog=examples("quarantine list -c agent.yml", "quarantine list -c agent.yml --link //orders --older-than 1h"),
+)
 def list_quarantined(
     config: ConfigOption,
     *,
@@ -49,7 +52,7 @@ def list_quarantined(
     return _status(list_messages(config, choice, uri or [], as_json=as_json))
 
 
-@app.command(name="show")
+@app.command(name="show", epilog=examples("quarantine show -c agent.yml --reason too_large --most 3"))
 def show_quarantined(
     config: ConfigOption,
     *,
@@ -67,7 +70,7 @@ def show_quarantined(
     return _status(show_messages(config, choice, uri or [], most=most, as_json=as_json))
 
 
-@app.command(name="replay")
+@app.command(name="replay", epilog=examples("quarantine replay -c agent.yml --link //orders"))
 def replay_quarantined(
     config: ConfigOption,
     *,
@@ -85,7 +88,7 @@ def replay_quarantined(
     return _status(replay_messages(config, choice, uri or [], as_json=format_ is Format.JSON))
 
 
-@app.command(name="drop")
+@app.command(name="drop", epilog=examples("quarantine drop -c agent.yml --link //orders --older-than 7d"))
 def drop_quarantined(
     config: ConfigOption,
     *,

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -94,6 +94,19 @@ class Remote:
             raise self._refused(status, found)
         return found
 
+    def transitions(self, *, after: int) -> list[dict[str, Any]]:
+        """The last changes of status of all links with a greater number, oldest first."""
+        status, found = self._ask("GET", f"/api/transitions?after={after}")
+        if status != http.client.OK or not isinstance(found, list):
+            raise self._refused(status, found)
+        return found
+
+    def metrics(self) -> str:
+        status, found = self._ask("GET", "/metrics", read=bytes.decode)
+        if status != http.client.OK:
+            raise self._refused(status, found)
+        return str(found)
+
     def bindings(self, link_id: str) -> dict[str, Any] | None:
         """What the link has bound upstream; None where there is no such link."""
         status, found = self._ask("GET", f"/api/links/{quote(link_id, safe='')}/bindings")
@@ -112,7 +125,14 @@ class Remote:
             return None
         return found if isinstance(found, dict) else {}
 
-    def _ask(self, method: str, path: str, sent: Mapping[str, str] | None = None) -> tuple[int, Any]:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        sent: Mapping[str, str] | None = None,
+        *,
+        read: Callable[[bytes], Any] = json.loads,
+    ) -> tuple[int, Any]:
         kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection
         connection = kind(self._address.hostname or "", self._address.port, timeout=self._timeout)
         headers = {BY_A_PROGRAM: "1"} | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
@@ -123,7 +143,7 @@ class Remote:
                 connection.request(method, self._address.path.rstrip("/") + path, body, headers=headers)
                 answer = connection.getresponse()
                 found = answer.read(_MAX_ANSWER)
-            return answer.status, json.loads(found)
+            return answer.status, read(found)
         except ConnectionRefusedError as error:
             raise RemoteError(f"{self.where}: connection refused: check the address and that the agent runs") from error
         except ConnectionResetError as error:

@@ -28,6 +28,7 @@ from agent.downstream.watch import Watcher
 from agent.errors import ConfigurationError, UsageError
 from agent.runtime.expiry import TASK as EXPIRIES
 from agent.runtime.expiry import watch_expiries
+from agent.runtime.link_log import LOGGING_CAUSES, CauseLog
 from agent.runtime.problems import WATCHING
 from agent.runtime.supervisor import Supervisor
 from agent.runtime.waiting import OPTION, Waiting
@@ -92,6 +93,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     watcher.hear_hangup()
     tasks = GuardedTasks(board.errors)
     tasks.keep(WATCHING, watcher.run)
+    tasks.keep(LOGGING_CAUSES, CauseLog(board).run)
     tasks.keep(
         EXPIRIES,
         lambda: watch_expiries(

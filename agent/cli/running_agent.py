@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from agent.cli.link_names import name_of
 from agent.cli.remote import Remote, RemoteError, url_of
 from agent.core.links.lifecycle import Status
+from agent.core.links.plan import RunningLink
 from agent.core.links.reconcile import Known
 from agent.core.model import LinkKind
 from agent.core.rules.bindings import Group
 from agent.core.rules.hops import Site
 from agent.core.settings import HttpSettings
 from agent.core.tagged import from_tagged
-from agent.runtime.survey import RunningLink
 
 PATIENCE: Final = 10.0  # seconds for an answer: what listens there may be no agent
 _CONSUMING: Final = frozenset({Status.RUNNING, Status.STARTING, Status.BLOCKED, Status.STALLED})
@@ -38,23 +39,15 @@ class RunningAgent:
             self.has_answered = False
             return ()
 
-    async def paused(self) -> frozenset[str]:
-        """Empty where it can't be asked any more."""
-        try:
-            return await asyncio.to_thread(self._paused)
-        except (RemoteError, ValueError, KeyError, TypeError, AttributeError):
-            return frozenset()
-
-    def _paused(self) -> frozenset[str]:
-        return frozenset(_text(link["id"]) for link in self.remote.links() if link["status"] == Status.PAUSED)
-
     def _links(self) -> Sequence[RunningLink]:
         found = []
         for link in self.remote.links():
-            if link["kind"] == LinkKind.EXCHANGE and link["status"] != Status.REMOVING:
-                known = self.remote.bindings(_text(link["id"]))
-                if known is not None:
-                    found.append(_running_link(link["id"], known))
+            if link["status"] == Status.REMOVING:
+                continue
+            is_exchange = link["kind"] == LinkKind.EXCHANGE
+            bound = self.remote.bindings(_text(link["id"])) if is_exchange else link
+            if bound is not None:
+                found.append(_running_link(link, bound))
         return found
 
 
@@ -69,12 +62,19 @@ def find_running(settings: HttpSettings) -> RunningAgent | None:
     return RunningAgent(url, cluster, remote) if cluster is None or isinstance(cluster, str) else None
 
 
-def _running_link(link_id: str, found: Mapping[str, Any]) -> RunningLink:
-    known = found["known"]
+def _running_link(link: Mapping[str, Any], bound: Mapping[str, Any]) -> RunningLink:
+    """`bound` is what an exchange link has bound."""
+    known, backlog = bound.get("known"), link.get("backlog_last")
     return RunningLink(
-        id=link_id,
-        is_consuming=found["status"] in _CONSUMING,
-        uris=frozenset(map(_text, found["uris"])),
+        id=_text(link["id"]),
+        kind=_text(link["kind"]),
+        vhost=str(link.get("vhost")),
+        name=name_of(link),
+        upstream=str(link.get("upstream") or ""),
+        backlog=None if backlog is None else int(backlog),
+        is_consuming=bound["status"] in _CONSUMING,
+        is_paused=link["status"] == Status.PAUSED,
+        uris=frozenset(map(_text, bound.get("uris", ()))),
         known=None if known is None else _known(known),
     )
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
@@ -53,26 +54,43 @@ def _is_settled(remote: Remote) -> bool:
         return False
 
 
-def show_status(remote: Remote, *, as_json: bool) -> int:
+def show_status(remote: Remote, form: str) -> int:
+    status, shown = _look(remote, form)
+    output.say(shown)
+    return status
+
+
+def watch_status(remote: Remote, form: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Until interrupted, or until the output is closed; an agent that doesn't answer is down."""
+    with suppress(KeyboardInterrupt):
+        if form in {"json", "yaml"} or not sys.stdout.isatty():
+            while output.say(_look(remote, form)[1]):
+                sleep(ASK_EVERY)
+            return
+        from rich.live import Live  # not for the others, which monitoring runs often
+        from rich.text import Text
+
+        with Live(Text(""), screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(Text.from_ansi(_look(remote, form)[1]), refresh=True)
+                sleep(ASK_EVERY)
+
+
+def _look(remote: Remote, form: str) -> tuple[int, output.Ready]:
+    """With the exit status."""
     try:
         overview, causes = remote.overview(), remote.causes()
     except RemoteError as error:
-        level, found = ("unknown", UNKNOWN) if isinstance(error, TokenError) else (Level.DOWN, DOWN)
-        if as_json:
-            output.say_json({"level": level, "verdict": str(error)})
-        else:
-            output.say(output.paint(level.upper(), "red"), f": {error}")
-        return found
+        word, status = ("unknown", UNKNOWN) if isinstance(error, TokenError) else (str(Level.DOWN), DOWN)
+        head = output.line(output.paint(word.upper(), "red"), f": {error}")
+        return status, output.as_data({"level": word, "verdict": str(error)}, form) or head
     level = _level(overview, causes)
-    if as_json:
-        output.say_json({**causes, "level": level, "agent": overview})
-        return _EXIT[level]
+    if data := output.as_data({**causes, "level": str(level), "agent": overview}, form):
+        return _EXIT[level], data
     verdict = f"{level.upper()}: {_sentence(overview, causes)}"
     first, *rest = screen(verdict, overview, causes, _terminal())
-    output.say(output.paint(level.upper(), _COLOURS[level]), first.removeprefix(level.upper()))
-    for line in rest:
-        output.say(line)
-    return _EXIT[level]
+    head = output.line(output.paint(level.upper(), _COLOURS[level]), first.removeprefix(level.upper()))
+    return _EXIT[level], output.Ready("\n".join([head, *map(output.line, rest)]))
 
 
 def _terminal() -> os.terminal_size | None:

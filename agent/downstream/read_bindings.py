@@ -11,6 +11,7 @@ from agent.core.model import (
     Binding,
     Link,
 )
+from agent.definitions.document.findings import quoted
 from agent.definitions.sources.downstream_state import Unusable, binding, source_of
 from agent.definitions.sources.load import Configuration
 from agent.downstream.known_bindings import exchanges_of
@@ -99,6 +100,8 @@ def _reading_bindings(
             if isinstance(read, Binding):
                 found.setdefault(source, []).append(read)
             else:
-                unusable.note("a binding of exchange", source, str(read))
+                key = answer.get("routing_key")
+                key = quoted(str(key)) if key else "''"
+                unusable.note(f"the binding with key {key} of exchange", source, str(read))
         yield
     return found

@@ -120,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="federation-agent report",
         description="Turn status exports into tables of availability, traffic, incidents, objectives and edges.",
+        epilog="Examples: federation-agent report --input var/status --output var/report --period yesterday",
     )
     add = parser.add_argument
     add("--input", nargs="+", action="append", required=True, metavar="DIR", help="Directories that agents export to.")

@@ -1,16 +1,30 @@
-"""What is logged of links: every change, and from time to time that a link still fails."""
+"""What is logged of links: changes, from time to time that one still fails, and causes of trouble as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
 
 import structlog
 
 from agent.core.links.lifecycle import LinkState
 from agent.core.model import Link
+from agent.core.text.durations import in_full
+from agent.status.board import Board
+from agent.status.causes import summary
 
 REMIND_EVERY: Final = 300.0
+LOOK_EVERY: Final = 10.0
+GATHER: Final = 1.0  # links that change within this time are one cause
+LOGGING_CAUSES: Final = "log causes of trouble"
+MOST_ALIKE: Final = 10  # links that are logged one by one where they change together
+TOGETHER: Final = 30.0  # seconds
+MOST_KNOWN: Final = 1_000
+MOST_NAMED: Final = 10
 
 log = structlog.get_logger()
 
@@ -19,10 +33,21 @@ class LinkLog:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._told_at: dict[str, float] = {}
+        self._together: dict[tuple[str, str], tuple[float, set[str]]] = {}  # links told of by status and error, since
+        self._untold: set[str] = set()  # links whose trouble wasn't
 
     def changed(self, link: Link, before: LinkState, state: LinkState) -> None:
-        """Repeated failures for the same reason are logged only from time to time."""
+        """Repeated failures for the same reason are logged only from time to time, and those of many links that one
+        trouble stops or lets go together only of the first few: the cause is logged as a whole."""
         now = self._clock()
+        was_untold = link.id in self._untold
+        if (state.status, state.error) != (before.status, before.error):
+            self._untold.discard(link.id)
+            if state.error and self._is_one_of_many(link, state, now):
+                self._untold.add(link.id)
+            if link.id in self._untold or (was_untold and not state.error):
+                self._told_at[link.id] = now
+                return
         if (state.status, state.error) != (before.status, before.error):
             _tell("link changed", link, state, previous=before.status)
         elif state.attempt > before.attempt and now - self._told_at.get(link.id, now) >= REMIND_EVERY:
@@ -31,8 +56,23 @@ class LinkLog:
             return
         self._told_at[link.id] = now
 
+    def _is_one_of_many(self, link: Link, state: LinkState, now: float) -> bool:
+        """Whether so many others have been told of with the same trouble within the last seconds."""
+        key = state.status, state.error
+        since, told = self._together.pop(key, (now, set[str]()))
+        if now - since >= TOGETHER:
+            since, told = now, set()
+        self._together[key] = since, told
+        if len(self._together) > MOST_KNOWN:
+            del self._together[next(iter(self._together))]
+        if len(told) >= MOST_ALIKE:
+            return link.id not in told
+        told.add(link.id)
+        return False
+
     def gone(self, link_id: str) -> None:
         self._told_at.pop(link_id, None)
+        self._untold.discard(link_id)
 
 
 def _tell(event: str, link: Link, state: LinkState, **more: object) -> None:
@@ -48,3 +88,62 @@ def _tell(event: str, link: Link, state: LinkState, **more: object) -> None:
         error=state.error or None,
         **more,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A cause that lasts. `links` are all that it has stopped so far."""
+
+    side: str
+    broker: str
+    trouble: str
+    began: float
+    links: frozenset[str]
+
+    def is_same(self, cause: Mapping[str, Any]) -> bool:
+        """A broker is called by its address until its cluster's name is known."""
+        is_alike = (self.side, self.trouble) == (cause["side"], cause["trouble"])
+        return is_alike and (self.broker == cause["broker"] or not self.links.isdisjoint(cause["links"]))
+
+
+class CauseLog:
+    """A line when a cause begins, and one when it is over, however many links it stops."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._known: list[Known] = []
+        self._changed = asyncio.Event()
+        board.on_transition.append(lambda *_: self._changed.set())
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            with suppress(TimeoutError):  # some causes come and go without a change of status
+                async with asyncio.timeout(LOOK_EVERY):
+                    await self._changed.wait()
+            await asyncio.sleep(GATHER)
+            self._changed.clear()
+            self.look((await summary(self._board))["causes"])
+
+    def look(self, causes: Iterable[Mapping[str, Any]]) -> None:
+        lasting: list[Known] = []
+        for cause in causes:
+            former = next((each for each in self._known if each.is_same(cause)), None)
+            if former is None:
+                began = datetime.fromisoformat(cause["since"]).timestamp()
+                former = Known(cause["side"], cause["broker"], cause["trouble"], began, frozenset())
+                _tell_cause(log.warning, "trouble begins", former, cause["links"], error=cause["error"] or None)
+            else:
+                self._known.remove(former)
+            lasting.append(replace(former, broker=cause["broker"], links=former.links | {*cause["links"]}))
+        for over in self._known:
+            _tell_cause(
+                log.info, "trouble is over", over, sorted(over.links), lasted=in_full(self._board.clock() - over.began)
+            )
+        self._known = lasting
+
+
+def _tell_cause(tell: Callable[..., object], event: str, cause: Known, links: Iterable[str], **more: object) -> None:
+    named = list(links)
+    shown = {"side": cause.side, "broker": cause.broker, "trouble": cause.trouble}
+    tell(event, **shown, links=len(named), some=named[:MOST_NAMED], **more)

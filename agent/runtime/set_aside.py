@@ -155,6 +155,11 @@ class Quarantined:
         self._links = {link.id: link for link in links}
         self._choice = choice if choice.link is None else replace(choice, link=_id_of(choice.link, links))
         self.problems: list[str] = []
+        self.elsewhere: list[str] = []  # problems of brokers where no message of the one link that is chosen belongs
+        chosen = self._links.get(self._choice.link or "")
+        own = None if chosen is None else kinds.ends(chosen).source
+        self._own = None if own is None else (own.uris, own.default_vhost)
+        self._others: set[Connection] = set()
 
     @classmethod
     async def read(cls, configuration: Configuration, choice: Choice, only: Sequence[AmqpUri] = ()) -> Quarantined:
@@ -177,20 +182,20 @@ class Quarantined:
         async with AsyncExitStack() as opened:
             looked: list[tuple[Connection, HeldMessages]] = []
             async for connection in self._places(opened):
-                with self._noting():
+                with self._noting(connection):
                     held = await opened.enter_async_context(self._held(connection, with_bodies=with_bodies))
                     looked.append((connection, held))
                     async for message in held:
                         if (found := self._chosen(message)) is not None:
                             yield _shown(connection, found, message)
             for connection, held in looked:
-                with self._noting():
+                with self._noting(connection):
                     await self._note_rest(connection, held)
 
     async def drop(self) -> Outcome:
         outcome = Outcome()
         async for connection in self._places():
-            with self._noting():
+            with self._noting(connection):
                 while await self._drop_some(connection, outcome):
                     pass
         return self._with_problems(outcome)
@@ -214,7 +219,7 @@ class Quarantined:
         async for connection in self._places():
             async with AsyncExitStack() as opened:
                 destinations = Destinations(self._kinds, self._links, connection, opened, failed)
-                with self._noting():
+                with self._noting(connection):
                     while await self._round(connection, destinations, outcome):
                         pass
         return self._with_problems(outcome)
@@ -247,12 +252,12 @@ class Quarantined:
         return is_wanted
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
+    def _noting(self, connection: Connection) -> Iterator[None]:
         """What one broker refuses keeps nobody from what is beside the others."""
         try:
             yield
         except BrokerError as error:
-            self.problems.append(str(error))
+            (self.elsewhere if connection in self._others else self.problems).append(str(error))
 
     async def _note_rest(self, connection: Connection, held: HeldMessages) -> None:
         if await held.has_rest():
@@ -266,12 +271,14 @@ class Quarantined:
         show it, as many are the same. What is `opened` stays so; otherwise one is open at a time.
         """
         for end in self._sources:
+            is_other = self._own not in {None, (end.uris, end.default_vhost)}
             async with AsyncExitStack() as one:
                 try:
                     connection = await (opened or one).enter_async_context(await self._kinds.brokers.looking(end))
                 except BrokerError as error:
-                    self.problems.append(str(error))
+                    (self.elsewhere if is_other else self.problems).append(str(error))
                 else:
+                    self._others.update([connection] if is_other else [])
                     yield connection
 
     def _held(self, connection: Connection, *, with_bodies: bool) -> AbstractAsyncContextManager[HeldMessages]:

@@ -18,11 +18,12 @@ from agent.core.links.plan import (
     Action,
     Downstream,
     Plan,
+    RunningLink,
     Sight,
     plan_declarations,
     plan_link,
 )
-from agent.core.links.reconcile import Known, QueueSeen, Seen, upstream_queue_name
+from agent.core.links.reconcile import QueueSeen, Seen, upstream_queue_name
 from agent.core.links.restarts import leads_elsewhere
 from agent.core.model import ExchangeLink, ExchangeSource, Link, QueueLink, QueueSource, ShovelLink
 from agent.core.rules import names
@@ -50,19 +51,6 @@ class Survey:
     """Those of the federated exchanges."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningLink:
-    """An exchange link of an agent that runs, which keeps what it knows when its definition changes.
-
-    `uris` are its addresses as they may be shown.
-    """
-
-    id: str
-    is_consuming: bool
-    uris: frozenset[str]
-    known: Known | None
-
-
 class Agent(Protocol):
     """An agent that runs with this configuration."""
 
@@ -71,9 +59,6 @@ class Agent(Protocol):
         """The downstream that it runs beside."""
 
     async def links(self) -> Sequence[RunningLink]: ...
-
-    async def paused(self) -> frozenset[str]:
-        """The ids of its links that an operator has paused."""
 
 
 async def survey(configuration: Configuration, agent: Agent | None = None) -> Survey:
@@ -94,12 +79,12 @@ async def survey(configuration: Configuration, agent: Agent | None = None) -> Su
     sights = await _look(uris, links, reading.cluster)
     destinations = await look_at_destinations(uris, links)
     sights |= {link_id: replace(sights[link_id], destination=seen) for link_id, seen in destinations.items()}
-    ended: tuple[str, ...] = ()
+    ended: tuple[RunningLink, ...] = ()
     if agent is not None and agent.cluster == reading.cluster:
         of_agent = {link.id: link for link in await agent.links()}
         running = _Running(of_agent, frozenset(link.id for link in links), reading.cluster)
         sights = {link.id: running.add_known(link, sights[link.id]) for link in links}
-        ended = tuple(link.id for link in running.ended)
+        ended = tuple(running.ended)
     plan = Plan(
         downstream=_declarations(downstream, reading),
         links=tuple(plan_link(link, _with_bindings(link, sights[link.id], read), downstream) for link in links),
@@ -132,10 +117,12 @@ class _Running:
         running = self.links.get(link.id)
         if running is None:
             return replace(sight, is_served_by_agent=self._takes_over(link, sight))
+        if not isinstance(link, ExchangeLink):
+            return replace(sight, running=running)
         if leads_elsewhere(running.uris, map(str, link.uris)):
             return sight
         seen = replace(sight.seen, known=running.known)
-        return replace(sight, seen=seen, is_served_by_agent=running.is_consuming)
+        return replace(sight, seen=seen, is_served_by_agent=running.is_consuming, running=running)
 
     def _takes_over(self, link: Link, sight: Sight) -> bool:
         """Whether a link that is no longer wanted consumes from the queue, as that of a renamed upstream does."""

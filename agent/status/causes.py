@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from agent.core.addresses.uri import AmqpUri
+from agent.core.check.permissions import Need, needs_of, needs_of_agent
 from agent.core.links.lifecycle import Status
 from agent.core.links.pauses import LONG
 from agent.core.model import Link, ShovelLink
-from agent.core.status.advice import denied
+from agent.core.status.advice import Denied, Trouble, advice, denied
 from agent.core.status.causes import (
     DOWN,
     Cause,
     LinkFacts,
     advice_for,
+    broker_of,
     causes_of,
     headline,
     level_of,
@@ -25,6 +29,7 @@ from agent.status.clusters import Broker
 from agent.status.slices import in_slices
 from agent.status.times import rfc3339
 
+DEFAULT_VHOST: Final = "/"
 THIS_CLUSTER = "this cluster"  # where its name isn't known
 _COMING_BACK: Final = DOWN | {Status.STARTING, Status.RUNNING}
 
@@ -33,7 +38,7 @@ async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
     links = [facts(board, entry, now) async for entry in in_slices(board)]
-    causes = causes_of(links, downstream=_downstream(board))
+    causes = [await _exactly(board, cause, links) for cause in causes_of(links, downstream=_downstream(board))]
     waiting = waiting_of(links)
     return {
         "level": level_of(links),
@@ -48,9 +53,54 @@ async def advice_of(board: Board, entry: Entry) -> str | None:
     now = board.clock()
     link = facts(board, entry, now)
     others: list[LinkFacts] = []
-    if denied(link.error) is not None:  # no other advice depends on other links
+    needs: list[Need] = []
+    missing, downstream = denied(link.error), _downstream(board)
+    if missing is not None:  # no other advice depends on other links
         others = [facts(board, each, now) async for each in in_slices(board) if denied(each.state.error) is not None]
-    return advice_for(link, others, downstream=_downstream(board)) or None
+        needs = await _needs(board, missing, broker_of(link, downstream=downstream))
+    return advice_for(link, others, downstream=downstream, needs=needs) or None
+
+
+async def _exactly(board: Board, cause: Cause, links: Iterable[LinkFacts]) -> Cause:
+    """With what the user needs for all links, where it lacks a permission."""
+    missing = denied(cause.error) if cause.trouble is Trouble.PERMISSION else None
+    if missing is None:
+        return cause
+    concerned = frozenset(cause.links)
+    errors = [link.error for link in links if link.id in concerned]
+    needs = await _needs(board, missing, cause.broker)
+    told = advice(cause.trouble, cause.broker, cause.error, cause.links, others=errors, needs=needs)
+    return replace(cause, advice=told)
+
+
+async def _needs(board: Board, missing: Denied, broker: str) -> list[Need]:
+    """What that user needs in that vhost of the broker. The agent's own user is the one that is refused downstream."""
+    is_own = broker == _downstream(board)
+    found: dict[Need, None] = {}
+    async for entry in in_slices(board):
+        link, gauges = entry.link, entry.gauges()
+        ends = needs_of(
+            link, source_vhost=missing.vhost, cluster=board.cluster or "", source_asks=False, destination_asks=False
+        )
+        default = DEFAULT_VHOST if isinstance(link, ShovelLink) else link.vhost
+        if source_of(board, link, gauges).name == broker and _names_account(link.uris, missing, default):
+            found |= dict.fromkeys(ends.source)
+        to = _destination_of(board, link, gauges)
+        if isinstance(link, ShovelLink):
+            is_there = to is not None and to.name == broker
+            goes_there = is_there and _names_account(link.shovel.destination_uris, missing, default)
+        else:
+            goes_there = is_own and link.vhost == missing.vhost
+        found |= dict.fromkeys(ends.destination if goes_there else ())
+    of_agent = needs_of_agent((), with_events=missing.vhost == DEFAULT_VHOST) if is_own and found else ()
+    return [*found, *of_agent]
+
+
+def _names_account(uris: Iterable[AmqpUri], missing: Denied, default_vhost: str) -> bool:
+    return any(
+        uri.vhost(default_vhost) == missing.vhost and (uri.is_downstream_itself or uri.login[0] == missing.user)
+        for uri in uris
+    )
 
 
 def _downstream(board: Board) -> str:

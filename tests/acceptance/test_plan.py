@@ -71,7 +71,7 @@ def test_json_for_programs(folder: Path, broker: Node, second_broker: Node, vhos
     done = federation_agent("plan", "-c", "agent.yaml", "--format", "json", cwd=folder)
     assert done.status == 0
     told = json.loads(done.out)
-    assert set(told) == {"downstream", "agent", "actions", "links", "ended", "not_run", "problems"}
+    assert set(told) == {"downstream", "agent", "actions", "links", "ended", "endings", "not_run", "problems"}
     assert told["downstream"] | {"version": ""} == {
         "broker": broker.management_url, "cluster": broker.cluster_name, "version": "",
     }  # fmt: skip

@@ -64,7 +64,7 @@ OBJECTS: Final[dict[str, tuple[Callable[[Site], object], str]]] = {
         "exchange 'fed.bad' (it is larger than",
     ),
     "queue": (lambda site: site.node.admin.queue(site.vhost, "bad", arguments=HUGE), "queue 'bad' (it holds a number"),
-    "binding": (lambda site: site.bind("k", arguments=HUGE), "a binding of exchange 'fed.x' (it holds a number"),
+    "binding": (lambda site: site.bind("k", arguments=HUGE), "the binding with key 'k' of exchange 'fed.x' (it holds"),
 }
 
 

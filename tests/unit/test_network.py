@@ -50,7 +50,11 @@ def wrapped(cause: BaseException) -> BaseException:
         ),
         (ConnectionResetError(errno.ECONNRESET, "x"), TransientError, "connection failed: Connection reset by peer"),
         (wrapped(ConnectionResetError(errno.ECONNRESET, "x")), TransientError, "Connection reset by peer"),
-        (socket.gaierror(-2, "Name or service not known"), TransientError, "can't be resolved (Name or service"),
+        (
+            socket.gaierror(-2, "Name or service not known"),
+            TransientError,
+            "can't be resolved on this machine (Name or service",
+        ),
         (TimeoutError(), TransientError, "no answer within 3 s: check the address, firewalls and the broker"),
         (EOFError(), TransientError, "connection failed: EOFError"),
         (OSError(), TransientError, "connection failed: closed by the peer"),

@@ -14,6 +14,7 @@ from agent.core.links.reconcile import (
     EnsureExchange,
     EnsureInternal,
     EnsureQueue,
+    Known,
     Seen,
     Step,
     Verb,
@@ -39,6 +40,7 @@ from agent.core.model import (
 from agent.core.rules import objects
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
+from agent.core.text.counts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,26 @@ class Outlook(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RunningLink:
+    """A link of an agent that runs, which keeps what it knows when its definition changes.
+
+    `backlog` are the messages that wait, those that it has taken included, when it last looked. An exchange link has
+    `uris`, its addresses as they may be shown, and what it has bound where it knows that.
+    """
+
+    id: str
+    kind: str
+    vhost: str
+    name: str
+    upstream: str
+    backlog: int | None
+    is_consuming: bool
+    is_paused: bool
+    uris: frozenset[str] = frozenset()
+    known: Known | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Sight:
     """What was seen of the broker at a link's other end; `error` says why nothing could be."""
 
@@ -75,6 +97,13 @@ class Sight:
     error_is_permanent: bool = False
     destination: Sight | None = None  # of a shovel, whose other end this is
     is_served_by_agent: bool = False  # the agent that runs with this configuration consumes from the queue
+    running: RunningLink | None = None  # the same link of that agent
+
+    def in_queue(self, ready: int) -> str:
+        """A broker asked over AMQP doesn't count what was delivered and isn't acknowledged; whoever took it does."""
+        taken = 0 if self.running is None or not self.running.is_consuming else (self.running.backlog or 0) - ready
+        more = f" and {taken:,} that the agent has taken and not acknowledged" if taken > 0 else ""
+        return f"exists with {counted(ready, 'message')}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +114,25 @@ class PlannedLink:
     broker: str
     bindings: int = 0
     actions: tuple[Action, ...] = ()
+    is_paused: bool = False  # by an operator: it does nothing until it is resumed
+
+    @property
+    def changes(self) -> tuple[Action, ...]:
+        """What happens without anybody's doing."""
+        return () if self.is_paused else tuple(each for each in self.actions if each.verb is not Verb.KEEP)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     downstream: tuple[Action, ...] = ()
     links: tuple[PlannedLink, ...] = ()
-    ended: tuple[str, ...] = ()
+    ended: tuple[RunningLink, ...] = ()
     """Links that the running agent has and nothing defines."""
+
+    @property
+    def has_changes(self) -> bool:
+        is_changed = any(each.verb is not Verb.KEEP for each in self.downstream)
+        return is_changed or bool(self.ended) or any(planned.changes for planned in self.links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +168,11 @@ def _plan_declaration(broker: str, vhost: str, wanted: DeclaredExchange, standin
 
 def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
     """One link held against what was seen at its other end."""
+    is_paused = sight.running is not None and sight.running.is_paused
+    return replace(_plan_link(link, sight, downstream), is_paused=is_paused)
+
+
+def _plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
     outlook, reason = _outlook(link, sight, downstream)
     if outlook is not Outlook.RUN:
         return PlannedLink(link, outlook, reason, _concerned(link, sight, outlook))
@@ -154,7 +199,7 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
     if isinstance(link, QueueLink) and queue is None and link.queue.unusable is not None:
         return Outlook.INVALID, objects.undeclarable(link.remote_name, link.queue)
     if isinstance(link, ExchangeLink) and queue is not None and queue.consumers and not sight.is_served_by_agent:
-        served = f"the upstream queue has {queue.consumers} consumer(s)"
+        served = f"the upstream queue has {counted(queue.consumers, 'consumer')}"
         return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
     return Outlook.RUN, ""
 
@@ -168,7 +213,7 @@ def _plan_exchange_link(link: ExchangeLink, sight: Sight, *, upstream: Site, dow
     route = Route(upstream, Site(downstream.cluster, link.vhost), link.name, link.settings.max_hops)
     wanted = Wanted(link, route)
     bindings = downstream.bindings.get((link.vhost, link.name), ())
-    printed = _Printed(sight.broker, wanted, sight.seen, bindings)
+    printed = _Printed(sight, wanted, bindings)
     steps = reconcile(wanted, sight.seen)
     actions = tuple(action for step in steps for action in printed.actions(step))
     letter = [step.letter for step in steps if isinstance(step, Connect)][-1]
@@ -179,9 +224,8 @@ def _plan_exchange_link(link: ExchangeLink, sight: Sight, *, upstream: Site, dow
 class _Printed:
     """The steps of one exchange link, for people."""
 
-    broker: str
+    sight: Sight
     wanted: Wanted
-    seen: Seen
     bindings: tuple[Binding, ...]
 
     def actions(self, step: Step) -> Iterator[Action]:
@@ -208,9 +252,9 @@ class _Printed:
         return replace(created, arguments=like.arguments, type=like.type)
 
     def _queue(self, verb: Verb) -> Action:
-        wanted, queue = self.wanted, self.seen.queue
+        wanted, queue = self.wanted, self.sight.seen.queue
         if queue is not None:
-            why = f"exists with {queue.messages:,} message(s), which will be forwarded"
+            why = f"{self.sight.in_queue(queue.messages)}, which will be forwarded"
             return self._action(verb, "queue", wanted.queue, why)
         created = self._action(verb, "queue", wanted.queue, "buffers what the downstream hasn't taken yet")
         return replace(created, arguments=wanted.queue_arguments)
@@ -242,7 +286,7 @@ class _Printed:
                 yield replace(self._action(verb, "binding", group.routing_key, why), arguments=group.arguments)
 
     def _action(self, verb: Verb, kind: str, name: str, why: str) -> Action:
-        return Action(verb, self.broker, self.wanted.route.upstream.vhost, kind, name, why)
+        return Action(verb, self.sight.broker, self.wanted.route.upstream.vhost, kind, name, why)
 
 
 def _remote_queue(link: QueueLink, sight: Sight) -> Action:
@@ -251,7 +295,7 @@ def _remote_queue(link: QueueLink, sight: Sight) -> Action:
         why = "missing upstream; declared with the downstream's attributes"
         arguments = objects.like_queue(link.queue)
         return Action(Verb.CREATE, sight.broker, vhost, "queue", link.remote_name, why, arguments)
-    why = f"exists with {sight.seen.queue.messages:,} message(s); queue links delete nothing upstream"
+    why = f"{sight.in_queue(sight.seen.queue.messages)}; queue links delete nothing upstream"
     return Action(Verb.KEEP, sight.broker, vhost, "queue", link.remote_name, why)
 
 
@@ -306,5 +350,4 @@ def _shovel_queue(place: QueueSource | QueueDestination, sight: Sight, end: str)
     if sight.seen.queue is None:
         why = f"missing at the {end}; declared durable"
         return Action(Verb.CREATE, sight.broker, vhost, "queue", place.queue, why, place.arguments)
-    why = f"exists with {sight.seen.queue.messages:,} message(s)"
-    return Action(Verb.KEEP, sight.broker, vhost, "queue", place.queue, why)
+    return Action(Verb.KEEP, sight.broker, vhost, "queue", place.queue, sight.in_queue(sight.seen.queue.messages))

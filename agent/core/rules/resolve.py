@@ -31,7 +31,7 @@ from agent.core.rules.overrides import link_settings
 from agent.core.rules.patterns import Patience, TimedPattern, VhostPatience
 from agent.core.rules.policies import Chosen, PolicyBook, Verdict
 from agent.core.rules.steps import finish
-from agent.core.text.suggest import did_you_mean
+from agent.core.text.suggest import did_you_mean, in_another_vhost
 from agent.errors import Place, Problem, Severity
 
 ALL = "all"
@@ -78,6 +78,7 @@ def resolving(
             ids=ids,
             patience=patience.of_vhost(),
             standing=before.get(vhost, {}),
+            everywhere=definitions.vhosts,
         )
         for link in resolver.links():
             if link is not None:
@@ -119,6 +120,7 @@ class _VhostResolver:
         ids: names.LinkIds,
         patience: VhostPatience,
         standing: _Standing,
+        everywhere: Mapping[str, VhostDefinitions],
     ) -> None:
         self.problems: list[Problem] = []
         self._vhost = vhost
@@ -127,6 +129,7 @@ class _VhostResolver:
         self._state = state
         self._patience = patience
         self._standing = standing
+        self._everywhere = everywhere
         self._book = PolicyBook(patience)
         self._sources: dict[Chosen, tuple[_Source, ...]] = {}
         self._members_known: dict[str, tuple[SetMember, ...]] = {}  # by the set's name
@@ -340,7 +343,7 @@ class _VhostResolver:
     def _members_of_set(self, chosen: Chosen) -> tuple[SetMember, ...]:
         name, sets = chosen.federation.value, self._definitions.upstream_sets
         if name not in sets:
-            hint = self._hint(name, sets)
+            hint = self._hint("upstream set", name, sets)
             self._warn(
                 chosen.place,
                 f"{_describe(chosen)} in vhost {self._vhost!r} isn't defined, so it yields no link{hint}",
@@ -363,16 +366,22 @@ class _VhostResolver:
     def _upstream(self, name: str, place: Place, used_by: str) -> Upstream | None:
         upstream = self._definitions.upstreams.get(name)
         if upstream is None:
-            hint = self._hint(name, self._definitions.upstreams)
+            hint = self._hint("upstream", name, self._definitions.upstreams)
             self._warn(
                 place,
                 f"upstream {name!r} of {used_by} isn't defined in vhost {self._vhost!r}, so it yields no link{hint}",
             )
         return upstream
 
-    def _hint(self, name: str, known: Iterable[str]) -> str:
+    def _hint(self, what: str, name: str, known: Iterable[str]) -> str:
         self._hints_left -= 1
-        return did_you_mean(name, known) if self._hints_left >= 0 else ""
+        if self._hints_left < 0:
+            return ""
+        by_vhost = {
+            repr(vhost): found.upstreams if what == "upstream" else found.upstream_sets
+            for vhost, found in self._everywhere.items()
+        }
+        return in_another_vhost(what, name, by_vhost) or did_you_mean(name, known)
 
     def _warn(self, place: Place, message: str) -> None:
         self.problems.append(Problem(place, message, Severity.NOT_RUN))

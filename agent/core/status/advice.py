@@ -9,7 +9,7 @@ from enum import StrEnum
 from shlex import quote
 from typing import Final
 
-from agent.core.check.permissions import escaped
+from agent.core.check.permissions import Need, Permission, escaped, grant_command
 from agent.core.links.lifecycle import Status
 from agent.core.text.counts import counted
 
@@ -44,6 +44,7 @@ class Denied:
 
 
 QUOTE: Final = "'"
+UNRESOLVED: Final = "the host's name can't be resolved"
 _LONGEST: Final = 4_000  # of an error that is searched
 _DENIED: Final = re.compile(
     r"(?:\b(configure|write|read) )?access to (?:\b(configure|write|read) )?"
@@ -100,13 +101,27 @@ _WORDS: Final = {
 _BY_REASON: Final = {"unreachable": Trouble.UNREACHABLE, "lost": Trouble.LOST, "heartbeat": Trouble.LOST}
 
 
-def advice(trouble: Trouble, broker: str, error: str, links: Sequence[str] = (), *, others: Sequence[str] = ()) -> str:
-    """`error` is that of one link, `others` are those of all that have the same trouble."""
+def advice(
+    trouble: Trouble,
+    broker: str,
+    error: str,
+    links: Sequence[str] = (),
+    *,
+    others: Sequence[str] = (),
+    needs: Sequence[Need] = (),
+) -> str:
+    """`error` is that of one link, `others` are those of all that have the same trouble. `needs` are what a user that
+    lacks a permission needs in that vhost for all links, where it is known."""
     if trouble is Trouble.PERMISSION:
         refused = (denied(each) for each in dict.fromkeys([error, *others]))
-        return _grant(tuple(dict.fromkeys(each for each in refused if each is not None)), broker)
+        return _grant(tuple(dict.fromkeys(each for each in refused if each is not None)), broker, needs)
     if trouble is Trouble.NO_VHOST:
         return _create_vhosts(broker, _named(_MISSING_VHOST, error, others))
+    if trouble is Trouble.UNREACHABLE and UNRESOLVED in error:
+        return (
+            f"The name of {broker} doesn't resolve on the agent's machine: check DNS there, or the host in the URI. "
+            "The agent tries again by itself."
+        )
     if trouble is Trouble.PAUSED and 0 < len(links) <= _MOST_NAMED:
         return f"Messages wait upstream. Run `federation-agent resume {' '.join(links)}` if the reason is over."
     if trouble is Trouble.BEHIND and error:
@@ -147,7 +162,7 @@ def _rest(trouble: Trouble, error: str, others: Sequence[str]) -> str:
     return f" {counted(differing, 'more link')} {have}: `federation-agent links {_WHERE_DOWN}` shows them."
 
 
-def _grant(missing: Sequence[Denied], broker: str) -> str:
+def _grant(missing: Sequence[Denied], broker: str, needs: Sequence[Need]) -> str:
     """What one user lacks in one vhost."""
     if not missing:
         return f"Give the user that the error names the missing permission on {broker}."
@@ -156,7 +171,7 @@ def _grant(missing: Sequence[Denied], broker: str) -> str:
     others = [each for each in missing if _exchange_of_topic(each) is None]
     advised = [f"On {broker}, user {user!r} needs {_needs(missing)} in vhost {vhost!r}."]
     if others:
-        advised.append(_set_permissions(others, user, vhost))
+        advised.append(_set_permissions(others, user, vhost, needs))
     if topics:
         advised.append(_set_topic_permissions(tuple(topics), user, vhost))
     return " ".join(advised)
@@ -178,12 +193,22 @@ def _needs(missing: Sequence[Denied]) -> str:
     return ", ".join(named) + (f" and {counted(more, 'more object')}" if more > 0 else "")
 
 
-def _set_permissions(missing: Sequence[Denied], user: str, vhost: str) -> str:
+def _set_permissions(missing: Sequence[Denied], user: str, vhost: str, needs: Sequence[Need]) -> str:
+    """The patterns that `check` advises, too; where it isn't known what links need, some that allow more."""
+    if needs:
+        refused = (Need(Permission(each.action or "configure"), _object_of(each), "") for each in missing)
+        command, narrower = grant_command(vhost, user, (*needs, *(each for each in refused if each.on))), ""
+    else:
+        command = f"rabbitmqctl set_permissions -p {quote(vhost)} {quote(user)} {_configures(missing)} '.*' '.*'"
+        narrower = ", or with narrower expressions for configure, write and read"
     return (
-        f"Run `rabbitmqctl set_permissions -p {quote(vhost)} {quote(user)} {_configures(missing)} '.*' '.*'`, or with "
-        f"narrower expressions for configure, write and read. This replaces what `rabbitmqctl list_user_permissions "
-        f"{quote(user)}` shows, so repeat what is to stay."
+        f"Run `{command}`{narrower}. This replaces what `rabbitmqctl list_user_permissions {quote(user)}` shows, so "
+        "repeat what is to stay."
     )
+
+
+def _object_of(missing: Denied) -> str:
+    return missing.what.partition(" ")[2].strip(QUOTE)
 
 
 def _set_topic_permissions(exchanges: Sequence[str], user: str, vhost: str) -> str:
@@ -201,7 +226,7 @@ def _set_topic_permissions(exchanges: Sequence[str], user: str, vhost: str) -> s
 
 def _configures(missing: Sequence[Denied]) -> str:
     """What links declare, and what was refused; the beginning that all names share where they are many."""
-    configured = (each.what.partition(" ")[2].strip(QUOTE) for each in missing if each.action == "configure")
+    configured = (_object_of(each) for each in missing if each.action == "configure")
     names = sorted({each for each in configured if not each.startswith("federation")})
     if not names:
         return "'^federation'"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from agent.core.check.permissions import Need
 from agent.core.links.lifecycle import Status
 from agent.core.status.advice import Trouble, advice, denied, trouble_of
 from agent.core.text.counts import counted, waiting_text
@@ -130,14 +131,16 @@ def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ..
     return tuple(sorted((_cause(key, members) for key, members in found.items()), key=_rank))
 
 
-def advice_for(link: LinkFacts, others: Iterable[LinkFacts] = (), *, downstream: str) -> str:
+def advice_for(
+    link: LinkFacts, others: Iterable[LinkFacts] = (), *, downstream: str, needs: Sequence[Need] = ()
+) -> str:
     """What its cause advises, about its own error; empty where there is nothing to do. One command grants what the user
     lacks for all `others` of that cause, because a second one would take back what the first one granted."""
     if not link.needs_somebody and link.status is not Status.PAUSED:
         return ""
     key = _key(link, downstream)
     errors = [other.error for other in others if other.needs_somebody and _key(other, downstream) == key]
-    return advice(Trouble(key[2]), key[1], link.error, (link.id,), others=errors)
+    return advice(Trouble(key[2]), key[1], link.error, (link.id,), others=errors, needs=needs)
 
 
 def stands_still(status: Status) -> bool:
@@ -160,6 +163,11 @@ def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
     missing = denied(link.error) if trouble is Trouble.PERMISSION else None
     whose = () if missing is None else (missing.user, missing.vhost)
     return _DOWNSTREAM if side == _DOWNSTREAM else "", _broker(link, side, downstream), trouble, *whose
+
+
+def broker_of(link: LinkFacts, *, downstream: str) -> str:
+    """Which one its trouble is blamed on."""
+    return _broker(link, _side(link), downstream)
 
 
 def _broker(link: LinkFacts, side: str, downstream: str) -> str:

@@ -20,6 +20,13 @@ def in_words(seconds: float) -> str:
     return f"{number} {_WORDS[unit]}"
 
 
+def in_full(seconds: float) -> str:
+    """The two largest units: `3 min 17 s`; of less than a minute, as exactly as it is known: `1.5 s`."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    return " ".join(f"{number} {_WORDS[unit]}" for unit, number in _parts(seconds))
+
+
 def _parts(seconds: float) -> list[tuple[str, int]]:
     whole = max(0, int(seconds))
     for at, (unit, length) in enumerate(_UNITS):

@@ -92,6 +92,8 @@ def scanner_error(error: yaml.YAMLError, text: str, source: str) -> Configuratio
         message, column = f"a key can't be longer than {_LONGEST_KEY} characters", long_key
     else:
         message = next((words for begin, words in _WORDS if said.startswith(begin)), "this is not YAML")
+        if message.startswith("a ','") and "${" in around:
+            message += ': quote ${…} inside braces and brackets, as in {uri: "${env:NAME}"}'
         line, column = _numbers(begun or noticed) if said.startswith(_FROM_THE_BEGINNING) else (line, column)
     return ConfigurationError([file_problem(source, message, line, column)])
 

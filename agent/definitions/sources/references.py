@@ -10,7 +10,8 @@ from typing import Any, Final
 from agent.core.model import Choice, Definitions
 from agent.core.rules.patterns import Patience, TimedPattern
 from agent.core.rules.resolve import ALL
-from agent.definitions.document.findings import Spot, suggest
+from agent.core.text.suggest import in_another_vhost
+from agent.definitions.document.findings import Spot, quoted, suggest
 from agent.definitions.models.local import sets_of
 from agent.definitions.sources.decode import RawVhost
 from agent.errors import Problem
@@ -38,6 +39,10 @@ class _Hints:
         self._left -= len(known)
         return suggest(name, sorted(known)) if self._left > 0 else ""
 
+    def elsewhere(self, what: str, name: str, defined: Mapping[str, set[str]]) -> str:
+        self._left -= len(defined)
+        return in_another_vhost(what, name, defined) if self._left > 0 else ""
+
 
 def may_be_elsewhere(problem: Problem) -> bool:
     """Whether it is about a name of which the file alone doesn't show whether it is defined."""
@@ -48,6 +53,8 @@ def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
     """Checks references, even of entries that have other errors."""
     hints = _Hints()
     upstreams, sets = _names(vhosts, "upstreams"), _names(vhosts, "upstream-sets")
+    by_kind = {"upstream": upstreams, "upstream set": sets}
+    by_quoted_vhost = {what: {quoted(vhost): found for vhost, found in by.items()} for what, by in by_kind.items()}
     for vhost in vhosts:
         elsewhere = others.definitions.of(vhost.name)
         known = {
@@ -58,7 +65,12 @@ def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
             _check_patterns(vhost, known["upstream"])
         for what, name, spot in _references(vhost):
             if name not in known[what] and not spot.findings.full:
-                _report(f"{what} {spot.name(name)}", spot, hint=hints.of(name, known[what]), is_open=others.is_open)
+                hint = hints.elsewhere(what, name, by_quoted_vhost[what]) or hints.of(name, known[what])
+                missing = f"{what} {spot.name(name)} isn't defined in "
+                if others.is_open:
+                    spot.warn(f"{missing}this file; {_ELSEWHERE} it{hint}")
+                else:
+                    spot.error(f"{missing}vhost {quoted(vhost.name)}{hint}")
 
 
 def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
@@ -106,10 +118,3 @@ def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, 
     value = _mapping(raw).get(key)
     if isinstance(value, str) and value:
         yield what, value, spot.at(key)
-
-
-def _report(what: str, spot: Spot, *, hint: str, is_open: bool) -> None:
-    if is_open:
-        spot.warn(f"{what} isn't defined in this file; {_ELSEWHERE} it{hint}")
-    else:
-        spot.error(f"{what} isn't defined{hint}")

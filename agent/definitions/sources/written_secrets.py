@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
+
+import yaml as pyyaml
 
 from agent.core.addresses import http_url, uri
+from agent.core.addresses.secret import HIDDEN
 from agent.core.addresses.uri import GUEST
-from agent.definitions.document.findings import Path, Spot
+from agent.definitions.document import yaml
+from agent.definitions.document.findings import Path, Spot, file_problem
 from agent.definitions.document.yaml import Tree
-from agent.errors import UriError
+from agent.errors import ConfigurationError, UriError
+from agent.read_file import UnreadableError, read_file
 
 WARNING: Final = (
     "a {what} is written here, so everyone who can read or copy this file has it; write ${{env:NAME}} or ${{file:PATH}}"
 )
 _REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^{}]*\}")
+_DOUBTFUL: Final = re.compile("pas|pwd|tok|secret|cred", re.IGNORECASE)
+_URL: Final = re.compile(
+    r"(?P<scheme>[a-z]{1,8})://(?:[^@/?]*@)?(?P<place>(?:[\w.-]+|\[[0-9a-fA-F:]+\])?(?::\d{1,5})?(?:/[\w.%~-]*)?)(?:\?[^@]*)?"
+)
+_TOLD: Final = """
+    name group files directory pattern type exchange queue upstream upstream-set key federation-upstream
+    federation-upstream-set federation-upstream-pattern host virtual-host username src-queue src-exchange
+    src-exchange-key dest-queue dest-exchange dest-exchange-key cacertfile certfile keyfile
+"""
+_WORDS: Final = """
+    on-confirm on-publish no-ack auto never default exchanges queues classic_queues quorum_queues all classic quorum
+    amqp amqps amqp091 plain external verify_peer verify_none queue-length json console link upstream info debug
+"""
+_PLAIN: Final = frozenset(_TOLD.split())
+_USUAL: Final = frozenset(_WORDS.split())
+_NUMBER: Final = re.compile(r"[\d.:]{1,40}[smhd]?")
 _ELSEWHERE: Final = "49613"  # may be a password, a host and a port
 
 
@@ -31,6 +52,40 @@ def warn_of_written_secrets(tree: Tree, spot: Spot) -> None:
         what = _written(text, _in_vhost(path), user=user)
         if what:
             spot.warn(WARNING.format(what=what), *path)
+
+
+def without_secrets(path: str) -> str:
+    """A configuration for others to read: without comments, and without whatever may be a secret, whether the document
+    is valid or not. References stay, since they only say where one is. Raises ConfigurationError."""
+    try:
+        tree = yaml.compose(read_file(path, yaml.MAX_BYTES), path)
+    except UnreadableError as error:
+        raise ConfigurationError([file_problem(path, str(error))]) from error
+    return pyyaml.safe_dump(_shown(tree.plain()), sort_keys=False, allow_unicode=True)
+
+
+def _shown(value: Any, key: str = "") -> Any:
+    """Numbers, unless the key may be a misspelt `password`; texts of a few keys, and of a URL its place."""
+    if isinstance(value, str):
+        return _shown_text(value, key)
+    if _DOUBTFUL.search(key):
+        return HIDDEN
+    match value:
+        case dict():
+            return {_shown_text(name, "name"): _shown(each, name) for name, each in value.items()}
+        case list():
+            return [_shown(each, key) for each in value]
+    return value
+
+
+def _shown_text(text: str, key: str) -> str:
+    if _REFERENCE.fullmatch(text):
+        return text
+    if "://" not in text:
+        is_harmless = text in _USUAL or (_NUMBER.fullmatch(text) and not _DOUBTFUL.search(key))
+        return text if is_harmless or (key in _PLAIN and "@" not in text) else HIDDEN
+    found = _URL.fullmatch(text)
+    return HIDDEN if found is None else f"{found['scheme']}://{found['place']}"
 
 
 def _in_vhost(path: Path) -> Path:

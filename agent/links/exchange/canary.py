@@ -46,13 +46,16 @@ class Canary:
         if self.is_needless:
             return False
         if self.name is None:
-            self.note = f"the name of vhost {self.connection.vhost!r} is too long for a canary exchange: {_FALLBACK}"
+            self.note = (
+                f"the name of vhost {self.connection.vhost!r} is too long for the exchange that notices deletions: "
+                f"{_FALLBACK}"
+            )
             return False
         refused = await self._declare_and_bind(self.name)
         if refused is None:
             return True
         if refused.code == NOT_FOUND:
-            raise refusal(self.connection, f"binding canary exchange {self.name!r} to {self.exchange!r}", refused)
+            raise refusal(self.connection, f"binding exchange {self.name!r} to {self.exchange!r}", refused)
         self.note = (
             f"{one_line(str(refused))}: {_FALLBACK}. Permissions that help: configure and read on "
             f"'^{names.AGENT_PREFIX}', write on {self.exchange!r}; then restart the link"

@@ -186,7 +186,7 @@ class Upkeep:
             raise building.lost("was deleted")
         if building.canary in missing:
             await building.restore()
-            reason = "the upstream exchange, or the canary that shows whether it was deleted, was missing"
+            reason = "the upstream exchange, or the exchange that shows whether it was deleted, was missing"
             log.warning("bindings restored", **building.labels, reason=reason)
 
     async def _follow(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Final
@@ -19,6 +19,7 @@ from agent.core.check.permissions import (
     patterns_to_add,
     wanted_patterns,
 )
+from agent.core.links.plan import Outlook
 from agent.core.links.reconcile import Verb
 from agent.core.model import ExchangeLink, QueueLink, ShovelLink
 from agent.errors import BrokerError, PermanentError
@@ -40,6 +41,7 @@ class Account:
     vhost: str
     needs: dict[Need, set[str]] = field(default_factory=dict)
     in_all: tuple[Need, ...] = ()
+    perhaps: tuple[Need, ...] = ()  # where it couldn't be looked what is missing there
 
     @property
     def patterns(self) -> str:
@@ -63,12 +65,13 @@ def accounts_of(scene: Scene, exchanges: dict[str, list[str]]) -> list[Account]:
     """`exchanges` are those that the configuration declares, by vhost."""
     found: dict[tuple[str, str, str, frozenset[str]], Account] = {}
 
-    def add(endpoint: Endpoint, needs: tuple[Need, ...], label: str) -> None:
+    def add(endpoint: Endpoint, needs: tuple[Need, ...], label: str, perhaps: tuple[Need, ...] = ()) -> None:
         addresses = frozenset(f"{uri.connect_host}:{uri.connect_port}" for uri in endpoint.uris)
         for user, vhost in endpoint.accounts:
             account = found.setdefault((endpoint.where, user, vhost, addresses), Account(endpoint, user, vhost))
             for need in needs:
                 account.needs.setdefault(need, set()).update([label] if label else [])
+            account.perhaps += perhaps
 
     for vhost in dict.fromkeys(uri.vhost(DEFAULT_VHOST) for uri in scene.apis.downstream):
         add(beside(vhost, scene.apis.downstream), tuple(needs_of_agent((), with_events=False)), "")
@@ -78,11 +81,15 @@ def accounts_of(scene: Scene, exchanges: dict[str, list[str]]) -> list[Account]:
         add(beside(vhost, scene.apis.downstream), declared, "")
     for each in scene.links:
         source, destination = _needs(each, scene)
-        add(each.source, source, each.label)
-        add(each.destination, destination, each.label)
+        is_unseen = each.planned.outlook in {Outlook.BACKOFF, Outlook.INVALID}
+        of_source, of_destination = (
+            _declaring(name, {name} if is_unseen else set()) for name in (_source_name(each), _destination_name(each))
+        )
+        add(each.source, source, each.label, of_source)
+        add(each.destination, destination, each.label, of_destination)
     accounts = list(found.values())
     for several in _same_users(accounts, scene):
-        in_all = tuple(dict.fromkeys(need for each in several for need in each.needs))
+        in_all = tuple(dict.fromkeys(need for each in several for need in (*each.needs, *each.perhaps)))
         for account in several:
             account.in_all = in_all
     return accounts
@@ -120,7 +127,7 @@ def _needs(each: LinkEnds, scene: Scene) -> tuple[tuple[Need, ...], tuple[Need, 
     )
 
 
-def _declaring(name: str | None, missing: set[str]) -> tuple[Need, ...]:
+def _declaring(name: str | None, missing: Collection[str | None]) -> tuple[Need, ...]:
     return (Need(Permission.CONFIGURE, name, "declaring it, as it is missing"),) if name in missing and name else ()
 
 
@@ -208,7 +215,7 @@ def _unjudged(account: Account, api: Api | None) -> Finding:
     if api is None:
         return _note(account, "without the broker's HTTP API (--api NAME=URL)")
     reason = next((why for what, why in api.failures.items() if repr(account.user) in what), "it doesn't answer")
-    return _note(account, f"by {api.where}: {reason}")
+    return _note(account, f"by {api.where}: {reason.removeprefix(f'{api.where}: ')}")
 
 
 def _unknown(account: Account, api: Api, *, logs_in: bool) -> Finding:

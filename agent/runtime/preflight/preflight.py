@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import groupby
+from shlex import quote
 from typing import Final
 
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.check.finding import Finding, Level, Topic, in_order
 from agent.core.check.loops import Way, judge_loops
+from agent.core.check.permissions import Grant
 from agent.core.check.releases import judge_clock, judge_opened, judge_pair
 from agent.core.links.plan import Outlook
 from agent.core.model import Definitions, native_link
@@ -124,7 +126,7 @@ class _Checking:
             "" if found is None else found.reading.cluster,
             self._apis,
             working_addresses(tried),
-            frozenset() if agent is None or found is None else await self._paused(agent, found),
+            frozenset(each.link.id for each in (found.plan.links if found else ()) if each.is_paused),
         )
         exchanges = {vhost: list(each.exchanges) for vhost, each in definitions.vhosts.items() if each.exchanges}
         accounts = accounts_of(scene, exchanges)
@@ -140,10 +142,6 @@ class _Checking:
         self._findings += judge_given(self._apis.given, dict.fromkeys([*(each.endpoint for each in tried), *ends]))
         await self._ask(scene, accounts, found, tried)
         return Checked(tuple(in_order(self._findings)), tuple(tried), scene)
-
-    @staticmethod
-    async def _paused(agent: Agent, found: Survey) -> frozenset[str]:
-        return await agent.paused() if agent.cluster == found.reading.cluster else frozenset()
 
     async def _survey(self, agent: Agent | None) -> Survey | None:
         try:
@@ -244,8 +242,12 @@ async def _unreachable(tried: Sequence[Tried], accounts: Sequence[Account], scen
         text = str(each.error)
         level = Level.WARNING if each.endpoint in working else Level.ERROR
         topic = Topic.TLS if "certificate" in text or "TLS" in text else Topic.CONNECTION
-        account = next((one for one in accounts if one.endpoint == each.endpoint and denied(text) is not None), None)
-        fix = await _fix(account, scene.apis)
+        vhost = each.uri.vhost(each.endpoint.default_vhost)
+        account = next((one for one in accounts if one.endpoint == each.endpoint and one.vhost == vhost), None)
+        if account is not None and f"vhost {vhost!r} does not exist" in text:
+            fix = f"rabbitmqctl add_vhost {quote(vhost)} && {account.command(Grant())}"
+        else:
+            fix = await _fix(account if denied(text) is not None else None, scene.apis)
         labels = tuple(link.label for link in scene.links if each.endpoint in (link.source, link.destination))
         yield Finding(level, topic, each.where, text.removeprefix(f"{each.where}: "), fix, labels)
 

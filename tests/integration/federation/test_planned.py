@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -198,6 +199,9 @@ def test_of_a_link_whose_canary_was_deleted_while_it_was_paused(
     there.node.admin.delete("exchanges", there.vhost, there.wait_canary())
     here.unbind("k")
     found = planned(agent, agent.path)
+    told = federation_agent("plan", "-c", str(agent.path), "--exit-code", cwd=agent.directory)
+    assert (told.status, told.out.splitlines()[-1]) == (0, "links: 1 paused; no changes")
+    assert "): paused; once it is resumed:" in told.out
     listener.forget()
     assert federation_agent("resume", "--all", "--url", url).status == 0
     agent.wait_for("running", link(here))
@@ -221,7 +225,10 @@ def test_of_a_renamed_upstream_and_of_one_that_is_gone(
 
     assert plan(agent, agent.path)["ended"] == []
     assert plan(agent, gone)["ended"] == former
-    assert "no changes" not in federation_agent("plan", "-c", str(gone)).out
+    told = federation_agent("plan", "-c", str(gone), "--exit-code")
+    assert (told.status, told.out.splitlines()[-1]) == (4, "links: none; 1 link to end")
+    source = f"exchange {X!r} in vhost {here.vhost!r} from upstream 'origin'"
+    assert re.search(f"link {former[0]}: {source}: ends: .* wait in its queue.*; it is no longer defined", told.out)
     assert plan(agent, renamed)["ended"] == former
     found = planned(agent, renamed)
     listener.forget()

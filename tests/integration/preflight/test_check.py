@@ -71,12 +71,21 @@ def test_the_command_exits_with_4_for_problems_and_shows_no_secret(pair: Pair, n
     text = federation_agent("check", "-c", path)
     assert text.status == 4
     assert PASSWORD not in done.out + text.out + text.err
-    assert "error connection: upstream origin" in text.out
+    assert text.out.startswith("error connection: upstream origin"), "what works comes after what doesn't"
 
 
-async def test_a_missing_vhost(pair: Pair) -> None:
-    found = only(await pair.check(pair.upstream(pair.there.uri("nowhere"))), Topic.CONNECTION, Level.ERROR)
-    assert "vhost 'nowhere' does not exist" in found.message
+async def test_a_missing_vhost_is_one_round(pair: Pair, name: Naming) -> None:
+    """With the permissions there, and with what is missing in it."""
+    user, vhost = name("user"), name("missing")
+    pair.there.admin.user(user, PASSWORD)
+    of_vhost = pair.upstream(pair.there.uri(vhost, user, PASSWORD))
+    found = only(await pair.check(of_vhost), Topic.CONNECTION, Level.ERROR)
+    assert f"vhost {vhost!r} does not exist" in found.message
+    create, grant = found.fix.split(" && ")
+    with pair.there.admin.temporary_vhost(vhost):
+        assert create == f"rabbitmqctl add_vhost {vhost}"
+        pair.there.ctl(*_arguments(grant))
+        assert problems(await pair.check(of_vhost)) == []
 
 
 @pytest.mark.parametrize("with_api", [True, False])

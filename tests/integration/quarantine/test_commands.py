@@ -181,6 +181,7 @@ def test_a_quarantine_that_may_not_be_read_keeps_nobody_from_the_others(
     filled: tuple[Agent, Commands], here: Site, there: Site, site_on: SiteOn, name: Callable[[str], str]
 ) -> None:
     agent, commands = filled
+    own = only(agent)["id"]
     closed, user = site_on(there.node), name("user")
     there.node.admin.user(user, "p")
     there.node.admin.permissions(closed.vhost, user, read="")
@@ -193,6 +194,7 @@ def test_a_quarantine_that_may_not_be_read_keeps_nobody_from_the_others(
     assert len(commands.run("list", status=4)) == 3
     replayed = commands.run("replay", "--all", status=4)
     assert [replayed["replayed"], len(replayed["problems"])] == [0, 2]
+    assert len(commands.run("list", "--link", own)) == 3, "what is beside another source concerns no message of it"
     dropped = commands.run("drop", "--all", status=4)
     assert dropped["dropped"] == 3
     [problem] = dropped["problems"]

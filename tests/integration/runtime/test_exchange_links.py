@@ -224,4 +224,4 @@ async def test_another_consumer_makes_it_wait(pair: Pair, borrowed: Borrowed) ->
         finally:
             admin.put("cluster-name", body={"name": node.cluster_name})
     assert (planned.outlook, planned.actions) == (Outlook.STANDBY, ())
-    assert "has 1 consumer(s)" in planned.reason
+    assert "has 1 consumer" in planned.reason

@@ -92,4 +92,4 @@ async def test_the_plugin_disabled_leaves_all_to_the_agent(native: tuple[Pair, D
         ("delete", "exchange", f"{pair.queue} {letter}"),
         ("create", "exchange", f"federation-agent: notices when x is deleted ({pair.queue})"),
     ]
-    assert "3 message(s)" in planned.actions[1].why
+    assert "3 messages" in planned.actions[1].why

@@ -61,7 +61,11 @@ def test_shovels_to_another_broker_blame_it_and_not_the_downstream(
         assert verdict.startswith(f"{far} (destination): memory alarm for "), verdict
         shown = federation_agent("status", "--url", f"http://127.0.0.1:{agent.port}").out
         assert f"{broker.cluster_name} (downstream)" not in shown
+        began = agent.wait_told("trouble begins", 2)
     wait_causes(agent, ("destination", far, "object missing"))
+    [over] = agent.wait_told("trouble is over")
+    assert (over["broker"], over["trouble"], over["links"]) == (far, "memory alarm", 1)
+    assert {each["trouble"] for each in began} == {"object missing", "memory alarm"}
 
 
 def test_advice_for_a_shovel_names_the_broker_at_the_end_that_refuses(

@@ -62,7 +62,7 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
     eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run")
     assert command(agent, "restart", "--all", "--vhost", here.vhost).out == f"{first['id']} restart\n"
     eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run")
-    assert len(command(agent, "restart", "--all").out.splitlines()) == 2
+    assert len(command(agent, "restart", "--upstream", "origin").out.splitlines()) == 2
     eventually(lambda: set(statuses(agent).values()) == {"running"}, what="both run again")
 
     watching = ["env", "--default-signal=INT", COMMAND, "links", "--watch", "--vhost", here.vhost, "--url", url(agent)]
@@ -83,6 +83,8 @@ def test_links_are_shown_and_acted_on(agent_of: AgentOf, broker: Node, here: Sit
         nowhere = command(agent, *arguments)
         assert (nowhere.status, nowhere.out) == (5, "")
         assert nowhere.errors == [f"agent {url(agent)}: no link is in vhost 'nowhere'; `links` lists them"]
+    unknown = command(agent, "restart", "--upstream", "orign")
+    assert unknown.errors == [f"agent {url(agent)}: no link is of upstream or cluster 'orign'; `links` lists them"]
     refused = command(agent, "pause", "--all", token="wrong")
     assert (refused.status, len(refused.errors)) == (4, 1)
     assert "the token is refused" in refused.err
@@ -138,6 +140,10 @@ def test_a_link_by_its_name_and_the_whole_at_a_glance(agent_of: AgentOf, broker:
     ):
         assert part in described.out
     assert json.loads(command(agent, "describe", one, "-o", "json").out)["history"]["transitions"]
+    began = json.loads(command(agent, "events", one[:6], "--since", "1h", "--format", "json").out)[0]
+    assert (began["previous"], began["status"], began["reason"]) == (None, "starting", "appeared")
+    assert f"  {one}  {name} from broken: starting → backoff (upstream_" in command(agent, "events").out
+    assert command(agent, "events", GONE).status == 5
 
     assert command(agent, "pause", one).status == 0
     eventually(lambda: _by_upstream(agent)["broken"][1] == "paused", what="it is paused")

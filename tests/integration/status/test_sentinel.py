@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import signal
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -163,6 +164,22 @@ def commands(agent: Agent) -> Iterator[str]:
     ):
         done = federation_agent(*arguments, FEDERATION_AGENT_TOKEN=SECRET)
         yield done.out + done.err
+    yield from bundled(agent, *at)
+
+
+def bundled(agent: Agent, *at: str) -> Iterator[str]:
+    archive = agent.directory / "fault.tar.gz"
+    arguments = ("bundle", *at, "-o", str(archive), "-c", str(agent.path))
+    done = federation_agent(*arguments, FEDERATION_AGENT_TOKEN=SECRET)
+    assert (done.status, done.out, done.err) == (0, f"{archive}\n", "")
+    with tarfile.open(archive) as opened:
+        found = {member.name: opened.extractfile(member) for member in opened.getmembers()}
+        texts = {name.partition("/")[2]: file.read().decode() for name, file in found.items() if file is not None}
+    assert {"configuration.yml", "links.json", "causes.json", "metrics.txt"} < texts.keys()
+    assert len(json.loads(texts["links.json"])) == 9
+    assert "no-vhost:" in texts["configuration.yml"]
+    yield from texts.values()
+    assert federation_agent(*arguments, FEDERATION_AGENT_TOKEN=SECRET).status == 3, "it replaces no file"
 
 
 def written(directory: Path) -> list[Path]:

@@ -14,8 +14,9 @@ def described(**more: Any) -> dict[str, str]:
 
 
 def test_numbers_have_commas() -> None:
-    found = described(backlog=42_013, lag_seconds=1.5)
-    assert (found["forwarded"], found["backlog"], found["lag_seconds"]) == ("12,345,678", "42,013", "1.5")
+    found = described(backlog=42_013, lag_seconds=1.5, behind_seconds=196.816)
+    assert (found["forwarded"], found["backlog"]) == ("12,345,678", "42,013")
+    assert (found["lag_seconds"], found["behind_seconds"]) == ("1.5 s", "3 min 16 s")
 
 
 def test_the_advice_is_that_of_the_agent() -> None:

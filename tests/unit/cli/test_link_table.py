@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agent.cli.link_names import UnknownLinkError, completions, find
-from agent.cli.link_table import SEVERITY, render
+from agent.cli.link_table import SEVERITY, in_order, render
+from agent.cli.options import Sort
 from agent.core.links.lifecycle import Status
 
 COLOUR = re.compile(r"\x1b\[\d+m")
@@ -48,6 +49,31 @@ def shown(links: list[dict[str, Any]], **how: Any) -> list[str]:
 def test_a_pause_is_as_old_as_it_is_though_the_agent_was_started_since() -> None:
     by_ann = {"by": "ann@ops", "at": "2027-01-13T08:00:00.000Z", "reason": None}
     assert " 2d" in shown([link(1, "paused", paused=by_ann)])[-1]
+
+
+def test_a_name_without_its_vhost_is_meant_to_be_one_of_those_with_it() -> None:
+    links = [link(1, exchange="orders"), link(2, vhost="a-vhost-with-a-long-name", exchange="carts"), link(3)]
+    for typed, meant in (
+        ("orders", "'//orders'"),
+        ("carts", "'a-vhost-with-a-long-name/carts'"),
+        ("//ordres", "'//orders'"),
+    ):
+        with pytest.raises(UnknownLinkError, match=rf"lists them; did you mean {meant}\?$"):
+            find(links, typed, where="agent")
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"), [("backlog", 2), ("age", 3), ("name", 1), ("rate", 2), ("oldest", 3), (None, 4)]
+)
+def test_links_are_sorted_by_what_is_asked_for(sort: Sort | None, first: int) -> None:
+    links = [
+        link(4, "backoff", backlog=None, rate=None),
+        link(3, since="2027-01-14T07:00:00.000Z", oldest_unconfirmed_seconds=9.5),
+        link(2, backlog=None, backlog_last=99_999, rate=100.0),
+        link(1),
+    ]
+    assert in_order(links, sort)[0]["id"] == f"{first:08x}"
+    assert f"{first:08x}" in shown(links, sort=sort)[2]
 
 
 def test_every_status_has_a_severity() -> None:

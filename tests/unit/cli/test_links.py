@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from agent.cli.links import REFRESH, Selection, watch_links
+from agent.cli.links import REFRESH, Selection, statuses_of, watch_links
 from agent.cli.remote import Remote
+from agent.errors import UsageError
 from tests.acceptance.command import COMMAND
 
 ENDS_WITHIN = 0.02  # seconds
@@ -50,6 +51,13 @@ def watched(agent: str, form: str, seconds: int) -> None:
 
     watch_links(Remote(agent, None), Selection(), form, sleep=sleep)
     assert {*slept} == {REFRESH}
+
+
+def test_statuses_are_asked_for_in_peoples_words() -> None:
+    assert statuses_of(["Down", "stalled", "backoff"]) == ("backoff", "invalid", "stalled")
+    for wrong, meant in (("brocken", "broken"), ("runing", "running")):
+        with pytest.raises(UsageError, match=rf"^--status '{wrong}' is none of .*; did you mean '{meant}'\?$"):
+            statuses_of([wrong])
 
 
 def test_watching_goes_on_where_the_agent_was_away(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from agent.cli.remote import Remote
 from agent.cli.running_agent import RunningAgent, find_running
+from agent.core.links.plan import RunningLink
 from agent.core.settings import HttpSettings
-from agent.runtime.survey import RunningLink
 
 Answer = Callable[[socket.socket], None]
 LINK = {"id": "l", "kind": "exchange", "status": "running"}
@@ -123,6 +123,14 @@ def test_an_answer_that_never_ends_is_given_up_once_and_not_for_each_link(answer
 def test_what_no_agent_answers_is_not_believed(wrong: dict[str, Any]) -> None:
     with listening(http(json.dumps([LINK]).encode()), http(json.dumps(BINDINGS | wrong).encode())) as port:
         assert links_of(port, 5.0) == ((), False)
+
+
+def test_a_paused_shovel_is_told_without_asking_what_it_has_bound() -> None:
+    shovel = {"id": "s", "kind": "shovel", "vhost": "v", "name": "drain", "status": "paused", "backlog_last": 7}
+    with listening(http(json.dumps([shovel]).encode()), http(b"[]")) as port:
+        [link], has_answered = links_of(port, 5.0)
+    assert has_answered
+    assert (link.kind, link.vhost, link.name, link.backlog, link.is_paused) == ("shovel", "v", "drain", 7, True)
 
 
 def test_what_a_link_has_bound() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from agent.cli.remote import Remote, RemoteError
-from agent.cli.status import screen, wait_until_fine
+from agent.cli.status import screen, wait_until_fine, watch_status
 
 VERDICT: Final = "DOWN: dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked, 849 messages wait upstream"
 SIZE: Final = os.terminal_size((80, 24))
@@ -32,6 +32,23 @@ def causes(count: int, *, messages: int = 849, is_exact: bool = True, length: in
         for number in range(count)
     ]
     return {"causes": of_each, "waiting": {"messages": messages, "is_exact": is_exact}}
+
+
+def test_watching_shows_each_second_whether_the_agent_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    slept: list[float] = []
+
+    def sleep(pause: float) -> None:
+        slept.append(pause)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
+
+    for form in ("text", "yaml"):
+        slept.clear()
+        watch_status(Remote("http://127.0.0.1:1", None), form, sleep=sleep)
+    told = "agent http://127.0.0.1:1: connection refused: check the address and that the agent runs"
+    first, second, *data = capsys.readouterr().out.splitlines()
+    assert (first, second) == (f"DOWN: {told}",) * 2
+    assert data.count("level: down") == 2
 
 
 def rows(lines: list[str], width: int = 80) -> int:

@@ -238,11 +238,11 @@ UPSTREAM = "upstreams: {a: {uri: amqp://h}}\n"
         ),
         (
             "exchanges: {e: {type: topic, arguments: {upstream-set: nope}}}",
-            "upstream set 'nope' isn't defined",
+            "upstream set 'nope' isn't defined in vhost '/'",
         ),
         (
             "upstream-sets: {nipe: [{upstream: a}]}\nexchanges: {e: {type: topic, arguments: {x-upstream-set: nope}}}",
-            "upstream set 'nope' isn't defined; did you mean 'nipe'?",
+            "upstream set 'nope' isn't defined in vhost '/'; did you mean 'nipe'?",
         ),
         (
             (

@@ -7,10 +7,12 @@ import traceback
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agent.definitions.sources.exports import read_export
 from agent.definitions.sources.load import load_configuration
 from agent.definitions.sources.parameters import read_global
+from agent.definitions.sources.written_secrets import without_secrets
 from agent.errors import ConfigurationError
 from tests.unit.definitions.broker_answers import read_parameters
 from tests.unit.definitions.documents import DOWNSTREAM, write
@@ -118,3 +120,28 @@ def test_what_brokers_and_exports_hold() -> None:
         with pytest.raises(ConfigurationError) as caught:
             attempt()
         assert S not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+
+
+@pytest.mark.parametrize("text", [*GOOD, *BAD])
+def test_a_configuration_for_others_to_read(tmp_path: Path, text: str) -> None:
+    """Whether it is valid or not."""
+    try:
+        told = without_secrets(write(tmp_path, text))
+    except ConfigurationError as error:
+        told = str(error)
+    assert S not in told
+
+
+def test_what_others_may_read_of_a_configuration(tmp_path: Path) -> None:
+    text = """\
+agent: {group: dc2, http: {token: "${file:/run/token}", listen: 0.0.0.0:9419}}  # a comment
+downstream: {uri: "amqps://u:${env:PW}@rabbit.dc2:5671/%2f?password=p&verify=verify_none"}
+upstreams: {dc1: {uri: ["amqp://u:a?b@h", "amqp://u:p@h:5672"], max-hops: 2, pasword: 1234, password: x}}
+"""
+    assert yaml.safe_load(without_secrets(write(tmp_path, text))) == {
+        "agent": {"group": "dc2", "http": {"token": "${file:/run/token}", "listen": "0.0.0.0:9419"}},
+        "downstream": {"uri": "amqps://rabbit.dc2:5671/%2f"},
+        "upstreams": {
+            "dc1": {"uri": ["***", "amqp://h:5672"], "max-hops": 2, "pasword": "***", "password": "***"},
+        },
+    }

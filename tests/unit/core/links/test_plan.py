@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from agent.core import fields
 from agent.core.links import plan
-from agent.core.links.plan import Action, Downstream, Outlook, Sight
+from agent.core.links.plan import Action, Downstream, Outlook, Plan, RunningLink, Sight
 from agent.core.links.reconcile import QueueSeen, Seen, Verb, upstream_queue_name
 from agent.core.model import (
     Binding,
@@ -59,7 +59,20 @@ def test_the_plugins_queue_is_kept_and_the_other_letter_built() -> None:
         (Verb.DELETE, "exchange", "federation: x -> down A"),
         (Verb.KEEP, "exchange", CANARY),
     ]
-    assert "7 message(s)" in planned.actions[1].why
+    assert "7 messages" in planned.actions[1].why
+
+
+def test_what_the_agent_holds_unacknowledged_is_counted_and_what_is_paused_changes_nothing() -> None:
+    running = RunningLink("00000000", "exchange", "/", "x", "origin", 1600, is_consuming=True, is_paused=False)
+    seen = Sight(BROKER, UP, Seen(True, QueueSeen(0, 1), ("A",)), is_served_by_agent=True, running=running)
+    planned = plan.plan_link(link(), seen, downstream())
+    assert planned.actions[1].why.startswith("exists with 0 messages and 1,600 that the agent has taken and not ack")
+    assert (len(planned.changes), Plan(links=(planned,)).has_changes) == (3, True)
+    paused = replace(seen, running=replace(running, is_paused=True, is_consuming=False))
+    planned = plan.plan_link(link(), paused, downstream())
+    assert (planned.is_paused, planned.outlook, planned.changes) == (True, Outlook.RUN, ())
+    assert not Plan(links=(planned,)).has_changes
+    assert Plan(ended=(running,)).has_changes
 
 
 def test_an_interrupted_rebuild_is_cleared_away() -> None:
@@ -181,7 +194,7 @@ def test_a_queue_upstream_is_declared_as_downstream_or_kept() -> None:
     assert (created.verb, created.kind, created.name) == (Verb.CREATE, "queue", "x")
     assert created.arguments == (("x-max-length", fields.long(5)), ("x-queue-type", fields.text("quorum")))
     [kept] = plan.plan_link(made, Sight(BROKER, UP, Seen(queue=QueueSeen(3, 2))), downstream()).actions
-    assert (kept.verb, kept.why) == (Verb.KEEP, "exists with 3 message(s); queue links delete nothing upstream")
+    assert (kept.verb, kept.why) == (Verb.KEEP, "exists with 3 messages; queue links delete nothing upstream")
 
 
 def test_a_missing_queue_whose_arguments_nobody_can_repeat() -> None:

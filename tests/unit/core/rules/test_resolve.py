@@ -77,6 +77,15 @@ def test_all_is_every_upstream_of_the_vhost() -> None:
     assert routes(found) == [("x", "a", "x", "p"), ("x", "b", "x", "p")]
 
 
+def test_what_another_vhost_defines_is_told() -> None:
+    other = VhostDefinitions(policies={"p": policy("p", "b", choice=Choice.UPSTREAM)})
+    [problem] = resolve(Definitions({"/": book(), "shop": other}), {}).problems
+    assert problem.message == (
+        "upstream 'b' of federation-upstream 'b' isn't defined in vhost 'shop', so it yields no link; there is one in "
+        "vhost '/': each upstream belongs to one vhost"
+    )
+
+
 def test_one_upstream_and_a_pattern_over_upstream_names() -> None:
     topic = exchanges(Exchange("x", "topic"))
     assert routes(solve(book(policy("p", "b", choice=Choice.UPSTREAM)), topic)) == [("x", "b", "x", "p")]

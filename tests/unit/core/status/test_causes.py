@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from agent.core.status.causes import (
     verdict,
     waiting_of,
 )
+from agent.network import explain
 
 NOW = 1_000_000.0
 ALARM = "downstream blocked: low on memory"
@@ -233,6 +235,12 @@ def test_what_a_broker_denies(error: str, expected: Denied | None) -> None:
 )
 def test_the_line_that_grants_what_a_broker_denies(error: str, command: str) -> None:
     assert command in advice(Trouble.PERMISSION, "dc1", error)
+
+
+def test_a_name_that_the_agents_machine_does_not_know_is_no_broker_that_is_down() -> None:
+    error = str(explain(socket.gaierror(-2, "Name or service not known"), where="upstream origin rabbit.dc9:5672"))
+    told = advice(Trouble.UNREACHABLE, "rabbit.dc9:5672", error)
+    assert told.startswith("The name of rabbit.dc9:5672 doesn't resolve on the agent's machine: check DNS there")
 
 
 def test_a_link_that_is_further_behind_than_allowed_is_a_cause_while_it_runs() -> None:

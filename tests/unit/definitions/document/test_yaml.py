@@ -116,6 +116,10 @@ def test_aliases_share_and_merge_keys_fill_in() -> None:
         ("a:\n\tb: c\n", "f:2:1: a tab; YAML indents with spaces"),
         ("a: b: c\n", "f:1:5: a ':' where no key is possible; quote text that contains ': '"),
         ("a: [b\n", "f:2:1: a ',' or ']' is missing"),
+        (
+            "a: {b: ${env:C}}\n",
+            "f:1:9: a ',' or '}' is missing: quote ${…} inside braces and brackets, as in {uri: \"${env:NAME}\"}",
+        ),
         ("a: 'b\n", "f:1:4: the file ends inside a quoted text"),
         ('a:\n  b: "c\nd: 1\n', "f:2:6: the file ends inside a quoted text"),
         ("a: 'b\n---\n", "f:1:4: a document marker inside a quoted text"),

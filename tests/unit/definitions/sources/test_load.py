@@ -150,12 +150,12 @@ uptreams: {}
             "characters in user, password and path (@ as %40, : as %3A, / as %2F, # as %23)"
         ),
         "7:46: prefetch-count: expected a whole number, got a number with a fraction",
-        "9:18: upstream 'orign' isn't defined; did you mean 'origin'?",
+        "9:18: upstream 'orign' isn't defined in vhost '/'; did you mean 'origin'?",
         "9:26: a member of an upstream set needs the key 'upstream'",
         "11:16: pattern: not a regular expression: missing ) at position 1",
-        "11:55: upstream 'othr' isn't defined; did you mean 'other'?",
+        "11:55: upstream 'othr' isn't defined in vhost '/'; did you mean 'other'?",
         "13:13: type: must be one of direct, fanout, topic, headers, or a plugin's type beginning with x-",
-        "13:35: upstream set 'y' isn't defined",
+        "13:35: upstream set 'y' isn't defined in vhost '/'",
         "14:1: unknown key 'uptreams'; did you mean 'upstreams'?",
     ]
 
@@ -251,7 +251,9 @@ def test_the_vhost_slash_may_be_written_in_both_places_but_a_name_only_in_one(tm
 
 def test_names_are_sought_in_their_own_vhost(tmp_path: Path) -> None:
     text = DOWNSTREAM + "upstreams: {a: {uri: amqp://h}}\nvhosts: {v: {upstream-sets: {s: [{upstream: a}]}}}\n"
-    assert complaints(tmp_path, text) == ["3:45: upstream 'a' isn't defined"]
+    assert complaints(tmp_path, text) == [
+        "3:45: upstream 'a' isn't defined in vhost 'v'; there is one in vhost '/': each upstream belongs to one vhost"
+    ]
 
 
 OPEN = "downstream: {uri: amqp://h, management: http://h}\ndefinitions: {management: true}\n"
@@ -306,7 +308,7 @@ def test_an_export_that_isnt_there_is_an_error_when_strict_and_else_leaves_names
 def test_a_name_that_was_interpolated_is_shown_as_written(tmp_path: Path) -> None:
     text = DOWNSTREAM + "upstream-sets: {s: [{upstream: '${env:SECRET_NAME}'}]}"
     (complaint,) = complaints(tmp_path, text, environment={"SECRET_NAME": "sentinel"})
-    assert complaint == "2:32: upstream '${env:SECRET_NAME}' isn't defined"
+    assert complaint == "2:32: upstream '${env:SECRET_NAME}' isn't defined in vhost '/'"
 
 
 def test_files_that_arent_files(tmp_path: Path) -> None:

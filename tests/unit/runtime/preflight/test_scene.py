@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from agent.core.addresses import http_url
 from agent.core.addresses.uri import AmqpUri, parse
 from agent.core.check.permissions import Grant
 from agent.core.links.plan import Outlook, PlannedLink
+from agent.runtime.preflight.api import Api
 from agent.runtime.preflight.delivery import inability
 from agent.runtime.preflight.endpoints import Endpoint
-from agent.runtime.preflight.permissions import accounts_of
+from agent.runtime.preflight.permissions import accounts_of, judge
 from agent.runtime.preflight.scene import Apis, LinkEnds, Scene, judge_given
 from tests.unit.core.some_links import exchange_link
 
@@ -32,6 +34,15 @@ def test_two_upstreams_with_one_user_get_the_same_command() -> None:
     assert "orders" in first
     assert "billing" in first
     assert "(^mine)|" in first
+
+
+async def test_where_permissions_are_not_known_the_broker_is_named_once() -> None:
+    here, link = Endpoint("downstream", "/", HERE), exchange_link("x")
+    async with Api([http_url.parse("http://127.0.0.1:1")], where="downstream", setting="m") as api:
+        scene = Scene((LinkEnds(PlannedLink(link, Outlook.RUN, "", ""), here, here),), {}, "c", Apis(HERE, api))
+        found = [each async for each in judge(accounts_of(scene, {})[:1], scene, ())]
+    [message] = [each.message for each in found]
+    assert "can't be judged: by downstream http://127.0.0.1:1: connection refused" in message
 
 
 def test_an_api_that_fits_no_upstream_or_several_is_a_warning() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shlex
 import time
 from dataclasses import replace
 from urllib.parse import quote
@@ -13,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.data.splice import Counts
+from agent.core.check.permissions import Grant, Need, Permission, grant_command, needs_of
 from agent.core.links.lifecycle import NO_LONGER_DEFINED, Failed, LinkState, Phase, Unwanted, step
 from agent.core.links.reconcile import Known
 from agent.core.model import Link
@@ -63,7 +66,25 @@ async def test_a_link_tells_what_to_do_about_it(serve: Serve) -> None:
     [cause] = (await served.ask("/api/causes"))[1]["causes"]
     for each in links:
         assert cause["advice"].partition("Run ")[2] in (await served.ask(f"/api/links/{each.id}"))[1]["advice"]
-    assert "-p / fed '^(federation|0$|1$|2$)'" in cause["advice"]
+    configure, write, _ = shlex.split(cause["advice"].split("`")[1])[5:]
+    assert all(re.search(configure, name) for name in ("0", "1", "2", "federation-agent: leases"))
+    assert re.search(write, "orders") and not re.search(write, "others")
+
+
+async def test_it_advises_the_patterns_that_check_advises(serve: Serve) -> None:
+    """Of all links of the user there, as one line replaces the other; `check` says so of a user without permissions."""
+    served = await serve()
+    served.board.cluster, other = "dc2", replace(LINK, id="00000002", remote_name="other", name="other")
+    error = "upstream origin h:5672: access to exchange 'there' in vhost '/' refused for user 'u'"
+    served.board.put(other, RUNNING, Counts(), Gauges)
+    served.board.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, failure=Failed(error, permanent=True)))
+    [cause] = (await served.ask("/api/causes"))[1]["causes"]
+    needs = [Need(Permission.CONFIGURE, "there", "declaring it, as it is missing")]
+    for link in (LINK, other):
+        both = needs_of(link, source_vhost="/", cluster="dc2", source_asks=False, destination_asks=False)
+        needs += both.source
+    assert cause["advice"].split("`")[1] == grant_command("/", "u", needs, Grant())
+    assert grant_command("/", "u", needs, Grant()) in (await served.ask(f"/api/links/{LINK.id}"))[1]["advice"]
 
 
 async def test_what_a_link_has_bound_is_written_bit_by_bit(serve: Serve) -> None:
