@@ -95,6 +95,7 @@ def switch(directory: Path, version: str, text: str) -> None:
 
 
 @pytest.mark.usefixtures("user")
+@pytest.mark.thorough
 def test_an_edited_config_map_is_in_force_without_a_restart(
     broker: Node, second_broker: Node, agent_of: AgentOf
 ) -> None:

@@ -65,6 +65,7 @@ def test_links_that_stop_make_one_alert(  # noqa: PLR0917
         prometheus.stop()
 
 
+@pytest.mark.thorough
 def test_an_alarm_of_the_downstream_is_one_alert_also_where_an_idle_link_runs(  # noqa: PLR0917
     lab: Lab, tmp_path: Path, agent_of: AgentOf, borrowed: Borrowed, second_broker: Node, site_on: SiteOn
 ) -> None:

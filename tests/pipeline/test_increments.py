@@ -89,6 +89,7 @@ def written(output: Path) -> dict[Path, int]:
     return {name: file.stat().st_mtime_ns for name, file in found.items() if file.is_file()}
 
 
+@pytest.mark.thorough
 def test_bit_by_bit(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
     """Reading follows every part, tables follow the second and the last."""
     output, export = tmp_path / "report", tmp_path / "export"

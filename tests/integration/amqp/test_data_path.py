@@ -246,6 +246,7 @@ async def test_a_slow_downstream_holds_back_the_upstream_and_costs_no_memory(
     assert await depth_async(broker.uri(), link.name) == count
 
 
+@pytest.mark.thorough
 async def test_a_connection_held_for_long_stays_alive_on_both_sides(
     broker: Node, second_broker: Node, connecting: Connecting, proxy_to: Proxies, name: Naming
 ) -> None:
@@ -268,6 +269,7 @@ async def test_a_connection_held_for_long_stays_alive_on_both_sides(
     assert not up.is_closed
 
 
+@pytest.mark.thorough
 async def test_a_downstream_out_of_memory_blocks_and_goes_on(
     borrowed: Borrowed, second_broker: Node, connecting: Connecting, name: Naming
 ) -> None:

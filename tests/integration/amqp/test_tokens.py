@@ -23,6 +23,7 @@ async def declare(connection: Connection) -> Any:
     return await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, exclusive=True)
 
 
+@pytest.mark.thorough
 async def test_a_connection_outlives_its_token_by_another_one(
     token_broker: TokenBroker, connecting: Connecting
 ) -> None:

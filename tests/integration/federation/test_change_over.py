@@ -16,6 +16,7 @@ from tests.integration.shovels.shoveling import parameter, shovel
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 PLUGINS = ("rabbitmq_federation", "rabbitmq_federation_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 EXCHANGE, QUEUE, SHOVEL = "fed.x", "work", "drain"
@@ -65,7 +66,7 @@ def restarts(agent: Agent, here: Site) -> int:
     return sum(agent.history(*each).count("backoff") for each in links(here))
 
 
-@pytest.mark.parametrize("release", [None, pytest.param("sid", marks=pytest.mark.versions)])
+@pytest.mark.parametrize("release", [thorough(None), pytest.param("sid", marks=pytest.mark.versions)])
 def test_links_of_all_kinds_change_over_and_back(
     agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, second_broker: Node, release: str | None
 ) -> None:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.integration.conftest import TlsBroker
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent, Named
@@ -66,6 +68,7 @@ def test_a_token_is_renewed_on_the_connections_that_are_open(
     assert agent.history(*link(here)) == ["running"]
 
 
+@pytest.mark.thorough
 def test_a_token_of_the_downstream_is_renewed(
     agent_of: AgentOf, there: Site, token_broker: TokenBroker, site_on: SiteOn, tmp_path: Path
 ) -> None:

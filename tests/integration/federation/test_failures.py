@@ -317,6 +317,7 @@ def test_a_name_that_no_broker_takes(agent_of: AgentOf, here: Site, there: Site)
     assert agent.told("unexpected error") == []
 
 
+@pytest.mark.thorough
 def test_the_first_retry_is_at_once_however_many_it_took_before(
     agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
 ) -> None:

@@ -22,6 +22,7 @@ from tests.integration.federation.test_rebuilding import PURPOSE, queue_of
 from tests.lab import user_program
 from tests.lab.admin import AdminError
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 Happened = Counter[tuple[str, str]]
 """Kinds of events, and the names of exchanges and queues or the keys of bindings."""
@@ -140,7 +141,7 @@ def test_of_a_link_from_its_beginning_to_its_end(
     assert planned(agent, agent.path) == Counter()
 
 
-@pytest.mark.parametrize("is_interrupted", [False, True])
+@pytest.mark.parametrize("is_interrupted", [False, thorough(True)])
 def test_of_a_link_of_an_agent_that_was_restarted(
     agent_of: AgentOf, here: Site, there: Site, listener: Listener, *, is_interrupted: bool
 ) -> None:
@@ -174,6 +175,7 @@ def paused(agent: Agent, here: Site, there: Site) -> str:
     return url
 
 
+@pytest.mark.thorough
 def test_of_a_link_whose_exchange_was_created_again_while_it_was_paused(
     agent_of: AgentOf, here: Site, there: Site, listener: Listener
 ) -> None:
@@ -191,6 +193,7 @@ def test_of_a_link_whose_exchange_was_created_again_while_it_was_paused(
     assert planned(agent, agent.path) == Counter()
 
 
+@pytest.mark.thorough
 def test_of_a_link_whose_canary_was_deleted_while_it_was_paused(
     agent_of: AgentOf, here: Site, there: Site, listener: Listener
 ) -> None:

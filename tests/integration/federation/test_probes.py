@@ -132,6 +132,7 @@ def test_what_an_earlier_session_left_is_dropped(agent_of: AgentOf, here: Site, 
     assert agent.terminate() == 0
 
 
+@pytest.mark.thorough
 def test_none_is_dead_lettered_however_far_behind_the_link_is(
     agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
 ) -> None:

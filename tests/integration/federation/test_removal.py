@@ -18,6 +18,7 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 LONG = {"empty": 300, "waiting": 600}
 
@@ -110,6 +111,7 @@ def test_an_empty_queue_is_removed_after_the_time_that_was_set(agent_of: AgentOf
     assert agent.history(*link(here)) == ["running", "removing", "stopping"]
 
 
+@pytest.mark.thorough
 def test_messages_that_wait_are_kept_for_longer_and_counted(agent_of: AgentOf, here: Site, there: Site) -> None:
     agent = started(agent_of, here, there, {"empty": 0.5, "waiting": 15})
     act(agent, "pause")
@@ -126,7 +128,7 @@ def test_messages_that_wait_are_kept_for_longer_and_counted(agent_of: AgentOf, h
     eventually(lambda: ask(agent, "/api/links") == [], what="the link is gone")
 
 
-@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+@pytest.mark.parametrize("queue_type", ["classic", thorough("quorum")])
 def test_a_link_that_is_defined_again_comes_back_untouched(
     agent_of: AgentOf, here: Site, there: Site, queue_type: str
 ) -> None:
@@ -234,7 +236,7 @@ def test_a_quorum_queue_whose_leader_does_not_answer_is_not_taken_for_empty(
     there.wait_depth(200, queue_of(here))
 
 
-@pytest.mark.parametrize("upstream", ["origin", "renamed"])
+@pytest.mark.parametrize("upstream", ["origin", thorough("renamed")])
 def test_a_queue_that_is_wanted_again_while_its_removal_connects_keeps_its_messages(
     agent_of: AgentOf, here: Site, there: Site, proxy_to: Callable[[Node | int], Proxy], upstream: str
 ) -> None:

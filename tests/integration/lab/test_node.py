@@ -42,6 +42,7 @@ def test_the_default_vhost_stays(broker: Node) -> None:
         broker.admin.delete_vhost("/")
 
 
+@pytest.mark.thorough
 def test_durable_things_survive_restart_and_kill_and_a_plugin_disabled_by_command_stays_so(lab: Lab) -> None:
     node = lab.node("restarted", conf=["default_vhost = /"], plugins=NATIVE_PLUGINS).start()
     node.admin.queue("/", "kept")

@@ -63,6 +63,7 @@ def test_nobody_defines_links_for_all_agents(lab: Lab, broker: Node) -> None:
         lab.leftovers.check()
 
 
+@pytest.mark.thorough
 def test_a_borrowed_broker_goes_to_the_next_if_it_is_as_before(lab: Lab) -> None:
     conf = [f"# of {os.getpid()}"]
     with lab.borrowed(conf=conf) as first:

@@ -16,6 +16,7 @@ from tests.acceptance.command import federation_agent
 from tests.integration.preflight.scene import ORIGIN, Pair, memory_alarm
 from tests.lab.lab import Lab
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 Running = Callable[[Pair], None]
 
@@ -80,7 +81,7 @@ async def test_links_whose_messages_users_could_get_are_left_out(pair: Pair) -> 
     assert by_label["x"].fix.startswith("`federation-agent links` shows whether the link is paused, and whether ")
 
 
-@pytest.mark.parametrize("side", ["upstream", "downstream"])
+@pytest.mark.parametrize("side", [thorough("upstream"), "downstream"])
 async def test_an_alarm_is_named_instead_of_what_was_waited_for(pair: Pair, running: Running, side: str) -> None:
     running(pair)
     with memory_alarm(pair.here if side == "downstream" else pair.there):

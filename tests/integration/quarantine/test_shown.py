@@ -79,6 +79,7 @@ def test_they_are_shown_until_they_are_gone(agent_of: AgentOf, lab: Lab, here: S
     assert agent.terminate() == 0
 
 
+@pytest.mark.thorough
 def test_a_vhost_that_several_links_come_from_counts_once(
     agent_of: AgentOf, lab: Lab, here: Site, there: Site, name: Callable[[str], str]
 ) -> None:

@@ -15,6 +15,7 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
+from tests.tiers import thorough
 
 TAKEN_OVER = 8.0
 STOOD_STILL = 3.0  # longer than an agent with company may
@@ -22,7 +23,7 @@ STOOD_STILL = 3.0  # longer than an agent with company may
 ProxyTo = Callable[[Node | int], Proxy]
 
 
-@pytest.mark.parametrize("how", ["cut", "blackhole"])
+@pytest.mark.parametrize("how", [thorough("cut"), "blackhole"])
 def test_from_the_downstream(agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo, *, how: str) -> None:
     proxy = proxy_to(here.node)
     section = shoveled(here, there, 4)

@@ -94,6 +94,7 @@ def test_a_shovel_that_has_finished_is_not_run_again_where_it_is_taken_over(
     assert here.take(8, queue="dest0") == numbered(8)
 
 
+@pytest.mark.thorough
 def test_a_rolling_upgrade_loses_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
     agents = replicas(agent_of, here, shoveled(here, there, 3), 3)
     for agent in agents:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from tests.acceptance.command import federation_agent
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
@@ -163,6 +165,7 @@ def cutting(network: Proxy, every: float) -> Iterator[None]:
         cutter.join()
 
 
+@pytest.mark.thorough
 def test_a_link_that_is_cut_again_and_again_stays_a_cause_since_the_first_cut(
     agent_of: AgentOf, here: Site, there: Site, proxy_to: Callable[[Node], Proxy]
 ) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from tests.acceptance.command import federation_agent
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
@@ -68,6 +70,7 @@ class Shape:
         return found
 
 
+@pytest.mark.thorough
 def test_copies_and_verdicts_are_those_of_real_brokers(
     agent_of: AgentOf, site_on: SiteOn, brokers: Sequence[Node]
 ) -> None:
