@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -48,6 +49,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"brokers started: {lab_of(config).started}")
         for line in config.stash[COSTS].lines():
             terminalreporter.write_line(line)
+        if about := os.environ.get("FEDERATION_AGENT_ABOUT_DOCKER"):
+            terminalreporter.write_line(about)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
