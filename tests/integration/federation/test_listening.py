@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from tests.integration.federation.conftest import AgentOf
+from tests.conftest import Borrowed
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Site, X, federated
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
@@ -20,8 +21,9 @@ def listeners(site: Site) -> list[str]:
 
 
 def test_one_connection_hears_definitions_and_bindings(
-    agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
+    agent_of: AgentOf, borrowed: Borrowed, site_on: SiteOn, there: Site, proxy_to: ProxyTo
 ) -> None:
+    here = site_on(borrowed())  # other tests' agents listen on a shared one
     here.exchange().queue("k")
     proxy = proxy_to(here.node)
     agent = agent_of(here.node, uri=here.node.uri(here.vhost, port=proxy.port)).write({here.vhost: federated(there)})

@@ -39,21 +39,22 @@ class Agent(Remote):
         return []
 
 
-FORMER = [change(1, "aaaa", 90), change(2, "bbbb", 5, status="backoff", reason="upstream_lost", error="away")]
+def former() -> list[dict[str, Any]]:
+    return [change(1, "aaaa", 90), change(2, "bbbb", 5, status="backoff", reason="upstream_lost", error="away")]
 
 
 def test_a_link_that_is_gone_has_its_events_too(capsys: pytest.CaptureFixture[str]) -> None:
-    show_events(Agent(FORMER), "//of-bbbb", since=None, follow=False, as_json=False)
+    show_events(Agent(former()), "//of-bbbb", since=None, follow=False, as_json=False)
     [line] = capsys.readouterr().out.splitlines()
     assert line[20:] == "  bbbb  //of-bbbb from dc1: starting → backoff (upstream_lost): away"
-    show_events(Agent(FORMER), None, since=600.0, follow=False, as_json=True)
+    show_events(Agent(former()), None, since=600.0, follow=False, as_json=True)
     assert [each["seq"] for each in json.loads(capsys.readouterr().out)] == [2]
     with pytest.raises(UnknownLinkError, match="did you mean '//of-aaaa'"):
-        show_events(Agent(FORMER), "of-aaaa", since=None, follow=False, as_json=False)
+        show_events(Agent(former()), "of-aaaa", since=None, follow=False, as_json=False)
 
 
 def test_what_comes_is_followed_after_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
-    agent, slept = Agent(FORMER, [], [change(7, "bbbb", 0)]), []
+    agent, slept = Agent(former(), [], [change(7, "bbbb", 0)]), []
 
     def sleep(pause: float) -> None:
         slept.append(pause)
