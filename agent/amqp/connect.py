@@ -201,7 +201,8 @@ async def connect(
         if wire is None:
             raise explain(error, where=terms.where, seconds=step) from error
         raise TransientError(
-            f"{terms.where}: connected, but no AMQP within {step:g} s: check that this is an AMQP port"
+            f"{terms.where}: connected, but no AMQP within {step:g} s: the broker is frozen or overloaded, or this is "
+            "no AMQP port"
         ) from error
     except OSError as error:
         raise explain(error, where=terms.where, seconds=step) from error

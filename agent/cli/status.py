@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from agent.cli import output
 from agent.cli.remote import Remote, RemoteError, TokenError
-from agent.core.status.causes import Level
+from agent.core.status.causes import MOST_NAMED, Level
 from agent.core.text.counts import counted
 from agent.core.text.printable import printable
 from agent.errors import Severity
@@ -192,10 +192,19 @@ def _what_first(problem: str) -> str:
 
 
 def _cause(cause: Mapping[str, Any]) -> Iterator[str]:
-    yield f"  {cause['broker']} ({cause['side']}): {cause['headline']}"
+    yield f"  {cause['broker']} ({cause['side']}): {cause['headline']}{_named(cause)}"
     if cause["error"]:
         yield f"    {cause['error']}"
     yield f"    do: {cause['advice']}"
+
+
+def _named(cause: Mapping[str, Any]) -> str:
+    """Some of its links, which tells causes apart that read the same; an agent may be older than this command."""
+    names = cause.get("names")
+    if not names:
+        return ""
+    has_more = len(names) >= MOST_NAMED and len(cause["links"]) > len(names)
+    return f": {', '.join(names)}{', …' if has_more else ''}"
 
 
 def _fitted(blocks: Sequence[Sequence[str]], omitted: int, *, room: int, width: int) -> list[str]:

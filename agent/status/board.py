@@ -12,7 +12,7 @@ from typing import Any, Final
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
-from agent.core.links.critical import seconds_behind
+from agent.core.links.critical import seconds_behind, told_behind
 from agent.core.links.lifecycle import LinkState, Pause, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
@@ -89,6 +89,7 @@ class Entry:
     _confirmed: int = 0
     _blocked_before: float = 0.0
     _blocked_at: float = 0.0
+    told_behind: str = ""  # and how that goes on
     _note: str = ""
 
     def __post_init__(self) -> None:
@@ -150,6 +151,7 @@ class Entry:
 
     def note_lag(self, now: float) -> None:
         """A link on which nothing moves has to be looked at, too: whoever reads its lag calls this before."""
+        self.told_behind = ""
         limit = self.link.settings.lag_critical
         if limit is None:
             self.behind = self.critical_since = None
@@ -161,16 +163,20 @@ class Entry:
         self.note_backlog(now)
         gauges = self.gauges()
         backlog = self.backlog_last if gauges.backlog is None else gauges.backlog
+        flow = self.history.flow(self.look(now))
         if limit.seconds is not None:
             stuck = now - max(self._empty_at, self.last_confirm or 0.0)
-            rate = self.history.rate(self.look(now))
             settings = self.link.settings
             interval = settings.probe if isinstance(settings, LinkSettings) else None
-            self.behind = seconds_behind(backlog, rate, stuck=stuck, probe=gauges.lag, interval=interval)
+            self.behind = seconds_behind(backlog, flow.rate, stuck=stuck, probe=gauges.lag, interval=interval)
         if not limit.is_reached(backlog=backlog, behind=self.behind):
             self.critical_since = None
-        elif self.critical_since is None:
+            return
+        if self.critical_since is None:
             self.critical_since = now
+        if self.state.status is Status.RUNNING:
+            held = gauges.unsettled, gauges.prefetch
+            self.told_behind = told_behind(limit, backlog=backlog, behind=self.behind, flow=flow, held=held)
 
     @property
     def lag_is_critical(self) -> bool | None:
@@ -197,8 +203,9 @@ class Entry:
 
     def has_new_note(self) -> bool:
         """Whether its note is another one than when this was asked last."""
-        before, self._note = self._note, self.gauges().note
-        return self._note != before
+        now = f"{self.gauges().note}{self.critical_since or ''}"
+        before, self._note = self._note, now
+        return now != before
 
     def look(self, now: float) -> Point:
         gauges = self.gauges()
@@ -409,7 +416,7 @@ class Board:
             "uri": shown_uri(link, gauges),
             "policy": link.policy,
             "status": state.status,
-            "error": gauges.removal or state.error or gauges.note or None,
+            "error": gauges.removal or state.error or gauges.note or entry.told_behind or None,
             "since": rfc3339(entry.since),
             "owner": self.owner if gauges.runs_here and state.status is not Status.STANDBY else gauges.owner,
             **self._sample(entry, gauges),
@@ -423,7 +430,10 @@ class Board:
 
     def sample(self, entry: Entry) -> dict[str, Any]:
         """The numbers of a link that change while it runs."""
-        return {"id": entry.link.id, **self._sample(entry, entry.gauges())}
+        told = (
+            {"error": entry.told_behind, "behind_seconds": _lag(entry)["behind_seconds"]} if entry.told_behind else {}
+        )
+        return {"id": entry.link.id, **self._sample(entry, entry.gauges()), **told}
 
     def _sample(self, entry: Entry, gauges: Gauges) -> dict[str, Any]:
         now = self.clock()

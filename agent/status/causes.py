@@ -114,11 +114,13 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
     source, destination = source_of(board, entry.link, gauges), _destination_of(board, entry.link, gauges)
     recurring = entry.troubles.recurring(now) if entry.state.status in _COMING_BACK else None
     trouble_since = entry.troubles.since(now) if recurring is None else recurring.first
+    if entry.state.status is Status.STALLED and trouble_since is not None:
+        trouble_since = min(trouble_since, now - gauges.oldest_unconfirmed)  # it is stalled only after some time
     return LinkFacts(
         id=entry.link.id,
         status=entry.state.status,
         reason=entry.reason if recurring is None else recurring.reason,
-        error=(entry.state.error or gauges.note) if recurring is None else recurring.error,
+        error=(entry.state.error or gauges.note or entry.told_behind) if recurring is None else recurring.error,
         upstream=source.name,
         since=since,
         is_forgotten=entry.state.status is Status.PAUSED and now - since >= LONG,
@@ -131,6 +133,7 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
         destination="" if destination is None or destination.is_downstream else destination.name,
         trouble_since=trouble_since,
         recurs=recurring is not None,
+        name=f"{entry.link.vhost}/{entry.link.name}",
     )
 
 
@@ -170,6 +173,7 @@ def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:
         "headline": headline(cause, total, now=now),
         "since": rfc3339(cause.since),
         "links": list(cause.links),
+        "names": list(cause.names),
         "were_flowing": cause.were_flowing,
         "waiting": {"messages": cause.waiting.messages, "is_exact": cause.waiting.is_exact},
         "error": cause.error,

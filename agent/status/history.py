@@ -9,6 +9,7 @@ from sys import intern
 from typing import Any, Final, NamedTuple
 
 from agent.core.export_event import Reason
+from agent.core.links.critical import Flow
 from agent.core.links.lifecycle import Status
 from agent.status.tier import Ring, Step, Tier
 from agent.status.times import rfc3339
@@ -71,16 +72,19 @@ class History:
         for tier in (self._hour, self._day):
             tier.put(_step(sample))
 
-    def rate(self, current: Point) -> float:
-        """Messages in a second, over the last minute or since the last sample before that."""
-        first: tuple[float, int] | None = None
-        for at, forwarded, *_ in reversed(self._samples):
-            if first is not None and current.at - at > RECENT:
+    def flow(self, current: Point) -> Flow:
+        """Over the last minute or since the last sample before that."""
+        first: Point | None = None
+        for values in reversed(self._samples):
+            if first is not None and current.at - values[0] > RECENT:
                 break
-            first = at, forwarded
-        if first is None or current.at - first[0] < LEAST:
-            return 0.0
-        return max(0, current.forwarded - first[1]) / (current.at - first[0])
+            first = _unpacked(values)
+        if first is None or current.at - first.at < LEAST:
+            return Flow(0.0, None)
+        span = current.at - first.at
+        known = first.backlog is not None and current.backlog is not None
+        growth = ((current.backlog or 0) - (first.backlog or 0)) / span if known else None
+        return Flow(max(0, current.forwarded - first.forwarded) / span, growth)
 
     def view(self, current: Point, span: Range = Range.QUARTER) -> dict[str, Any]:
         """Oldest first; the current values come last. A sample of a long range has what charts show."""

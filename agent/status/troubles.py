@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.core.links.lifecycle import Status
 from agent.core.status.advice import Trouble, trouble_of
-from agent.core.status.causes import DOWN, is_blamed_on_destination, stands_still
+from agent.core.status.causes import AWAY, DOWN, is_blamed_on_destination, stands_still
 
 STEADY: Final = 60.0  # seconds for which a link has to run, for its trouble to be over
 OFTEN: Final = 3  # times within such pauses
@@ -21,7 +21,7 @@ def kind_of(status: Status, reason: str, error: str) -> Kind | None:
     if not stands_still(status):
         return None
     trouble = trouble_of(status, reason, error)
-    if trouble is Trouble.UNREACHABLE:
+    if trouble in AWAY:
         trouble = Trouble.LOST
     return is_blamed_on_destination(status, reason, error), trouble
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from agent.core.links.probe import OVERDUE
+from agent.core.text.counts import counted
+from agent.core.text.durations import in_full, in_words
+
+SHRINKS: Final = 0.05  # of what waits in a minute: less is no catching up
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +45,34 @@ def _estimate(backlog: int | None, rate: float, stuck: float) -> float | None:
     if not backlog:
         return None if backlog is None else 0.0
     return backlog / rate if rate > 0 else stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a link forwards in a second, and by how many messages its backlog grows; None where that isn't known."""
+
+    rate: float
+    growth: float | None
+
+
+def told_behind(
+    limit: LagCritical, *, backlog: int | None, behind: float | None, flow: Flow, held: tuple[int, int]
+) -> str:
+    """How far a link is behind, and whether that becomes less: "3 min 17 s behind (limit 30 s): in 200/s, out 47/s,
+    all 10 of its prefetch unconfirmed". `held` is how many messages it has, and may have, unconfirmed."""
+    if limit.seconds is not None:
+        far = f"{in_full(round(behind or 0.0))} behind (limit {in_words(limit.seconds)})"
+    else:
+        far = f"{counted(backlog or 0, 'message waits', 'messages wait')} (limit {limit.messages or 0:,})"
+    if flow.growth is None:
+        return f"{far}: out {_per_second(flow.rate)}"
+    shrinking = -flow.growth
+    if backlog and shrinking * 60 > SHRINKS * backlog:
+        return f"{far}: catching up at {_per_second(shrinking)}, about {in_words(backlog / shrinking)} left"
+    unsettled, prefetch = held
+    used_up = f", all {prefetch:,} of its prefetch unconfirmed" if prefetch and unsettled >= prefetch else ""
+    return f"{far}: in {_per_second(max(0.0, flow.rate + flow.growth))}, out {_per_second(flow.rate)}{used_up}"
+
+
+def _per_second(rate: float) -> str:
+    return f"{rate:,.0f}/s" if rate >= 10 or not rate else f"{rate:.1f}/s"

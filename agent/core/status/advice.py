@@ -24,6 +24,7 @@ class Trouble(StrEnum):
     PAUSED = "paused for long"
     BEHIND = "further behind than lag-critical"
     UNREACHABLE = "unreachable"
+    SILENT = "not answering"
     LOST = "connection lost"
     LOGIN = "login refused"
     PERMISSION = "permission missing"
@@ -95,10 +96,11 @@ def _alarm(error: str) -> Trouble:
 _WORDS: Final = {
     Trouble.LOGIN: ("login refused", "login by client certificate refused", "may log in only from"),
     Trouble.UNREACHABLE: ("connection refused",),
+    Trouble.SILENT: ("no AMQP within",),
     Trouble.NO_VHOST: ("does not exist: create it there", "vhost not found"),
     Trouble.NOT_FOUND: ("NOT_FOUND", "no queue '", "no exchange '", "' is missing in vhost '"),
 }
-_BY_REASON: Final = {"unreachable": Trouble.UNREACHABLE, "lost": Trouble.LOST, "heartbeat": Trouble.LOST}
+_BY_REASON: Final = {"unreachable": Trouble.UNREACHABLE, "lost": Trouble.LOST, "heartbeat": Trouble.SILENT}
 
 
 def advice(
@@ -268,6 +270,11 @@ _ADVICE: Final = {
     Trouble.UNREACHABLE: (
         "Check that {broker} runs and that the address in the error can be reached from the agent. It tries again by "
         "itself."
+    ),
+    Trouble.SILENT: (
+        "{broker} takes connections and says nothing: it is frozen or overloaded, or the network swallows what "
+        "is sent. Look at its CPU, memory and disks. If it has never answered, check that the address in the error is "
+        "an AMQP port. The agent tries again by itself."
     ),
     Trouble.LOST: (
         "The network or {broker} ended the connection; the agent tries again by itself. If it lasts, read its log."

@@ -15,11 +15,13 @@ from agent.core.text.counts import counted, waiting_text
 from agent.core.text.durations import in_words
 
 DOWN: Final = frozenset({Status.INVALID, Status.BACKOFF})
+AWAY: Final = frozenset({Trouble.UNREACHABLE, Trouble.SILENT})  # where a connection was lost, these often follow
 DEGRADED: Final = frozenset({Status.BLOCKED, Status.STALLED})
 _DOWNSTREAM: Final = "downstream"
 _UPSTREAM: Final = "upstream"
 _DESTINATION: Final = "destination"  # of a shovel, where it isn't the downstream
 SIDES: Final = (_DOWNSTREAM, _UPSTREAM, _DESTINATION)
+MOST_NAMED: Final = 3
 FLOWING: Final = 3_600.0  # seconds before a trouble within which a message has to have flowed
 _NOT_ACTIVE: Final = frozenset(
     {Status.PAUSED, Status.STANDBY, Status.TERMINATED, Status.STOPPING, Status.REMOVING}
@@ -55,6 +57,7 @@ class LinkFacts:
     destination: str = ""  # the broker that its messages go to, unless that is the downstream
     trouble_since: float | None = None  # since when it has this trouble, where that isn't when its status changed
     recurs: bool = False  # its trouble came several times within minutes, and may be over for the moment
+    name: str = ""  # with its vhost
 
     @property
     def is_behind(self) -> bool:
@@ -114,6 +117,7 @@ class Cause:
     trouble: Trouble
     since: float
     links: tuple[str, ...]
+    names: tuple[str, ...]  # of the first few
     were_flowing: int
     waiting: Waiting
     error: str
@@ -122,8 +126,8 @@ class Cause:
 
 
 def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ...]:
-    """Ranked by whether messages were flowing, whether links are connected and stand still, how many links they stop,
-    how many messages wait, and how recent."""
+    """Ranked by whether messages were flowing, whether links are connected and stand still, roughly how many links they
+    stop (to a power of ten: what is new must not hide behind what somebody works on already), and how recent."""
     found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
     for link in links:
         if link.needs_somebody:
@@ -152,7 +156,7 @@ def blamed(link: LinkFacts) -> tuple[str, Trouble]:
     if link.is_behind:
         return _side(link), Trouble.BEHIND
     trouble = trouble_of(link.status, link.reason, link.error)
-    if link.recurs and trouble is Trouble.UNREACHABLE:  # for moments, after it was lost
+    if link.recurs and trouble in AWAY:  # for moments, after it was lost
         trouble = Trouble.LOST
     return _side(link), trouble
 
@@ -207,6 +211,7 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         trouble=trouble,
         since=min(link.blamed_since for link in members),
         links=links,
+        names=tuple(dict.fromkeys(link.name for link in members))[:MOST_NAMED],
         were_flowing=sum(link.was_flowing for link in members),
         waiting=waiting_of(members),
         error=error,
@@ -221,13 +226,14 @@ def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
     return Waiting(known, all(link.waiting is not None for link in links))
 
 
-def _rank(cause: Cause) -> tuple[bool, int, int, int, float, str]:
+def _rank(cause: Cause) -> tuple[bool, int, int, float, int, int, str]:
     return (
         cause.trouble is Trouble.PAUSED,
         _urgency(cause),
+        -len(str(len(cause.links))),
+        -cause.since,
         -len(cause.links),
         -cause.waiting.messages,
-        -cause.since,
         cause.broker,
     )
 

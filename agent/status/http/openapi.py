@@ -182,6 +182,7 @@ SCHEMAS: Final[Json] = {
                         "headline": TEXT,
                         "since": TIME,
                         "links": _list(LINK_ID),
+                        "names": _list(TEXT),
                         "were_flowing": COUNT,
                         "waiting": _WAITING,
                         "error": TEXT,

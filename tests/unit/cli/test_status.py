@@ -132,6 +132,13 @@ def test_messages_in_quarantine_have_a_line_of_their_own(found: dict[str, Any], 
     assert [line for line in lines if line.startswith("quarantine")] == expected
 
 
+def test_a_cause_names_some_of_its_links() -> None:
+    found = causes(1)
+    found["causes"][0] |= {"links": ["a", "b", "c", "d"], "names": ["//orders", "//cart", "shop/x"]}
+    told = "\n".join(screen(VERDICT, overview(), found, None))
+    assert f"{found['causes'][0]['headline']}: //orders, //cart, shop/x, …\n" in told
+
+
 class Answering(Remote):
     """An agent that answers with one level after another, the last one for ever; None is no answer."""
 

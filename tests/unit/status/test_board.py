@@ -332,6 +332,9 @@ def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_cause(
     assert shown["lag_critical"] == {"seconds": 300, "messages": None}
     clock.now += 10
     assert facts(made, made[link.id], clock.now).behind_since == clock.now - 10
+    told = made.view(made[link.id])["error"]
+    assert told == "5 min 10 s behind (limit 5 min): out 0/s"
+    assert (made.sample(made[link.id])["error"], facts(made, made[link.id], clock.now).error) == (told, told)
     waiting[0] = 0
     assert facts(made, made[link.id], clock.now).behind_since is None
 
@@ -388,7 +391,7 @@ async def test_a_link_in_backoff_that_fails_otherwise_has_that_reason_and_since_
     assert await causes_told(made) == [("downstream", "dc2", "unreachable", 1)]
     assert told["verdict"] == "dc2 (downstream): unreachable for 15 s, 1 of 1 link down"
     made.changed(LINK.id, failing("no answer", Side.DOWNSTREAM, Trouble.HEARTBEAT))
-    assert await causes_told(made) == [("downstream", "dc2", "connection lost", 1)]
+    assert await causes_told(made) == [("downstream", "dc2", "not answering", 1)]
 
 
 async def test_a_link_that_never_connected_has_the_cluster_that_others_know_at_its_address() -> None:

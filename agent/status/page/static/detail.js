@@ -9,7 +9,7 @@ import { History, RANGES } from "./history.js";
 import { badge, showBadge } from "./icons.js";
 import { commandFor, showQuarantined } from "./quarantine.js";
 import { format } from "./router.js";
-import { needsSomebody, stateOf } from "./states.js";
+import { needsSomebody, shownStatus, stateOf } from "./states.js";
 import { drawTimeline } from "./timeline.js";
 import { zoned } from "./zone.js";
 
@@ -187,7 +187,7 @@ export class Detail {
     text(byId("detail-title"), row.name);
     text(byId("hop-source"), `${row.source} / ${row.remote}`);
     text(byId("hop-target"), `${view.destination_uri || (cluster ?? "this cluster")} / ${row.target}`);
-    showBadge(this.#state, view.status);
+    showBadge(this.#state, shownStatus(view));
     text(byId("detail-since"), `since ${zoned(row.since)}, for ${duration((clock - row.since) / 1_000)}`);
     text(byId("detail-reason"), view.error ?? "");
     byId("detail-reason").parentElement.hidden = !view.error;
@@ -202,7 +202,7 @@ export class Detail {
       this.#asked = about;
       this.refresh();
     }
-    const { group, meaning = "" } = stateOf(view.status);
+    const { group, meaning = "" } = stateOf(shownStatus(view));
     const told = this.#advised?.status === view.status ? this.#advised.advice : null;
     const shown = told ?? meaning;
     const node = byId("detail-advice");
@@ -231,7 +231,7 @@ export class Detail {
 
 /** What advice depends on. Of a link without trouble the error is a remark, which may change every second. */
 export const aboutOf = ({ status, error, incident, critical_since }) =>
-  JSON.stringify([status, needsSomebody(status) || incident ? error : null, incident, critical_since !== null]);
+  JSON.stringify([status, needsSomebody(status) ? error : null, incident, critical_since !== null]);
 
 export const lagOf = (seconds) => (seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : duration(seconds));
 

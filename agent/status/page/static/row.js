@@ -5,6 +5,7 @@ import { age, count, duration, rate, waiting } from "./format.js";
 import { badge, showBadge } from "./icons.js";
 import { format } from "./router.js";
 import { drawSparkline, sparkline } from "./sparkline.js";
+import { shownStatus } from "./states.js";
 import { moment, zoned } from "./zone.js";
 
 export const COLUMNS = [
@@ -27,7 +28,7 @@ export class RowView {
   constructor(row) {
     this.row = row;
     this.box = h("input", { type: "checkbox", class: "choose" });
-    this.badge = badge(row.view.status);
+    this.badge = badge(shownStatus(row.view));
     this.since = h("time", { class: "since" });
     this.reason = line("reason");
     this.link = h("a", { class: "name", href: format({ view: "link", id: row.id }) });
@@ -66,7 +67,7 @@ export class RowView {
     set(this.box, "aria-label", `Select ${this.row.name}`);
     this.node.style.setProperty("--at", at);
     set(this.node, "aria-rowindex", at + 2); // the first row is the head
-    showBadge(this.badge, view.status);
+    showBadge(this.badge, shownStatus(view));
     text(this.since, duration((clock - this.row.since) / 1_000));
     set(this.since, "datetime", view.since);
     set(this.since, "title", `since ${zoned(this.row.since)}`);
@@ -96,7 +97,8 @@ export class RowView {
     text(this.backlog, waiting(view));
     const at = view.backlog_last_at;
     set(this.backlog, "title", !isKnown && at ? `last known ${moment(Date.parse(at))}` : null);
-    text(this.oldest, view.oldest_unconfirmed_seconds ? age(view.oldest_unconfirmed_seconds) : "");
+    const behind = Math.max(view.behind_seconds ?? 0, view.oldest_unconfirmed_seconds);
+    text(this.oldest, behind ? age(behind) : "");
     for (const [key, node] of Object.entries(this.figures)) text(node, count(view[key]));
   }
 }

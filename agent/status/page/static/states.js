@@ -76,6 +76,14 @@ export const STATES = {
   },
 };
 
+/** Not a status of its own: one that runs further behind than `lag-critical` allows isn't well. */
+const BEHIND = {
+  label: "Behind",
+  group: "degraded",
+  severity: 3,
+  shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13ZM8 4.5V8l2.5 2.5",
+};
+
 const UNKNOWN = {
   label: "Unknown",
   group: "busy",
@@ -92,6 +100,8 @@ export const GROUPS = {
   up: { label: "running", dash: null },
 };
 
-export const stateOf = (status) => STATES[status] ?? UNKNOWN;
+export const stateOf = (status) => STATES[status] ?? (status === "behind" ? BEHIND : UNKNOWN);
+
+export const shownStatus = (view) => (view.status === "running" && view.critical_since ? "behind" : view.status);
 
 export const needsSomebody = (status) => ["down", "degraded"].includes(stateOf(status).group);

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.links.critical import LagCritical, seconds_behind
+from agent.core.links.critical import Flow, LagCritical, seconds_behind, told_behind
 from agent.core.links.restarts import needs_restart
 from agent.core.model import LinkSettings
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
@@ -29,6 +29,31 @@ def test_seconds_behind(
     backlog: int | None, rate: float, stuck: float, probe: float | None, behind: float | None
 ) -> None:
     assert seconds_behind(backlog, rate, stuck=stuck, probe=probe, interval=1.0) == behind
+
+
+@pytest.mark.parametrize(
+    ("limit", "flow", "held", "told"),
+    [
+        (
+            LagCritical(seconds=30),
+            Flow(47.0, 153.0),
+            (10, 10),
+            "3 min 17 s behind (limit 30 s): in 200/s, out 47/s, all 10 of its prefetch unconfirmed",
+        ),
+        (LagCritical(seconds=30), Flow(47.0, 0.0), (9, 10), "3 min 17 s behind (limit 30 s): in 47/s, out 47/s"),
+        (LagCritical(seconds=30), Flow(0.0, None), (10, 10), "3 min 17 s behind (limit 30 s): out 0/s"),
+        (
+            LagCritical(messages=1_000),
+            Flow(90.0, -40.0),
+            (10, 10),
+            "9,600 messages wait (limit 1,000): catching up at 40/s, about 4 min left",
+        ),
+    ],
+)
+def test_it_is_told_how_far_behind_a_link_is_and_why(
+    limit: LagCritical, flow: Flow, held: tuple[int, int], told: str
+) -> None:
+    assert told_behind(limit, backlog=9_600, behind=197.4, flow=flow, held=held) == told
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { GROUPS, needsSomebody, STATES, stateOf } from "#page/states.js";
+import { GROUPS, needsSomebody, shownStatus, STATES, stateOf } from "#page/states.js";
 
 const { severity } = JSON.parse(readFileSync(new URL("../as_commands_do.json", import.meta.url)));
 
@@ -25,4 +25,11 @@ test("a state of another release is shown as unknown", () => {
 
 test("what is down or degraded needs somebody", () => {
   assert.deepEqual(Object.keys(STATES).filter(needsSomebody), ["invalid", "backoff", "stalled", "blocked"]);
+});
+
+test("a link that runs further behind than it may isn't shown as well", () => {
+  const since = "2026-11-23T04:28:33Z";
+  const shown = [null, since].map((critical_since) => shownStatus({ status: "running", critical_since }));
+  assert.deepEqual([...shown, shownStatus({ status: "paused", critical_since: since })], ["running", "behind", "paused"]);
+  assert.equal(stateOf("behind").group, "degraded");
 });
