@@ -500,6 +500,23 @@ def resume(
     return _act("resume", ids, all_, vhost=vhost, upstream=upstream, at=at, format_=format_)
 
 
+@app.command(epilog=examples("forget 1a2b3c4d"))
+def forget(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `status` shows them.")],
+    url: UrlOption = None,
+    token_file: TokenOption = None,
+    config: AgentConfigOption = None,
+) -> int:
+    """Forget links whose exchange was deleted: `status` no longer names them as a cause of trouble."""
+    from agent.cli.remote import reach
+
+    remote = reach(url, token_file, config)
+    unknown = [each for each in ids if remote.act(each, "forget") is None]
+    for each in unknown:
+        output.complain(f"federation-agent: {remote.where}: no link {each!r} whose exchange was deleted is remembered")
+    return UNKNOWN_LINK if unknown else OK
+
+
 def _form(output_: Output | None, format_: Format) -> str:
     return (format_ if output_ is None else output_).value
 

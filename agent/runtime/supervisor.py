@@ -15,7 +15,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import differ_in_passwords, has_other_passwords, needs_restart
-from agent.core.model import Link, native_link
+from agent.core.model import ExchangeLink, Link, native_link
 from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
@@ -277,6 +277,8 @@ class Supervisor:
         its vhost is out of sight, since it may be wanted again, nor what another program serves, or another link over
         the same queue, such as that of a renamed upstream."""
         link = runner.link
+        if runner.state.unwanted is None and _is_deleted(link, reading):
+            self._board.exchange_deleted(link.id)
         is_native = native_link(link) in reading.native_links
         is_served = runner.state.standby is not None and not self._runners.may_remove(runner)
         is_ours = not is_served and not is_native and not wanted.have_that_of(link)
@@ -381,3 +383,11 @@ class Supervisor:
         self._runners.hold()
         await self._tasks.end(END_PATIENCE)
         await self._runners.stop()
+
+
+def _is_deleted(link: Link, reading: Reading) -> bool:
+    """Whether its exchange was deleted by somebody, rather than its definition, or by the broker."""
+    if not isinstance(link, ExchangeLink) or not reading.sees(link.vhost):
+        return False
+    state, exchange = reading.states.get(link.vhost), link.exchange
+    return state is not None and link.name not in state.exchanges and exchange.durable and not exchange.auto_delete

@@ -18,7 +18,7 @@ from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
 from agent.core.links.upstream_account import NOTHING, Compared
 from agent.core.model import ExchangeLink, Link, LinkKind, LinkSettings, QueueLink, ShovelLink
-from agent.core.status.causes import DEGRADED, DOWN, began, was_flowing
+from agent.core.status.causes import DEGRADED, DOWN, FLOWING, LinkFacts, began, was_flowing
 from agent.errors import Side
 from agent.status.clusters import Clusters
 from agent.status.feed import Feed
@@ -224,6 +224,7 @@ def _turns(before: LinkState, after: LinkState) -> bool:
     return (after.status, after.error, after.failure) != (before.status, before.error, before.failure)
 
 
+MOST_DELETED: Final = 1_000
 _MOVING: Final = frozenset({Status.RUNNING, Status.BLOCKED, Status.STALLED})  # a block upstream stops no message
 
 OnTransition = Callable[[Entry, LinkState | None], None]
@@ -260,12 +261,14 @@ class Board:
     """What links have counted that were removed since or made anew, by kind, vhost and upstream: sums never fall."""
     _entries: dict[str, Entry] = field(default_factory=dict)
     _feeds: set[Feed] = field(default_factory=set)
+    _deleted: dict[str, LinkFacts] = field(default_factory=dict)
     _paced: set[str] = field(default_factory=set)
     """Links whose rate may not have fallen to zero yet."""
 
     def put(self, link: Link, state: LinkState, meter: Meter, gauges: Callable[[], Gauges]) -> None:
         """Adds a link, changes its definition, or takes it back while it was being removed."""
         standing = self._entries.get(link.id)
+        self._deleted.pop(link.id, None)
         if standing is None:
             now = self.clock()
             entry = self._entries[link.id] = Entry(link, state, now, meter, gauges, self.monotonic)
@@ -315,6 +318,37 @@ class Board:
             self._keep_counts(entry)
             self._note(entry, None, entry.state.status, Reason.REMOVED)
             self._tell(Feed.lose, link_id)
+
+    def exchange_deleted(self, link_id: str) -> None:
+        """A link whose exchange is deleted while messages flow is trouble, although nothing is left that could fail."""
+        entry, now = self._entries.get(link_id), self.clock()
+        if entry is None or not was_flowing(entry.flowed_at(now), now):
+            return
+        link, rate = entry.link, entry.history.flow(entry.look(now)).rate
+        carried = f"it carried {rate:,.1f} messages a second" if rate else "messages came within the hour"
+        while len(self._deleted) >= MOST_DELETED:
+            self._deleted.pop(next(iter(self._deleted)))
+        self._deleted[link_id] = LinkFacts(
+            id=link_id,
+            status=Status.REMOVING,
+            reason=Reason.REMOVED,
+            error=f"exchange {link.name!r} in vhost {link.vhost!r} was deleted: its link from {link.upstream!r} ends, "
+            f"and {carried}",
+            upstream=link.upstream,
+            since=now,
+            last_confirm=entry.flowed_at(now),
+            waiting=0,
+            name=f"{link.vhost}/{link.name}",
+            is_deleted=True,
+        )
+
+    def deleted(self) -> list[LinkFacts]:
+        """Those of the last hour that nobody has asked to forget."""
+        now = self.clock()
+        return [each for each in self._deleted.values() if now - each.since < FLOWING]
+
+    def forget(self, link_id: str) -> bool:
+        return self._deleted.pop(link_id, None) is not None
 
     def _keep_counts(self, entry: Entry) -> None:
         of_upstream = entry.link.kind, entry.link.vhost, entry.link.upstream

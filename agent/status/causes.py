@@ -37,7 +37,7 @@ _COMING_BACK: Final = DOWN | {Status.STARTING, Status.RUNNING}
 async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
-    links = [facts(board, entry, now) async for entry in in_slices(board)]
+    links = [facts(board, entry, now) async for entry in in_slices(board)] + board.deleted()
     causes = [await _exactly(board, cause, links) for cause in causes_of(links, downstream=_downstream(board))]
     waiting = waiting_of(links)
     return {
@@ -120,7 +120,7 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
         id=entry.link.id,
         status=entry.state.status,
         reason=entry.reason if recurring is None else recurring.reason,
-        error=(entry.state.error or gauges.note or entry.told_behind) if recurring is None else recurring.error,
+        error=(entry.state.error or gauges.note) if recurring is None else recurring.error,
         upstream=source.name,
         since=since,
         is_forgotten=entry.state.status is Status.PAUSED and now - since >= LONG,
@@ -128,6 +128,7 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
         ran_until=entry.ran_until,
         waiting=gauges.backlog if gauges.backlog_is_exact else None,
         waited_last=entry.backlog_last if gauges.backlog is None else gauges.backlog,
+        lag=entry.told_behind,
         behind_since=entry.critical_since,
         is_from_downstream=source.is_downstream,
         destination="" if destination is None or destination.is_downstream else destination.name,

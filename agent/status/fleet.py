@@ -48,6 +48,7 @@ async def summary(board: Board) -> dict[str, Any]:
             edge = edges.setdefault(source.name, Edge(is_known=False))
             edge.is_known = edge.is_known or source.is_known
             edge.add(entry, now)
+    links += board.deleted()
     causes = causes_of(links, downstream=board.cluster or THIS_CLUSTER)
     return {
         "agent": board.owner,

@@ -137,6 +137,7 @@ async def exposition(board: Board, form: Form = USUAL) -> list[bytes]:
         number += 1
         if number % PACK == 0:
             _pack(lines, written)
+    stuck.add_deleted()
     _pack(lines, written)
     about = [
         _about(board, form),

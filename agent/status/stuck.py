@@ -30,6 +30,11 @@ class StuckLinks:
             side, trouble = blamed(facts(self._board, entry, now))
             self._counts[side, trouble, entry.link.vhost, entry.link.upstream] += 1
 
+    def add_deleted(self) -> None:
+        for link in self._board.deleted():
+            side, trouble = blamed(link)
+            self._counts[side, trouble, link.name.partition("/")[0], link.upstream] += 1
+
     def lines(self) -> bytes:
         told = ((labelled(dict(zip(STUCK.labels, key, strict=True))), count) for key, count in self._counts.items())
         return "".join(f"{STUCK.name}{{{labels}}} {count}\n" for labels, count in told).encode(errors="replace")

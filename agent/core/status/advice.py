@@ -22,6 +22,7 @@ class Trouble(StrEnum):
     BLOCKED = "publishers blocked"
     NO_CONFIRMS = "nothing confirmed"
     PAUSED = "paused for long"
+    DELETED = "exchange deleted"
     BEHIND = "further behind than lag-critical"
     UNREACHABLE = "unreachable"
     SILENT = "not answering"
@@ -126,6 +127,11 @@ def advice(
         )
     if trouble is Trouble.PAUSED and 0 < len(links) <= _MOST_NAMED:
         return f"Messages wait upstream. Run `federation-agent resume {' '.join(links)}` if the reason is over."
+    if trouble is Trouble.DELETED and 0 < len(links) <= _MOST_NAMED:
+        return (
+            f"Declare the exchange again on {broker}, and its link begins anew. If it was meant to go, run "
+            f"`federation-agent forget {' '.join(links)}`; after an hour it is forgotten anyway."
+        )
     if trouble is Trouble.BEHIND and error:
         return f"Look first at what holds the links up: {error}."
     return _ADVICE[trouble].format(broker=broker) + _rest(trouble, error, others)
@@ -263,6 +269,7 @@ _ADVICE: Final = {
         "More is published on {broker} than the links forward: compare their rates, look at the downstream's disks and "
         "CPU and at the path, and leave prefetch-count at auto."
     ),
+    Trouble.DELETED: "Declare the exchanges again on {broker}, and their links begin anew.",
     Trouble.PAUSED: (
         "Messages wait upstream. `federation-agent links --status paused` shows the reasons; resume those links whose "
         "reason is over."

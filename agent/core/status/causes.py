@@ -52,12 +52,14 @@ class LinkFacts:
     waiting: int | None = None
     waited_last: int | None = None
     is_forgotten: bool = False  # paused for so long that nobody may remember it
+    lag: str = ""  # how far behind it is and how that goes on, while that is critical
     behind_since: float | None = None  # since when it has been further behind than `lag-critical` allows
     is_from_downstream: bool = False  # rather than from another broker
     destination: str = ""  # the broker that its messages go to, unless that is the downstream
     trouble_since: float | None = None  # since when it has this trouble, where that isn't when its status changed
     recurs: bool = False  # its trouble came several times within minutes, and may be over for the moment
     name: str = ""  # with its vhost
+    is_deleted: bool = False  # its exchange was, downstream, while messages flowed
 
     @property
     def is_behind(self) -> bool:
@@ -85,7 +87,7 @@ class LinkFacts:
 
     @property
     def needs_somebody(self) -> bool:
-        return stands_still(self.status) or self.is_forgotten or self.is_behind or self.recurs
+        return stands_still(self.status) or self.is_forgotten or self.is_behind or self.recurs or self.is_deleted
 
 
 def began(since: float, ran_until: float | None) -> float:
@@ -153,6 +155,8 @@ def stands_still(status: Status) -> bool:
 
 def blamed(link: LinkFacts) -> tuple[str, Trouble]:
     """The side on which the cause of a link's trouble is, and the kind of trouble."""
+    if link.is_deleted:
+        return _DOWNSTREAM, Trouble.DELETED
     if link.is_behind:
         return _side(link), Trouble.BEHIND
     trouble = trouble_of(link.status, link.reason, link.error)
@@ -180,6 +184,8 @@ def _broker(link: LinkFacts, side: str, downstream: str) -> str:
 
 def _side(link: LinkFacts) -> str:
     """A shovel may go to another broker than the downstream, and come from that."""
+    if link.is_deleted:
+        return _DOWNSTREAM
     is_at_destination = (
         "by the downstream" in link.error
         if link.is_behind
@@ -214,7 +220,7 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         names=tuple(dict.fromkeys(link.name for link in members))[:MOST_NAMED],
         were_flowing=sum(link.was_flowing for link in members),
         waiting=waiting_of(members),
-        error=error,
+        error=error or Counter(link.lag for link in members).most_common(1)[0][0],
         advice=advice(trouble, broker, error, links, others=[link.error for link in members]),
         recurs=any(link.recurs for link in members),
     )
@@ -251,7 +257,7 @@ def level_of(links: Sequence[LinkFacts]) -> Level:
     expected = [link for link in links if link.status not in _NOT_ACTIVE]
     affected = sum(stands_still(link.status) for link in expected)
     if not affected:
-        is_unsteady = any(link.is_forgotten or link.is_behind or link.recurs for link in links)
+        is_unsteady = any(link.is_forgotten or link.is_behind or link.recurs or link.is_deleted for link in links)
         if is_unsteady:
             return Level.DEGRADED
         return Level.STARTING if any(link.status is Status.STARTING for link in expected) else Level.FINE
@@ -287,4 +293,5 @@ _HOW: Final = {
     Trouble.NO_CONFIRMS: "stalled",
     Trouble.PAUSED: "paused",
     Trouble.BEHIND: "behind",
+    Trouble.DELETED: "gone",
 }

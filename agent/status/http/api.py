@@ -80,6 +80,7 @@ class Api:
             web.get("/api/links/{id}", self._link),
             web.get("/api/links/{id}/bindings", self._bindings),
             *(web.post(f"/api/links/{{id}}/{action}", self._acting(action)) for action in ACTIONS),
+            web.post("/api/links/{id}/forget", self._forget),
             *self._native_routes(),
             *self._native_routes("/"),
         ]
@@ -198,6 +199,10 @@ class Api:
             return answer(self._board.view(self._board[link_id]))
 
         return do
+
+    async def _forget(self, request: web.Request) -> web.Response:
+        link_id = request.match_info["id"]
+        return answer({"id": link_id}) if self._board.forget(link_id) else _no_link(link_id)
 
     def _native(self, views: Views) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def tell(request: web.Request) -> web.Response:

@@ -464,6 +464,14 @@ PATHS: Final[Json] = {
         "pause", "Takes no more messages until it is resumed; they wait upstream.", more=_PAUSING
     ),
     "/api/links/{id}/resume": _act("resume", "Goes on after a pause."),
+    "/api/links/{id}/forget": {
+        "post": _operation(
+            "forgetLink",
+            "A link whose exchange was deleted is no cause of trouble any more.",
+            {"200": _json("It is forgotten.", _object({"id": LINK_ID})), "404": _NO_LINK},
+            "Id",
+        )
+    },
     "/api/events": {
         "get": _operation(
             "events",

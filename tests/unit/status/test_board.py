@@ -316,7 +316,7 @@ def test_what_waited_is_remembered_when_it_cannot_be_known_any_more() -> None:
     assert (facts(made, entry, 0.0).waiting, facts(made, entry, 0.0).waited_last) == (None, 849)
 
 
-def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_cause() -> None:
+async def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_cause() -> None:
     clock = Clock()
     made = Board(clock, "dc2-a")
     link = replace(LINK, settings=LinkSettings(lag_critical=LagCritical(seconds=300)))
@@ -334,7 +334,7 @@ def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_cause(
     assert facts(made, made[link.id], clock.now).behind_since == clock.now - 10
     told = made.view(made[link.id])["error"]
     assert told == "5 min 10 s behind (limit 5 min): out 0/s"
-    assert (made.sample(made[link.id])["error"], facts(made, made[link.id], clock.now).error) == (told, told)
+    assert (made.sample(made[link.id])["error"], (await summary(made))["causes"][0]["error"]) == (told, told)
     waiting[0] = 0
     assert facts(made, made[link.id], clock.now).behind_since is None
 
@@ -452,4 +452,26 @@ async def test_a_link_that_is_cut_again_and_again_stays_a_cause() -> None:
     assert told["verdict"] == ("h:5672 (upstream): connection lost again and again for 1 min, 1 of 1 link interrupted")
     assert told["causes"][0]["error"] == "upstream ended"
     clock.now += 2
+    assert (await summary(made))["level"] == "fine"
+
+
+async def test_a_link_whose_exchange_is_deleted_while_messages_flow_is_a_cause_for_an_hour() -> None:
+    clock = Clock()
+    made, counts = Board(clock, "dc2-a", cluster="dc2"), Counts()
+    made.put(LINK, RUNNING, counts, Gauges)
+    made.exchange_deleted(LINK.id)
+    assert made.deleted() == []  # nothing had flowed
+    counts.forwarded = 3
+    made.exchange_deleted(LINK.id)
+    made.gone(LINK.id)
+    told = await summary(made)
+    [cause] = told["causes"]
+    assert (told["level"], cause["side"], cause["trouble"]) == ("degraded", "downstream", "exchange deleted")
+    assert cause["names"] == [f"{LINK.vhost}/{LINK.name}"]
+    assert f"`federation-agent forget {LINK.id}`" in cause["advice"]
+    clock.now += 3_600
+    assert (await summary(made))["level"] == "fine"
+    clock.now -= 3_000
+    assert (await summary(made))["level"] == "degraded"
+    assert [made.forget(LINK.id), made.forget(LINK.id)] == [True, False]
     assert (await summary(made))["level"] == "fine"

@@ -10,6 +10,7 @@ import { stateOf } from "./states.js";
 
 const CAUSES = 8;
 const NAMED = 3;
+const GONE = "exchange deleted";
 
 export class Attention {
   #shown = "";
@@ -31,11 +32,11 @@ export class Attention {
 
   onToggle = () => {};
 
-  /** `rows` are all links by id; a link that has gone since the causes were read is left out. */
+  /** `rows` are all links by id; one that has gone since the causes were read is left out, unless that is the cause. */
   show({ verdict, causes }, rows) {
     const known = causes
       .map((cause) => ({ ...cause, rows: cause.links.map((id) => rows.get(id)).filter(Boolean) }))
-      .filter((cause) => cause.rows.length > 0);
+      .filter((cause) => cause.rows.length > 0 || cause.trouble === GONE);
     byId("attention").hidden = known.length === 0;
     if (known.length === 0) return;
     text(byId("verdict"), verdict);
@@ -61,7 +62,7 @@ export class Attention {
   }
 
   #cause(cause, isOpen) {
-    const { status } = cause.rows[0].view;
+    const status = cause.trouble === GONE ? "removing" : cause.rows[0].view.status;
     const details = h(
       "details",
       {},
@@ -73,8 +74,7 @@ export class Attention {
         cause.error ? copyButton("the error", () => cause.error) : null,
       ),
       h("p", { class: "advice" }, ...advised(cause.advice)),
-      namesOf(cause.rows),
-      this.#actions(cause),
+      ...(cause.trouble === GONE ? [] : [namesOf(cause.rows), this.#actions(cause)]),
     );
     set(details, "open", isOpen ? "" : null);
     return h("li", { class: "cause", "data-group": stateOf(status).group, "data-key": keyOf(cause) }, details);
