@@ -2,9 +2,11 @@
 
 import time
 
+from tests.acceptance.command import federation_agent
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.sites import Q, Site, X, federated, policies, upstreams
+from tests.integration.status.asking import get
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
@@ -72,6 +74,18 @@ def test_exchanges_come_and_go(agent_of: AgentOf, here: Site, there: Site) -> No
     here.delete_exchange("fed.one")
     eventually(lambda: not [name for name in there.links_objects() if "fed.one" in name], what="fed.one is gone")
     assert agent.history(*link(here, "fed.two")) == ["running"]
+
+    # Messages came through the other one, so that it is gone is shown until somebody says that this is right.
+    here.delete_exchange("fed.two")
+    eventually(lambda: link(here, "fed.two") not in agent.links(), what="fed.two is gone")
+    [cause] = get(agent, "/api/causes")["causes"]
+    assert (cause["side"], cause["trouble"], cause["names"]) == (
+        "downstream", "exchange deleted", [f"{here.vhost}/fed.two"],
+    )  # fmt: skip
+    url = ("--url", f"http://127.0.0.1:{agent.port}")
+    assert federation_agent("status", *url).status == 1
+    assert [federation_agent("forget", *cause["links"], *url).status for _ in range(2)] == [0, 5]
+    assert federation_agent("status", *url).status == 0
 
 
 def test_definitions_change_and_only_what_they_concern(agent_of: AgentOf, here: Site, there: Site) -> None:

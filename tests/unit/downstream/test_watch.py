@@ -309,9 +309,7 @@ async def test_files_that_a_document_names_are_watched_once_it_names_them(time: 
     watching.during = name_it
     async with watching.running():
         await until(lambda: len(watching.reloads) == 1, time)
-        for length in range(
-            10, 20
-        ):  # it is looked at first some time after the reload
+        for length in range(10, 20):  # it is looked at first some time after the reload
             secret.write_text("x" * length)
             with suppress(AssertionError):
                 await until(lambda: len(watching.reloads) == 2, time)
