@@ -140,7 +140,9 @@ def validate(
 def plan(
     config: ConfigOption,
     *,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 4 if something would change.")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 4 if something would change, or can't be told.")
+    ] = False,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Show what `run` would create, keep and delete, and why.

@@ -13,6 +13,7 @@ import structlog
 
 from agent.core.links.lifecycle import LinkState
 from agent.core.model import Link
+from agent.core.status.causes import DEGRADED, DOWN
 from agent.core.text.durations import in_full
 from agent.status.board import Board
 from agent.status.causes import summary
@@ -43,7 +44,7 @@ class LinkLog:
         was_untold = link.id in self._untold
         if (state.status, state.error) != (before.status, before.error):
             self._untold.discard(link.id)
-            if state.error and self._is_one_of_many(link, state, now):
+            if state.status in DOWN | DEGRADED and self._is_one_of_many(link, state, now):
                 self._untold.add(link.id)
             if link.id in self._untold or (was_untold and not state.error):
                 self._told_at[link.id] = now
@@ -100,10 +101,11 @@ class Known:
     began: float
     links: frozenset[str]
 
-    def is_same(self, cause: Mapping[str, Any]) -> bool:
-        """A broker is called by its address until its cluster's name is known."""
+    def is_same(self, cause: Mapping[str, Any], *, by_links: bool) -> bool:
+        """By its links, or else by its broker, which is called by its address until its cluster's name is known."""
         is_alike = (self.side, self.trouble) == (cause["side"], cause["trouble"])
-        return is_alike and (self.broker == cause["broker"] or not self.links.isdisjoint(cause["links"]))
+        shares_links = not self.links.isdisjoint(cause["links"])
+        return is_alike and (shares_links if by_links else self.broker == cause["broker"])
 
 
 class CauseLog:
@@ -127,20 +129,28 @@ class CauseLog:
 
     def look(self, causes: Iterable[Mapping[str, Any]]) -> None:
         lasting: list[Known] = []
-        for cause in causes:
-            former = next((each for each in self._known if each.is_same(cause)), None)
-            if former is None:
-                began = datetime.fromisoformat(cause["since"]).timestamp()
-                former = Known(cause["side"], cause["broker"], cause["trouble"], began, frozenset())
-                _tell_cause(log.warning, "trouble begins", former, cause["links"], error=cause["error"] or None)
-            else:
-                self._known.remove(former)
-            lasting.append(replace(former, broker=cause["broker"], links=former.links | {*cause["links"]}))
+        found: list[tuple[Mapping[str, Any], Known | None]] = [(cause, None) for cause in causes]
+        for by_links in (True, False):  # a broker may have two causes of one kind, such as two users without permission
+            for at, (cause, former) in enumerate(found):
+                same = (each for each in self._known if each.is_same(cause, by_links=by_links))
+                if former is None and (known := next(same, None)) is not None:
+                    self._known.remove(known)
+                    found[at] = cause, known
+        for cause, former in found:
+            known = former or _begun(cause)
+            lasting.append(replace(known, broker=cause["broker"], links=known.links | {*cause["links"]}))
         for over in self._known:
             _tell_cause(
                 log.info, "trouble is over", over, sorted(over.links), lasted=in_full(self._board.clock() - over.began)
             )
         self._known = lasting
+
+
+def _begun(cause: Mapping[str, Any]) -> Known:
+    began = datetime.fromisoformat(cause["since"]).timestamp()
+    known = Known(cause["side"], cause["broker"], cause["trouble"], began, frozenset())
+    _tell_cause(log.warning, "trouble begins", known, cause["links"], error=cause["error"] or None)
+    return known
 
 
 def _tell_cause(tell: Callable[..., object], event: str, cause: Known, links: Iterable[str], **more: object) -> None:

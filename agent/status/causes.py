@@ -30,6 +30,7 @@ from agent.status.slices import in_slices
 from agent.status.times import rfc3339
 
 DEFAULT_VHOST: Final = "/"
+MOST_EXACT: Final = 10  # causes whose advice is worked out from all links: each takes a look at every one
 THIS_CLUSTER = "this cluster"  # where its name isn't known
 _COMING_BACK: Final = DOWN | {Status.STARTING, Status.RUNNING}
 
@@ -38,7 +39,9 @@ async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
     links = [facts(board, entry, now) async for entry in in_slices(board)] + board.deleted()
-    causes = [await _exactly(board, cause, links) for cause in causes_of(links, downstream=_downstream(board))]
+    causes = list(causes_of(links, downstream=_downstream(board)))
+    for at, cause in enumerate(causes[:MOST_EXACT]):
+        causes[at] = await _exactly(board, cause, links)
     waiting = waiting_of(links)
     return {
         "level": level_of(links),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from agent.core.fields import EMPTY, Table
 from agent.core.links.reconcile import (
@@ -64,6 +65,9 @@ class Outlook(StrEnum):
     STANDBY = "standby"
     BACKOFF = "backoff"
     INVALID = "invalid"
+
+
+_UNSURE: Final = frozenset({Outlook.BACKOFF, Outlook.INVALID})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +135,13 @@ class Plan:
 
     @property
     def has_changes(self) -> bool:
+        """Also where it can't be told, as nothing could be looked at."""
         is_changed = any(each.verb is not Verb.KEEP for each in self.downstream)
-        return is_changed or bool(self.ended) or any(planned.changes for planned in self.links)
+        return (
+            is_changed
+            or bool(self.ended)
+            or any(planned.changes or planned.outlook in _UNSURE for planned in self.links)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,8 @@ async def _unreachable(tried: Sequence[Tried], accounts: Sequence[Account], scen
         level = Level.WARNING if each.endpoint in working else Level.ERROR
         topic = Topic.TLS if "certificate" in text or "TLS" in text else Topic.CONNECTION
         vhost = each.uri.vhost(each.endpoint.default_vhost)
-        account = next((one for one in accounts if one.endpoint == each.endpoint and one.vhost == vhost), None)
+        place = each.endpoint, vhost, each.uri.login[0]
+        account = next((one for one in accounts if (one.endpoint, one.vhost, one.user) == place), None)
         if account is not None and f"vhost {vhost!r} does not exist" in text:
             fix = f"rabbitmqctl add_vhost {quote(vhost)} && {account.command(Grant())}"
         else:

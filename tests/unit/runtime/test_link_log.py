@@ -100,3 +100,17 @@ def test_a_cause_is_a_line_when_it_begins_and_one_when_it_is_over() -> None:
         ("trouble is over", "dc1", 100, "3 min 17 s"),
     ]
     assert (told[0]["some"], told[0]["error"]) == ([*many[:MOST_NAMED]], "why")
+
+
+def test_two_causes_of_one_kind_at_one_broker_are_told_apart() -> None:
+    log = CauseLog(Board(clock=lambda: 1_000.0, owner="a"))
+    alike = {"side": "upstream", "broker": "dc1", "trouble": "permission missing", "error": "why"}
+    first, second = ({**alike, "since": "1970-01-01T00:16:40Z", "links": [link]} for link in ("aaaa", "bbbb"))
+    with capture_logs() as told:
+        log.look([first, second])
+        log.look([second])
+        log.look([])
+    assert [(each["event"], each["some"]) for each in told] == [
+        ("trouble begins", ["aaaa"]), ("trouble begins", ["bbbb"]),
+        ("trouble is over", ["aaaa"]), ("trouble is over", ["bbbb"]),
+    ]  # fmt: skip
