@@ -62,6 +62,8 @@ class Costs:
     def _sample(self) -> None:
         for process, words, used in _processes():
             kind = next((kind for kind, signs in KINDS.items() if any(sign in words for sign in signs)), OTHERS)
+            if not words and process in self._used:  # it has ended, and nobody has waited for it yet
+                kind = self._used[process][0]
             self._used[process] = (kind, used - self._before.get(process, 0.0))
 
 
