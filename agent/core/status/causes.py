@@ -22,6 +22,7 @@ _UPSTREAM: Final = "upstream"
 _DESTINATION: Final = "destination"  # of a shovel, where it isn't the downstream
 SIDES: Final = (_DOWNSTREAM, _UPSTREAM, _DESTINATION)
 MOST_NAMED: Final = 3
+TOGETHER: Final = 60.0  # seconds in which what began counts as equally recent
 FLOWING: Final = 3_600.0  # seconds before a trouble within which a message has to have flowed
 _NOT_ACTIVE: Final = frozenset(
     {Status.PAUSED, Status.STANDBY, Status.TERMINATED, Status.STOPPING, Status.REMOVING}
@@ -232,12 +233,12 @@ def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
     return Waiting(known, all(link.waiting is not None for link in links))
 
 
-def _rank(cause: Cause) -> tuple[bool, int, int, float, int, int, str]:
+def _rank(cause: Cause) -> tuple[bool, int, int, int, int, int, str]:
     return (
         cause.trouble is Trouble.PAUSED,
         _urgency(cause),
         -len(str(len(cause.links))),
-        -cause.since,
+        -int(cause.since // TOGETHER),
         -len(cause.links),
         -cause.waiting.messages,
         cause.broker,

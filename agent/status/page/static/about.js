@@ -37,7 +37,8 @@ export class About {
   }
 }
 
-/** A list that is hidden while empty, and drawn again only when its lines change. */
+/** A list that is hidden while empty, and drawn again only when its lines change. What can wait is closed at first, so that it
+ * doesn't push the incident off a small screen. */
 class Told {
   #banner;
   #list;
@@ -53,6 +54,7 @@ class Told {
     if (key === this.#shown) return;
     this.#shown = key;
     this.#banner.hidden = lines.length === 0;
+    this.#banner.querySelector("summary")?.setAttribute("data-count", lines.length);
     this.#list.replaceChildren(...lines.map((line) => h("li", {}, line)));
   }
 }

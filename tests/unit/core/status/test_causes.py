@@ -396,3 +396,12 @@ def test_a_paused_link_can_be_resumed_at_once_and_others_need_no_advice() -> Non
 )
 def test_a_link_that_is_stalled_blames_the_side_that_its_error_names(error: str, *, is_downstreams: bool) -> None:
     assert is_blamed_on_destination(Status.STALLED, "no_confirms", error) is is_downstreams
+
+
+def test_what_began_later_comes_before_what_somebody_works_on_already() -> None:
+    full = [link(number, Status.STALLED, "no_confirms", "no confirm for 30 s", ago=600) for number in range(1, 4)]
+    new = [link(4, ago=6, upstream="dc7")]
+    found = causes_of([*full, *new], downstream="dc2")
+    assert [cause.trouble for cause in found] == [Trouble.MEMORY_ALARM, Trouble.NO_CONFIRMS]
+    many = [link(10 + number, Status.STALLED, "no_confirms", "no confirm for 30 s", ago=600) for number in range(20)]
+    assert causes_of([*many, *new], downstream="dc2")[0].trouble is Trouble.NO_CONFIRMS
