@@ -97,13 +97,15 @@ def test_the_plugin_lets_go_and_comes_back(
     there.publish(bodies := numbered(5_000))
     node.run("rabbitmq-plugins", "disable", *PLUGINS)
     proxy.accept()
-    agent.wait_for("running", link(here))
+    # The listener of the HTTP API goes for a moment with the extension that comes to it.
+    eventually(lambda: node.admin.get("overview"), what="the HTTP API answers", ignoring=Exception)
+    agent.signal(signal.SIGHUP)  # without it the agent looks within half a minute, and again where nothing answers
+    agent.wait_for("running", link(here), deadline=45)
     assert there.links_objects()[0] == queue
     assert here.take(len(bodies)) == bodies
 
     node.run("rabbitmq-plugins", "enable", *PLUGINS)
     there.publish(bodies := numbered(1_000))
-    # The listener goes for a moment with the extension that comes to it.
     eventually(lambda: node.admin.get("overview"), what="the HTTP API answers", ignoring=Exception)
     agent.signal(signal.SIGHUP)
     agent.wait_for("standby", link(here), deadline=45)  # without the signal it looks within half a minute
