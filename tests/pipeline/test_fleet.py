@@ -33,6 +33,7 @@ def compiling(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.set(name, value)
 
 
+@pytest.mark.thorough
 def test_a_fleet_is_told_as_it_was(compiling: SparkSession, tmp_path: Path) -> None:
     spark = compiling
     fleet = Fleet(seed=7, agents=4, each=25, steps=LINES // 100)

@@ -142,6 +142,7 @@ def test_of_a_link_from_its_beginning_to_its_end(
 
 
 @pytest.mark.parametrize("is_interrupted", [False, thorough(True)])
+@pytest.mark.thorough
 def test_of_a_link_of_an_agent_that_was_restarted(
     agent_of: AgentOf, here: Site, there: Site, listener: Listener, *, is_interrupted: bool
 ) -> None:

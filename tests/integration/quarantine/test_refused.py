@@ -174,6 +174,7 @@ def test_more_bytes_than_can_be_kept_hold_up_nothing(agent_of: AgentOf, roomy: S
     assert agent.terminate() == 0
 
 
+@pytest.mark.thorough
 def test_what_could_not_be_kept_goes_to_the_quarantine_too_while_others_pass(
     agent_of: AgentOf, roomy: Site, there: Site
 ) -> None:

@@ -44,6 +44,7 @@ def test_from_the_downstream(agent_of: AgentOf, here: Site, there: Site, proxy_t
     wait_shared([first, second], 4)
 
 
+@pytest.mark.thorough
 def test_from_an_upstream_that_another_one_reaches(
     agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo
 ) -> None:

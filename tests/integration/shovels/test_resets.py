@@ -133,6 +133,7 @@ def test_what_is_lost_and_repeated(
 
 
 @pytest.mark.parametrize("end", ["source", thorough("destination")])
+@pytest.mark.thorough
 def test_what_was_there_is_moved_and_nothing_is_left(
     agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo, end: str
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_broker_that_links_come_from_and_go_to_is_one_cause(
     assert node.cluster_name in cause["advice"]
 
 
+@pytest.mark.thorough
 def test_a_downstream_that_is_away_is_one_cause_since_then(
     agent_of: AgentOf, here: Site, there: Site, proxy_to: Callable[[Node], Proxy]
 ) -> None:
