@@ -228,7 +228,8 @@ async def test_an_alarm_downstream_stops_links_and_one_upstream_its_publishers(p
 async def test_the_clock_of_a_broker_differs(pair: Pair) -> None:
     found = problems(await pair.check(clock=lambda: time.time() + 100))
     assert {each.topic for each in found} == {Topic.CLOCK}
-    assert all(re.search(r"its clock is (99|100) s behind", each.message) for each in found)
+    told = [re.search(r"its clock is (\d+) s behind", each.message) for each in found]
+    assert all(each is not None and 90 <= int(each[1]) <= 110 for each in told), found  # answers may be late
 
 
 async def test_a_queue_that_refuses_messages_when_full(pair: Pair) -> None:
