@@ -12,7 +12,7 @@ from typing import Any, Final
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
-from agent.core.links.critical import seconds_behind, told_behind
+from agent.core.links.critical import describe_lag, seconds_behind
 from agent.core.links.lifecycle import LinkState, Pause, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
@@ -89,7 +89,7 @@ class Entry:
     _confirmed: int = 0
     _blocked_before: float = 0.0
     _blocked_at: float = 0.0
-    told_behind: str = ""  # and how that goes on
+    lag_text: str = ""  # how far behind it is and how that goes on, while that is critical
     _note: str = ""
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ class Entry:
 
     def note_lag(self, now: float) -> None:
         """A link on which nothing moves has to be looked at, too: whoever reads its lag calls this before."""
-        self.told_behind = ""
+        self.lag_text = ""
         limit = self.link.settings.lag_critical
         if limit is None:
             self.behind = self.critical_since = None
@@ -176,7 +176,7 @@ class Entry:
             self.critical_since = now
         if self.state.status is Status.RUNNING:
             held = gauges.unsettled, gauges.prefetch
-            self.told_behind = told_behind(limit, backlog=backlog, behind=self.behind, flow=flow, held=held)
+            self.lag_text = describe_lag(limit, backlog=backlog, behind=self.behind, flow=flow, held=held)
 
     @property
     def lag_is_critical(self) -> bool | None:
@@ -338,7 +338,8 @@ class Board:
             since=now,
             last_confirm=entry.flowed_at(now),
             waiting=0,
-            name=f"{link.vhost}/{link.name}",
+            vhost=link.vhost,
+            name=link.name,
             is_deleted=True,
         )
 
@@ -450,7 +451,7 @@ class Board:
             "uri": shown_uri(link, gauges),
             "policy": link.policy,
             "status": state.status,
-            "error": gauges.removal or state.error or gauges.note or entry.told_behind or None,
+            "error": gauges.removal or state.error or gauges.note or entry.lag_text or None,
             "since": rfc3339(entry.since),
             "owner": self.owner if gauges.runs_here and state.status is not Status.STANDBY else gauges.owner,
             **self._sample(entry, gauges),
@@ -464,9 +465,7 @@ class Board:
 
     def sample(self, entry: Entry) -> dict[str, Any]:
         """The numbers of a link that change while it runs."""
-        told = (
-            {"error": entry.told_behind, "behind_seconds": _lag(entry)["behind_seconds"]} if entry.told_behind else {}
-        )
+        told = {"error": entry.lag_text, "behind_seconds": _lag(entry)["behind_seconds"]} if entry.lag_text else {}
         return {"id": entry.link.id, **self._sample(entry, entry.gauges()), **told}
 
     def _sample(self, entry: Entry, gauges: Gauges) -> dict[str, Any]:

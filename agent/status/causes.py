@@ -131,13 +131,14 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
         ran_until=entry.ran_until,
         waiting=gauges.backlog if gauges.backlog_is_exact else None,
         waited_last=entry.backlog_last if gauges.backlog is None else gauges.backlog,
-        lag=entry.told_behind,
+        lag=entry.lag_text,
         behind_since=entry.critical_since,
         is_from_downstream=source.is_downstream,
         destination="" if destination is None or destination.is_downstream else destination.name,
         trouble_since=trouble_since,
         recurs=recurring is not None,
-        name=f"{entry.link.vhost}/{entry.link.name}",
+        vhost=entry.link.vhost,
+        name=entry.link.name,
     )
 
 

@@ -33,7 +33,7 @@ class StuckLinks:
     def add_deleted(self) -> None:
         for link in self._board.deleted():
             side, trouble = blamed(link)
-            self._counts[side, trouble, link.name.partition("/")[0], link.upstream] += 1
+            self._counts[side, trouble, link.vhost, link.upstream] += 1
 
     def lines(self) -> bytes:
         told = ((labelled(dict(zip(STUCK.labels, key, strict=True))), count) for key, count in self._counts.items())

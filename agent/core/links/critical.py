@@ -55,7 +55,7 @@ class Flow:
     growth: float | None
 
 
-def told_behind(
+def describe_lag(
     limit: LagCritical, *, backlog: int | None, behind: float | None, flow: Flow, held: tuple[int, int]
 ) -> str:
     """How far a link is behind, and whether that becomes less: "3 min 17 s behind (limit 30 s): in 200/s, out 47/s,

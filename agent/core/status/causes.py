@@ -59,7 +59,8 @@ class LinkFacts:
     destination: str = ""  # the broker that its messages go to, unless that is the downstream
     trouble_since: float | None = None  # since when it has this trouble, where that isn't when its status changed
     recurs: bool = False  # its trouble came several times within minutes, and may be over for the moment
-    name: str = ""  # with its vhost
+    vhost: str = ""
+    name: str = ""
     is_deleted: bool = False  # its exchange was, downstream, while messages flowed
 
     @property
@@ -218,7 +219,7 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         trouble=trouble,
         since=min(link.blamed_since for link in members),
         links=links,
-        names=tuple(dict.fromkeys(link.name for link in members))[:MOST_NAMED],
+        names=tuple(dict.fromkeys(f"{link.vhost}/{link.name}" for link in members))[:MOST_NAMED],
         were_flowing=sum(link.was_flowing for link in members),
         waiting=waiting_of(members),
         error=error or Counter(link.lag for link in members).most_common(1)[0][0],

@@ -13,6 +13,7 @@ from agent.errors import Side
 from agent.status.board import Board, Gauges
 from agent.status.causes import facts, summary
 from agent.status.http.native import link_view
+from agent.status.metrics import exposition
 from agent.status.times import rfc3339
 from tests.unit.core.some_links import shovel_link
 
@@ -468,6 +469,10 @@ async def test_a_link_whose_exchange_is_deleted_while_messages_flow_is_a_cause_f
     [cause] = told["causes"]
     assert (told["level"], cause["side"], cause["trouble"]) == ("degraded", "downstream", "exchange deleted")
     assert cause["names"] == [f"{LINK.vhost}/{LINK.name}"]
+    metrics = b"".join(await exposition(made)).decode()
+    assert (
+        f'stuck_links{{side="downstream",trouble="exchange deleted",vhost="{LINK.vhost}",upstream="{LINK.upstream}"}} 1'
+    ) in metrics
     assert f"`federation-agent forget {LINK.id}`" in cause["advice"]
     clock.now += 3_600
     assert (await summary(made))["level"] == "fine"

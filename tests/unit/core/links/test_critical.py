@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.links.critical import Flow, LagCritical, seconds_behind, told_behind
+from agent.core.links.critical import Flow, LagCritical, describe_lag, seconds_behind
 from agent.core.links.restarts import needs_restart
 from agent.core.model import LinkSettings
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
@@ -53,7 +53,7 @@ def test_seconds_behind(
 def test_it_is_told_how_far_behind_a_link_is_and_why(
     limit: LagCritical, flow: Flow, held: tuple[int, int], told: str
 ) -> None:
-    assert told_behind(limit, backlog=9_600, behind=197.4, flow=flow, held=held) == told
+    assert describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=held) == told
 
 
 @pytest.mark.parametrize(
