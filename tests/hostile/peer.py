@@ -205,12 +205,13 @@ class HostileBroker:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
-        server.close()
-        # Also those that are being accepted.
+        # Closed only when nobody is being accepted: one that comes to a closed server is dropped without a close.
+        self._loop.remove_reader(server.sockets[0].fileno())
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in serving:
                 task.cancel()
             await asyncio.wait(others, timeout=0.1)
+        server.close()
         for writer in serving.values():  # also of those tasks that were cancelled before their first step
             writer.transport.abort()
         await asyncio.sleep(0)  # whose transports then close their sockets
