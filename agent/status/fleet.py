@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from agent.core.links.lifecycle import Status
 from agent.core.status.causes import causes_of, level_of, verdict
-from agent.status.board import Board, Entry
-from agent.status.causes import THIS_CLUSTER, facts, source_of
+from agent.status.board import Board, Entry, name_of_downstream, source_of
+from agent.status.causes import facts
 from agent.status.slices import in_slices
 from agent.status.times import rfc3339
 
@@ -49,7 +49,7 @@ async def summary(board: Board) -> dict[str, Any]:
             edge.is_known = edge.is_known or source.is_known
             edge.add(entry, now)
     links += board.deleted()
-    causes = causes_of(links, downstream=board.cluster or THIS_CLUSTER)
+    causes = causes_of(links, downstream=name_of_downstream(board))
     return {
         "agent": board.owner,
         "group": board.group,

@@ -109,6 +109,7 @@ _LINK: Final[Json] = {
     "vhost": TEXT,
     "upstream": TEXT,
     "upstream_cluster": TEXT_OR_NONE,
+    "destination_cluster": TEXT_OR_NONE,
     "uri": TEXT_OR_NONE,
     "policy": TEXT,
     "status": STATUS,

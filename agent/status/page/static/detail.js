@@ -17,7 +17,8 @@ const FACTS = [
   ["Kind", ({ view }) => view.kind],
   ["Virtual host", ({ view }) => view.vhost],
   ["Upstream", ({ view }) => view.upstream],
-  ["Upstream cluster", ({ cluster }) => cluster ?? "not reached yet"],
+  ["Upstream cluster", ({ view }) => view.upstream_cluster ?? "not known yet"],
+  ["Destination", ({ view }) => [view.destination_cluster, view.destination_uri].filter(Boolean).join(" at ") || "this cluster"],
   ["Policy", ({ view }) => view.policy || NONE],
   ["Run by", ({ view }) => view.owner ?? "another"],
 ];
@@ -186,7 +187,7 @@ export class Detail {
     const { view } = row;
     text(byId("detail-title"), row.name);
     text(byId("hop-source"), `${row.source} / ${row.remote}`);
-    text(byId("hop-target"), `${view.destination_uri || (cluster ?? "this cluster")} / ${row.target}`);
+    text(byId("hop-target"), `${row.destination || (cluster ?? "this cluster")} / ${row.target}`);
     showBadge(this.#state, shownStatus(view));
     text(byId("detail-since"), `since ${zoned(row.since)}, for ${duration((clock - row.since) / 1_000)}`);
     text(byId("detail-reason"), view.error ?? "");

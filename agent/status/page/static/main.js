@@ -261,7 +261,7 @@ class Page {
     if (this.#route.view === "link") this.#drawLink(rows.get(this.#route.id), moments);
     else if (this.#route.view === "events") this.#events.show(this.#route, rows, moments.clock);
     else if (this.#route.view === "fleet") this.#fleet.show(moments.clock);
-    else if (this.#route.view === "topology") this.#drawTopology([...rows.values()], moments.now);
+    else if (this.#route.view === "topology") this.#drawTopology([...rows.values()]);
     else this.#drawLinks(total, moments);
     if (this.#route.view !== "links") byId("selection").hidden = true;
     if (this.#hasTurned) this.#arrive();
@@ -273,10 +273,10 @@ class Page {
     this.#detail.show(row, this.#store.about, moments);
   }
 
-  #drawTopology(rows, now) {
+  #drawTopology(rows) {
     byId("map-empty").hidden = !this.#isRead || rows.length > 0;
     byId("map-frame").hidden = rows.length === 0;
-    if (rows.length > 0) this.#topology.show(rows, this.#store.about, { now, route: this.#route });
+    if (rows.length > 0) this.#topology.show(rows, this.#store.about, this.#route);
   }
 
   #drawLinks(total, moments) {
