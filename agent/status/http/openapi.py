@@ -227,6 +227,7 @@ SCHEMAS: Final[Json] = {
                 _object(
                     {
                         "upstream": TEXT,
+                        "destination": TEXT_OR_NONE,
                         "is_known": {"type": "boolean", "description": "Whether its cluster was reached."},
                         "links": _COUNTS,
                         "rate": SECONDS,
