@@ -16,9 +16,9 @@ import { zoned } from "./zone.js";
 const FACTS = [
   ["Kind", ({ view }) => view.kind],
   ["Virtual host", ({ view }) => view.vhost],
-  ["Upstream", ({ view }) => view.upstream],
+  ["Upstream", ({ view }) => view.upstream || NONE],
   ["Upstream cluster", ({ view }) => view.upstream_cluster ?? "not known yet"],
-  ["Destination", ({ view }) => [view.destination_cluster, view.destination_uri].filter(Boolean).join(" at ") || "this cluster"],
+  ["Destination cluster", ({ view }) => view.destination_cluster ?? "not known yet"],
   ["Policy", ({ view }) => view.policy || NONE],
   ["Run by", ({ view }) => view.owner ?? "another"],
 ];
@@ -26,6 +26,7 @@ const FACTS = [
 /** Lines of their own, to be copied. */
 const COPIED = [
   ["Upstream address", "the address", ({ view }) => view.uri],
+  ["Destination address", "the address", ({ view }) => view.destination_uri], // of a shovel
   ["Id", "the id", ({ view }) => view.id],
 ];
 
@@ -175,7 +176,8 @@ export class Detail {
     this.#showState(row, about.cluster, moments.clock);
     for (const [node, value] of this.#values) text(node, value(row, moments));
     for (const [node, value] of this.#lines) {
-      const shown = value(row) ?? NONE;
+      const shown = value(row) ?? "";
+      node.closest(".wide").hidden = shown === "";
       if (node.dataset.shown !== shown) node.replaceChildren(h("span", {}, ...address(shown)));
       node.dataset.shown = shown;
     }

@@ -15,7 +15,7 @@ const LANE = 26;
 const TALLEST_TARGET = 420;
 const NARROW = 640;
 const HEAD = 10;
-const TURN = 0.6; // of the level part: how far an arrow goes beyond it to turn around
+const TURN = 0.3; // of the level part: how far an arrow goes beyond it to turn around
 const MARGIN = 16; // between this cluster and the edge of the window
 const collator = new Intl.Collator("en", { numeric: true });
 
@@ -47,6 +47,7 @@ export function clustersOf(rows, own) {
       (one, other) =>
         RANK.indexOf(one.group) - RANK.indexOf(other.group) ||
         one.severity - other.severity ||
+        Number(other.isSource) - Number(one.isSource) ||
         collator.compare(one.name, other.name),
     );
 }
@@ -138,7 +139,8 @@ export function place(nodes, arrows, { width, tallest }) {
   const { least, gap, padding } = nodes.length > FEW ? DENSE : ROOMY;
   const boxWidth = Math.round(Math.min(260, width * (isNarrow ? 0.38 : 0.24)));
   const targetWidth = isNarrow ? Math.round(width * 0.25) : boxWidth;
-  const level = (width - boxWidth - targetWidth) * (isNarrow ? 0.65 : 0.4);
+  const between = width - boxWidth - targetWidth;
+  const level = between * (isNarrow ? 0.65 : 0.4);
   const ends = endsOf(arrows);
   let top = 1;
   const boxes = nodes.map((_, at) => {
@@ -151,7 +153,7 @@ export function place(nodes, arrows, { width, tallest }) {
   const wanted = Math.max(96, ends.get(OWN).length * LANE + padding);
   const targetHeight = Math.min(height - 2, wanted, TALLEST_TARGET, Math.max(96, tallest - 2 * MARGIN));
   const target = { x: width - targetWidth - 2, width: targetWidth, height: targetHeight };
-  return { height, target, boxes, isNarrow, level, ends };
+  return { height, target, boxes, isNarrow, level, targetLevel: Math.min(level, between * 0.4), ends };
 }
 
 /** Where this cluster is: in the middle of the part of the drawing that one sees. */
@@ -164,7 +166,7 @@ export function targetTop({ height, target }, { top, bottom }) {
  * A curve begins level, so that no other crosses its label; handles that lie level let it bend gently. Arrows are at the side of
  * a box that faces the other column (`way`), so one between two boxes of a column turns around.
  */
-export function curvesOf(arrows, { boxes, target, level, ends }, top) {
+export function curvesOf(arrows, { boxes, target, level, targetLevel, ends }, top) {
   const points = arrows.map(() => ({}));
   for (const [place, those] of ends) {
     const way = place === OWN ? -1 : 1;
@@ -177,9 +179,10 @@ export function curvesOf(arrows, { boxes, target, level, ends }, top) {
   }
   return points.map(({ from, to }) => {
     const isTurning = from.way === to.way;
-    const begin = from.x + from.way * level;
+    const straight = from.way * (from.way > 0 ? level : targetLevel);
+    const begin = from.x + straight;
     const end = isTurning ? begin : to.x;
-    const middle = isTurning ? begin + from.way * level * TURN : (begin + end) / 2;
+    const middle = isTurning ? begin + straight * TURN : (begin + end) / 2;
     const last = isTurning ? `H${to.x}` : "";
     return { from, to, path: `M${from.x} ${from.y}H${begin}C${middle} ${from.y} ${middle} ${to.y} ${end} ${to.y}${last}` };
   });

@@ -51,11 +51,11 @@ export class Topology {
     this.#flow(arrows);
   }
 
-  /** Each state with the number of its clusters; a click opens or closes them. */
+  /** Each state with the number of clusters that links in it come from; a click opens or closes them. */
   #showLegend(clusters, nodes, route) {
     for (const [group, { link, number }] of this.#legend) {
-      const found = clusters.filter((cluster) => cluster.group === group).length;
-      const shown = nodes.filter((node) => node.group === group && !node.isRest).length;
+      const isCounted = (node) => node.group === group && node.isSource;
+      const [found, shown] = [clusters, nodes].map((those) => those.filter(isCounted).length);
       const isOpen = found > 0 && shown === found;
       text(number, found === 0 ? "" : plural(found, "cluster"));
       set(link, "href", found === 0 ? null : hrefWith(route, group, !isOpen));
@@ -196,7 +196,9 @@ function clusterBox(node, at, { most, differs }) {
   const known = [node.isSource ? "upstream" : "destination", node.isKnown ? "" : "not reached yet"].filter(Boolean).join(", ");
   const links = plural(node.rows.length, "link");
   const href = format({ view: "links", [node.isSource ? "from" : "q"]: node.name });
-  const drawn = box(at, `source${node.isKnown ? "" : " unknown"}`, { name: node.name, most, differs, notes: at.height > 70 ? [links, known] : [links] });
+  const short = at.width > 200 && known !== "upstream" ? `${links} · ${known}` : links;
+  const notes = at.height > 70 ? [links, known] : [short];
+  const drawn = box(at, `source${node.isKnown ? "" : " unknown"}`, { name: node.name, most, differs, notes });
   return s("a", { href, "aria-label": `${node.name}, ${known}: ${links}` }, drawn);
 }
 
