@@ -176,6 +176,11 @@ class Flow:
         return self._target.oldest_unconfirmed if self._target else None
 
     @property
+    def oldest_refused(self) -> float | None:
+        """Since when the oldest of those that the downstream refused waits."""
+        return self._target.oldest_refused if self._target else None
+
+    @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
         """What breaks the link when it is done."""
         return [self._cancelled, self._unrouted, *(channel.closed for channel in self._channels)]

@@ -104,7 +104,7 @@ class LinkRunner:
             unsettled=self._unsettled,
             backlog=self._backlog,
             backlog_is_exact=not self._may_have_more,
-            oldest_unconfirmed=self.waits(self._loop.time()),
+            oldest_unconfirmed=max(self.waits(self._loop.time()), self._refused_for),
             lag=self._flow.lag if self._flow else None,
             last_probe=self._flow.last_probe if self._flow else None,
             bindings=self._runnable.bound,
@@ -181,6 +181,12 @@ class LinkRunner:
         """For how long its oldest message has waited for its confirm."""
         oldest = self._flow.oldest_unconfirmed if self._flow else None
         return 0.0 if oldest is None else now - oldest
+
+    @property
+    def _refused_for(self) -> float:
+        """For how long the oldest message waits that the downstream refused."""
+        oldest = self._flow.oldest_refused if self._flow else None
+        return 0.0 if oldest is None else self._loop.time() - oldest
 
     @property
     def upstream_queue(self) -> tuple[Asked, str] | None:

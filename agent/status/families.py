@@ -209,7 +209,7 @@ LINK_FAMILIES: Final = (
     Family(
         f"{PREFIX}oldest_unconfirmed_seconds",
         Type.GAUGE,
-        "For how long the oldest message in flight has waited for its confirm.",
+        "For how long the oldest message has waited for its confirm: it is in flight, or was refused and is tried again.",
         _one(lambda of: round(of.gauges.oldest_unconfirmed, 3)),
         join=max,
         brief=Brief.COUNTED,

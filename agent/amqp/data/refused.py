@@ -81,6 +81,11 @@ class Refused:
         """How many wait here."""
         return self._refusals.count - len(self._numbers) + self._parked.waiting
 
+    @property
+    def oldest(self) -> float | None:
+        """When what waits longest was refused first."""
+        return min((at for at in (self._refusals.oldest, self._parked.oldest) if at is not None), default=None)
+
     def owns(self, tag: int) -> bool:
         return tag in self._messages
 

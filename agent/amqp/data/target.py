@@ -164,6 +164,11 @@ class Target:
         """When what has waited longest for its confirm was read."""
         return self._batches[0][1] if self._batches else None
 
+    @property
+    def oldest_refused(self) -> float | None:
+        """When what has waited longest since the downstream refused it was refused first."""
+        return None if self.refused is None else self.refused.oldest
+
     def streams(self, *, midway: bool) -> None:
         """Whether the broker has the beginning of a message and waits for the rest."""
         self._channel.is_midway = midway

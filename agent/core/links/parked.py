@@ -56,6 +56,11 @@ class Parked:
         return len(self._waiting)
 
     @property
+    def oldest(self) -> float | None:
+        """When what waits longest was refused first."""
+        return min((refusal.since for refusal in self._waiting.values()), default=None)
+
+    @property
     def expects(self) -> bool:
         """Whether any may come again."""
         return bool(self._on_the_way)

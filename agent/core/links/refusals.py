@@ -52,6 +52,11 @@ class Refusals:
         return len(self._waiting) + len(self._trying)
 
     @property
+    def oldest(self) -> float | None:
+        """When what waits longest was refused first."""
+        return min((message.since for message in self._found.values()), default=None)
+
+    @property
     def wakes_at(self) -> float | None:
         """When `to_try` has an answer, unless it waits for one of the broker."""
         if self._round:

@@ -115,6 +115,8 @@ def test_where_all_is_refused_the_link_waits(agent_of: AgentOf, here: Site, ther
     there.publish(numbered(20), "full.a")
     agent.wait_for("stalled", link(here))
     shows(agent, "20 refused by the downstream")
+    waited = only(agent)["oldest_unconfirmed_seconds"]
+    assert waited >= 2, "it counts from when a message was refused first, not tried last"
     assert not has_queue(there)
     here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
     assert here.take(21, queue=FULL, deadline=30) == ["first", *numbered(20)]
