@@ -209,7 +209,7 @@ LINK_FAMILIES: Final = (
     Family(
         f"{PREFIX}oldest_unconfirmed_seconds",
         Type.GAUGE,
-        "For how long the oldest message has waited for its confirm: it is in flight, or was refused and is tried again.",
+        "For how long the oldest message waits for its confirm, be it in flight, or refused and tried again.",
         _one(lambda of: round(of.gauges.oldest_unconfirmed, 3)),
         join=max,
         brief=Brief.COUNTED,
