@@ -1,5 +1,5 @@
-"""`status`: one screen about a running agent, with an exit status that monitoring plug-ins understand. `ack`: one of the
-causes there is known."""
+"""`status`: one screen about a running agent, with an exit status that monitoring plug-ins understand. `ack`: somebody
+knows of one of the causes on it."""
 
 from __future__ import annotations
 
