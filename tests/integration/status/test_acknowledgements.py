@@ -6,10 +6,12 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from tests.acceptance.command import Done, federation_agent
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
-from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.sites import Site, X, federated
 from tests.integration.status.asking import get, url
 from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
@@ -79,3 +81,28 @@ def test_a_full_queue_that_somebody_knows_comes_behind_what_stops_next(
     wait_causes(agent, ("nothing confirmed", 2), ("unreachable", 1))
     assert command(agent, "ack", "ffffffff").status == 5
     assert agent.terminate() == 0
+
+
+@pytest.mark.thorough
+def test_it_goes_with_the_link_to_the_agent_that_takes_it_over(agent_of: AgentOf, here: Site, there: Site) -> None:
+    here.exchange()
+    there.exchange()
+    here.node.admin.queue(here.vhost, "full", arguments=FULL)
+    here.node.admin.bind(here.vhost, X, "full", "k")
+    agents = [agent_of(here.node), agent_of(here.node)]
+    for agent in agents:
+        agent.write({here.vhost: federated(there)}, agent=agent.settings(**{"stall-after": 2})).start()
+    there.wait_bound("k")
+    there.publish(numbered(9))
+
+    def stopped() -> list[Agent]:
+        return [each for each in agents if get(each, "/api/causes")["causes"]]
+
+    [runs] = eventually(stopped, 40, what="one of them shows a cause", ignoring=OSError)
+    [other] = set(agents) - {runs}
+    [cause] = wait_causes(runs, ("nothing confirmed", 1))
+    assert command(runs, "ack", cause["id"], "--reason", REASON).status == 0
+    time.sleep(WRITTEN)
+    runs.kill()
+    [known] = wait_causes(other, ("nothing confirmed", 1))
+    assert (known["id"], known["acknowledged"]["reason"]) == (cause["id"], REASON)
