@@ -101,6 +101,7 @@ class Runners:
         """Ends the link and leaves what it built upstream."""
         del self._runners[runner.link.id]
         self._replica.remember_finished(runner.link.id, None)  # defined again, it begins again
+        self._replica.remember_acknowledged({runner.link.id: None})
         self._leaving.add(runner)
         runner.send(lifecycle.Stop())
         self._tasks.once("wait for the end of a link", self._await_end(runner), link=runner.link.id)
