@@ -89,7 +89,7 @@ def happening_on(side: Side) -> Iterator[None]:
     try:
         yield
     except BrokerError as error:
-        error.side = side
+        error.side = error.side or side
         raise
 
 

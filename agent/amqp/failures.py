@@ -11,6 +11,7 @@ from agent.amqp.wire.ends import (
     EndOfStreamError,
     HeartbeatMissedError,
     NotAmqpError,
+    StoodStillError,
     one_line,
 )
 from agent.amqp.wire.login import Terms
@@ -76,6 +77,8 @@ def trouble_of(error: BrokerError) -> Trouble:
     cause: BaseException | None = error
     while cause is not None:
         match cause:
+            case StoodStillError():
+                return Trouble.STANDSTILL
             case HeartbeatMissedError():
                 return Trouble.HEARTBEAT
             case ConnectionClosedError() | ChannelClosedError():

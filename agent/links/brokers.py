@@ -18,7 +18,7 @@ from agent.core.links.removal import CleanupAfter
 from agent.core.model import Link
 from agent.core.rules import names, quarantine
 from agent.downstream.consumers import Consumers
-from agent.errors import Side, TransientError, happening_on
+from agent.errors import BrokerError, Side, happening_on
 from agent.links.ends import End, Ends, federation_ends, timed
 from agent.links.options import FlowOptions
 from agent.links.quarantine import Lane, Quarantines
@@ -114,10 +114,10 @@ class Brokers:
         connection.wire.permit = self.permit
         return connection
 
-    def sever(self) -> None:
+    def sever(self, why: BrokerError) -> None:
         """Ends all connections of links at once: another agent of the group may run them."""
         for pool in (self._sources, self._destinations, self._controls, self._probing):
-            pool.abort(TransientError("the lease of links is lost"))
+            pool.abort(why)
 
     async def trial(self, end: End, uri: AmqpUri) -> Connection:
         """A connection that may be lost."""

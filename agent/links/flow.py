@@ -187,7 +187,7 @@ class Flow:
         if end is self._unrouted:
             return error
         if not isinstance(error, ChannelClosedError):
-            error.side = Side.DOWNSTREAM if is_downstream else Side.UPSTREAM
+            error.side = error.side or (Side.DOWNSTREAM if is_downstream else Side.UPSTREAM)
             return error
         side = self._down if is_downstream else self._up
         is_refused = error.code == ACCESS_REFUSED and not is_consumed_by_another(error)

@@ -15,6 +15,7 @@ from agent.core.model import Binding, Link, LinkKind
 from agent.core.replicas.sharing import Elsewhere
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of
+from agent.errors import BrokerError, TransientError
 from agent.links.brokers import Brokers
 from agent.links.registry import Kinds, SharedQueues
 from agent.runtime.link_log import LinkLog
@@ -243,9 +244,9 @@ class Runners:
         """What others are asked for isn't heard: what was asked before may have been taken back since."""
         self._requests.clear()
 
-    def sever(self) -> None:
+    def sever(self, why: BrokerError) -> None:
         if self._brokers is not None:
-            self._brokers.sever()
+            self._brokers.sever(why)
 
     async def _reopen(self) -> None:
         """One after another: each takes a moment."""
@@ -381,7 +382,7 @@ class Runners:
             async with asyncio.timeout(STOP_PATIENCE):
                 await asyncio.gather(self._replica.hand_over(), *(runner.finished.wait() for runner in runners))
         except TimeoutError:
-            self.sever()  # others take over now
+            self.sever(TransientError("the agent stops"))  # others take over now
         await self._lease_tasks.end(LEAVE_PATIENCE)
 
 

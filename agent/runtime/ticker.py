@@ -6,12 +6,17 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+import structlog
+
 from agent.runtime.fairness import Fairness, Sharer
 from agent.status.board import Board
 from agent.status.slices import in_slices
 
 EVERY: Final = 1.0
+STANDSTILL: Final = 1.0  # as late as that, and brokers or other agents may have noticed
 TASK: Final = "look after links every second"
+
+log = structlog.get_logger()
 
 
 class Ticking(Sharer, Protocol):
@@ -22,8 +27,12 @@ class Ticking(Sharer, Protocol):
 async def tick_links(links: Callable[[], Iterable[tuple[str, Ticking]]], board: Board) -> None:
     """Until cancelled; the board learns of each link whose counts changed since the last second."""
     fairness = Fairness(lambda: (link for _, link in links()))
+    loop = asyncio.get_running_loop()
     while True:
+        due = loop.time() + EVERY
         await asyncio.sleep(EVERY)
+        if (late := loop.time() - due) > STANDSTILL:
+            log.warning("the agent stood still", seconds=round(late, 1), advice="give it more CPU")
         with board.errors.catching(TASK):
             await _tick_once(links(), board, fairness)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -21,7 +21,7 @@ from agent.core.model import ExchangeLink, Link, LinkKind, LinkSettings, QueueLi
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import DEGRADED, DOWN, FLOWING, LinkFacts, began, was_flowing
 from agent.errors import Side
-from agent.status.clusters import Clusters
+from agent.status.clusters import Broker, Clusters, address_of
 from agent.status.feed import Feed
 from agent.status.history import History, Point, Range
 from agent.status.meter import Meter, Totals
@@ -240,6 +240,7 @@ def _turns(before: LinkState, after: LinkState) -> bool:
 
 
 MOST_DELETED: Final = 1_000
+THIS_CLUSTER: Final = "this cluster"  # where its name isn't known
 _MOVING: Final = frozenset({Status.RUNNING, Status.BLOCKED, Status.STALLED})  # a block upstream stops no message
 
 OnTransition = Callable[[Entry, LinkState | None], None]
@@ -304,12 +305,19 @@ class Board:
         before = entry.state
         entry.change(state, self.clock())
         if state.status in _MOVING and before.status not in _MOVING:
-            for uri, cluster in entry.gauges().met:
-                self.clusters.learn(uri, cluster)
+            self._learn(entry.gauges().met)
         if state.status is not before.status:
             self._pass_on(entry, before)
         if (state.status, state.error) != (before.status, before.error):
             self._tell(Feed.change, link_id)
+
+    def _learn(self, met: Iterable[tuple[AmqpUri, str]]) -> None:
+        """All links at an address whose cluster has another name now are sent again."""
+        renamed = {address_of(uri) for uri, cluster in met if self.clusters.learn(uri, cluster)}
+        if renamed and self._feeds:
+            for entry in self:
+                if not renamed.isdisjoint(map(address_of, (*entry.link.uris, *_destinations(entry.link)))):
+                    self._tell(Feed.change, entry.link.id)
 
     def _pass_on(self, entry: Entry, before: LinkState | None) -> None:
         self._note(entry, entry.state.status, before.status if before else None, entry.reason)
@@ -470,13 +478,15 @@ class Board:
         """One link as `/api/links` shows it."""
         link, state, gauges = entry.link, entry.state, entry.gauges()
         entry.note_lag(self.clock())
+        source, destination = source_of(self, link, gauges), destination_of(self, link, gauges)
         return {
             "id": link.id,
             "kind": link.kind,
             "vhost": link.vhost,
             **ends(link, gauges),
             "upstream": link.upstream,
-            "upstream_cluster": gauges.upstream_cluster,
+            "upstream_cluster": source.name if source.is_known else None,
+            "destination_cluster": destination.name if destination.is_known else None,
             "uri": shown_uri(link, gauges),
             "policy": link.policy,
             "status": state.status,
@@ -570,3 +580,42 @@ def ends(link: Link, gauges: Gauges) -> Mapping[str, str]:
                 "destination": str(link.shovel.destination),
                 "destination_uri": shown_destination(link, gauges),
             }
+
+
+def name_of_downstream(board: Board) -> str:
+    return board.cluster or THIS_CLUSTER
+
+
+def source_of(board: Board, link: Link, gauges: Gauges) -> Broker:
+    """The broker that it is connected to, or was last."""
+    found = _broker(board, _known(gauges.uri, link.uris), gauges.upstream_cluster)
+    return found or Broker(link.upstream, is_known=False, is_downstream=False)
+
+
+def destination_of(board: Board, link: Link, gauges: Gauges) -> Broker:
+    """A link that federates goes to the downstream."""
+    connected = gauges.destination if isinstance(link, ShovelLink) else None
+    return _broker(board, _known(connected, _destinations(link)), None) or _downstream(board)
+
+
+def _destinations(link: Link) -> tuple[AmqpUri, ...]:
+    return link.shovel.destination_uris if isinstance(link, ShovelLink) else ()
+
+
+def _downstream(board: Board) -> Broker:
+    return Broker(name_of_downstream(board), is_known=board.cluster is not None, is_downstream=True)
+
+
+def _known(connected: AmqpUri | None, defined: tuple[AmqpUri, ...]) -> tuple[AmqpUri, ...]:
+    return defined if connected is None else (connected,)
+
+
+def _broker(board: Board, uris: tuple[AmqpUri, ...], told: str | None) -> Broker | None:
+    """Of several addresses without a connection, those whose cluster is known count first."""
+    if not uris:
+        return None
+    known = board.clusters.name_of(uris) or told
+    if board.clusters.is_downstream(uris[0]) or (known is not None and known == board.cluster):
+        return _downstream(board)
+    address = f"{uris[0].connect_host}:{uris[0].connect_port}"
+    return Broker(known or address, is_known=known is not None, is_downstream=False)

@@ -10,7 +10,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.check.permissions import Need, needs_of, needs_of_agent
 from agent.core.links.lifecycle import Status
 from agent.core.links.pauses import LONG
-from agent.core.model import Link, ShovelLink
+from agent.core.model import ShovelLink
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import Denied, Trouble, advice, denied
 from agent.core.status.causes import (
@@ -25,14 +25,12 @@ from agent.core.status.causes import (
     verdict,
     waiting_of,
 )
-from agent.status.board import Board, Entry, Gauges
-from agent.status.clusters import Broker
+from agent.status.board import Board, Entry, destination_of, name_of_downstream, source_of
 from agent.status.slices import in_slices
 from agent.status.times import rfc3339
 
 DEFAULT_VHOST: Final = "/"
 MOST_EXACT: Final = 10  # causes whose advice is worked out from all links: each takes a look at every one
-THIS_CLUSTER = "this cluster"  # where its name isn't known
 _COMING_BACK: Final = DOWN | {Status.STARTING, Status.RUNNING}
 
 
@@ -40,7 +38,7 @@ async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
     links = await _links(board, now)
-    causes = list(causes_of(links, downstream=_downstream(board)))
+    causes = list(causes_of(links, downstream=name_of_downstream(board)))
     for at, cause in enumerate(causes[:MOST_EXACT]):
         causes[at] = await _exactly(board, cause, links)
     waiting = waiting_of(links)
@@ -55,7 +53,7 @@ async def summary(board: Board) -> dict[str, Any]:
 async def links_of(board: Board, cause_id: str) -> list[LinkFacts]:
     """Those of a cause; none where it is over."""
     links = await _links(board, board.clock())
-    causes = causes_of(links, downstream=_downstream(board))
+    causes = causes_of(links, downstream=name_of_downstream(board))
     concerned = frozenset(link for cause in causes if cause.id == cause_id for link in cause.links)
     return [link for link in links if link.id in concerned]
 
@@ -70,7 +68,7 @@ async def advice_of(board: Board, entry: Entry) -> str | None:
     link = facts(board, entry, now)
     others: list[LinkFacts] = []
     needs: list[Need] = []
-    missing, downstream = denied(link.error), _downstream(board)
+    missing, downstream = denied(link.error), name_of_downstream(board)
     if missing is not None:  # no other advice depends on other links
         others = [facts(board, each, now) async for each in in_slices(board) if denied(each.state.error) is not None]
         needs = await _needs(board, missing, broker_of(link, downstream=downstream))
@@ -91,7 +89,7 @@ async def _exactly(board: Board, cause: Cause, links: Iterable[LinkFacts]) -> Ca
 
 async def _needs(board: Board, missing: Denied, broker: str) -> list[Need]:
     """What that user needs in that vhost of the broker. The agent's own user is the one that is refused downstream."""
-    is_own = broker == _downstream(board)
+    is_own = broker == name_of_downstream(board)
     found: dict[Need, None] = {}
     async for entry in in_slices(board):
         link, gauges = entry.link, entry.gauges()
@@ -101,9 +99,8 @@ async def _needs(board: Board, missing: Denied, broker: str) -> list[Need]:
         default = DEFAULT_VHOST if isinstance(link, ShovelLink) else link.vhost
         if source_of(board, link, gauges).name == broker and _names_account(link.uris, missing, default):
             found |= dict.fromkeys(ends.source)
-        to = _destination_of(board, link, gauges)
         if isinstance(link, ShovelLink):
-            is_there = to is not None and to.name == broker
+            is_there = destination_of(board, link, gauges).name == broker
             goes_there = is_there and _names_account(link.shovel.destination_uris, missing, default)
         else:
             goes_there = is_own and link.vhost == missing.vhost
@@ -119,15 +116,11 @@ def _names_account(uris: Iterable[AmqpUri], missing: Denied, default_vhost: str)
     )
 
 
-def _downstream(board: Board) -> str:
-    return board.cluster or THIS_CLUSTER
-
-
 def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
     since = (entry.state.pause.at or entry.since) if entry.state.status is Status.PAUSED else entry.since
     entry.note_lag(now)
     gauges = entry.gauges()
-    source, destination = source_of(board, entry.link, gauges), _destination_of(board, entry.link, gauges)
+    source, destination = source_of(board, entry.link, gauges), destination_of(board, entry.link, gauges)
     recurring = entry.troubles.recurring(now) if entry.state.status in _COMING_BACK else None
     trouble_since = entry.troubles.since(now) if recurring is None else recurring.first
     if entry.state.status is Status.STALLED and trouble_since is not None:
@@ -147,41 +140,13 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
         lag=entry.lag_text,
         behind_since=entry.critical_since,
         is_from_downstream=source.is_downstream,
-        destination="" if destination is None or destination.is_downstream else destination.name,
+        destination="" if destination.is_downstream else destination.name,
         trouble_since=trouble_since,
         recurs=recurring is not None,
         vhost=entry.link.vhost,
         name=entry.link.name,
         acknowledged=entry.acknowledged(now),
     )
-
-
-def source_of(board: Board, link: Link, gauges: Gauges) -> Broker:
-    """The broker that it is connected to, or was last."""
-    found = _broker(board, _shown(gauges.uri, link.uris), gauges.upstream_cluster)
-    return found or Broker(link.upstream, is_known=False, is_downstream=False)
-
-
-def _destination_of(board: Board, link: Link, gauges: Gauges) -> Broker | None:
-    """None for a link that federates: it goes to the downstream."""
-    if not isinstance(link, ShovelLink):
-        return None
-    return _broker(board, _shown(gauges.destination, link.shovel.destination_uris), None)
-
-
-def _shown(connected: AmqpUri | None, defined: tuple[AmqpUri, ...]) -> tuple[AmqpUri, ...]:
-    return defined if connected is None else (connected,)
-
-
-def _broker(board: Board, uris: tuple[AmqpUri, ...], told: str | None) -> Broker | None:
-    """Of several addresses without a connection, those whose cluster is known count first."""
-    if not uris:
-        return None
-    known = board.clusters.name_of(uris) or told
-    if board.clusters.is_downstream(uris[0]) or (known is not None and known == board.cluster):
-        return Broker(_downstream(board), is_known=board.cluster is not None, is_downstream=True)
-    address = f"{uris[0].connect_host}:{uris[0].connect_port}"
-    return Broker(known or address, is_known=known is not None, is_downstream=False)
 
 
 def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:

@@ -33,12 +33,14 @@ class Clusters:
     most: int = MOST
     _names: dict[Address, str] = field(default_factory=dict)
 
-    def learn(self, uri: AmqpUri, cluster: str) -> None:
+    def learn(self, uri: AmqpUri, cluster: str) -> bool:
+        """Whether that is another name than before."""
         address = address_of(uri)
-        self._names.pop(address, None)
+        before = self._names.pop(address, None)
         self._names[address] = cluster
         if len(self._names) > self.most:
             del self._names[next(iter(self._names))]
+        return before != cluster
 
     def name_of(self, uris: Iterable[AmqpUri]) -> str | None:
         """The first that is known."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent.core.links.lifecycle import Status
 from agent.core.status.causes import causes_of, level_of, verdict
-from agent.status.board import Board, Entry
-from agent.status.causes import THIS_CLUSTER, facts, source_of
+from agent.status.board import Board, Entry, destination_of, name_of_downstream, source_of
+from agent.status.causes import facts
 from agent.status.slices import in_slices
 from agent.status.times import rfc3339
 
@@ -19,9 +19,9 @@ MOST_EDGES: Final = 500
 
 @dataclass
 class Edge:
-    """All links from one upstream cluster that this agent runs."""
+    """All links from one cluster to another that this agent runs."""
 
-    is_known: bool  # the cluster was reached; otherwise its address
+    is_known: bool = False  # the cluster they come from was reached; otherwise its address
     links: Counter[Status] = field(default_factory=Counter)
     rate: float = 0.0
     waiting: int = 0
@@ -39,17 +39,17 @@ class Edge:
 
 async def summary(board: Board) -> dict[str, Any]:
     now = board.clock()
-    edges: dict[str, Edge] = {}
+    edges: defaultdict[tuple[str, str], Edge] = defaultdict(Edge)
     links = []
     async for entry in in_slices(board):
         links.append(facts(board, entry, now))
         if entry.gauges().runs_here:
             source = source_of(board, entry.link, entry.gauges())
-            edge = edges.setdefault(source.name, Edge(is_known=False))
+            edge = edges[source.name, destination_of(board, entry.link, entry.gauges()).name]
             edge.is_known = edge.is_known or source.is_known
             edge.add(entry, now)
     links += board.deleted()
-    causes = causes_of(links, downstream=board.cluster or THIS_CLUSTER)
+    causes = causes_of(links, downstream=name_of_downstream(board))
     return {
         "agent": board.owner,
         "group": board.group,
@@ -61,12 +61,12 @@ async def summary(board: Board) -> dict[str, Any]:
         "level": level_of(links),
         "verdict": verdict(causes, links, now=now),
         "links": _counts(link.status for link in links),
-        "edges": [_view(name, edge) for name, edge in _most(edges)],
+        "edges": [_view(ends, edge) for ends, edge in _most(edges)],
         "edges_left_out": max(0, len(edges) - MOST_EDGES),
     }
 
 
-def _most(edges: dict[str, Edge]) -> list[tuple[str, Edge]]:
+def _most(edges: Mapping[tuple[str, str], Edge]) -> list[tuple[tuple[str, str], Edge]]:
     found = sorted(edges.items(), key=lambda pair: (-pair[1].links.total(), pair[0]))
     return found[:MOST_EDGES]
 
@@ -75,9 +75,10 @@ def _counts(statuses: Iterable[Status]) -> dict[str, int]:
     return {str(status): number for status, number in Counter(statuses).items()}
 
 
-def _view(name: str, edge: Edge) -> dict[str, Any]:
+def _view(ends: tuple[str, str], edge: Edge) -> dict[str, Any]:
     return {
-        "upstream": name,
+        "upstream": ends[0],
+        "destination": ends[1],
         "is_known": edge.is_known,
         "links": {str(status): number for status, number in edge.links.items()},
         "rate": round(edge.rate, 2),

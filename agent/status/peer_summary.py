@@ -43,6 +43,7 @@ def _edge(found: object) -> dict[str, Any]:
     fields = _fields(found)
     return {
         "upstream": _text(fields.get("upstream")),
+        "destination": _text_or_none(fields.get("destination")),  # none of an earlier release: its cluster
         "is_known": fields.get("is_known") is True,
         "links": _counts(fields.get("links")),
         "rate": _number(fields.get("rate")),

@@ -11,7 +11,7 @@ from agent.core.status.causes import AWAY, DOWN, is_blamed_on_destination, stand
 
 STEADY: Final = 60.0  # seconds for which a link has to run, for its trouble to be over
 OFTEN: Final = 3  # times within such pauses
-_RECURRING: Final = frozenset({Trouble.LOST, Trouble.OTHER})
+_RECURRING: Final = frozenset({Trouble.LOST, Trouble.OTHER, Trouble.STOOD_STILL})
 Kind = tuple[bool, Trouble]
 """Whether it is at the broker that messages go to, and what it is. Where a connection is lost, often none can be made:
 that is one trouble."""

@@ -8,6 +8,9 @@ from typing import Final
 TURN: Final = 0.005  # seconds of one turn of the loop
 LARGEST_PORTION: Final = 256 * 1024
 SMALLEST_PORTION: Final = 1024
+WAKING: Final = TURN / 20
+"""Counts for each answer, as whoever waits for it does its work outside of the budget, and all of them in one turn: a
+thousand links that open or close together would keep the loop for seconds."""
 
 
 class Budget:
@@ -30,12 +33,12 @@ class Budget:
         """Work from now on counts."""
         self._since = self._clock()
 
-    def is_spent(self) -> bool:
-        """Counts the work since `start`, or since the last call."""
+    def is_spent(self, *, waking: bool = False) -> bool:
+        """Counts the work since `start`, or since the last call, and that of a task which is `waking` because of it."""
         now = self._clock()
         took = now - self._since
         self._since = now
-        self._spent += took
+        self._spent += took + (WAKING if waking else 0.0)
         if took > TURN:
             self.portion = max(SMALLEST_PORTION, int(self.portion * TURN / took))
         elif self.portion < LARGEST_PORTION and took < TURN / 4:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.errors import BrokerError
+from agent.errors import BrokerError, TransientError
 
 _LONGEST_TEXT: Final = 300
 
@@ -29,6 +29,13 @@ class NotAmqpError(BrokerError):
     def __init__(self, begin: bytes) -> None:
         super().__init__("not AMQP")  # a traceback may quote it, and the peer may know our password
         self.begin = begin
+
+
+class StoodStillError(TransientError):
+    """The agent did nothing for so long that another one may run the link: no broker is to blame."""
+
+    def __init__(self) -> None:
+        super().__init__("the agent stood still for so long that another agent of its group may run the link")
 
 
 class HeartbeatMissedError(BrokerError):

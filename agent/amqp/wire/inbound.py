@@ -196,7 +196,7 @@ class Inbound:
             else:
                 self._receive(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
                 at = after
-            if budget.is_spent():
+            if budget.is_spent(waking=taker is None and kind == frames.METHOD):
                 self._is_behind = True
                 self._pause()
                 break

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from agent.errors import TransientError
+from agent.amqp.wire.ends import StoodStillError
+from agent.errors import BrokerError
 
 
 class Permit:
@@ -16,10 +17,8 @@ class Permit:
 
     def __init__(self) -> None:
         self.until = math.inf
-        self.on_end: Callable[[], None] | None = None
+        self.on_end: Callable[[], BrokerError] | None = None
 
-    def end(self) -> TransientError:
+    def end(self) -> BrokerError:
         """Called by a connection that finds that its time is up; what that connection ends with."""
-        if self.on_end is not None:
-            self.on_end()
-        return TransientError("the agent was stopped or cut off for so long that another replica may run the link")
+        return StoodStillError() if self.on_end is None else self.on_end()

@@ -36,6 +36,7 @@ class Trouble(StrEnum):
     LOST = "lost"
     CLOSED = "closed"  # by the broker, with a reason
     HEARTBEAT = "heartbeat"
+    STANDSTILL = "standstill"  # of the agent itself
     OTHER = "other"
 
 

@@ -27,6 +27,7 @@ class Trouble(StrEnum):
     UNREACHABLE = "unreachable"
     SILENT = "not answering"
     LOST = "connection lost"
+    STOOD_STILL = "agent stood still"
     LOGIN = "login refused"
     PERMISSION = "permission missing"
     NO_VHOST = "vhost missing"
@@ -101,7 +102,12 @@ _WORDS: Final = {
     Trouble.NO_VHOST: ("does not exist: create it there", "vhost not found"),
     Trouble.NOT_FOUND: ("NOT_FOUND", "no queue '", "no exchange '", "' is missing in vhost '"),
 }
-_BY_REASON: Final = {"unreachable": Trouble.UNREACHABLE, "lost": Trouble.LOST, "heartbeat": Trouble.SILENT}
+_BY_REASON: Final = {
+    "unreachable": Trouble.UNREACHABLE,
+    "lost": Trouble.LOST,
+    "heartbeat": Trouble.SILENT,
+    "standstill": Trouble.STOOD_STILL,
+}
 
 
 def advice(
@@ -285,6 +291,11 @@ _ADVICE: Final = {
     ),
     Trouble.LOST: (
         "The network or {broker} ended the connection; the agent tries again by itself. If it lasts, read its log."
+    ),
+    Trouble.STOOD_STILL: (
+        "{broker} did nothing for more than a second, or did not hear the downstream: links are given up then, as "
+        "another agent of its group may run them. Its log says for how long it stood still. Look at the CPU that it is "
+        "given (limits, other processes, a machine that is suspended). It goes on by itself."
     ),
     Trouble.LOGIN: (
         "Correct user and password in the URI, or create the user on {broker}. The agent notices changed files."

@@ -22,7 +22,9 @@ DEGRADED: Final = frozenset({Status.BLOCKED, Status.STALLED})
 _DOWNSTREAM: Final = "downstream"
 _UPSTREAM: Final = "upstream"
 _DESTINATION: Final = "destination"  # of a shovel, where it isn't the downstream
-SIDES: Final = (_DOWNSTREAM, _UPSTREAM, _DESTINATION)
+_AGENT: Final = "agent"  # itself
+SIDES: Final = (_DOWNSTREAM, _UPSTREAM, _DESTINATION, _AGENT)
+THIS_AGENT: Final = "this agent"
 MOST_NAMED: Final = 3
 TOGETHER: Final = 60.0  # seconds in which what began counts as equally recent
 FLOWING: Final = 3_600.0  # seconds before a trouble within which a message has to have flowed
@@ -120,7 +122,7 @@ class Cause:
     """One broker and one kind of trouble, with the links that it stops. `error` is that of one of them."""
 
     id: str  # eight hex digits, the same for as long as its broker is called the same
-    side: str  # downstream | upstream | destination
+    side: str  # downstream | upstream | destination | agent
     broker: str
     trouble: Trouble
     since: float
@@ -178,7 +180,7 @@ def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
     side, trouble = blamed(link)
     missing = denied(link.error) if trouble is Trouble.PERMISSION else None
     whose = () if missing is None else (missing.user, missing.vhost)
-    return _DOWNSTREAM if side == _DOWNSTREAM else "", _broker(link, side, downstream), trouble, *whose
+    return side if side in {_DOWNSTREAM, _AGENT} else "", _broker(link, side, downstream), trouble, *whose
 
 
 def broker_of(link: LinkFacts, *, downstream: str) -> str:
@@ -187,6 +189,8 @@ def broker_of(link: LinkFacts, *, downstream: str) -> str:
 
 
 def _broker(link: LinkFacts, side: str, downstream: str) -> str:
+    if side == _AGENT:
+        return THIS_AGENT
     return downstream if side == _DOWNSTREAM else link.destination if side == _DESTINATION else link.upstream
 
 
@@ -194,6 +198,8 @@ def _side(link: LinkFacts) -> str:
     """A shovel may go to another broker than the downstream, and come from that."""
     if link.is_deleted:
         return _DOWNSTREAM
+    if not link.is_behind and trouble_of(link.status, link.reason, link.error) is Trouble.STOOD_STILL:
+        return _AGENT
     is_at_destination = (
         "by the downstream" in link.error
         if link.is_behind
@@ -215,13 +221,13 @@ def is_blamed_on_destination(status: Status, reason: str, error: str) -> bool:
 
 
 def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
-    is_downstream, broker, trouble = key[0], key[1], Trouble(key[2])
+    known_side, broker, trouble = key[0], key[1], Trouble(key[2])
     error = Counter(link.error for link in members).most_common(1)[0][0]
     links = tuple(link.id for link in members)
     comes_from_there = any(_side(link) == _UPSTREAM for link in members)
     return Cause(
         id=sha256("\0".join(key).encode(errors="replace")).hexdigest()[:8],
-        side=is_downstream or (_UPSTREAM if comes_from_there else _DESTINATION),
+        side=known_side or (_UPSTREAM if comes_from_there else _DESTINATION),
         broker=broker,
         trouble=trouble,
         since=min(link.blamed_since for link in members),

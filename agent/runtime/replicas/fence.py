@@ -6,14 +6,23 @@ import asyncio
 import math
 from typing import Final, Protocol
 
+from agent.amqp.wire.ends import StoodStillError
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT
 from agent.core.replicas.sharing import LEASE, Sharing
+from agent.errors import Side, TransientError
 
 TICK: Final = 0.25
 SURELY_KEPT: Final = 1.5 * DEFAULT_HEARTBEAT
 """Seconds for which no broker takes a silent connection for lost, and gives its messages to another agent, as long as
 there is no company that makes heartbeats short: it waits for two intervals, and half of one may have been silent."""
+STANDSTILL: Final = 1.0
+
+
+def no_lease(why: str) -> TransientError:
+    error = TransientError(f"downstream {why}: the lease of links is lost, and another agent may run them")
+    error.side = Side.DOWNSTREAM
+    return error
 
 
 class Lease(Protocol):
@@ -37,6 +46,7 @@ class Fence:
         self._loop = asyncio.get_running_loop()
         self.accompanied_at = 0.0
         """When other agents were in the group last; 0 where that is long ago."""
+        self._moved_at = self._loop.time()
         self.is_severed = False
         """Whether others may run all links now, until it is known what runs here."""
 
@@ -44,8 +54,14 @@ class Fence:
     def has_ended(self) -> bool:
         return self._loop.time() > self._permit.until
 
+    def why_ended(self) -> TransientError:
+        """For links: it is moved several times a second, unless the agent itself stands still."""
+        if self._loop.time() - self._moved_at > STANDSTILL:
+            return StoodStillError()
+        return no_lease("silent for too long")
+
     def move(self, lease: Lease | None) -> None:
-        now = self._loop.time()
+        now = self._moved_at = self._loop.time()
         if lease is not None:
             self._permit.until = self._end_of_lease(lease, now)
         elif self.is_severed and not self._sharing.failure:

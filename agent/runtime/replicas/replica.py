@@ -28,8 +28,8 @@ from agent.core.replicas.messages import Asked, Leaving, Removed, Report
 from agent.core.replicas.sharing import SURELY_ENDED, Sharing, Verdict
 from agent.core.replicas.slots import SLOTS, slot_of
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.errors import AgentError
-from agent.runtime.replicas.fence import TICK, Fence
+from agent.errors import AgentError, BrokerError
+from agent.runtime.replicas.fence import TICK, Fence, no_lease
 from agent.runtime.replicas.lease_channel import LeaseChannel, LeasesRefusedError
 from agent.tasks import GuardedTasks
 
@@ -80,7 +80,7 @@ class Runs(Protocol):
     def hear_nothing(self) -> None:
         """What operators ask other agents for isn't heard from now on."""
 
-    def sever(self) -> None:
+    def sever(self, why: BrokerError) -> None:
         """Others may run all links of this agent from now on: nothing more may be read or written for them."""
 
     def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
@@ -321,7 +321,7 @@ class Replica:
         self._fence.move(None)
         self._runs.share()
 
-    def _lose(self) -> None:
+    def _lose(self, why: BrokerError | None = None) -> None:
         """The lease is gone, or may be."""
         if self._lease is None:
             return
@@ -337,17 +337,20 @@ class Replica:
         self._fence.move(None)
         if may_run_elsewhere:
             log.warning("the lease of links is lost: other agents of the group may run them now")
-            self._runs.sever()
+            self._runs.sever(why or no_lease("lost"))
         self._runs.share()
 
-    def _end_links(self) -> None:
-        """The agent was stopped, or cut off from the broker, for so long that others may run its links."""
+    def _end_links(self) -> BrokerError:
+        """The agent was stopped, or cut off from the broker, for so long that others may run its links. Answers what
+        they end with."""
+        why = self._fence.why_ended()
         if self._sharing.leased_at is not None:
-            self._lose()
+            self._lose(why)
         if not self._fence.is_severed:
-            log.warning("the agent stood still: other agents of the group may have taken its links")
+            log.warning("other agents of the group may have taken the links", reason=str(why))
             self._fence.move(None)
-            self._runs.sever()
+            self._runs.sever(why)
+        return why
 
     def _slot_lost(self, slot: int) -> bytes | None:
         """The token to restore, where this replica had it."""

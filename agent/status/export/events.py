@@ -16,7 +16,7 @@ from agent.status.export.files import Line
 
 _NOTHING: Final = dict.fromkeys(FIELDS)
 _OF_VIEW: Final = (
-    "kind", "vhost", "upstream", "upstream_cluster", "uri", "status", "error",
+    "kind", "vhost", "upstream", "uri", "status", "error",
     "forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "reconnects",
     "backlog", "in_flight", "oldest_unconfirmed_seconds", "lag_seconds", "last_probe", "bindings",
 )  # fmt: skip
@@ -46,6 +46,7 @@ class Events:
             view["error"] = entry.state.error
         return {
             **{name: view[name] for name in _OF_VIEW},
+            "upstream_cluster": gauges.upstream_cluster,  # of a shovel none: it may lead elsewhere
             "link": entry.link.id,
             "name": entry.link.name,
             "upstream_name": entry.link.remote_name,

@@ -109,6 +109,7 @@ _LINK: Final[Json] = {
     "vhost": TEXT,
     "upstream": TEXT,
     "upstream_cluster": TEXT_OR_NONE,
+    "destination_cluster": TEXT_OR_NONE,
     "uri": TEXT_OR_NONE,
     "policy": TEXT,
     "status": STATUS,
@@ -233,6 +234,7 @@ SCHEMAS: Final[Json] = {
                 _object(
                     {
                         "upstream": TEXT,
+                        "destination": TEXT_OR_NONE,
                         "is_known": {"type": "boolean", "description": "Whether its cluster was reached."},
                         "links": _COUNTS,
                         "rate": SECONDS,

@@ -66,7 +66,8 @@ def test_a_backlog_makes_it_grow_and_nothing_comes_twice_or_in_another_order(
     came = here.take(MANY, deadline=180)
     assert (set(numbered(MANY)) - set(came), len(came)) == (set(), MANY)
     assert came == numbered(MANY)
-    assert agent.history(*link(here)).count("running") == 2  # and never broken
+    # It was opened twice and never broke; a busy broker may block publishers for a moment.
+    assert agent.history(*link(here)).count("starting") == 1
     assert agent.terminate() == 0
 
 

@@ -114,7 +114,7 @@ async def test_what_a_link_opens_on_its_way_is_fenced_as_the_rest(broker: Node) 
         async with await opener() as connection:
             await connection.channel()
             shared.permit.until = -math.inf
-            with pytest.raises(TransientError, match="another replica may run the link"):
+            with pytest.raises(TransientError, match="the agent stood still"):
                 await connection.channel()
             assert connection.is_closed
         shared.permit.until = math.inf

@@ -9,6 +9,21 @@ from playwright.sync_api import Page
 
 AXE: Final = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
 TICKS: Final = 3
+# The paths take 0.6 s longer than others; `moved` holds what has been pushed up or down since the page began.
+SLOWLY: Final = """(paths) => {
+  const fetched = window.fetch;
+  window.fetch = async (path, ...others) => {
+    if (paths.includes(path)) await new Promise((done) => setTimeout(done, 600));
+    return fetched(path, ...others);
+  };
+  window.moved = [];
+  const nameOf = (node) => node?.id || node?.className || node?.nodeName;
+  new PerformanceObserver((list) => {
+    const sources = list.getEntries().flatMap((entry) => entry.sources);
+    const ways = sources.map((each) => [nameOf(each.node), each.previousRect.top, each.currentRect.top]);
+    window.moved.push(...ways.filter(([, before, after]) => before !== after));
+  }).observe({ type: "layout-shift", buffered: true });
+}"""
 AFTER_FRAMES: Final = """(frames) => new Promise((done) => {
   requestAnimationFrame(function next() {
     frames -= 1;

@@ -15,6 +15,7 @@ REFUSED: Final = failed("upstream paris: connection refused by paris.example:567
 DENIED: Final = failed("upstream oslo: login refused for user fed on oslo.example:5672", permanent=True)
 LONG: Final = "billing.invoices." + "created-and-paid." * 12 + "at-last"
 MARKUP: Final = "<img src=x onerror=\"document.title='owned'\">"
+PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
 WIDE: Final[ViewportSize] = {"width": 1440, "height": 900}
 
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.integration.federation.conftest import AgentOf
+from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
 from tests.integration.page.conftest import Open, Serve
 from tests.integration.page.served import Shown, link
+from tests.integration.shovels.shoveling import shovel
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 
@@ -60,6 +61,39 @@ def test_what_an_agent_does_is_seen_and_may_be_brought_about(
     agent.start()
     expect(page.locator("#unreachable")).to_be_hidden()
     status(page, "Running")
+
+
+@pytest.fixture
+def sites(here: Site, there: Site, native_broker: Node, site_on: SiteOn) -> tuple[Site, Site, Site]:
+    return here, there, site_on(native_broker)
+
+
+def test_a_shovel_is_drawn_between_its_two_clusters_each_of_which_is_one_box(
+    sites: tuple[Site, Site, Site], agent_of: AgentOf, proxy: Proxy, visit: Open
+) -> None:
+    """The upstream is known by two addresses, one of which only shovels use."""
+    here, there, third = sites
+    here.exchange().queue("k", name="src")
+    there.queue(name="src", exchange="amq.topic")
+    elsewhere = {"src-uri": there.node.uri(there.vhost, port=proxy.port)}
+    moves = {
+        "between": shovel(there, third) | elsewhere,
+        "back": shovel(here, there),
+        "in": shovel(there, here) | elsewhere,
+    }
+    agent = agent_of(here.node).write({here.vhost: federated(there) | {"shovels": moves}}).start()
+    agent.wait_for("running", (here.vhost, X, "origin"), *((here.vhost, name, "") for name in moves))
+    dc2, dc1, dc3 = (site.node.cluster_name for site in (here, there, third))
+    page = visit(f"http://127.0.0.1:{agent.port}/", "#/topology").page
+    ways = {X: (dc1, dc2), "between": (dc1, dc3), "back": (dc2, dc1), "in": (dc1, dc2)}
+    for name, (source, destination) in ways.items():
+        expect(page.get_by_role("link", name=f"{name} from {source} to {destination}: running")).to_be_attached()
+    expect(page.locator("#map .box title")).to_have_text([dc1, dc3, dc2])
+    expect(page.locator("#map .unknown")).to_have_count(0)
+    expect(page.locator("#legend")).to_contain_text("running1 cluster")
+    page.locator("#nav-links").click()
+    path = page.locator("#rows").get_by_role("row", name="between").locator(".cell-path")
+    expect(path).to_have_text(f"{dc1} / queue src→ {dc3} / queue dest")
 
 
 def goes_down_and_comes_back(page: Page, here: Site, there: Site, proxy: Proxy) -> None:

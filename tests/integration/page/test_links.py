@@ -12,7 +12,8 @@ from agent.amqp.data.splice import Counts
 from agent.cli.link_table import in_order
 from agent.status.board import Gauges
 from tests.integration.page.conftest import Open, Serve
-from tests.integration.page.scenes import DENIED, LONG, MARKUP, REFUSED, blocked, expect_names, few, names
+from tests.integration.page.measures import AFTER_FRAMES, SLOWLY
+from tests.integration.page.scenes import DENIED, LONG, MARKUP, PHONE, REFUSED, blocked, expect_names, few, names
 from tests.integration.page.served import COMPLETED, Served, Shown, failed, link, queue_link, shovel_link
 
 ODD = [MARKUP, "<script>document.title='owned'</script>", "a/b?c#d&e%20", "\u202eevil", "日本語", "'\"--", " "]
@@ -28,10 +29,10 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     expect_names(page, "stock", "orders.us", LONG, "audit", "prices", "orders.eu")
     causes = page.locator("#causes .cause")
     expect(causes).to_have_count(3)
-    expect(page.locator("#verdict")).to_have_text(
-        re.compile(
-            r"^dc2 \(downstream\): nothing confirmed for .*, 1 of 6 links stalled, 3,120 messages wait upstream; 2"
-        )
+    expect(page.locator("#attention-title")).to_have_text("Needs attention: 3 causes")
+    expect(page.get_by_text("nothing confirmed for")).to_have_count(1)
+    expect(causes.first.locator("summary")).to_have_text(
+        re.compile(r"^Stalleddc2 \(downstream\): nothing confirmed for .*, 1 of 6 links stalled, 3,120 messages wait")
     )
     refused = causes.filter(has_text=str(REFUSED.error))
     expect(refused.locator("summary")).to_contain_text("1 of 6 links down")
@@ -69,7 +70,7 @@ def test_every_kind_of_link_with_its_name_and_what_is_known_of_it(serve: Serve, 
     )
     for text in ("queue in / · upstream origin", "dc1 / jobs there", idle, "running"):
         expect(jobs).to_contain_text(text, ignore_case=True)
-    for text in ("shovel in /", "source.example:5672/%2f / queue from", "→ queue to", "finished"):
+    for text in ("shovel in /", "source.example:5672 / queue from", "→ source.example:5672 / queue to", "finished"):
         expect(shovel).to_contain_text(text, ignore_case=True)
     expect(shovel).not_to_contain_text("upstream")
     expect(page.locator("#quarantine")).to_be_hidden()
@@ -110,10 +111,10 @@ def test_the_incident_comes_before_old_mistakes_and_every_cause_can_be_reached(s
     served = serve()
     causes(served)
     page = visit(served.url).page
-    verdict = page.locator("#verdict")
-    expect(verdict).to_contain_text("dc2 (downstream): memory alarm for")
-    expect(verdict).to_contain_text("6 of 28 links blocked, 600 messages wait upstream; 11 more causes")
+    expect(page.locator("#attention-title")).to_have_text("Needs attention: 12 causes")
     shown = page.locator("#causes .cause")
+    expect(shown.first.locator("summary")).to_contain_text("dc2 (downstream): memory alarm for")
+    expect(shown.first.locator("summary")).to_contain_text("6 of 28 links blocked, 600 messages wait upstream")
     expect(shown.nth(0).locator(".advice")).to_contain_text("memory_breakdown")
     denied = shown.nth(1)
     expect(denied.locator("summary")).to_contain_text("12 of 28 links down")
@@ -131,8 +132,32 @@ def test_the_incident_comes_before_old_mistakes_and_every_cause_can_be_reached(s
     page.locator("#confirm-go").click()
     expect(page.locator("#confirm")).not_to_be_visible()
     assert len(served.acted) == 12
-    denied.get_by_role("link", name="all 12 links from dc9: invalid").click()
+    denied.get_by_role("link", name="show all 12 links").click()
     expect(page.locator("#found")).to_have_text("12 of 28 links")
+
+
+def test_nothing_that_comes_later_moves_the_rows_and_the_incident_comes_before_remarks(
+    serve: Serve, visit: Open
+) -> None:
+    """The agent says what is wrong 0.6 s after which links there are."""
+    served = serve()
+    causes(served)
+    served.do(lambda: setattr(served.board, "notes", ("policy 'p' names no upstream",)))
+    served.do(lambda: setattr(served.board, "problems", ("agent.yaml:4:48: unknown key 'max-hop'",)))
+    opened = visit("about:blank", viewport=PHONE, alone=True)
+    page, opened.url = opened.page, served.url
+    page.add_init_script(f"({SLOWLY})(['/api/causes', '/api/overview'])")
+    opened.go()
+    expect(page.locator("#rows tr").first).to_be_attached()
+    expect(page.locator("#note-list li")).to_have_count(1)
+    page.evaluate(AFTER_FRAMES, 3)
+    assert page.evaluate("moved") == []
+    parts = ["#attention", "#problems", "#notes", "#filter", "#table"]
+    tops = [page.locator(part).evaluate("(node) => node.getBoundingClientRect().top") for part in parts]
+    assert tops == sorted(tops)
+    page.locator("#nav-topology").click()
+    expect(page.locator("#problems")).to_be_in_viewport()
+    expect(page.locator("#notes")).to_be_hidden()
 
 
 def test_links_are_found_and_the_address_tells_how(serve: Serve, visit: Open) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from playwright.sync_api import ViewportSize, expect
+from playwright.sync_api import expect
 
 from tests.integration.page.conftest import Open, Serve
 from tests.integration.page.measures import AFTER_FRAMES, check_accessible
-from tests.integration.page.scenes import REFUSED, few, pair_of_agents
+from tests.integration.page.scenes import PHONE, REFUSED, few, pair_of_agents
 from tests.integration.page.served import PAUSED, RUNNING, STALLED, Shown, link
 
 pytestmark = pytest.mark.thorough
 
-NARROW: Final[ViewportSize] = {"width": 390, "height": 844}
 CONTRAST: Final = {"runOnly": ["color-contrast"]}
 
 
@@ -170,7 +169,7 @@ def test_on_a_telephone_names_are_whole_or_differ_and_nothing_overlaps(serve: Se
     ]  # fmt: skip
     served.put(links)
     served.put([Shown(link(900, "short", upstream="u"), cluster="rabbit@frankfurt-production-1")])
-    page = visit(served.url, "#/topology", viewport=NARROW).page
+    page = visit(served.url, "#/topology", viewport=PHONE).page
     expect(page.locator("#map .box.source")).to_have_count(11)
     served.forward([each for each in links if each.state is RUNNING], 1_234_567)
     expect(page.locator("#map .label", has_text="/s").first).to_be_visible()

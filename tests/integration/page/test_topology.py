@@ -40,7 +40,7 @@ def test_sixty_clusters_fit_each_can_be_shown_and_ones_own_stays_in_sight(serve:
     expect(rest).to_have_text(["10 clusters", "43 clusters"])
     page.reload()
     expect(rest).to_have_text(["10 clusters", "43 clusters"])
-    page.get_by_role("link", name="86 links from 43 clusters running").focus()
+    page.get_by_role("link", name="86 links from 43 clusters to dc2 running").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#found")).to_have_text("86 of 120 links")
 

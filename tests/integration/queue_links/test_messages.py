@@ -100,6 +100,7 @@ def test_consumers_upstream_go_first(agent_of: AgentOf, here: Site, there: Site)
         near.leave()
         there.publish(["far"], Q, exchange="")
         assert far.wait(1) == ["far"]
+        wait_error(agent, None)
 
 
 BATCHES: Final = 8

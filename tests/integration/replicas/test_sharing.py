@@ -93,6 +93,9 @@ def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
     for number in range(4):
         assert here.take(1000, queue=f"dest{number}") == bodies
     wait_shared(agents, 8)
+    blamed = second.log.read_text()
+    assert blamed.count('"event": "the agent stood still"') == 1
+    assert "heartbeats missed" not in blamed, "no broker is to blame"
 
 
 def test_an_agent_that_stops_hands_over_without_duplicates(agent_of: AgentOf, here: Site, there: Site) -> None:

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.integration.federation.running import Agent
-from tests.lab.waiting import eventually
+from tests.lab.waiting import NeverHappenedError, eventually
 
 DEADLINE = 20.0
+MOST_SHOWN = 4_000
 
 
 def url(agent: Agent) -> str:
@@ -33,7 +34,11 @@ def link_when(agent: Agent, what: str, holds: Callable[[dict[str, Any]], bool]) 
     def found() -> dict[str, Any] | None:
         return next((each for each in get(agent, "/api/links") if holds(each)), None)
 
-    answer = eventually(found, DEADLINE, what=f"a link {what}", ignoring=OSError)
+    try:
+        answer = eventually(found, DEADLINE, what=f"a link {what}", ignoring=OSError)
+    except NeverHappenedError as error:
+        error.add_note(f"the links at last: {json.dumps(get(agent, '/api/links'))[:MOST_SHOWN]}")
+        raise
     assert answer
     return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,8 +28,11 @@ def test_a_downstream_that_confirms_nothing_and_then_does(
     here.exchange().queue("k")
     there.exchange()
     agent = agent_of(broker, uri=f"{broker.uri(port=network.port)}?heartbeat=60")
-    settings = {"http": {"listen": f"127.0.0.1:{agent.port}"}, "stall-after": 2}
-    agent.write({here.vhost: federated(there, **{"prefetch-count": PREFETCH})}, agent=settings).start()
+    section = {here.vhost: federated(there, **{"prefetch-count": PREFETCH})}
+    agent.write(section).start()
+    link_when(agent, "that runs", lambda link: link["status"] == "running")
+    agent.write(section, agent=agent.settings(**{"stall-after": 2})).signal(signal.SIGHUP)
+    eventually(lambda: len(agent.told("configuration read")) == 2, what="the configuration is read again")
     quiet = link_when(agent, "with nothing behind", lambda link: link["backlog"] == 0)
     assert (quiet["status"], quiet["last_confirm"], quiet["oldest_unconfirmed_seconds"]) == ("running", None, 0)
     with events(agent) as told:

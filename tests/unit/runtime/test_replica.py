@@ -13,6 +13,7 @@ import pytest
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT, AmqpUri, parse
 from agent.core.replicas.sharing import LEASE
+from agent.errors import BrokerError
 from agent.runtime.replicas.fence import SURELY_KEPT
 from agent.runtime.replicas.replica import NO_ACCESS_FOR, Replica, Runs
 from agent.tasks import GuardedTasks, UnexpectedErrors
@@ -30,12 +31,14 @@ class Runner:
         self._permit = permit
         self.had_company_with: list[float] = []
         self.severed_with: list[float] = []
+        self.severed_by: list[str] = []
 
     def begin_sharing(self) -> None:
         self.had_company_with.append(self._permit.until - now())
 
-    def sever(self) -> None:
+    def sever(self, why: BrokerError) -> None:
         self.severed_with.append(self._permit.until - now())
+        self.severed_by.append(str(why))
 
     def is_at_rest(self, _: int) -> bool:
         return True
@@ -113,6 +116,7 @@ def test_one_that_had_company_and_lost_its_lease_is_fenced_until_it_is_known_wha
         await asyncio.sleep(SETTLED_WITHIN)
         for each in (first, second):
             assert each.runner.severed_with == [-math.inf]
+            assert "downstream lost" in each.runner.severed_by[0]
             assert LEASE - 1 < each.may_run_for <= LEASE, "it goes on with connections that are new"
 
     among_models(live)

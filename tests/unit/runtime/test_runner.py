@@ -222,7 +222,7 @@ def test_what_another_agent_settled_is_compared_nowhere() -> None:
                 runner.look_upstream(QueueCounts(entered, entered, 0), now)
 
         look(5, 0.0, 20.0)
-        runner.counts.forwarded = 4
+        runner.counts.forwarded, runner.counts.dropped, runner.counts.quarantined = 1, {"max_hops": 1}, {"size": 2}
         look(9, 30.0, 50.0)
         assert runner.gauges().upstream == Compared(2, entered=4, acknowledged=4, settled=4, waiting=0)
         runner.served_by(Other.REPLICA, "runs elsewhere")

@@ -103,6 +103,31 @@ def test_others_forget_a_removed_link_only_where_nothing_is_left(*, is_reached: 
     among_models(live)
 
 
+def test_a_pause_goes_with_its_link() -> None:
+    """One of the same name that is defined later isn't paused by somebody who meant another."""
+
+    async def live(models: Models) -> None:
+        models.broker(HERE)
+        models.broker(THERE)
+        runners = runners_of(LINK)
+        await asyncio.sleep(SETTLED_WITHIN)
+        runners.act(LINK.id, "pause", PAUSE)
+        await asyncio.sleep(1)
+        runner = runners.by_id[LINK.id]
+        assert runner.state.paused
+        runner.unwant()
+        await asyncio.wait_for(runner.finished.wait(), 60)
+        await asyncio.sleep(1)
+        again = runners.get_or_make(LINK, Kinds(Brokers((), "here", stall_after=30)))
+        assert again is not runner
+        runners.share()
+        runners.start_ready()
+        await asyncio.sleep(SETTLED_WITHIN)
+        assert not again.state.paused
+
+    among_models(live)
+
+
 def test_what_may_not_have_been_heard_is_passed_on_to_the_agent_that_runs_the_link_then() -> None:
     async def live(models: Models) -> None:
         models.broker()

@@ -13,7 +13,7 @@ from agent.core.links.lifecycle import LinkState
 from agent.core.model import Link
 from agent.runtime.ticker import EVERY, tick_links
 from agent.status.board import Board, Gauges
-from tests.unit.amqp.wire.virtual_loop import in_virtual_time
+from tests.unit.amqp.wire.virtual_loop import VirtualLoop, in_virtual_time
 from tests.unit.status.test_board import LINK, Clock
 
 FIRST, SECOND = replace(LINK, id="00000001"), replace(LINK, id="00000002")
@@ -74,3 +74,17 @@ def test_one_that_fails_stops_none_of_the_others(capsys: pytest.CaptureFixture[s
     first, second = Beaten(FIRST, [None, True]), Beaten(SECOND, [True, True])
     assert beaten(first, second, beats=2) == [(SECOND.id,), (FIRST.id, SECOND.id)]
     assert "this link only" in capsys.readouterr().out
+
+
+def test_an_agent_that_stands_still_says_for_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+    class Slow(Beaten):
+        """Keeps the loop for three seconds, once."""
+
+        def tick(self, now: float) -> bool:
+            loop = asyncio.get_running_loop()
+            if not self.at and isinstance(loop, VirtualLoop):
+                loop.call_later(EVERY / 2, loop.work_for, 3.0)
+            return super().tick(now)
+
+    beaten(Slow(FIRST, [False] * 8), beats=3)
+    assert capsys.readouterr().out.count("the agent stood still") == 1

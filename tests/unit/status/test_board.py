@@ -8,7 +8,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Trouble, Unwanted
-from agent.core.model import Exchange, ExchangeLink, LinkSettings, ShovelLink
+from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings, ShovelLink
 from agent.core.status.acknowledgements import acknowledged
 from agent.errors import Side
 from agent.status.board import Board, Gauges
@@ -439,6 +439,31 @@ async def test_a_shovel_blames_the_broker_at_the_end_that_fails(
     made.put(link, LinkState(), Counts(), Gauges)
     made.changed(link.id, failing("no answer", side))
     assert [told[:2] for told in await causes_told(made)] == [expected]
+
+
+def test_a_link_shows_the_clusters_at_both_ends_once_any_link_has_met_them() -> None:
+    """Of a shovel that never connected, too; links that are shown by an address are sent again under the name."""
+    made = Board(Clock(), "dc2-a", cluster="dc2")
+    made.clusters.downstream = frozenset({("own", 1)})
+    between, back = (
+        replace(shovel_between(source, destination), id=f"0000000{at}")
+        for at, (source, destination) in enumerate([("amqp://far:2", "amqp://third"), ("amqp://own:1", "amqp://third")])
+    )
+    met = Gauges(met=((parse("amqp://far:2"), "dc1"), (parse("amqp://third"), "dc3")))
+
+    def ends(link: Link) -> tuple[str | None, str | None]:
+        view = made.view(made[link.id])
+        return view["upstream_cluster"], view["destination_cluster"]
+
+    for link in (LINK, between, back):
+        made.put(link, LinkState(), Counts(), lambda link=link: met if link is between else Gauges())  # type: ignore[misc]
+    assert [ends(link) for link in (LINK, between, back)] == [(None, "dc2"), (None, None), ("dc2", None)]
+    with made.feed() as feed:
+        made.changed(between.id, RUNNING)
+        assert set(feed.take().changed) == {between.id, back.id}
+        made.changed(back.id, RUNNING)
+        assert set(feed.take().changed) == {back.id}
+    assert [ends(link) for link in (LINK, between, back)] == [(None, "dc2"), ("dc1", "dc3"), ("dc2", "dc3")]
 
 
 async def test_a_link_that_is_cut_again_and_again_stays_a_cause() -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.peer_url import parse_peer
+from agent.core.addresses.uri import parse
 from agent.core.links.lifecycle import Failed, LinkState, Phase
 from agent.errors import UriError
 from agent.status.board import Board, Gauges
@@ -21,7 +22,7 @@ from agent.status.peer_summary import LONGEST, UnusableError, checked
 from agent.status.peers import MOST_BYTES, PATIENCE, Peers
 from tests.lab.ports import Ports
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load
-from tests.unit.status.test_board import LINK, RUNNING, Clock
+from tests.unit.status.test_board import LINK, RUNNING, Clock, shovel_between
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -60,6 +61,17 @@ async def test_a_summary_has_links_by_upstream() -> None:
     assert (found["level"], found["links"], found["cluster"]) == ("down", {"backoff": 1}, "dc2")
     [edge] = found["edges"]
     assert (edge["upstream"], edge["links"], edge["waiting"], edge["is_exact"]) == ("dc1", {"backoff": 1}, 7, True)
+    assert checked(found) == found
+
+
+async def test_a_summary_has_a_shovel_between_its_own_two_clusters() -> None:
+    made = board()
+    made.clusters.learn(parse("amqp://far"), "dc3")
+    link = shovel_between("amqp://elsewhere:1", "amqp://far")
+    made.put(link, RUNNING, Counts(), Gauges)
+    found = await summary(made)
+    ends = {(edge["upstream"], edge["destination"]): edge["links"] for edge in found["edges"]}
+    assert ends == {("dc1", "dc2"): {"running": 1}, ("elsewhere:1", "dc3"): {"running": 1}}
     assert checked(found) == found
 
 

@@ -1,6 +1,6 @@
 /** The agent's name and version, and problems and notes of its configuration. */
 
-import { byId, h, text } from "./dom.js";
+import { byId, h, set, text } from "./dom.js";
 
 const EVERY = 15_000; // ms; no event reports that the configuration was refused
 
@@ -14,11 +14,11 @@ export class About {
   constructor(api, store) {
     this.#api = api;
     this.#store = store;
-    setInterval(() => this.read(), EVERY);
+    setInterval(() => document.hidden || this.read(), EVERY);
   }
 
   async read() {
-    if (document.body.dataset.connection !== "live" || document.hidden) return;
+    if (document.body.dataset.connection !== "live") return;
     try {
       this.#store.describe(await this.#api.get("/api/overview"));
     } catch {
@@ -27,10 +27,11 @@ export class About {
   }
 
   show({ agent, group, cluster, version, problems = [], not_run: notRun = [], notes = [] }) {
-    text(byId("agent"), agent ?? "");
+    text(byId("agent"), agent ?? "federation-agent");
     const others = group && group !== cluster ? `group ${group}` : "";
     const parts = [cluster && `beside ${cluster}`, others, version && `version ${version}`];
     text(byId("agent-more"), parts.filter(Boolean).join(" · "));
+    set(byId("agent-more"), "title", byId("agent-more").textContent); // cut off on a phone
     this.#problems.show(problems);
     this.#notRun.show(notRun);
     this.#notes.show(notes);

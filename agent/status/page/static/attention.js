@@ -1,4 +1,4 @@
-/** What is wrong in one sentence, and its causes: one line each, the most important first and open. */
+/** What is wrong: one line for each cause, the most important first and open. */
 
 import { OF_CAUSES, actionButtons, offeredFor, showActions } from "./actions.js";
 import { advised, copyButton } from "./copy.js";
@@ -35,13 +35,13 @@ export class Attention {
   onToggle = () => {};
 
   /** `rows` are all links by id; one that has gone since the causes were read is left out, unless that is the cause. */
-  show({ verdict, causes }, rows) {
+  show({ causes }, rows) {
     const known = causes
       .map((cause) => ({ ...cause, rows: cause.links.map((id) => rows.get(id)).filter(Boolean) }))
       .filter((cause) => cause.rows.length > 0 || cause.trouble === GONE);
     byId("attention").hidden = known.length === 0;
     if (known.length === 0) return;
-    text(byId("verdict"), verdict);
+    text(byId("attention-title"), known.length === 1 ? "Needs attention" : `Needs attention: ${plural(known.length, "cause")}`);
     const key = JSON.stringify(known.map((cause) => [cause.id, cause.links, cause.error, cause.advice, cause.acknowledged?.text]));
     if (key !== this.#shown) this.#draw(known);
     this.#shown = key;
@@ -111,15 +111,12 @@ export function leadsTo(rows) {
   const named = rows.slice(0, rows.length > NAMED ? NAMED - 1 : NAMED);
   const leads = named.map((row) => ({ href: format({ view: "link", id: row.id }), label: labelOf(row) }));
   if (rows.length <= NAMED) return leads;
-  const sources = new Set(rows.map((row) => row.source));
-  const states = [...new Set(rows.map((row) => row.view.status))];
+  const isOne = new Set(rows.map((row) => row.source)).size === 1;
   const { error } = rows[0].view;
   const isShared = error && rows.every((row) => row.view.error === error);
-  const [filter, where] =
-    sources.size === 1 ? [{ from: rows[0].source }, ` from ${rows[0].source}`] : isShared ? [{ q: error }, " with this error"] : [{}, ""];
-  const href = format({ view: "links", state: states.join(","), ...filter });
-  const which = states.map((status) => stateOf(status).label.toLowerCase()).join(", ");
-  return [...leads, { href, label: `all ${plural(rows.length, "link")}${where}: ${which}` }];
+  const filter = isOne ? { from: rows[0].source } : isShared ? { q: error } : {};
+  const state = [...new Set(rows.map((row) => row.view.status))].join(",");
+  return [...leads, { href: format({ view: "links", state, ...filter }), label: `show all ${plural(rows.length, "link")}` }];
 }
 
 /** Links of several vhosts and upstreams may have one name. */

@@ -8,12 +8,12 @@ export class Causes extends EventTarget {
   #api;
   #timer = 0;
   #readAt = -Infinity;
-  found = { verdict: "", causes: [] };
+  found = { causes: [] };
 
   constructor(api) {
     super();
     this.#api = api;
-    setInterval(() => this.#read(), EVERY);
+    setInterval(() => document.hidden || this.read(), EVERY);
   }
 
   soon() {
@@ -21,12 +21,12 @@ export class Causes extends EventTarget {
     const wait = Math.max(SOON, this.#readAt + BETWEEN - performance.now());
     this.#timer = setTimeout(() => {
       this.#timer = 0;
-      this.#read();
+      if (!document.hidden) this.read();
     }, wait);
   }
 
-  async #read() {
-    if (document.body.dataset.connection !== "live" || document.hidden) return;
+  async read() {
+    if (document.body.dataset.connection !== "live") return;
     this.#readAt = performance.now();
     try {
       this.found = await this.#api.get("/api/causes");

@@ -16,8 +16,9 @@ import { zoned } from "./zone.js";
 const FACTS = [
   ["Kind", ({ view }) => view.kind],
   ["Virtual host", ({ view }) => view.vhost],
-  ["Upstream", ({ view }) => view.upstream],
-  ["Upstream cluster", ({ cluster }) => cluster ?? "not reached yet"],
+  ["Upstream", ({ view }) => view.upstream || NONE],
+  ["Upstream cluster", ({ view }) => view.upstream_cluster ?? "not known yet"],
+  ["Destination cluster", ({ view }) => view.destination_cluster ?? "not known yet"],
   ["Policy", ({ view }) => view.policy || NONE],
   ["Run by", ({ view }) => view.owner ?? "another"],
 ];
@@ -25,6 +26,7 @@ const FACTS = [
 /** Lines of their own, to be copied. */
 const COPIED = [
   ["Upstream address", "the address", ({ view }) => view.uri],
+  ["Destination address", "the address", ({ view }) => view.destination_uri], // of a shovel
   ["Id", "the id", ({ view }) => view.id],
 ];
 
@@ -174,7 +176,8 @@ export class Detail {
     this.#showState(row, about.cluster, moments.clock);
     for (const [node, value] of this.#values) text(node, value(row, moments));
     for (const [node, value] of this.#lines) {
-      const shown = value(row) ?? NONE;
+      const shown = value(row) ?? "";
+      node.closest(".wide").hidden = shown === "";
       if (node.dataset.shown !== shown) node.replaceChildren(h("span", {}, ...address(shown)));
       node.dataset.shown = shown;
     }
@@ -186,7 +189,7 @@ export class Detail {
     const { view } = row;
     text(byId("detail-title"), row.name);
     text(byId("hop-source"), `${row.source} / ${row.remote}`);
-    text(byId("hop-target"), `${view.destination_uri || (cluster ?? "this cluster")} / ${row.target}`);
+    text(byId("hop-target"), `${row.destination || (cluster ?? "this cluster")} / ${row.target}`);
     showBadge(this.#state, shownStatus(view));
     text(byId("detail-since"), `since ${zoned(row.since)}, for ${duration((clock - row.since) / 1_000)}`);
     text(byId("detail-reason"), view.error ?? "");

@@ -94,8 +94,8 @@ export function pairsOf(agents) {
   const own = new Set(heard.map(({ summary }) => summary.cluster).filter(Boolean));
   const ways = new Map();
   for (const { summary, error } of heard) {
-    const target = summary.cluster ?? summary.agent;
     for (const edge of summary.edges) {
+      const target = edge.destination ?? summary.cluster ?? summary.agent; // an earlier release knows no destination
       const key = JSON.stringify([edge.upstream, target]);
       const way = ways.get(key) ?? emptyWay(edge.upstream, target);
       ways.set(key, added(way, edge, error !== null));
@@ -105,7 +105,7 @@ export function pairsOf(agents) {
   for (const way of ways.values()) {
     const [one, other] = [way.from, way.to].sort(collator.compare);
     const key = JSON.stringify([one, other]);
-    const both = [[one, other], [other, one]].map(
+    const both = [[one, other], [other, one]].slice(one === other ? 1 : 0).map(
       ([from, to]) => ways.get(JSON.stringify([from, to])) ?? { ...emptyWay(from, to), isUnknown: !own.has(to) },
     );
     found.set(key, { one, other, ways: both, severity: Math.min(...both.map(severityOf)) });

@@ -26,6 +26,7 @@ import { zoneSwitch } from "./zone.js";
 
 const TICK = 1_000; // ms
 const SETTLED = 1_000;
+const PATIENCE = 3_000; // with an agent that lists its links and is slow to say what is wrong with them
 const TITLES = { links: "links-title", events: "events-title", topology: "topology-title", fleet: "fleet-title", link: "detail-title" };
 const SECTIONS = { links: "view-links", events: "view-events", topology: "view-topology", fleet: "view-fleet", link: "view-link" };
 
@@ -59,6 +60,7 @@ class Page {
   #orderedBy = "";
   #ranks = null;
   #isRead = false;
+  #isComplete = false; // or there was no more patience
   #hasTurned = false;
   #scrolled = 0;
   #telling = 0;
@@ -128,12 +130,19 @@ class Page {
 
   #connected() {
     this.#connection.up();
-    this.#about.read();
-    this.#causes.soon();
+    this.#complete();
     this.#events.forget();
     if (this.#route.view === "link") this.#detail.refresh();
     if (this.#route.view === "events") this.#events.soon();
     byId("forget").hidden = !this.#api.hasToken;
+  }
+
+  /** Links are shown once what stands above them is known, too: nothing that comes later may push them down. */
+  async #complete() {
+    const patience = new Promise((resolve) => setTimeout(resolve, PATIENCE));
+    await Promise.race([Promise.all([this.#about.read(), this.#causes.read()]), patience]);
+    this.#isComplete = true;
+    this.#draw();
   }
 
   #lost(reason) {
@@ -188,6 +197,8 @@ class Page {
     }
     if (byId("search").value !== this.#route.q) byId("search").value = this.#route.q;
     byId("sort").value = this.#route.sort || "state";
+    if (this.#route.view === "links") byId("quarantine").after(byId("problems")); // below the incident
+    else byId("main").prepend(byId("problems"));
     if (this.#route.view === "link") this.#detail.open(this.#route);
     if (this.#route.view === "links") this.#remember();
     if (this.#route.view === "events") this.#events.soon();
@@ -273,7 +284,7 @@ class Page {
     if (this.#route.view === "link") this.#drawLink(rows.get(this.#route.id), moments);
     else if (this.#route.view === "events") this.#events.show(this.#route, rows, moments.clock);
     else if (this.#route.view === "fleet") this.#fleet.show(moments.clock);
-    else if (this.#route.view === "topology") this.#drawTopology([...rows.values()], moments.now);
+    else if (this.#route.view === "topology") this.#drawTopology([...rows.values()]);
     else this.#drawLinks(total, moments);
     if (this.#route.view !== "links") byId("selection").hidden = true;
     if (this.#hasTurned) this.#arrive();
@@ -285,25 +296,27 @@ class Page {
     this.#detail.show(row, this.#store.about, moments);
   }
 
-  #drawTopology(rows, now) {
+  #drawTopology(rows) {
     byId("map-empty").hidden = !this.#isRead || rows.length > 0;
     byId("map-frame").hidden = rows.length === 0;
-    if (rows.length > 0) this.#topology.show(rows, this.#store.about, { now, route: this.#route });
+    if (rows.length > 0) this.#topology.show(rows, this.#store.about, this.#route);
   }
 
   #drawLinks(total, moments) {
+    const isRead = this.#isRead && this.#isComplete;
+    set(byId("view-links"), "data-reading", !isRead);
+    byId("loading").hidden = isRead;
+    if (!isRead) return;
     const rows = this.#store.rows;
     this.#summary.show(total, this.#route);
     this.#attention.show(this.#causes.found, rows);
     this.#quarantine.show(rows.values());
     this.#selection.show(rows, this.#route.from);
     if (this.#reorder) this.#arrange(moments.now);
-    byId("loading").hidden = this.#isRead;
-    const isEmpty = this.#isRead && rows.size === 0;
+    const isEmpty = rows.size === 0;
     byId("unready").hidden = !isEmpty || this.#store.about.ready !== false;
     byId("empty").hidden = !isEmpty || this.#store.about.ready === false;
     byId("figures").hidden = rows.size === 0;
-    byId("found").hidden = !this.#isRead;
     byId("no-match").hidden = rows.size === 0 || this.#order.length > 0;
     byId("table").hidden = this.#order.length === 0;
     byId("from").hidden = this.#route.from === "";

@@ -78,14 +78,16 @@ export class RowView {
   }
 
   #showNames() {
-    const { view, name, source, remote, target } = this.row;
+    const { view, name, source, remote, destination, target } = this.row;
     text(this.link, name);
     set(this.link, "title", name);
     text(this.where, `${view.kind} in ${view.vhost}${view.upstream && ` · upstream ${view.upstream}`}`);
     set(this.where, "title", this.where.textContent);
     text(this.source, `${source} / ${remote}`);
     set(this.source, "title", this.source.textContent);
-    text(this.target, `→ ${target}`);
+    const to = view.kind === "shovel" ? `${destination} / ${target}` : target;
+    text(this.target, `→ ${to}`);
+    set(this.target, "title", to);
     text(this.owner, view.owner ?? "");
   }
 

@@ -5,23 +5,24 @@ import { needsSomebody, stateOf } from "./states.js";
 
 /** One link: `view` is the agent's data, the rest is derived from it. */
 class Row {
-  constructor(view, cluster) {
+  constructor(view) {
     this.series = new Series();
-    this.take(view, cluster);
+    this.take(view);
   }
 
-  take(view, cluster) {
+  take(view) {
     this.view = view;
     this.id = view.id;
-    this.cluster = cluster;
-    this.source = cluster ?? (view.upstream || view.uri || "unknown"); // a shovel has no upstream
+    this.source = view.upstream_cluster ?? (addressOf(view.uri) || view.upstream || "unknown");
+    this.destination = view.destination_cluster ?? addressOf(view.destination_uri); // "" is this cluster before its name is known
     this.name = named(view.exchange ?? view.queue ?? view.name);
     this.remote = named(view.upstream_exchange ?? view.upstream_queue ?? view.source ?? "");
     this.target = view.destination ?? this.name; // a shovel's name isn't where its messages go
     this.since = Date.parse(view.since);
     this.severity = stateOf(view.status).severity;
     const words = [view.id, view.kind, view.vhost, this.name, this.remote, this.target, view.upstream, this.source, view.policy];
-    this.search = [...words, view.uri, view.status, view.error, view.owner].join("\n").toLowerCase();
+    const ends = view.kind === "shovel" ? [this.destination, view.destination_uri] : []; // others end in this cluster
+    this.search = [...words, ...ends, view.uri, view.status, view.error, view.owner].join("\n").toLowerCase();
   }
 
   put(now) {
@@ -32,7 +33,6 @@ class Row {
 /** Events: `members` (which links there are), `links` (what one is), `samples` (numbers), `moved` (states), `about`. */
 export class Store extends EventTarget {
   #rows = new Map();
-  #clusters = new Map(); // a link that is down doesn't report its upstream's name, but did before
   about = {};
 
   get rows() {
@@ -48,7 +48,6 @@ export class Store extends EventTarget {
     const before = this.#rows;
     this.#rows = new Map();
     for (const view of views) {
-      this.#learn(view);
       const row = before.get(view.id);
       if (row) this.#rows.set(view.id, row);
       this.#put(view, now);
@@ -58,7 +57,6 @@ export class Store extends EventTarget {
 
   change(view, now) {
     const isKnown = this.#rows.has(view.id);
-    this.#learn(view);
     this.#put(view, now);
     this.#tell(isKnown ? "links" : "members");
   }
@@ -85,20 +83,14 @@ export class Store extends EventTarget {
     this.#tell("about");
   }
 
-  #learn(view) {
-    if (view.upstream_cluster) this.#clusters.set(keyOf(view), view.upstream_cluster);
-  }
-
   #put(view, now) {
-    const cluster = this.#clusters.get(keyOf(view)) ?? null;
     const row = this.#rows.get(view.id);
     if (row) {
       const { status: previous, since } = row.view;
-      row.take(view, cluster);
+      row.take(view);
       if (previous !== view.status || since !== view.since) this.#tell("moved", { row, previous });
     } else {
-      const made = new Row(view, cluster);
-      this.#rows.set(view.id, made);
+      this.#rows.set(view.id, new Row(view));
     }
     this.#rows.get(view.id).put(now);
   }
@@ -111,7 +103,12 @@ export class Store extends EventTarget {
 /** A name of blanks alone would be invisible and impossible to click. */
 const named = (name) => (name !== "" && name.trim() === "" ? JSON.stringify(name) : name);
 
-const keyOf = (view) => `${view.vhost}\n${view.upstream}`;
+/** `host:port`, which a broker is called until its cluster's name is known. */
+export function addressOf(uri) {
+  const [, scheme, host] = /^(amqps?):\/\/([^/]+)/i.exec(uri ?? "") ?? [];
+  if (!host || /:\d+$/.test(host)) return host ?? "";
+  return `${host}:${scheme.toLowerCase() === "amqps" ? 5671 : 5672}`;
+}
 
 /** The number of links that need attention. */
 export const wanting = (rows) => rows.reduce((sum, row) => sum + (needsSomebody(row.view.status) ? 1 : 0), 0);

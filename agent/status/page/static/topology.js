@@ -1,8 +1,8 @@
-/** Clusters as boxes, links as arrows: state by colour, dashes and icon, rate by thickness. */
+/** Clusters as boxes, links as arrows from and to any of them: state by colour, dashes and icon, rate by thickness. */
 
 import { byId, h, s, set, text } from "./dom.js";
 import { plural, rate } from "./format.js";
-import { curvesOf, nodesOf, place, sourcesOf, targetTop } from "./layout.js";
+import { arrowsOf, clustersOf, curvesOf, nodesOf, OWN, place, targetTop } from "./layout.js";
 import { differences, lined } from "./names.js";
 import { format } from "./router.js";
 import { GROUPS, STATES, stateOf } from "./states.js";
@@ -15,9 +15,9 @@ const BOLD = 1.1;
 export class Topology {
   #svg = byId("map");
   #legend = new Map();
-  #nodes = [];
   #placed = null;
   #arrows = [];
+  #shown = [];
   #target = null;
   #drawn = "";
   #letters = 0;
@@ -36,24 +36,26 @@ export class Topology {
   }
 
   /** Redraws when links or states change; otherwise only updates the rates. */
-  show(rows, about, { now, route }) {
+  show(rows, about, route) {
     const width = Math.floor(byId("map-frame").clientWidth);
     if (width === 0) return;
-    const sources = sourcesOf(rows);
-    const nodes = nodesOf(sources, openOf(route));
-    this.#showLegend(sources, nodes, route);
-    const shape = nodes.map(({ name, isKnown, arrows }) => [name, isKnown, arrows.map(keyOf)]);
-    const key = JSON.stringify([width, innerHeight, about.cluster, route.open, shape]);
-    if (key !== this.#drawn) this.#draw(nodes, { width, about, route });
+    const own = about.cluster ?? "this cluster";
+    const clusters = clustersOf(rows, own);
+    const nodes = nodesOf(clusters, openOf(route));
+    const arrows = arrowsOf(rows, nodes, own);
+    this.#showLegend(clusters, nodes, route);
+    const boxes = nodes.map(({ name, isKnown, isSource, rows: { length } }) => [name, isKnown, isSource, length]);
+    const key = JSON.stringify([width, innerHeight, own, route.open, boxes, arrows.map(keyOf)]);
+    if (key !== this.#drawn) this.#draw(nodes, arrows, { width, own, route });
     this.#drawn = key;
-    this.#flow(nodes, now);
+    this.#flow(arrows);
   }
 
-  /** Each state with the number of its clusters; a click opens or closes them. */
-  #showLegend(sources, nodes, route) {
+  /** Each state with the number of clusters that links in it come from; a click opens or closes them. */
+  #showLegend(clusters, nodes, route) {
     for (const [group, { link, number }] of this.#legend) {
-      const found = sources.filter((source) => source.group === group).length;
-      const shown = nodes.filter((node) => node.group === group && !node.isRest).length;
+      const isCounted = (node) => node.group === group && node.isSource;
+      const [found, shown] = [clusters, nodes].map((those) => those.filter(isCounted).length);
       const isOpen = found > 0 && shown === found;
       text(number, found === 0 ? "" : plural(found, "cluster"));
       set(link, "href", found === 0 ? null : hrefWith(route, group, !isOpen));
@@ -62,27 +64,23 @@ export class Topology {
     }
   }
 
-  #draw(nodes, { width, about, route }) {
-    const placed = place(nodes, width, innerHeight);
-    this.#nodes = nodes;
+  #draw(nodes, arrows, { width, own, route }) {
+    const placed = place(nodes, arrows, { width, tallest: innerHeight });
     this.#placed = placed;
+    this.#arrows = arrows;
     this.#broadness = placed.isNarrow ? 0.6 : 1.6;
     this.#letters = placed.isNarrow ? 0 : Math.floor((placed.level - 2 * LABEL_AT) / (LETTER * letterSize()));
     set(this.#svg, "viewBox", `0 0 ${width} ${placed.height}`);
     set(this.#svg, "width", width);
     set(this.#svg, "height", placed.height);
-    const curves = curvesOf(nodes, placed, 0);
-    this.#arrows = nodes.flatMap((node, index) =>
-      node.arrows.map((arrow, at) => arrowOf(node, arrow, curves[index][at])),
-    );
+    this.#shown = arrows.map(arrowOf);
     const differs = differences(nodes.map(({ name }) => name));
     const most = placed.isNarrow ? 2 : 1;
     const boxOf = (node, at) =>
-      node.isRest ? restBox(node, at, { route, isNarrow: placed.isNarrow }) : sourceBox(node, at, { most, differs: differs.get(node.name) });
-    const own = about.cluster ?? "this cluster";
+      node.isRest ? restBox(node, at, { route, isNarrow: placed.isNarrow }) : clusterBox(node, at, { most, differs: differs.get(node.name) });
     this.#target = box({ ...placed.target, y: 0 }, "target", { name: own, most: placed.isNarrow ? 4 : 1, notes: ["downstream"] });
     this.#svg.replaceChildren(
-      ...this.#arrows.map(({ node }) => node),
+      ...this.#shown.map(({ node }) => node),
       ...nodes.map((node, index) => boxOf(node, placed.boxes[index])),
       this.#target,
     );
@@ -102,30 +100,28 @@ export class Topology {
     const { top } = this.#svg.getBoundingClientRect();
     const at = targetTop(this.#placed, { top: -top, bottom: innerHeight - top });
     set(this.#target, "transform", `translate(0 ${at.toFixed(1)})`);
-    const curves = curvesOf(this.#nodes, this.#placed, at).flat();
-    this.#arrows.forEach(({ line, reach, head }, index) => {
-      const { path, to } = curves[index];
+    const curves = curvesOf(this.#arrows, this.#placed, at);
+    this.#shown.forEach(({ line, reach, head, mark }, index) => {
+      const { path, from, to } = curves[index];
       set(line, "d", path);
       set(reach, "d", path);
-      set(head, "d", headAt(to));
+      set(head, "d", `M${to.x - to.way} ${to.y - 5}l${-9 * to.way} 5 ${9 * to.way} 5`);
+      set(mark, "transform", `translate(${from.x + from.way * LABEL_AT} ${from.y})`);
     });
   }
 
-  #flow(nodes, now) {
-    const arrows = nodes.flatMap((source) => source.arrows.map((arrow) => ({ source, arrow })));
-    arrows.forEach(({ source, arrow }, index) => {
-      const { node, line, head, label, plate } = this.#arrows[index];
+  #flow(arrows) {
+    arrows.forEach((arrow, index) => {
+      const { node, line, head, label, plate } = this.#shown[index];
       const flow = arrow.rows.reduce((sum, row) => sum + (row.view.rate ?? 0), 0);
       const thickness = 1.5 + this.#broadness * Math.log10(1 + flow);
       line.style.strokeWidth = `${thickness.toFixed(1)}px`;
       head.style.strokeWidth = `${Math.min(4, thickness).toFixed(1)}px`;
-      writeLabel(label, plate, labelOf(arrow, flow, this.#letters));
-      set(node, "aria-label", describe(source, arrow, flow));
+      writeLabel(label, plate, { words: labelOf(arrow, flow, this.#letters), isMirrored: arrow.source.isOwn });
+      set(node, "aria-label", describe(arrow, flow));
     });
   }
 }
-
-const headAt = (to) => `M${to.x - 1} ${to.y - 5}l9 5-9 5`;
 
 /** `open=up,-down` in the address: the clusters of a state, each or as one. */
 export function openOf(route) {
@@ -146,7 +142,7 @@ function sample(group, label, dash) {
   return { node: h("li", { "data-group": group }, link), link, number };
 }
 
-const keyOf = ({ group, rows }) => [group, rows.length, rows[0].view.status, rows.length === 1 && rows[0].id];
+const keyOf = ({ from, to, group, rows }) => [from, to, group, rows.length, rows[0].view.status, rows.length === 1 && rows[0].id];
 
 const isBundle = (arrow) => arrow.rows.length > 1;
 
@@ -154,63 +150,63 @@ export function labelOf(arrow, flow, letters) {
   const shown = flow > 0 ? rate(flow) : "";
   if (letters === 0) return isBundle(arrow) ? `${arrow.rows.length} ×` : shown;
   const left = letters - shown.length - 6;
-  const what = isBundle(arrow) ? plural(arrow.rows.length, "link") : shorten(titleOf(arrow.rows[0]), left);
+  const what = isBundle(arrow) ? plural(arrow.rows.length, "link") : shorten(arrow.rows[0].name, left);
   return [what, shown].filter(Boolean).join(" · ");
 }
 
-/** A shovel may bring messages to any broker, not only to the cluster that the arrow leads to. */
-const titleOf = ({ view, name, target }) =>
-  view.kind === "shovel" ? `${name} → ${target} at ${view.destination_uri}` : name;
-
-export function describe(source, arrow, flow) {
-  const [row] = arrow.rows;
-  if (!isBundle(arrow)) return `${titleOf(row)} from ${source.name}: ${row.view.status}, ${rate(flow)}`;
-  return `${plural(arrow.rows.length, "link")} from ${source.name} ${GROUPS[arrow.group].label}, ${rate(flow)}`;
+export function describe({ source, destination, group, rows }, flow) {
+  const way = `from ${source.name} to ${destination.name}`;
+  if (rows.length === 1) return `${rows[0].name} ${way}: ${rows[0].view.status}, ${rate(flow)}`;
+  return `${plural(rows.length, "link")} ${way} ${GROUPS[group].label}, ${rate(flow)}`;
 }
 
-export function hrefOf(source, arrow) {
-  if (!isBundle(arrow)) return format({ view: "link", id: arrow.rows[0].id });
-  const states = Object.keys(STATES).filter((status) => STATES[status].group === arrow.group);
-  return format({ view: "links", from: source.isRest ? "" : source.name, state: states.join(",") });
+export function hrefOf({ source, destination, group, rows }) {
+  if (rows.length === 1) return format({ view: "link", id: rows[0].id });
+  const states = Object.keys(STATES).filter((status) => STATES[status].group === group);
+  const to = destination.isOwn || destination.isRest ? "" : destination.name;
+  return format({ view: "links", from: source.isRest ? "" : source.name, q: to, state: states.join(",") });
 }
 
-function arrowOf(source, arrow, { from, to, path }) {
-  const status = arrow.rows[0].view.status;
-  const at = { x: from.x + LABEL_AT, y: from.y };
-  const line = s("path", { class: "arrow", d: path, "stroke-dasharray": GROUPS[arrow.group].dash });
-  const head = s("path", { class: "head", d: headAt(to) });
-  const label = s("text", { class: "label", x: at.x + ICON + 5, y: at.y + 4 });
-  const plate = s("rect", { class: "plate", x: at.x - 4, y: at.y - ICON / 2 - 3, height: ICON + 6, rx: 6 });
-  const place = `translate(${at.x} ${at.y - ICON / 2})`;
-  const sign = s("path", { class: "sign", d: stateOf(status).shape, transform: place });
-  const reach = s("path", { class: "reach", d: path });
-  const attributes = { href: hrefOf(source, arrow), class: "link", "data-group": arrow.group };
-  const node = s("a", attributes, reach, line, head, plate, sign, label);
-  return { node, line, reach, head, label, plate };
+/** Its label stands at its begin: of one that comes from this cluster, on the left. */
+function arrowOf(arrow) {
+  const { group, rows, source } = arrow;
+  const line = s("path", { class: "arrow", "stroke-dasharray": GROUPS[group].dash });
+  const head = s("path", { class: "head" });
+  const label = s("text", { class: "label", x: (ICON + 5) * (source.isOwn ? -1 : 1), y: 4, "text-anchor": source.isOwn ? "end" : null });
+  const plate = s("rect", { class: "plate", y: -ICON / 2 - 3, height: ICON + 6, rx: 6 });
+  const place = `translate(${source.isOwn ? -ICON : 0} ${-ICON / 2})`;
+  const sign = s("path", { class: "sign", d: stateOf(rows[0].view.status).shape, transform: place });
+  const reach = s("path", { class: "reach" });
+  const mark = s("g", {}, plate, sign, label);
+  const node = s("a", { href: hrefOf(arrow), class: "link", "data-group": group }, reach, line, head, mark);
+  return { node, line, reach, head, mark, label, plate };
 }
 
 /** The plate behind a label keeps it readable on the thickest arrow. */
-function writeLabel(label, plate, words) {
+function writeLabel(label, plate, { words, isMirrored }) {
   text(label, words);
-  set(plate, "width", Math.ceil(ICON + 8 + (words === "" ? 0 : 6 + words.length * LETTER * letterSize())));
+  const width = Math.ceil(ICON + 8 + (words === "" ? 0 : 6 + words.length * LETTER * letterSize()));
+  set(plate, "width", width);
+  set(plate, "x", isMirrored ? 4 - width : -4);
 }
 
 const letterSize = () => 0.8125 * parseFloat(getComputedStyle(document.documentElement).fontSize);
 
-function sourceBox(source, at, { most, differs }) {
-  const known = source.isKnown ? "upstream" : "upstream, not reached yet";
-  const notes = [plural(source.rows.length, "link"), at.height > 70 ? known : ""].filter(Boolean);
-  const href = format({ view: "links", from: source.name });
-  const label = `${source.name}, ${known}: ${plural(source.rows.length, "link")}`;
-  const kind = source.isKnown ? "source" : "source unknown";
-  return s("a", { href, "aria-label": label }, box(at, kind, { name: source.name, most, differs, notes }));
+function clusterBox(node, at, { most, differs }) {
+  const known = [node.isSource ? "upstream" : "destination", node.isKnown ? "" : "not reached yet"].filter(Boolean).join(", ");
+  const links = plural(node.rows.length, "link");
+  const href = format({ view: "links", [node.isSource ? "from" : "q"]: node.name });
+  const short = at.width > 200 && known !== "upstream" ? `${links} · ${known}` : links;
+  const notes = at.height > 70 ? [links, known] : [short];
+  const drawn = box(at, `source${node.isKnown ? "" : " unknown"}`, { name: node.name, most, differs, notes });
+  return s("a", { href, "aria-label": `${node.name}, ${known}: ${links}` }, drawn);
 }
 
 /** Several clusters in one state, drawn as one; a click shows each. */
 function restBox(node, at, { route, isNarrow }) {
   const what = [GROUPS[node.group].label, plural(node.rows.length, "link")];
   const notes = isNarrow ? what : [what.join(" · ")];
-  const names = node.sources.map((source) => source.name).join(", ");
+  const names = node.clusters.map(({ name }) => name).join(", ");
   const label = `${node.name}, ${what.join(" · ")}; show each`;
   const pile = s("rect", { class: "pile", x: at.x + 4, y: at.y + 4, width: at.width, height: at.height, rx: 8 });
   const drawn = box(at, "source rest", { name: node.name, notes, title: names });

@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.budget import LARGEST_PORTION, SMALLEST_PORTION, TURN, Budget
+from agent.amqp.wire.budget import LARGEST_PORTION, SMALLEST_PORTION, TURN, WAKING, Budget
 from agent.amqp.wire.inbound import BUFFER
 from agent.errors import TransientError
 from tests.unit.amqp.wire.link import Link, Sent, feed, opened, ready, turn
@@ -47,6 +47,19 @@ async def test_a_flood_is_read_a_turn_at_a_time_in_order() -> None:
     assert all(0 < after - before <= 10 for before, after in pairwise(seen))
     await turn()
     assert wire.reads
+
+
+async def test_answers_wake_few_tasks_in_one_turn_however_fast_they_are_read() -> None:
+    connection, _ = await opened(clock=Ticking(0))
+    channel, cancelled = ready(connection), list[int]()
+    await turn()
+    channel.on_cancel = lambda tag: cancelled.append(int(tag))
+    feed(connection, cancels(channel.number, 100))
+    seen = [len(cancelled)]
+    while len(cancelled) < 100:
+        await asyncio.sleep(0)
+        seen.append(len(cancelled))
+    assert max(after - before for before, after in pairwise([0, *seen])) <= TURN / WAKING
 
 
 async def test_what_was_put_off_waits_while_reading_is_held() -> None:

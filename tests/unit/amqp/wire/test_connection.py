@@ -284,6 +284,22 @@ def test_silence_is_noticed_within_two_heartbeats_of_the_last_word() -> None:
     in_virtual_time(scenario())
 
 
+def test_an_agent_that_stood_still_takes_no_peer_for_dead_before_it_has_listened() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        connection, _ = await opened(heartbeat=10)
+        await asyncio.sleep(1)
+        loop.work_for(25)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not connection.closed.done(), "what came meanwhile is still in the socket"
+        await asyncio.sleep(6)
+        assert isinstance(connection.closed.result(), HeartbeatMissedError)
+
+    in_virtual_time(scenario())
+
+
 def test_a_connection_that_is_heard_lives() -> None:
     async def scenario() -> None:
         connection, _ = await opened(heartbeat=10)

@@ -88,6 +88,13 @@ def test_another_password_is_none_and_another_user_is_one(link: Link) -> None:
     assert needs_restart(running, with_password(link, "first", user="other"))
 
 
+def test_another_password_of_only_the_destination_is_one_that_links_log_in_with() -> None:
+    running = with_password(SHOVEL, "first")
+    assert isinstance(running, ShovelLink)
+    elsewhere = replace(running.shovel, destination_uris=(parse("amqp://agent:second@there"),))
+    assert has_other_passwords(running, replace(running, shovel=elsewhere))
+
+
 def test_a_purpose_is_the_same_for_other_credentials_and_another_place() -> None:
     again = replace(
         SHOVEL,

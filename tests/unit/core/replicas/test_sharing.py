@@ -336,6 +336,14 @@ def test_what_another_says_that_it_gave_up_does_not_wait(ends: str) -> None:
     assert found.verdict(link(1), LinkKind.SHOVEL, LATE) is True
 
 
+def test_what_another_still_reports_as_its_own_waits() -> None:
+    found = sharing(1)
+    found.hear(report(1, of=[1]), LATE - 1)
+    found.take({1: held()}, LATE, WALL)
+    found.hear(report(1, of=[1]), LATE)
+    assert isinstance(found.verdict(link(1), LinkKind.SHOVEL, LATE), Elsewhere)
+
+
 def test_who_has_yet_to_say_its_links_isnt_overruled() -> None:
     """The first that is heard of it may be that it gives slots up: such a report doesn't repeat the links."""
     us = sharing(1)

@@ -189,6 +189,7 @@ def test_without_causes_the_verdict_counts_links() -> None:
         (Status.STALLED, "no_confirms", "no confirm for 30 s", Trouble.NO_CONFIRMS),
         (Status.BACKOFF, "upstream_unreachable", "connection refused", Trouble.UNREACHABLE),
         (Status.BACKOFF, "upstream_heartbeat", "heartbeats missed", Trouble.SILENT),
+        (Status.BACKOFF, "upstream_standstill", "the agent stood still", Trouble.STOOD_STILL),
         (Status.BACKOFF, "upstream_unreachable", "connected, but no AMQP within 20 s: the", Trouble.SILENT),
         (Status.INVALID, "upstream_refused", "login refused for user 'u': check", Trouble.LOGIN),
         (Status.INVALID, "upstream_refused", "vhost 'v' does not exist: create it there or", Trouble.NO_VHOST),
@@ -406,6 +407,18 @@ def test_what_began_later_comes_before_what_somebody_works_on_already() -> None:
     assert [cause.trouble for cause in found] == [Trouble.MEMORY_ALARM, Trouble.NO_CONFIRMS]
     many = [link(10 + number, Status.STALLED, "no_confirms", "no confirm for 30 s", ago=600) for number in range(20)]
     assert causes_of([*many, *new], downstream="dc2")[0].trouble is Trouble.NO_CONFIRMS
+
+
+def test_an_agent_that_stood_still_blames_itself_for_all_its_links() -> None:
+    error = "the agent stood still for so long that another agent of its group may run the link"
+    dropped = [
+        link(number, Status.BACKOFF, f"{side}_standstill", error, upstream=f"dc{number}", ago=2)
+        for number, side in enumerate(("upstream", "downstream", "upstream"))
+    ]
+    (cause,) = causes_of(dropped, downstream="dc2")
+    assert (cause.side, cause.broker, cause.trouble) == ("agent", "this agent", Trouble.STOOD_STILL)
+    assert len(cause.links) == 3
+    assert "CPU" in cause.advice
 
 
 def known(found: LinkFacts, trouble: Trouble = Trouble.MEMORY_ALARM, at: float = NOW) -> LinkFacts:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
-from agent.core.model import AckMode, QueueDestination, ShovelSettings
+from agent.core.model import AckMode, QueueDestination, ShovelLink, ShovelSettings
+from agent.errors import TransientError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.shovel.link import ShovelLinks
@@ -21,9 +23,8 @@ from tests.unit.model_brokers import HERE, THERE, Models, among_models
 COUNT = 3
 
 
-@pytest.mark.parametrize("is_cut", [True, False])
-def test_what_is_forwarded_before_it_is_known_to_have_begun_counts(*, is_cut: bool) -> None:
-    """The session is cancelled when messages have come with the answer that it waits for, which it hasn't seen yet."""
+def counting_link() -> ShovelLink:
+    """It ends after a few messages."""
     shovel = replace(
         shovel_link().shovel,
         source_uris=(parse(f"amqp://{THERE}"),),
@@ -31,16 +32,56 @@ def test_what_is_forwarded_before_it_is_known_to_have_begun_counts(*, is_cut: bo
         destination=QueueDestination("q"),
         settings=ShovelSettings(delete_after=COUNT + 2, ack_mode=AckMode.ON_PUBLISH),
     )
-    link = replace(shovel_link(), uris=shovel.source_uris, shovel=shovel)
+    return replace(shovel_link(), uris=shovel.source_uris, shovel=shovel)
+
+
+def give_messages(models: Models) -> None:
+    models.broker(HERE).make_queue(Queue("q", durable=True))
+    source = models.broker(THERE)
+    source.make_queue(Queue("q", durable=True))
+    for _ in range(COUNT):
+        source.publish("", "q", b"\0\0", b"m")
+
+
+class WithoutFlow(Connections):
+    """Those that are asked open, those that carry messages don't."""
+
+    async def flow(self, *_: object, **__: object) -> tuple[Shared, Shared]:
+        raise TransientError("connection refused")
+
+
+def test_what_was_moved_counts_once_although_the_next_session_does_not_open() -> None:
+    async def live(models: Models) -> None:
+        give_messages(models)
+        brokers = Brokers((), "here", stall_after=30)
+        counts = Counts()
+        runnable = ShovelLinks(brokers).runnable(counting_link(), counts, lambda: None)
+        connections = Connections(brokers, lambda _: None)
+        session = runnable.session(connections, frozenset, apart=False)
+        await session.open()
+        await asyncio.sleep(1)
+        assert counts.forwarded == COUNT
+        assert session.flow is not None
+        await session.flow.leave()
+        await connections.leave(connections.detach())
+        for _ in range(3):
+            refused = WithoutFlow(brokers, lambda _: None)
+            with pytest.raises(TransientError, match="connection refused"):
+                await runnable.session(refused, frozenset, apart=False).open()
+            assert runnable.remaining == 2
+            await refused.leave(refused.detach())
+
+    among_models(live)
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_what_is_forwarded_before_it_is_known_to_have_begun_counts(*, is_cut: bool) -> None:
+    """The session is cancelled when messages have come with the answer that it waits for, which it hasn't seen yet."""
 
     async def live(models: Models) -> None:
-        models.broker(HERE).make_queue(Queue("q", durable=True))
-        source = models.broker(THERE)
-        source.make_queue(Queue("q", durable=True))
-        for _ in range(COUNT):
-            source.publish("", "q", b"\0\0", b"m")
+        give_messages(models)
         counts, brokers = Counts(), Brokers((), "here", stall_after=30)
-        runnable = ShovelLinks(brokers).runnable(link, counts, lambda: None)
+        runnable = ShovelLinks(brokers).runnable(counting_link(), counts, lambda: None)
         connections = Connections(brokers, lambda _: None)
         session = runnable.session(connections, frozenset, apart=False)
         opening = asyncio.create_task(session.open())

@@ -31,6 +31,13 @@ test("of a cluster without an agent among the peers one way is not known; of oth
   assert.deepEqual(waysOf(none)[1], { from: "dc2", to: "dc1", links: {}, isUnknown: false });
 });
 
+test("a shovel is shown between its two clusters, and one within a cluster once", () => {
+  const shovels = [edge("dc1", { running: 1 }, { destination: "dc3" }), edge("dc2", { running: 1 }, { destination: "dc2" })];
+  const pairs = pairsOf([agent("dc2", [...shovels, edge("dc1", { running: 2 })])]);
+  const given = pairs.flatMap(waysOf).filter(({ links }) => links.running);
+  assert.deepEqual(given.map(({ from, to, links }) => [from, to, links.running]), [["dc1", "dc2", 2], ["dc1", "dc3", 1], ["dc2", "dc2", 1]]);
+});
+
 test("agents of one cluster are added up, and the worst pair comes first", () => {
   const one = agent("dc2", [edge("dc1", { running: 2 }), edge("dc3", { backoff: 1 }, { is_exact: false })]);
   const other = agent("dc2", [edge("dc1", { running: 1, paused: 1 }, { oldest_unconfirmed_seconds: 9 })], "can't be reached");

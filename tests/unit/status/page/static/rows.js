@@ -19,6 +19,7 @@ export const viewOf = (id, others = {}) => ({
   upstream_exchange: `x${id}`,
   upstream: "origin",
   upstream_cluster: "dc1",
+  destination_cluster: "dc2",
   uri: "amqp://origin.example:5672/%2f",
   policy: "federate",
   status: "running",
@@ -38,6 +39,12 @@ export const viewOf = (id, others = {}) => ({
   incident: false,
   critical_since: null,
   ...others,
+});
+
+/** A shovel, which may lead from any cluster to any other: `shovelOf({ destination_cluster: "dc3" })`. */
+export const shovelOf = (others = {}) => ({
+  kind: "shovel", exchange: undefined, upstream_exchange: undefined, upstream: "", name: "move",
+  source: "queue from", destination: "queue to", destination_uri: "amqp://dc2.example:5672/%2f", ...others,
 });
 
 /** The rows of these views: `rowsOf({ status: "paused" }, { rate: 3 })`. */

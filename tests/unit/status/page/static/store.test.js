@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { rowsOf, viewOf } from "./rows.js";
+import { rowsOf, shovelOf, viewOf } from "./rows.js";
 import { Store, totals, wanting } from "#page/store.js";
 
 /** What the store tells while `work` is done. */
@@ -48,22 +48,27 @@ test("after a reconnect all links are sent again, and what is known of their pas
   assert.deepEqual([...store.rows.keys()], ["a"]);
 });
 
-test("a link that is down keeps the name of the cluster that its upstream had", () => {
-  const store = storeOf(viewOf("a"), viewOf("b", { upstream: "elsewhere", upstream_cluster: null }));
-  store.change(viewOf("a", { status: "backoff", upstream_cluster: null }), 1);
-  assert.deepEqual([store.get("a").source, store.get("b").source], ["dc1", "elsewhere"]);
+test("a broker is called by its address until its cluster's name is known", () => {
+  const [known, unknown, own] = rowsOf(
+    shovelOf({ upstream_cluster: "dc1", destination_cluster: "dc3" }),
+    shovelOf({ upstream_cluster: null, destination_cluster: null, destination_uri: "amqps://[::1]/v" }),
+    { uri: null, upstream_cluster: null, destination_cluster: null },
+  );
+  assert.deepEqual([known.source, known.destination], ["dc1", "dc3"]);
+  assert.deepEqual([unknown.source, unknown.destination], ["origin.example:5672", "[::1]:5671"]);
+  assert.deepEqual([own.source, own.destination], ["origin", ""]);
+  assert.ok(known.search.includes("dc3") && unknown.search.includes("[::1]:5671"));
 });
 
 test("what a row is called and found by", () => {
   const [blank, queue, shovel] = rowsOf(
     { exchange: " " },
     { kind: "queue", exchange: undefined, queue: "jobs", upstream_exchange: undefined, upstream_queue: "jobs there" },
-    { kind: "shovel", exchange: undefined, upstream_exchange: undefined, upstream_cluster: null, upstream: "", name: "move",
-      source: "queue from", destination: "queue to" },
+    shovelOf({ upstream_cluster: null }),
   );
   assert.deepEqual([blank.name, queue.name, queue.remote, queue.target], ['" "', "jobs", "jobs there", "jobs"]);
   assert.deepEqual([shovel.name, shovel.remote, shovel.target], ["move", "queue from", "queue to"]);
-  assert.equal(shovel.source, "amqp://origin.example:5672/%2f");
+  assert.equal(shovel.source, "origin.example:5672");
   for (const word of ["shovel", "move", "queue from", "queue to", "federate", "origin.example", "running", "dc2-a"]) {
     assert.ok(shovel.search.includes(word), word);
   }
