@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +18,7 @@ from agent.cli import output
 from agent.cli.link_names import UnknownLinkError, find
 from agent.cli.link_table import in_order, render
 from agent.cli.options import Sort
-from agent.cli.remote import Remote, RemoteError
+from agent.cli.remote import Remote, RemoteError, myself
 from agent.core.links.lifecycle import Status
 from agent.core.text.printable import printable
 from agent.core.text.suggest import did_you_mean
@@ -164,7 +162,7 @@ def act(
     selected = [str(link["id"]) for link in links if link["status"] != "removing"] if not named else []
     is_empty = bool(selection.text) and not selected  # those that are being removed accept no action
     ids, missing = _found(links, named, where=remote.where)
-    about = {"by": _myself(), "reason": reason} if action == "pause" else None
+    about = {"by": myself(), "reason": reason} if action == "pause" else None
     paused = {str(link["id"]): str(link["error"]) for link in links if link["status"] == "paused"}
     done = []
     for link_id in dict.fromkeys([*ids.values(), *selected]):
@@ -195,15 +193,6 @@ def _found(
         except UnknownLinkError as error:
             missing[each] = str(error)
     return found, missing
-
-
-def _myself() -> str:
-    """Who pauses a link, as far as this machine knows."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # no such user here, as in a container
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
 
 
 def _remark(action: str, view: Mapping[str, Any], was_paused: str | None, reason: str) -> str:

@@ -361,6 +361,39 @@ def status(
     return show_status(remote, form)
 
 
+@app.command(
+    epilog=examples(
+        "ack 5e6f7a8b --for 2h --reason 'disk is ordered'",
+        "ack 5e6f7a8b --undo",
+    )
+)
+def ack(
+    cause: Annotated[str, typer.Argument(metavar="CAUSE", help="Id, or the beginning of one, as `status` shows it.")],
+    *,
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="AGE", help="For 90s, 10m, 2h, 7d (default: until it ends or stops more links)."),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever the cause is.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Take it back.")] = False,
+    url: UrlOption = None,
+    token_file: TokenOption = None,
+    config: AgentConfigOption = None,
+    format_: FormatOption = Format.TEXT,
+) -> int:
+    """Acknowledge a cause of trouble of a running agent: it comes behind those that nobody knows of yet.
+
+    It comes back when it stops more links. The exit status of `status` and alerts stay as they are.
+    """
+    from agent.cli.remote import reach
+    from agent.cli.status import acknowledge
+
+    age, as_json = seconds("--for", for_), format_ is Format.JSON
+    remote = reach(url, token_file, config)
+    is_known = acknowledge(remote, cause, for_=age, reason=reason, undo=undo, as_json=as_json)
+    return OK if is_known else UNKNOWN_LINK
+
+
 @app.command(epilog=examples("alive", "alive --url http://127.0.0.1:9419"))
 def alive(url: UrlOption = None, config: AgentConfigOption = None) -> int:
     """Exit with 0 if the process of an agent answers, else with 1: a health check for containers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import http.client
 import json
 import os
@@ -94,6 +95,14 @@ class Remote:
             raise self._refused(status, found)
         return found
 
+    def acknowledge(self, cause_id: str, about: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """The cause as it is then, without `about` acknowledged no more; None where there is no such cause."""
+        method = "DELETE" if about is None else "POST"
+        status, found = self._ask(method, f"/api/causes/{quote(cause_id, safe='')}/ack", about)
+        if status not in {http.client.OK, http.client.NOT_FOUND}:
+            raise self._refused(status, found)
+        return found if status == http.client.OK and isinstance(found, dict) else None
+
     def transitions(self, *, after: int) -> list[dict[str, Any]]:
         """The last changes of status of all links with a greater number, oldest first."""
         status, found = self._ask("GET", f"/api/transitions?after={after}")
@@ -129,7 +138,7 @@ class Remote:
         self,
         method: str,
         path: str,
-        sent: Mapping[str, str] | None = None,
+        sent: Mapping[str, Any] | None = None,
         *,
         read: Callable[[bytes], Any] = json.loads,
     ) -> tuple[int, Any]:
@@ -180,6 +189,15 @@ class Remote:
         if said is None or status == http.client.NOT_FOUND:
             return RemoteError(f"{self.where}: {NO_AGENT}")
         return RemoteError(f"{self.where}: refused ({status}): {redacted(str(said)[:_MAX_TEXT], Secret(self._token))}")
+
+
+def myself() -> str:
+    """Who asks an agent for something, as far as this machine knows."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # no such user here, as in a container
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
 
 
 def reach(url: str | None, token_file: Path | None, config: Path | None, *, within: float | None = None) -> Remote:

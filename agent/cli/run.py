@@ -81,6 +81,7 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
         supervisor.act,
         delete_shovel=supervisor.delete_shovel,
         pause=supervisor.pause,
+        acknowledge=supervisor.acknowledge,
         token=lambda: supervisor.configuration.settings.agent.http.token,
         peers=lambda: supervisor.configuration.settings.agent.peers,
     )

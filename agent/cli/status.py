@@ -1,4 +1,5 @@
-"""`status`: one screen about a running agent, with an exit status that monitoring plug-ins understand."""
+"""`status`: one screen about a running agent, with an exit status that monitoring plug-ins understand. `ack`: somebody
+knows of one of the causes on it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from itertools import chain
 from typing import Any, Final
 
 from agent.cli import output
-from agent.cli.remote import Remote, RemoteError, TokenError
+from agent.cli.remote import Remote, RemoteError, TokenError, myself
 from agent.core.status.causes import MOST_NAMED, Level
 from agent.core.text.counts import counted
 from agent.core.text.printable import printable
@@ -58,6 +59,22 @@ def show_status(remote: Remote, form: str) -> int:
     status, shown = _look(remote, form)
     output.say(shown)
     return status
+
+
+def acknowledge(remote: Remote, named: str, *, for_: float | None, reason: str, undo: bool, as_json: bool) -> bool:
+    """Whether there is such a cause: named by its id, or by the beginning of one that no other has."""
+    about = {"by": myself(), "reason": reason} | ({} if for_ is None else {"for": for_})
+    ids = [str(each["id"]) for each in remote.causes()["causes"] if str(each.get("id", "")).startswith(named)]
+    found = remote.acknowledge(ids[0], None if undo else about) if len(ids) == 1 else None
+    if found is None:
+        why = f"{len(ids)} causes begin with" if len(ids) > 1 else "no cause has the id"
+        output.complain(f"federation-agent: {remote.where}: {why} {named!r}; `status` lists them")
+    elif as_json:
+        output.say_json(found)
+    else:
+        known = found["acknowledged"]
+        output.say(f"{ids[0]} {known['text'] if known else 'acknowledged by nobody'}: {_head(found)}")
+    return found is not None
 
 
 def watch_status(remote: Remote, form: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -192,10 +209,17 @@ def _what_first(problem: str) -> str:
 
 
 def _cause(cause: Mapping[str, Any]) -> Iterator[str]:
-    yield f"  {cause['broker']} ({cause['side']}): {cause['headline']}{_named(cause)}"
+    named = f"{cause['id']}  " if "id" in cause else ""  # an agent may be older than this command
+    yield f"  {named}{_head(cause)}{_named(cause)}"
+    if cause.get("acknowledged"):
+        yield f"    {cause['acknowledged']['text']}"
     if cause["error"]:
         yield f"    {cause['error']}"
     yield f"    do: {cause['advice']}"
+
+
+def _head(cause: Mapping[str, Any]) -> str:
+    return f"{cause['broker']} ({cause['side']}): {cause['headline']}"
 
 
 def _named(cause: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from agent.core.links.lifecycle import LinkState, Phase, Trouble
 from agent.core.links.restarts import purpose_of
 from agent.core.model import Binding, Link, LinkKind
 from agent.core.replicas.sharing import Elsewhere
+from agent.core.status.acknowledgements import Acknowledgement
 from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of
 from agent.errors import BrokerError, TransientError
 from agent.links.brokers import Brokers
@@ -101,6 +102,7 @@ class Runners:
         """Ends the link and leaves what it built upstream."""
         del self._runners[runner.link.id]
         self._replica.remember_finished(runner.link.id, None)  # defined again, it begins again
+        self._replica.remember_acknowledged({runner.link.id: None})
         self._leaving.add(runner)
         runner.send(lifecycle.Stop())
         self._tasks.once("wait for the end of a link", self._await_end(runner), link=runner.link.id)
@@ -195,6 +197,8 @@ class Runners:
         else:
             if (pause := self._replica.pause_of(runner.link.id)) is not None:
                 runner.send(pause)
+            if (known := self._replica.acknowledged(runner.link.id)) is not None:
+                self._board.acknowledge({runner.link.id: known})
             if self._replica.has_finished(runner.link):
                 runner.has_completed_before()
             if (asked := self._requests.take(runner.link.id)) is not None:
@@ -203,6 +207,7 @@ class Runners:
 
     def _remember(self, runner: LinkRunner) -> None:
         self._replica.remember_pause(runner.link.id, runner.state.pause if runner.state.paused else None)
+        self._replica.remember_acknowledged({runner.link.id: self._board.acknowledged(runner.link.id)})
         if not runner.state.completed:
             self._replica.remember_finished(runner.link.id, None)
 
@@ -292,6 +297,7 @@ class Runners:
         link_id = runner.link.id
         if runner.finished.is_set() and self._runners.get(link_id) is runner:
             self._replica.remember_pause(link_id, None)
+            self._replica.remember_acknowledged({link_id: None})
             del self._runners[link_id]
             self._forget(link_id)
             if runner.has_removed:
@@ -310,6 +316,11 @@ class Runners:
         self._take_untold(link_id)
         if not self._replica.ask_others(link_id, action, pause):
             self._untold.keep(link_id, action, pause)
+
+    def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
+        """Somebody knows of the trouble of links that run here, or takes that back."""
+        self._board.acknowledge(links)
+        self._replica.remember_acknowledged(links)
 
     def asked_in_vain(self, link_id: str, action: str, pause: lifecycle.Pause | None) -> None:
         """Another agent may run the link by now, without knowing of it. A restart has been done, or is needless."""

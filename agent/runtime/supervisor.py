@@ -17,6 +17,7 @@ from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import differ_in_passwords, has_other_passwords, needs_restart
 from agent.core.model import ExchangeLink, Link, native_link
 from agent.core.rules.resolve import resolving
+from agent.core.status.acknowledgements import Acknowledgement
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.consumer_follower import ConsumerFollower
@@ -322,6 +323,10 @@ class Supervisor:
     def pause(self, link_id: str, pause: Pause) -> None:
         """It stays paused until somebody resumes it, whatever becomes of this process."""
         self._runners.act(link_id, "pause", pause)
+
+    def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
+        """It is remembered as a pause is, until the trouble of these links is over."""
+        self._runners.acknowledge(links)
 
     async def delete_shovel(self, vhost: str, name: str) -> str | None:
         """Why it can't be deleted; None where its parameter is gone. It ends as soon as that is read."""

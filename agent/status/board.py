@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from agent.core.addresses.expiry import Expiry
@@ -18,6 +18,7 @@ from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
 from agent.core.links.upstream_account import NOTHING, Compared
 from agent.core.model import ExchangeLink, Link, LinkKind, LinkSettings, QueueLink, ShovelLink
+from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import DEGRADED, DOWN, FLOWING, LinkFacts, began, was_flowing
 from agent.errors import Side
 from agent.status.clusters import Broker, Clusters, address_of
@@ -91,6 +92,7 @@ class Entry:
     _blocked_at: float = 0.0
     lag_text: str = ""  # how far behind it is and how that goes on, while that is critical
     _note: str = ""
+    _acknowledged: Acknowledgement | None = None
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.since, self.meter.forwarded)
@@ -109,6 +111,8 @@ class Entry:
     def change(self, state: LinkState, now: float) -> None:
         reason, worked = reason_of(self.state, state), False
         self.note_backlog(now)
+        if self.acknowledged(now) is not None and state.status is Status.STANDBY:
+            self.acknowledge(None)  # whoever runs it remembers it
         if self.state.status is Status.STANDBY and state.status is not Status.STANDBY:
             self.backlog_last, self._empty_at = None, now
         if state.status is not self.state.status:
@@ -125,6 +129,17 @@ class Entry:
         if (state.status, state.error) != (self.state.status, self.state.error):
             self.history.turn(now, state.status, reason, state.error)
         self.state = state
+
+    def acknowledge(self, known: Acknowledgement | None) -> None:
+        self._acknowledged = known
+
+    def acknowledged(self, now: float) -> Acknowledgement | None:
+        """That somebody knows of its trouble, until the time for that is over or the link has run well for a minute."""
+        known = self._acknowledged
+        is_well = self.state.status is Status.RUNNING and self.critical_since is None and now - self.since >= STEADY
+        if known is not None and (known.is_over(now) or is_well):
+            self._acknowledged = None
+        return self._acknowledged
 
     def _has_worked(self, now: float) -> bool:
         """Whether its present run is more than an attempt: a link that is broken may open again and again."""
@@ -354,7 +369,21 @@ class Board:
     def deleted(self) -> list[LinkFacts]:
         """Those of the last hour that nobody has asked to forget."""
         now = self.clock()
+        for link_id, each in self._deleted.items():
+            if each.acknowledged is not None and each.acknowledged.is_over(now):
+                self.acknowledge({link_id: None})
         return [each for each in self._deleted.values() if now - each.since < FLOWING]
+
+    def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
+        """Somebody knows of their trouble, or takes that back."""
+        for link_id, known in links.items():
+            if link_id in self._deleted:
+                self._deleted[link_id] = replace(self._deleted[link_id], acknowledged=known)
+            elif link_id in self._entries:
+                self._entries[link_id].acknowledge(known)
+
+    def acknowledged(self, link_id: str) -> Acknowledgement | None:
+        return self._entries[link_id].acknowledged(self.clock()) if link_id in self._entries else None
 
     def forget(self, link_id: str) -> bool:
         return self._deleted.pop(link_id, None) is not None

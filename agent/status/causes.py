@@ -11,6 +11,7 @@ from agent.core.check.permissions import Need, needs_of, needs_of_agent
 from agent.core.links.lifecycle import Status
 from agent.core.links.pauses import LONG
 from agent.core.model import ShovelLink
+from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import Denied, Trouble, advice, denied
 from agent.core.status.causes import (
     DOWN,
@@ -36,7 +37,7 @@ _COMING_BACK: Final = DOWN | {Status.STARTING, Status.RUNNING}
 async def summary(board: Board) -> dict[str, Any]:
     """What is wrong, most important first, and one sentence about the whole."""
     now = board.clock()
-    links = [facts(board, entry, now) async for entry in in_slices(board)] + board.deleted()
+    links = await _links(board, now)
     causes = list(causes_of(links, downstream=name_of_downstream(board)))
     for at, cause in enumerate(causes[:MOST_EXACT]):
         causes[at] = await _exactly(board, cause, links)
@@ -47,6 +48,18 @@ async def summary(board: Board) -> dict[str, Any]:
         "waiting": {"messages": waiting.messages, "is_exact": waiting.is_exact},
         "causes": [_view(cause, len(links), now) for cause in causes],
     }
+
+
+async def links_of(board: Board, cause_id: str) -> list[LinkFacts]:
+    """Those of a cause; none where it is over."""
+    links = await _links(board, board.clock())
+    causes = causes_of(links, downstream=name_of_downstream(board))
+    concerned = frozenset(link for cause in causes if cause.id == cause_id for link in cause.links)
+    return [link for link in links if link.id in concerned]
+
+
+async def _links(board: Board, now: float) -> list[LinkFacts]:
+    return [facts(board, entry, now) async for entry in in_slices(board)] + board.deleted()
 
 
 async def advice_of(board: Board, entry: Entry) -> str | None:
@@ -132,11 +145,13 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
         recurs=recurring is not None,
         vhost=entry.link.vhost,
         name=entry.link.name,
+        acknowledged=entry.acknowledged(now),
     )
 
 
 def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:
     return {
+        "id": cause.id,
         "side": cause.side,
         "broker": cause.broker,
         "trouble": cause.trouble,
@@ -148,4 +163,12 @@ def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:
         "waiting": {"messages": cause.waiting.messages, "is_exact": cause.waiting.is_exact},
         "error": cause.error,
         "advice": cause.advice,
+        "acknowledged": _acknowledged(cause.acknowledged),
     }
+
+
+def _acknowledged(known: Acknowledgement | None) -> dict[str, Any] | None:
+    if known is None:
+        return None
+    until = None if known.until is None else rfc3339(known.until)
+    return {"by": known.by, "at": rfc3339(known.at), "reason": known.reason, "until": until, "text": known.text}

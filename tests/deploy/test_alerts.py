@@ -122,9 +122,10 @@ def test_the_rules_know_what_an_agent_calls_a_block() -> None:
     assert asked == {trouble_of(Status.BLOCKED, "downstream_blocked", error) for error in ("memory", "disk", "")}
 
 
-def test_the_example_of_alertmanager_makes_one_notification_of_the_replicas_of_a_group() -> None:
+def test_the_example_of_alertmanager_makes_one_notification_of_the_replicas_of_a_group_for_each_trouble() -> None:
+    """What joins a notification that somebody has been called for calls nobody."""
     route = yaml.safe_load((DEPLOYED / "alertmanager.yml").read_text())["route"]
-    assert route["group_by"] == ["job", "group"]
+    assert route["group_by"] == ["job", "group", "trouble"]
     assert all("group_by" not in inner for inner in route["routes"])
     of_links = [rule for rule in GROUPS[1]["rules"] if rule["alert"] not in OF_GROUPS]
     assert all("group_left (group) instance:federation_agent_group:info" in rule["expr"] for rule in of_links)

@@ -59,6 +59,7 @@ def test_links_that_stop_make_one_alert(  # noqa: PLR0917
         proxy.cut()
         alert = only_pending(prometheus, "FederationUpstreamNotFlowing")
         assert alert["metric"]["upstream"] == "origin"
+        assert alert["metric"]["trouble"] == "unreachable"
         assert alert["metric"]["group"]
         assert prometheus.query("upstream:federation_agent_links_stuck:count")[0]["value"][1] == str(len(EXCHANGES))
     finally:
@@ -95,6 +96,7 @@ def test_an_alarm_of_the_downstream_is_one_alert_also_where_an_idle_link_runs(  
             assert [each["metric"]["vhost"] for each in running] == [idle[0].vhost]
             alert = only_pending(prometheus, "FederationDownstreamNotFlowing")
             assert "upstream" not in alert["metric"]
+            assert alert["metric"]["trouble"] == "memory alarm"
         eventually(lambda: not prometheus.query('ALERTS{alertname=~".*NotFlowing"}'), 30, what="it is over")
     finally:
         prometheus.stop()

@@ -10,12 +10,12 @@ from agent.core.text.printable import printable
 
 MOST: Final = 300  # characters of what somebody writes
 LONG: Final = 24 * 3600.0  # seconds from when on a pause was probably forgotten
-_LAST: Final = 1e11
+LAST: Final = 1e11  # a later time is none
 
 
 def paused(by: object, at: object, reason: object) -> Pause:
     """Texts come from clients and from the broker, so they may be anything."""
-    is_time = isinstance(at, int | float) and not isinstance(at, bool) and 0 <= at < _LAST
+    is_time = isinstance(at, int | float) and not isinstance(at, bool) and 0 <= at < LAST
     return Pause(_text(by), float(at) if is_time and isinstance(at, int | float) else 0.0, _text(reason))
 
 

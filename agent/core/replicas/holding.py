@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from agent.core.links.lifecycle import Pause
 from agent.core.replicas.token import MOST_NUMBER, Token
+from agent.core.status.acknowledgements import MOST_REMEMBERED, Acknowledgement
+
+_Known = TypeVar("_Known")
 
 
 @dataclass(slots=True)
@@ -39,17 +43,32 @@ class Held:
 
     def pause(self, link: str, pause: Pause | None, now: float) -> Token:
         """The next token, where the link is paused, or no longer."""
-        others = {each: known for each, known in self.token.paused.items() if each != link}
-        self.token = replace(self.token, paused=others if pause is None else {**others, link: pause})
+        self.token = replace(self.token, paused=_with(self.token.paused, link, pause))
         return self.renew(now)
 
     def finish(self, link: str, purpose: str | None, now: float) -> Token:
         """The next token, where the link has done what it was defined for, or is to do it again."""
-        others = {each: known for each, known in self.token.finished.items() if each != link}
-        self.token = replace(self.token, finished=others if purpose is None else {**others, link: purpose})
+        self.token = replace(self.token, finished=_with(self.token.finished, link, purpose))
+        return self.renew(now)
+
+    def acknowledge(self, links: Mapping[str, Acknowledgement | None], now: float) -> Token | None:
+        """The next token, where these are the troubles that somebody knows, or no longer; None where nothing changes.
+        More than fit aren't remembered."""
+        known = self.token.acknowledged
+        for link, each in links.items():
+            if each is None or link in known or len(known) < MOST_REMEMBERED:
+                known = _with(known, link, each)
+        if known == self.token.acknowledged:
+            return None
+        self.token = replace(self.token, acknowledged=known)
         return self.renew(now)
 
     def note_tried(self, replicas: Mapping[str, float], now: float) -> Token:
         """The next token, where these replicas couldn't run the links."""
         self.token = replace(self.token, tried=replicas)
         return self.renew(now)
+
+
+def _with(known: Mapping[str, _Known], link: str, value: _Known | None) -> dict[str, _Known]:
+    others = {each: former for each, former in known.items() if each != link}
+    return others if value is None else {**others, link: value}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from agent.core.links.lifecycle import Pause
 from agent.core.links.pauses import from_value, to_value
 from agent.core.replicas.slots import FORMAT
+from agent.core.status import acknowledgements
+from agent.core.status.acknowledgements import MOST_REMEMBERED, Acknowledgement
 
 MOST_BYTES: Final = 4 * 1024 * 1024  # a thousand links that are paused, with long reasons
 MOST_ENTRIES: Final = 10_000
@@ -22,13 +24,14 @@ class Token:
 
     `paused`: the links that somebody has paused. `tried`: the replicas that couldn't run the slot's links, and when
     they gave it up, in seconds since 1970. `finished`: the links that have done what they were defined for, and what
-    that was (`purpose_of`).
+    that was (`purpose_of`). `acknowledged`: the links whose trouble somebody knows.
     """
 
     number: int = 0
     paused: Mapping[str, Pause] = field(default_factory=dict)
     tried: Mapping[str, float] = field(default_factory=dict)
     finished: Mapping[str, str] = field(default_factory=dict)
+    acknowledged: Mapping[str, Acknowledgement] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         document = {
@@ -37,6 +40,7 @@ class Token:
             "paused": {link: to_value(pause) for link, pause in self.paused.items()},
             "tried": dict(self.tried),
             "finished": dict(self.finished),
+            "acknowledged": {link: asdict(known) for link, known in self.acknowledged.items()},
         }
         return json.dumps(document).encode()
 
@@ -45,7 +49,7 @@ def decode(body: bytes) -> Token:
     """Anybody may publish to a queue: what is no token counts as one that says nothing."""
     found = _document(body)
     number, paused = found.get("number"), found.get("paused")
-    tried, finished = found.get("tried"), found.get("finished")
+    tried, finished, acknowledged = found.get("tried"), found.get("finished"), found.get("acknowledged")
     return Token(
         number if isinstance(number, int) and 0 <= number <= 2 * MOST_NUMBER else 0,
         {link: from_value(value) for link, value in tuple(paused.items())[:MOST_ENTRIES]}
@@ -56,6 +60,13 @@ def decode(body: bytes) -> Token:
         else {},
         {link: what for link, what in tuple(finished.items())[:MOST_ENTRIES] if isinstance(what, str)}
         if isinstance(finished, dict)
+        else {},
+        {
+            link: known
+            for link, value in tuple(acknowledged.items())[:MOST_REMEMBERED]
+            if (known := acknowledgements.from_value(value)) is not None
+        }
+        if isinstance(acknowledged, dict)
         else {},
     )
 

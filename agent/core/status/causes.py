@@ -6,10 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final
 
 from agent.core.check.permissions import Need
 from agent.core.links.lifecycle import Status
+from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import Trouble, advice, denied, trouble_of
 from agent.core.text.counts import counted, waiting_text
 from agent.core.text.durations import in_words
@@ -64,6 +66,7 @@ class LinkFacts:
     vhost: str = ""
     name: str = ""
     is_deleted: bool = False  # its exchange was, downstream, while messages flowed
+    acknowledged: Acknowledgement | None = None  # as long as it lasts; its link may have another trouble now
 
     @property
     def is_behind(self) -> bool:
@@ -118,6 +121,7 @@ class Waiting:
 class Cause:
     """One broker and one kind of trouble, with the links that it stops. `error` is that of one of them."""
 
+    id: str  # eight hex digits, the same for as long as its broker is called the same
     side: str  # downstream | upstream | destination | agent
     broker: str
     trouble: Trouble
@@ -129,11 +133,13 @@ class Cause:
     error: str
     advice: str
     recurs: bool = False
+    acknowledged: Acknowledgement | None = None
 
 
 def causes_of(links: Iterable[LinkFacts], *, downstream: str) -> tuple[Cause, ...]:
-    """Ranked by whether messages were flowing, whether links are connected and stand still, roughly how many links they
-    stop (to a power of ten: what is new must not hide behind what somebody works on already), and how recent."""
+    """Ranked by whether nobody has acknowledged them, whether messages were flowing, whether links are connected and
+    stand still, roughly how many links they stop (to a power of ten: what is new must not hide behind what somebody
+    works on already), and how recent."""
     found: dict[tuple[str, ...], list[LinkFacts]] = defaultdict(list)
     for link in links:
         if link.needs_somebody:
@@ -220,6 +226,7 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     links = tuple(link.id for link in members)
     comes_from_there = any(_side(link) == _UPSTREAM for link in members)
     return Cause(
+        id=sha256("\0".join(key).encode(errors="replace")).hexdigest()[:8],
         side=known_side or (_UPSTREAM if comes_from_there else _DESTINATION),
         broker=broker,
         trouble=trouble,
@@ -231,7 +238,18 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         error=error or Counter(link.lag for link in members).most_common(1)[0][0],
         advice=advice(trouble, broker, error, links, others=[link.error for link in members]),
         recurs=any(link.recurs for link in members),
+        acknowledged=_acknowledgement(members),
     )
+
+
+def _acknowledgement(members: Sequence[LinkFacts]) -> Acknowledgement | None:
+    """The last one of those that all have: a link that stands still since then is news, and so is another trouble."""
+    found = [
+        link.acknowledged
+        for link in members
+        if link.acknowledged is not None and (link.acknowledged.side, link.acknowledged.trouble) == blamed(link)
+    ]
+    return max(found, key=lambda each: each.at) if len(found) == len(members) else None
 
 
 def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
@@ -240,8 +258,9 @@ def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
     return Waiting(known, all(link.waiting is not None for link in links))
 
 
-def _rank(cause: Cause) -> tuple[bool, int, int, int, int, int, str]:
+def _rank(cause: Cause) -> tuple[bool, bool, int, int, int, int, int, str]:
     return (
+        cause.acknowledged is not None,
         cause.trouble is Trouble.PAUSED,
         _urgency(cause),
         -len(str(len(cause.links))),
@@ -281,6 +300,8 @@ def verdict(causes: Sequence[Cause], links: Sequence[LinkFacts], *, now: float) 
         )
     first = causes[0]
     found = f"{first.broker} ({first.side}): {headline(first, len(links), now=now)}"
+    if first.acknowledged is not None:
+        found += f", acknowledged by {first.acknowledged.by or 'somebody'}"
     more = len(causes) - 1
     return f"{found}; {counted(more, 'more cause')}" if more else found
 

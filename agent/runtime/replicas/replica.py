@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
@@ -26,6 +27,7 @@ from agent.core.replicas.holding import Held
 from agent.core.replicas.messages import Asked, Leaving, Removed, Report
 from agent.core.replicas.sharing import SURELY_ENDED, Sharing, Verdict
 from agent.core.replicas.slots import SLOTS, slot_of
+from agent.core.status.acknowledgements import Acknowledgement
 from agent.errors import AgentError, BrokerError
 from agent.runtime.replicas.fence import TICK, Fence, no_lease
 from agent.runtime.replicas.lease_channel import LeaseChannel, LeasesRefusedError
@@ -175,6 +177,23 @@ class Replica:
         held = self._sharing.held.get(slot)
         if held is not None and self._lease is not None and held.token.finished.get(link_id) != purpose:
             self._lease.put_token(slot, held.finish(link_id, purpose, self._loop.time()).encode())
+
+    def acknowledged(self, link_id: str) -> Acknowledgement | None:
+        """As it is remembered."""
+        held = self._sharing.held.get(slot_of(link_id))
+        return None if held is None else held.token.acknowledged.get(link_id)
+
+    def remember_acknowledged(self, links: Mapping[str, Acknowledgement | None]) -> None:
+        """One token for all links of a slot."""
+        by_slot: dict[int, dict[str, Acknowledgement | None]] = defaultdict(dict)
+        for link_id, known in links.items():
+            by_slot[slot_of(link_id)][link_id] = known
+        for slot, of_slot in by_slot.items():
+            held = self._sharing.held.get(slot)
+            if held is None or self._lease is None:
+                continue
+            if (renewed := held.acknowledge(of_slot, self._loop.time())) is not None:
+                self._lease.put_token(slot, renewed.encode())
 
     def ask_others(self, link_id: str, action: str, pause: Pause | None) -> bool:
         """The one that runs the link does it; the others know what was asked for last, should it be gone. False where

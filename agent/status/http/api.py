@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -14,6 +14,8 @@ from agent.core.links.reconcile import Known
 from agent.core.model import LinkKind
 from agent.core.rules.bindings import Group
 from agent.core.settings import Histograms
+from agent.core.status.acknowledgements import LONGEST, Acknowledgement, acknowledged
+from agent.core.status.causes import blamed
 from agent.core.tagged import to_tagged
 from agent.errors import BrokerError
 from agent.status import causes, fleet, metrics
@@ -35,6 +37,8 @@ Act = Callable[[str, str], None]
 """Link id and action → done."""
 PauseLink = Callable[[str, Pause], None]
 """Link id, and who pauses it and why."""
+Acknowledge = Callable[[Mapping[str, Acknowledgement | None]], None]
+"""By link id: that somebody knows of its trouble, or None where that is taken back."""
 DeleteShovel = Callable[[str, str], Awaitable[str | None]]
 """Vhost and name → why it can't be deleted; None where it is. BrokerError where the broker fails or refuses it."""
 Views = Callable[[Board, Iterable[Entry]], AsyncIterator[dict[str, Any]]]
@@ -53,11 +57,13 @@ class Api:
         *,
         delete_shovel: DeleteShovel,
         pause: PauseLink | None = None,
+        acknowledge: Acknowledge | None = None,
         histograms: Histograms = Histograms.LINK,
         peers: Peers | None = None,
     ) -> None:
         self._peers = peers or Peers(board, lambda: ())
         self._pause = pause
+        self._acknowledge = acknowledge or board.acknowledge
         self._histograms = histograms
         self._board = board
         self._act = act
@@ -71,6 +77,8 @@ class Api:
             web.get("/metrics", self._scrape),
             web.get("/api/overview", self._overview),
             web.get("/api/causes", self._causes),
+            web.post("/api/causes/{id}/ack", self._ack),
+            web.delete("/api/causes/{id}/ack", self._ack),
             web.get("/api/summary", self._summary),
             web.get("/api/fleet", self._fleet),
             web.get("/api/openapi.json", self._openapi),
@@ -119,6 +127,27 @@ class Api:
     async def _causes(self, _: web.Request) -> web.Response:
         async with self._turns.one():
             return answer(await causes.summary(self._board))
+
+    async def _ack(self, request: web.Request) -> web.Response:
+        """The cause as it is then; null where it has ended meanwhile."""
+        cause_id, now = request.match_info["id"], self._board.clock()
+        given = None if request.method == "DELETE" else await _body_of(request)
+        until = None if given is None else _end_of(given, now)
+        async with self._turns.one():
+            links = await causes.links_of(self._board, cause_id)
+            if not links:
+                return refuse(404, f"no cause has the id {cause_id[:64]!r}; GET /api/causes lists them")
+            known: dict[str, Acknowledgement | None] = {}
+            for link in links:
+                side, trouble = blamed(link)
+                known[link.id] = (
+                    acknowledged(side, trouble, by=given["by"], at=now, reason=given.get("reason"), until=until)
+                    if given
+                    else None
+                )
+            self._acknowledge(known)
+            shown = (await causes.summary(self._board))["causes"]
+        return answer(next((each for each in shown if each["id"] == cause_id), None))
 
     async def _summary(self, _: web.Request) -> web.Response:
         async with self._turns.one():
@@ -193,7 +222,8 @@ class Api:
             if self._board[link_id].state.status is Status.REMOVING:
                 return refuse(409, REMOVING)
             if action == "pause" and self._pause is not None:
-                self._pause(link_id, await _pause_of(request, self._board.clock()))
+                about = await _body_of(request)
+                self._pause(link_id, paused(about["by"], self._board.clock(), about.get("reason")))
             else:
                 self._act(link_id, action)
             return answer(self._board.view(self._board[link_id]))
@@ -252,7 +282,7 @@ class Api:
         return (entry for entry in self._board if vhost is None or entry.link.vhost == vhost)
 
 
-async def _pause_of(request: web.Request, now: float) -> Pause:
+async def _body_of(request: web.Request) -> Mapping[str, Any]:
     """A body is optional: a JSON object with `reason` and `by`. Without `by` it is the client's address."""
     try:
         given = json.loads(await request.read() or b"{}")
@@ -260,7 +290,17 @@ async def _pause_of(request: web.Request, now: float) -> Pause:
         given = None
     if not isinstance(given, dict) or any(not isinstance(given.get(key, ""), str) for key in ("by", "reason")):
         raise web.HTTPBadRequest(text='the body has to be a JSON object such as {"reason": "…", "by": "…"}')
-    return paused(given.get("by") or f"HTTP from {request.remote}", now, given.get("reason"))
+    return given | {"by": given.get("by") or f"HTTP from {request.remote}"}
+
+
+def _end_of(given: Mapping[str, Any], now: float) -> float | None:
+    """When an acknowledgement ends: `for` so many seconds, or with the trouble."""
+    seconds = given.get("for")
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST:
+        raise web.HTTPBadRequest(text=f"`for` has to be a number of seconds, up to {LONGEST:.0f}")
+    return now + seconds
 
 
 def _no_link(link_id: str) -> web.Response:

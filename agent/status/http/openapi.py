@@ -169,28 +169,35 @@ _COUNTS: Final[Json] = {
     "description": "Links by status; of those that there are.",
 }
 SCHEMAS: Final[Json] = {
+    "Cause": _object(
+        {
+            "id": {**LINK_ID, "description": "The same as long as it lasts and its broker is called the same."},
+            "side": {"type": "string", "enum": list(SIDES)},
+            "broker": TEXT,
+            "trouble": {"type": "string", "enum": [str(trouble) for trouble in Trouble]},
+            "headline": TEXT,
+            "since": TIME,
+            "links": _list(LINK_ID),
+            "names": _list(TEXT),
+            "were_flowing": COUNT,
+            "waiting": _WAITING,
+            "error": TEXT,
+            "advice": TEXT,
+            "acknowledged": {
+                "anyOf": [
+                    _object({"by": TEXT, "at": TIME, "reason": TEXT, "until": TIME_OR_NONE, "text": TEXT}),
+                    {"type": "null"},
+                ],
+                "description": "Who knows of it, if that is known of all its links.",
+            },
+        }
+    ),
     "Causes": _object(
         {
             "level": {"type": "string", "enum": [str(level) for level in Level]},
             "verdict": TEXT,
             "waiting": _WAITING,
-            "causes": _list(
-                _object(
-                    {
-                        "side": {"type": "string", "enum": list(SIDES)},
-                        "broker": TEXT,
-                        "trouble": {"type": "string", "enum": [str(trouble) for trouble in Trouble]},
-                        "headline": TEXT,
-                        "since": TIME,
-                        "links": _list(LINK_ID),
-                        "names": _list(TEXT),
-                        "were_flowing": COUNT,
-                        "waiting": _WAITING,
-                        "error": TEXT,
-                        "advice": TEXT,
-                    }
-                )
-            ),
+            "causes": _list(_ref("schemas", "Cause")),
         }
     ),
     "Error": _object({"error": TEXT}),
@@ -351,6 +358,7 @@ SCHEMAS: Final[Json] = {
 }
 RESPONSES: Final[Json] = {
     "Refused": _json("Refused; the error says why.", _ref("schemas", "Error")),
+    "NoCause": _json("There is no such cause.", _ref("schemas", "Error")),
     "NoLink": _json("There is no such link.", _ref("schemas", "Error")),
     "NoVhost": _json("There is no such vhost.", _ref("schemas", "Error")),
 }
@@ -364,6 +372,7 @@ def _parameter(name: str, where: str, schema: Json, description: str) -> Json:
 _ENCODED: Final = "percent-encoded: %2F is the vhost /"
 PARAMETERS: Final[Json] = {
     "Id": _parameter("id", "path", LINK_ID, "A link's id."),
+    "CauseId": _parameter("id", "path", LINK_ID, "A cause's id."),
     "Vhost": _parameter("vhost", "path", {**TEXT, "minLength": 1}, f"A vhost, {_ENCODED}."),
     "Node": _parameter("node", "path", {**TEXT, "minLength": 1}, "Part of the native route; any value is accepted."),
     "Name": _parameter("name", "path", {**TEXT, "minLength": 1}, "The name of a shovel."),
@@ -386,12 +395,15 @@ def _plain(content_type: str, description: str) -> Json:
     return {"description": description, "content": {content_type: {"schema": TEXT}}}
 
 
-_PAUSING: Final[Json] = {
-    "requestBody": {
-        "description": "Who pauses it and why.",
-        "content": {"application/json": {"schema": {"type": "object", "properties": {"by": TEXT, "reason": TEXT}}}},
-    }
-}
+def _body(description: str, **properties: Json) -> Json:
+    schema = {"type": "object", "properties": properties}
+    return {"requestBody": {"description": description, "content": {"application/json": {"schema": schema}}}}
+
+
+def _ack(action: str, summary: str, more: Json | None = None) -> Json:
+    cause = {"anyOf": [_ref("schemas", "Cause"), {"type": "null"}]}
+    answers = {"200": _json("The cause then; null if it is over.", cause), "404": _ref("responses", "NoCause")}
+    return _operation(action, summary, answers, "CauseId", more=more)
 
 
 def _act(action: str, summary: str, more: Json | None = None) -> Json:
@@ -425,6 +437,14 @@ PATHS: Final[Json] = {
         "get": _operation(
             "causes", "What is wrong, most important first.", {"200": _json("Causes.", _ref("schemas", "Causes"))}
         )
+    },
+    "/api/causes/{id}/ack": {
+        "post": _ack(
+            "acknowledgeCause",
+            "Somebody knows of it: it comes behind others until it ends or grows, or for so many seconds.",
+            _body("Who knows of it, why, and for how long.", by=TEXT, reason=TEXT, **{"for": SECONDS}),
+        ),
+        "delete": _ack("takeBackAcknowledgement", "Nobody has acknowledged it."),
     },
     "/api/summary": {
         "get": _operation(
@@ -463,7 +483,9 @@ PATHS: Final[Json] = {
     },
     "/api/links/{id}/restart": _act("restart", "Connects anew; what stands upstream stays."),
     "/api/links/{id}/pause": _act(
-        "pause", "Takes no more messages until it is resumed; they wait upstream.", more=_PAUSING
+        "pause",
+        "Takes no more messages until it is resumed; they wait upstream.",
+        more=_body("Who pauses it and why.", by=TEXT, reason=TEXT),
     ),
     "/api/links/{id}/resume": _act("resume", "Goes on after a pause."),
     "/api/links/{id}/forget": {

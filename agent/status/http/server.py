@@ -16,7 +16,7 @@ from agent.core.settings import HttpSettings
 from agent.errors import CannotStartError
 from agent.status.board import Board
 from agent.status.http.answers import refuse
-from agent.status.http.api import Act, Api, DeleteShovel, PauseLink
+from agent.status.http.api import Acknowledge, Act, Api, DeleteShovel, PauseLink
 from agent.status.http.client import Connection
 from agent.status.http.clients import Connections
 from agent.status.http.guard import Access, Guard
@@ -42,6 +42,7 @@ class HttpServer:
         *,
         delete_shovel: DeleteShovel,
         pause: PauseLink | None = None,
+        acknowledge: Acknowledge | None = None,
         token: Callable[[], Secret | None] = lambda: None,
         peers: Callable[[], tuple[HttpUrl, ...]] = lambda: (),
         guard: Access | None = None,
@@ -60,6 +61,7 @@ class HttpServer:
             self.connections,
             delete_shovel=delete_shovel,
             pause=pause,
+            acknowledge=acknowledge,
             histograms=settings.histograms,
             peers=Peers(board, peers),
         )

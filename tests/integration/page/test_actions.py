@@ -9,7 +9,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from agent.core.links.lifecycle import LinkState
 from tests.integration.page.conftest import Open, Serve
-from tests.integration.page.scenes import REFUSED
+from tests.integration.page.scenes import REFUSED, blocked
 from tests.integration.page.served import PAUSED, RUNNING, Served, Shown, link
 
 STANDBY = LinkState(started=True, standby="another runs it")
@@ -118,3 +118,27 @@ def test_a_thousand_links_are_restarted_with_progress(serve: Serve, visit: Open)
     expect(page.locator("#confirm-progress")).to_contain_text("of 1,000 done")
     expect(page.locator("#confirm")).not_to_be_visible(timeout=60_000)
     assert len(served.acted) == 1000
+
+
+def test_a_cause_that_somebody_knows_moves_behind_others_and_back(serve: Serve, visit: Open) -> None:
+    served = serve()
+    several(served)
+    served.put([Shown(link(40, "z40"), blocked("low on memory"))])
+    page = visit(served.url, "#/links", viewport=TALL).page
+    causes = page.locator("#causes > li")
+    expect(causes).to_have_count(2)
+    expect(causes.first).to_contain_text("memory alarm")
+    causes.first.get_by_role("button", name="Acknowledge …").click()
+    expect(page.locator("#confirm-title")).to_contain_text("Acknowledge dc2 (downstream): memory alarm for ")
+    page.get_by_label("Reason").fill("disk is ordered")
+    page.get_by_label("For", exact=True).select_option("1 hour")
+    page.get_by_role("button", name="Acknowledge", exact=True).click()
+    expect(page.locator("#confirm")).not_to_be_visible()
+    expect(causes.last).to_contain_text(", acknowledged by HTTP from 127.0.0.1")
+    expect(causes.first).not_to_contain_text("memory alarm")
+    expect(causes.last).to_contain_text("UTC: disk is ordered, until ")
+    causes.last.get_by_role("button", name="Take back acknowledgement …").click()
+    expect(page.get_by_label("Reason")).to_be_hidden()
+    page.get_by_role("button", name="Take back acknowledgement", exact=True).click()
+    expect(causes.first).to_contain_text("memory alarm")
+    expect(causes.first).not_to_contain_text("acknowledged by")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
 
 from agent.cli.remote import Remote, RemoteError
-from agent.cli.status import screen, wait_until_fine, watch_status
+from agent.cli.status import acknowledge, screen, wait_until_fine, watch_status
 
 VERDICT: Final = "DOWN: dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked, 849 messages wait upstream"
 SIZE: Final = os.terminal_size((80, 24))
@@ -164,3 +165,52 @@ def test_it_waits_until_all_is_fine_and_no_longer_than_it_was_told(levels: list[
     slept: list[float] = []
     wait_until_fine(Answering(*levels), timeout=5.5, now=lambda: sum(slept), sleep=slept.append)
     assert sum(slept) == waited
+
+
+def test_a_cause_has_its_id_and_who_knows_of_it() -> None:
+    found = causes(2)
+    text = "acknowledged by ann@ops at 2026-11-25 08:12 UTC: disk is ordered"
+    found["causes"][1] |= {"id": "5e6f7a8b", "acknowledged": {"by": "ann@ops", "text": text}}
+    lines = screen(VERDICT, overview(), found, None)
+    at = next(at for at, line in enumerate(lines) if line.startswith("  5e6f7a8b  dc1 (upstream): permission missing"))
+    assert lines[at + 1] == f"    {text}"
+    assert any(line.startswith("  dc0 (upstream)") for line in lines), "of an older agent"
+
+
+class Known(Remote):
+    """An agent with these causes, and what it is asked for."""
+
+    def __init__(self, *ids: str) -> None:
+        super().__init__("http://127.0.0.1:1", None)
+        self.ids, self.asked = ids, list[tuple[str, Any]]()
+
+    def causes(self) -> dict[str, Any]:
+        return {"causes": [{"id": each} for each in self.ids]}
+
+    def acknowledge(self, cause_id: str, about: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        self.asked.append((cause_id, about))
+        known = None if about is None else {"text": f"acknowledged by {about['by']}"}
+        return {"broker": "dc1", "side": "upstream", "headline": "unreachable", "acknowledged": known}
+
+
+def ack(remote: Known, named: str, **more: Any) -> bool:
+    return acknowledge(remote, named, **({"for_": None, "reason": "", "undo": False, "as_json": False} | more))
+
+
+def test_a_cause_is_acknowledged_by_the_beginning_of_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+    remote = Known("5e6f7a8b", "5e000000", "1a2b3c4d")
+    assert ack(remote, "1a", for_=7_200.0, reason="known")
+    assert ack(remote, "5e6f7a8b", undo=True)
+    [(first, about), second] = remote.asked
+    assert (first, about["reason"], about["for"], "@" in about["by"]) == ("1a2b3c4d", "known", 7_200.0, True)
+    assert second == ("5e6f7a8b", None)
+    assert capsys.readouterr().out.splitlines() == [
+        f"1a2b3c4d acknowledged by {about['by']}: dc1 (upstream): unreachable",
+        "5e6f7a8b acknowledged by nobody: dc1 (upstream): unreachable",
+    ]
+    assert not ack(remote, "5e")
+    assert not ack(remote, "ffffffff")
+    told = capsys.readouterr().err
+    assert "2 causes begin with '5e'; `status` lists them" in told
+    assert "no cause has the id 'ffffffff'; `status` lists them" in told
+    assert len(remote.asked) == 2

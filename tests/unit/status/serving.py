@@ -48,14 +48,16 @@ class Served:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def ask(self, path: str, method: str = "GET", token: str | None = None, **headers: str) -> tuple[int, Any]:
+    async def ask(
+        self, path: str, method: str = "GET", token: str | None = None, body: Any = None, **headers: str
+    ) -> tuple[int, Any]:
         """The status and what the JSON says; underscores in a header's name stand for hyphens."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if token:
             sent["Authorization"] = f"Bearer {token}"
         async with (
             aiohttp.ClientSession() as session,
-            session.request(method, self.url + path, headers=sent) as answer,
+            session.request(method, self.url + path, headers=sent, json=body) as answer,
         ):
             text = await answer.text()
             return answer.status, await answer.json() if text else None

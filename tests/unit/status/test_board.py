@@ -9,6 +9,7 @@ from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical
 from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Trouble, Unwanted
 from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings, ShovelLink
+from agent.core.status.acknowledgements import acknowledged
 from agent.errors import Side
 from agent.status.board import Board, Gauges
 from agent.status.causes import facts, summary
@@ -505,3 +506,77 @@ async def test_a_link_whose_exchange_is_deleted_while_messages_flow_is_a_cause_f
     assert (await summary(made))["level"] == "degraded"
     assert [made.forget(LINK.id), made.forget(LINK.id)] == [True, False]
     assert (await summary(made))["level"] == "fine"
+
+
+def acknowledge(made: Board, *, until: float | None = None) -> None:
+    known = acknowledged("upstream", "unreachable", by="ann@ops", at=made.clock(), reason="known", until=until)
+    made.acknowledge({LINK.id: known, "ffffffff": known})
+
+
+async def is_known(made: Board) -> bool:
+    [cause] = (await summary(made))["causes"]
+    return cause["acknowledged"] is not None
+
+
+REFUSED = replace(BROKEN, failure=Failed("upstream h: connection refused", trouble=Trouble.UNREACHABLE))
+
+
+async def test_an_acknowledgement_ends_with_its_time() -> None:
+    made, clock = board()
+    made.changed(LINK.id, REFUSED)
+    assert not await is_known(made)
+    acknowledge(made, until=clock.now + 7_200)
+    [cause] = (await summary(made))["causes"]
+    assert cause["acknowledged"] == {
+        "by": "ann@ops", "at": rfc3339(clock.now), "reason": "known", "until": rfc3339(clock.now + 7_200),
+        "text": "acknowledged by ann@ops at 2027-01-15 08:00 UTC: known, until 2027-01-15 10:00 UTC",
+    }  # fmt: skip
+    clock.now += 7_199
+    assert await is_known(made)
+    clock.now += 1
+    assert not await is_known(made)
+    acknowledge(made)
+    clock.now += 90 * 86_400
+    assert await is_known(made), "without a time only the end of the trouble ends it"
+    made.acknowledge({LINK.id: None})
+    assert not await is_known(made)
+
+
+@pytest.mark.parametrize(("ran", "lasts"), [(59, True), (60, False)])
+async def test_an_acknowledgement_ends_once_the_link_has_run_for_a_minute(ran: int, *, lasts: bool) -> None:
+    """Whether or not somebody looks meanwhile; a link that runs for moments comes up again and again."""
+    made, clock = board()
+    made.changed(LINK.id, REFUSED)
+    acknowledge(made)
+    made.changed(LINK.id, RUNNING)
+    clock.now += ran
+    made.changed(LINK.id, REFUSED)
+    assert await is_known(made) is lasts
+
+
+async def test_an_acknowledgement_is_not_that_of_another_trouble_nor_of_the_agent_that_ran_the_link_before() -> None:
+    made, _ = board()
+    made.changed(LINK.id, REFUSED)
+    acknowledge(made)
+    made.changed(LINK.id, replace(BROKEN, failure=Failed("upstream h: login refused for user 'u'")))
+    assert not await is_known(made)
+    made.changed(LINK.id, REFUSED)
+    assert await is_known(made)
+    made.changed(LINK.id, STANDBY)
+    assert made.acknowledged(LINK.id) is None
+    made.changed(LINK.id, REFUSED)
+    assert not await is_known(made)
+
+
+async def test_a_deleted_exchange_can_be_acknowledged_too() -> None:
+    clock = Clock()
+    made, counts = Board(clock, "dc2-a", cluster="dc2"), Counts()
+    made.put(LINK, RUNNING, counts, Gauges)
+    counts.forwarded = 3
+    made.exchange_deleted(LINK.id)
+    made.gone(LINK.id)
+    known = acknowledged("downstream", "exchange deleted", by="ann", at=clock.now, reason="", until=clock.now + 60)
+    made.acknowledge({LINK.id: known})
+    assert await is_known(made)
+    clock.now += 60
+    assert not await is_known(made)

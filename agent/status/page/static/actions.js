@@ -22,6 +22,25 @@ export const ACTIONS = {
   },
 };
 
+/** What can be done with a cause of trouble; its rows are the cause itself. */
+export const OF_CAUSES = {
+  ack: {
+    label: "Acknowledge",
+    effect: "It comes behind causes that nobody knows of yet, until it is over or stops more links. Links and alerts stay as they are.",
+  },
+  unack: { label: "Take back acknowledgement", effect: "It comes before others again." },
+};
+
+/** The one that has an effect: on a cause that somebody has acknowledged, taking that back. */
+export const offeredFor = ({ acknowledged }) => (acknowledged ? "unack" : "ack");
+
+/** Method, path and body of what the agent is asked for; `seconds` is 0 where only the end of the trouble ends it. */
+export function requestFor(action, { id }, reason, seconds) {
+  const path = `/api/causes/${encodeURIComponent(id)}/ack`;
+  if (action === "unack") return ["DELETE", path, null];
+  return ["POST", path, { ...(reason && { reason }), ...(seconds > 0 && { for: seconds }) }];
+}
+
 const AT_ONCE = 4;
 const OFFERED = {
   paused: ["resume"],
@@ -36,6 +55,7 @@ export const offered = (status) => OFFERED[status] ?? ["restart", "pause"];
 
 /** The links that the action has an effect on, and the number of those that it has none on, by state. */
 export function split(action, rows) {
+  if (action in OF_CAUSES) return { meant: rows, skipped: new Map() };
   const meant = rows.filter((row) => offered(row.view.status).includes(action));
   const skipped = new Map();
   for (const row of rows) {

@@ -39,10 +39,10 @@ export class Api {
     return (await this.#request(path)).json();
   }
 
-  async post(path, value = null) {
+  async send(method, path, value = null) {
     const headers = { "Content-Type": "application/json" };
     const body = value === null ? undefined : JSON.stringify(value);
-    return (await this.#request(path, { method: "POST", headers, body })).json();
+    return (await this.#request(path, { method, headers, body })).json();
   }
 
   async open(path, signal) {

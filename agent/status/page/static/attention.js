@@ -1,6 +1,6 @@
 /** What is wrong: one line for each cause, the most important first and open. */
 
-import { actionButtons, showActions } from "./actions.js";
+import { OF_CAUSES, actionButtons, offeredFor, showActions } from "./actions.js";
 import { advised, copyButton } from "./copy.js";
 import { byId, h, set, text } from "./dom.js";
 import { plural } from "./format.js";
@@ -19,10 +19,12 @@ export class Attention {
   #buttons = new Map();
   #known = new Map();
   #onAct;
+  #onAcknowledge;
 
-  /** `onAct(action, rows, of)` asks for the confirmation. */
-  constructor(onAct) {
+  /** `onAct(action, rows, of)` and `onAcknowledge(action, cause)` ask for the confirmation. */
+  constructor(onAct, onAcknowledge) {
     this.#onAct = onAct;
+    this.#onAcknowledge = onAcknowledge;
     byId("more-causes").addEventListener("click", () => {
       this.#all = !this.#all;
       this.#shown = "";
@@ -40,20 +42,20 @@ export class Attention {
     byId("attention").hidden = known.length === 0;
     if (known.length === 0) return;
     text(byId("attention-title"), known.length === 1 ? "Needs attention" : `Needs attention: ${plural(known.length, "cause")}`);
-    const key = JSON.stringify(known.map((cause) => [keyOf(cause), cause.links, cause.error, cause.advice]));
+    const key = JSON.stringify(known.map((cause) => [cause.id, cause.links, cause.error, cause.advice, cause.acknowledged?.text]));
     if (key !== this.#shown) this.#draw(known);
     this.#shown = key;
-    this.#known = new Map(known.map((cause) => [keyOf(cause), cause]));
+    this.#known = new Map(known.map((cause) => [cause.id, cause]));
     for (const [at, node] of this.#buttons) showActions(node, this.#known.get(at).rows);
-    for (const cause of known) text(this.#lines.get(keyOf(cause)), headOf(cause));
+    for (const cause of known) text(this.#lines.get(cause.id), lineOf(cause));
   }
 
   #draw(causes) {
     const isOpen = new Map([...byId("causes").children].map((node) => [node.dataset.key, node.firstChild.open]));
-    this.#lines = new Map(causes.map((cause) => [keyOf(cause), h("span", { class: "cause-line" })]));
+    this.#lines = new Map(causes.map((cause) => [cause.id, h("span", { class: "cause-line" })]));
     this.#buttons = new Map();
     const shown = this.#all ? causes : causes.slice(0, CAUSES);
-    const nodes = shown.map((cause, at) => this.#cause(cause, isOpen.get(keyOf(cause)) ?? at === 0));
+    const nodes = shown.map((cause, at) => this.#cause(cause, isOpen.get(cause.id) ?? at === 0));
     byId("causes").replaceChildren(...nodes);
     const more = byId("more-causes");
     more.hidden = causes.length <= CAUSES;
@@ -66,7 +68,8 @@ export class Attention {
     const details = h(
       "details",
       {},
-      h("summary", {}, badge(status), this.#lines.get(keyOf(cause))),
+      h("summary", {}, badge(status), this.#lines.get(cause.id)),
+      cause.acknowledged ? h("p", {}, cause.acknowledged.text) : null,
       h(
         "div",
         { class: "copied" },
@@ -75,24 +78,30 @@ export class Attention {
       ),
       h("p", { class: "advice" }, ...advised(cause.advice)),
       ...(cause.trouble === GONE ? [] : [namesOf(cause.rows), this.#actions(cause)]),
+      this.#acknowledging(cause),
     );
     set(details, "open", isOpen ? "" : null);
-    return h("li", { class: "cause", "data-group": stateOf(status).group, "data-key": keyOf(cause) }, details);
+    return h("li", { class: "cause", "data-group": stateOf(status).group, "data-key": cause.id }, details);
   }
 
   #actions(cause) {
-    const key = keyOf(cause);
     const of = cause.side === "upstream" ? `from ${cause.broker}` : `of ${cause.broker}`;
-    const node = actionButtons(this.#onAct, () => this.#known.get(key).rows, of);
-    this.#buttons.set(key, node);
+    const node = actionButtons(this.#onAct, () => this.#known.get(cause.id).rows, of);
+    this.#buttons.set(cause.id, node);
     return node;
+  }
+
+  #acknowledging(cause) {
+    const action = offeredFor(cause);
+    const onclick = () => this.#onAcknowledge(action, this.#known.get(cause.id) ?? cause);
+    return h("div", { class: "actions" }, h("button", { type: "button", onclick }, `${OF_CAUSES[action].label} …`));
   }
 }
 
-/** Without what changes while it lasts. */
-const keyOf = ({ side, broker, trouble, since }) => [side, broker, trouble, since].join("\n");
+/** `dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked, acknowledged by ann@ops`. */
+export const lineOf = (cause) => headOf(cause) + (cause.acknowledged ? `, acknowledged by ${cause.acknowledged.by}` : "");
 
-const headOf = ({ broker, side, headline }) => `${broker} (${side}): ${headline}`;
+export const headOf = ({ broker, side, headline }) => `${broker} (${side}): ${headline}`;
 
 const namesOf = (rows) =>
   h("ul", { class: "names" }, ...leadsTo(rows).map(({ href, label }) => h("li", {}, h("a", { href }, label))));

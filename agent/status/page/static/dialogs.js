@@ -1,6 +1,6 @@
 /** Confirms actions on links, and asks for the token if the agent needs one. */
 
-import { ACTIONS, describe, performAll, split } from "./actions.js";
+import { ACTIONS, OF_CAUSES, describe, performAll, split } from "./actions.js";
 import { byId, h, text } from "./dom.js";
 import { exact, plural } from "./format.js";
 
@@ -8,19 +8,21 @@ const SENDABLE = /^[!-~]+$/; // a browser can send nothing else in a header, and
 
 const NAMED = 10;
 
-/** `perform(row, reason)` is awaited with the dialog open, for each link; the dialog shows its progress and errors. */
+/** `perform(row, reason, seconds)` is awaited with the dialog open, for each link; the dialog shows its progress and errors. */
 export function confirmAction(action, rows, { of = "", now, perform }) {
   const dialog = byId("confirm");
   const go = byId("confirm-go");
   const found = split(action, rows);
   const isOne = rows.length === 1;
-  const { label, effect } = ACTIONS[action];
+  const { label, effect } = ACTIONS[action] ?? OF_CAUSES[action];
   const what = isOne ? rows[0].name : `${plural(found.meant.length, "link")}${of && ` ${of}`}`;
   text(byId("confirm-title"), `${label} ${what}?`);
   const lines = isOne ? [effect] : describe(action, rows, found, now);
   byId("confirm-effect").replaceChildren(...lines.map((line) => h("p", {}, line)));
   byId("confirm-names").replaceChildren(...(isOne ? [] : namesOf(found.meant)));
-  byId("confirm-why").hidden = action !== "pause";
+  byId("confirm-why").hidden = action !== "pause" && action !== "ack";
+  byId("confirm-how-long").hidden = action !== "ack";
+  byId("confirm-for").value = "0";
   byId("confirm-reason").value = "";
   text(byId("confirm-error"), "");
   text(byId("confirm-progress"), "");
@@ -33,7 +35,7 @@ export function confirmAction(action, rows, { of = "", now, perform }) {
     text(byId("confirm-error"), "");
     const done = new Set();
     const doing = async (row) => {
-      await perform(row, byId("confirm-reason").value.trim());
+      await perform(row, byId("confirm-reason").value.trim(), Number(byId("confirm-for").value));
       done.add(row);
     };
     try {

@@ -1,9 +1,10 @@
 /** Assembles the page: the feed writes the store, the address selects the view, views show the store. */
 
 import { About } from "./about.js";
+import { requestFor } from "./actions.js";
 import { Announcer } from "./announce.js";
 import { Api } from "./api.js";
-import { Attention } from "./attention.js";
+import { Attention, headOf } from "./attention.js";
 import { Causes } from "./causes.js";
 import { Connection } from "./connection.js";
 import { Detail } from "./detail.js";
@@ -38,7 +39,10 @@ class Page {
   #about = new About(this.#api, this.#store);
   #summary = new Summary();
   #quarantine = new Quarantine();
-  #attention = new Attention((...asked) => this.#ask(...asked));
+  #attention = new Attention(
+    (...asked) => this.#ask(...asked),
+    (action, cause) => this.#acknowledge(action, cause),
+  );
   #selection = new Selection((action, rows) => this.#ask(action, rows, this.#ofThese(rows)));
   #causes = new Causes(this.#api);
   #events = new Events(this.#api, () => this.#draw());
@@ -105,8 +109,16 @@ class Page {
   /** `of` says which links these are. */
   #ask(action, rows, of = "") {
     const perform = (row, reason) =>
-      this.#api.post(`/api/links/${encodeURIComponent(row.id)}/${action}`, reason ? { reason } : null);
+      this.#api.send("POST", `/api/links/${encodeURIComponent(row.id)}/${action}`, reason ? { reason } : null);
     confirmAction(action, rows, { of, now: performance.now(), perform });
+  }
+
+  #acknowledge(action, cause) {
+    const perform = async (_, reason, seconds) => {
+      await this.#api.send(...requestFor(action, cause, reason, seconds));
+      this.#causes.soon();
+    };
+    confirmAction(action, [{ name: headOf(cause) }], { now: performance.now(), perform });
   }
 
   /** Where links come from one upstream, its name; otherwise that of this cluster. */

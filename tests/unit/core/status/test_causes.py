@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agent.core.links.lifecycle import Status
+from agent.core.status.acknowledgements import Acknowledgement, acknowledged
 from agent.core.status.advice import Denied, Trouble, advice, denied, trouble_of
 from agent.core.status.causes import (
     Level,
@@ -418,3 +419,57 @@ def test_an_agent_that_stood_still_blames_itself_for_all_its_links() -> None:
     assert (cause.side, cause.broker, cause.trouble) == ("agent", "this agent", Trouble.STOOD_STILL)
     assert len(cause.links) == 3
     assert "CPU" in cause.advice
+
+
+def known(found: LinkFacts, trouble: Trouble = Trouble.MEMORY_ALARM, at: float = NOW) -> LinkFacts:
+    return replace(found, acknowledged=acknowledged("downstream", trouble, by="ann@ops", at=at, reason="known"))
+
+
+def unreachable(number: int) -> LinkFacts:
+    """That never moved a message: without an acknowledgement it comes after links that did."""
+    return link(number, Status.BACKOFF, "upstream_unreachable", "upstream h: connection refused", flowed=None)
+
+
+def first_of(*links: LinkFacts) -> tuple[Trouble, Acknowledgement | None]:
+    first, *_ = causes_of(links, downstream="dc2")
+    return first.trouble, first.acknowledged
+
+
+def test_what_somebody_knows_comes_behind_what_nobody_knows() -> None:
+    new = unreachable(9)
+    assert first_of(link(1), new) == (Trouble.MEMORY_ALARM, None)
+    assert first_of(known(link(1)), new) == (Trouble.UNREACHABLE, None)
+    forgotten = replace(link(8, Status.PAUSED, "paused", "paused"), is_forgotten=True)
+    assert first_of(known(link(1)), forgotten) == (Trouble.PAUSED, None)
+    assert level_of([known(link(1))]) is Level.DOWN, "nothing flows all the same"
+
+
+def test_a_link_that_stands_still_since_brings_its_cause_back() -> None:
+    new, two = unreachable(9), [known(link(1), at=NOW - 9), known(link(2))]
+    assert first_of(*two, new)[0] is Trouble.UNREACHABLE
+    assert first_of(*two, link(3), new) == (Trouble.MEMORY_ALARM, None)
+    assert first_of(two[1])[1] == two[1].acknowledged
+    assert first_of(*two)[1] == two[1].acknowledged, "the last one"
+
+
+def test_another_trouble_of_the_same_link_is_news() -> None:
+    assert first_of(known(link(1), Trouble.DISK_ALARM), unreachable(9)) == (Trouble.MEMORY_ALARM, None)
+    at_upstream = replace(known(unreachable(1), Trouble.UNREACHABLE))
+    assert first_of(at_upstream) == (Trouble.UNREACHABLE, None), "the same trouble of the other side"
+
+
+def test_where_all_is_known_the_verdict_says_by_whom() -> None:
+    links = [known(link(1))]
+    assert verdict(causes_of(links, downstream="dc2"), links, now=NOW) == (
+        "dc2 (downstream): memory alarm for 4 min, 1 of 1 link blocked, acknowledged by ann@ops"
+    )
+
+
+def test_a_cause_has_an_id_that_stays_while_it_grows_and_is_its_own() -> None:
+    [one] = causes_of([link(1)], downstream="dc2")
+    more = causes_of([link(1, waiting=7), link(2, ago=9), *incident()], downstream="dc2")
+    assert [cause.id for cause in more].count(one.id) == 1
+    assert len({cause.id for cause in more}) == len(more)
+    assert next(cause for cause in more if cause.id == one.id).trouble is Trouble.MEMORY_ALARM
+    assert len(one.id) == 8
+    assert int(one.id, 16) >= 0

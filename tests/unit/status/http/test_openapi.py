@@ -79,7 +79,8 @@ async def test_answers_are_as_described(serve: Serve, path: str, method: str) ->
     answers = DOCUMENT["paths"][path][method]["responses"]
     if path in {"/metrics", "/api/events"}:
         return  # not JSON; tests of their own read them
-    for link_id in (LINK.id, "ffffffff"):
+    [cause] = (await served.ask("/api/causes"))[1]["causes"]
+    for link_id in (LINK.id, "ffffffff", cause["id"]):
         asked = path.format(id=link_id, vhost="%2F", node="n", name="drain" if link_id == LINK.id else "none")
         status, found = await served.ask(asked, method.upper())
         assert str(status) in answers

@@ -129,6 +129,45 @@ async def test_what_may_be_done_to_a_link(serve: Serve, action: str) -> None:
     assert (await served.ask(f"/api/links/{LINK.id}/{action}"))[0] == 405
 
 
+async def test_a_cause_is_acknowledged_by_whom_and_for_how_long(serve: Serve) -> None:
+    served = await serve()
+    served.board.changed(LINK.id, BROKEN)
+    [cause] = (await served.ask("/api/causes"))[1]["causes"]
+    assert cause["acknowledged"] is None
+    ack = f"/api/causes/{cause['id']}/ack"
+    status, found = await served.ask(ack, "POST", body={"by": "ann@ops", "reason": "known", "for": 7_200})
+    assert (status, found["id"], found["acknowledged"]["by"]) == (200, cause["id"], "ann@ops")
+    assert found["acknowledged"]["text"].endswith(" UTC: known, until 2027-01-15 10:00 UTC")
+    assert (await served.ask("/api/causes"))[1]["causes"] == [found]
+    assert (await served.ask("/api/summary"))[1]["verdict"].endswith(", acknowledged by ann@ops")
+    assert (await served.ask("/api/causes"))[1]["level"] == "down"
+    assert (await served.ask(ack, "POST"))[1]["acknowledged"]["by"] == "HTTP from 127.0.0.1"
+    assert (await served.ask(ack, "DELETE"))[1]["acknowledged"] is None
+    for method in ("POST", "DELETE"):
+        status, answer = await served.ask("/api/causes/ffffffff/ack", method)
+        assert (status, "no cause has the id 'ffffffff'" in answer["error"]) == (404, True)
+    assert (await served.ask(ack))[0] == 405
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "2h", True, 1e99, float("nan")])
+async def test_how_long_a_cause_is_acknowledged_has_bounds(serve: Serve, seconds: object) -> None:
+    served = await serve()
+    served.board.changed(LINK.id, BROKEN)
+    [cause] = (await served.ask("/api/causes"))[1]["causes"]
+    status, answer = await served.ask(f"/api/causes/{cause['id']}/ack", "POST", body={"for": seconds})
+    assert (status, "`for` has to be a number of seconds" in answer["error"]) == (400, True)
+    assert (await served.ask("/api/causes"))[1]["causes"][0]["acknowledged"] is None
+
+
+async def test_to_acknowledge_needs_the_token(serve: Serve) -> None:
+    served = await serve(token=TOKEN)
+    served.board.changed(LINK.id, BROKEN)
+    [cause] = (await served.ask("/api/causes"))[1]["causes"]
+    ack = f"/api/causes/{cause['id']}/ack"
+    assert [(await served.ask(ack, method))[0] for method in ("POST", "DELETE")] == [401, 401]
+    assert (await served.ask(ack, "POST", token=TOKEN))[0] == 200
+
+
 async def test_the_native_routes(serve: Serve) -> None:
     served = await serve()
     assert [link["id"] for link in (await served.ask("/api/federation-links"))[1]] == [LINK.id]

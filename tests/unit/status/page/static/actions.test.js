@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { ACTIONS, describe, offered, performAll, split } from "#page/actions.js";
+import { ACTIONS, describe, offered, offeredFor, performAll, requestFor, split } from "#page/actions.js";
 
 import { rowsOf } from "./rows.js";
 
@@ -30,6 +30,18 @@ test("what will happen is told before, with the links that are left as they are"
     "It has no effect on any of them.",
     "Left as they are: 1 running.",
   ]);
+});
+
+test("a cause is acknowledged, with a reason and for a time if they are given, or that is taken back", () => {
+  const path = "/api/causes/5e6f7a8b/ack";
+  const cause = { id: "5e6f7a8b", acknowledged: null };
+  assert.equal(offeredFor(cause), "ack");
+  assert.deepEqual(requestFor("ack", cause, "", 0), ["POST", path, {}]);
+  assert.deepEqual(requestFor("ack", cause, "known", 3_600), ["POST", path, { reason: "known", for: 3_600 }]);
+  const known = { ...cause, acknowledged: { by: "ann@ops" } };
+  assert.equal(offeredFor(known), "unack");
+  assert.deepEqual(requestFor("unack", known, "", 0), ["DELETE", path, null]);
+  assert.deepEqual(split("ack", [cause]), { meant: [cause], skipped: new Map() });
 });
 
 const THOUSAND = Array.from({ length: 1_000 }, (_, at) => ({ id: at + 1 }));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { leadsTo } from "#page/attention.js";
+import { leadsTo, lineOf } from "#page/attention.js";
 
 import { rowsOf } from "./rows.js";
 
@@ -12,6 +12,12 @@ test("links of a cause are told from others of their name", () => {
   const rows = rowsOf(down({ exchange: "orders", upstream_cluster: "rome" }), down({ exchange: "orders", upstream_cluster: "paris" }));
   assert.deepEqual(labels(rows), ["exchange orders in / from rome", "exchange orders in / from paris"]);
   assert.equal(leadsTo(rows)[1].href, "#/links/1");
+});
+
+test("the line of a cause says who knows of it", () => {
+  const cause = { broker: "dc2", side: "downstream", headline: "memory alarm for 4 min, 6 of 13 links blocked", acknowledged: null };
+  assert.equal(lineOf(cause), "dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked");
+  assert.equal(lineOf({ ...cause, acknowledged: { by: "ann@ops" } }), `${lineOf(cause)}, acknowledged by ann@ops`);
 });
 
 test("many links of one upstream lead to all of it in these states", () => {

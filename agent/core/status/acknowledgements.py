@@ -1,0 +1,60 @@
+"""Somebody knows of a cause of trouble: it comes behind others until it is over, or grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from agent.core.links.pauses import LAST, paused
+
+LONGEST: Final = 366 * 86_400.0  # seconds
+MOST_REMEMBERED: Final = 300  # of one lease: with the longest texts, and as many pauses, its message stays small enough
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Of one link's trouble, so it goes where the link goes; that of a cause is what all its links have. Without
+    `until` only the end of the trouble ends it."""
+
+    side: str
+    trouble: str
+    by: str = ""
+    at: float = 0.0
+    reason: str = ""
+    until: float | None = None
+
+    def is_over(self, now: float) -> bool:
+        return self.until is not None and now >= self.until
+
+    @property
+    def text(self) -> str:
+        """`acknowledged by ann@ops at 2026-11-23 08:15 UTC: disk is ordered, until 2026-11-23 10:15 UTC`."""
+        why = f": {self.reason}" if self.reason else ""
+        until = "" if self.until is None else f", until {_utc(self.until)}"
+        return f"acknowledged by {self.by or 'somebody'} at {_utc(self.at)}{why}{until}"
+
+
+def acknowledged(
+    side: str, trouble: str, *, by: object, at: object, reason: object, until: object = None
+) -> Acknowledgement:
+    """Texts come from clients and from the broker, so they may be anything."""
+    known = paused(by, at, reason)
+    is_time = isinstance(until, int | float) and not isinstance(until, bool) and 0 <= until < LAST
+    end = float(until) if is_time and isinstance(until, int | float) else None
+    return Acknowledgement(side, trouble, known.by, known.at, known.reason, end)
+
+
+def from_value(value: object) -> Acknowledgement | None:
+    """None where it isn't one: what is not known to be acknowledged is news."""
+    given: Mapping[str, Any] = value if isinstance(value, dict) else {}
+    side, trouble = given.get("side"), given.get("trouble")
+    if not (isinstance(side, str) and isinstance(trouble, str)):
+        return None
+    about = {key: given.get(key) for key in ("by", "at", "reason", "until")}
+    return acknowledged(side, trouble, **about)
+
+
+def _utc(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
