@@ -16,6 +16,8 @@ from agent.amqp.data.original import original, received_headers
 from agent.amqp.data.prepared import PUBLISH
 from agent.amqp.data.returns import Later
 from agent.amqp.data.walk import Names
+from agent.amqp.wire import frames, methods
+from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.core.links.confirms import Confirms
 from agent.core.links.parked import Parked, Refusal
@@ -84,7 +86,21 @@ class Refused:
     @property
     def oldest(self) -> float | None:
         """When what waits longest was refused first."""
-        return min((at for at in (self._refusals.oldest, self._parked.oldest) if at is not None), default=None)
+        return None if self._oldest is None else self._oldest[0]
+
+    @property
+    def where(self) -> str:
+        """Where what waits longest goes; empty where that isn't known."""
+        address = b"" if self._oldest is None else self._oldest[1]
+        if not address:
+            return ""
+        call = methods.decode(address[frames.PREFIX.size : -1])
+        exchange, key = one_line(call["exchange"]), one_line(call["routing_key"])
+        return f"to exchange {exchange!r} with key {key!r}" if exchange else f"to queue {key!r}"
+
+    @property
+    def _oldest(self) -> tuple[float, bytes] | None:
+        return min((each for each in (self._refusals.oldest, self._parked.oldest) if each is not None), default=None)
 
     def owns(self, tag: int) -> bool:
         return tag in self._messages

@@ -318,7 +318,10 @@ class Target:
         if self._no_quarantine and (told[0] or refused or self._on_the_way_aside):
             told.append(f"what can't be published downstream can't be put into the quarantine: {self._no_quarantine}")
         if refused:
-            told.append(f"{refused} refused by the downstream (basic.nack: is a queue there full?) and tried again")
+            where = self.refused.where if self.refused else ""
+            oldest = f", the oldest {where}" if where else ""
+            why = "basic.nack: is a queue there full?"
+            told.append(f"{refused} refused by the downstream ({why}) and tried again{oldest}")
         return "; ".join(filter(None, told))
 
     def _lost(self) -> str:

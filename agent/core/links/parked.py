@@ -56,9 +56,9 @@ class Parked:
         return len(self._waiting)
 
     @property
-    def oldest(self) -> float | None:
-        """When what waits longest was refused first."""
-        return min((refusal.since for refusal in self._waiting.values()), default=None)
+    def oldest(self) -> tuple[float, bytes] | None:
+        """When what waits longest was refused first, and its address."""
+        return min(((refusal.since, refusal.address) for refusal in self._waiting.values()), default=None)
 
     @property
     def expects(self) -> bool:

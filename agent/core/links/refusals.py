@@ -52,9 +52,9 @@ class Refusals:
         return len(self._waiting) + len(self._trying)
 
     @property
-    def oldest(self) -> float | None:
-        """When what waits longest was refused first."""
-        return min((message.since for message in self._found.values()), default=None)
+    def oldest(self) -> tuple[float, bytes] | None:
+        """When what waits longest was refused first, and its address."""
+        return min(((message.since, message.address) for message in self._found.values()), default=None)
 
     @property
     def wakes_at(self) -> float | None:

@@ -58,7 +58,8 @@ def test_of_an_exchange_link_what_is_refused_waits_and_the_rest_flows(
     there.publish(numbered(50), "full.a")
     there.publish(numbered(500), "ok.a")
     assert here.take(500) == numbered(500)
-    shows(agent, "50 refused by the downstream (basic.nack: is a queue there full?) and tried again")
+    oldest = f"the oldest to exchange '{X}' with key 'full.a'"
+    shows(agent, f"50 refused by the downstream (basic.nack: is a queue there full?) and tried again, {oldest}")
     assert (only(agent)["status"], only(agent)["redelivered"]) == ("running", 0)
     here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
     # The limit may go in the middle of an attempt, of which the rest then comes first.
