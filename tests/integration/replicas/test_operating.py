@@ -80,8 +80,12 @@ def test_a_shovel_that_has_finished_is_not_run_again_where_it_is_taken_over(
     agents = replicas(agent_of, here, shoveled(here, there, 1, src_delete_after=5), 2)
     for agent in agents:
         agent.start()
-    wait_shared(agents, 1)
-    [runs], [waits] = ([each for each in agents if bool(run_by(each)) is is_run] for is_run in (True, False))
+
+    def one_waits_for_the_other() -> Sequence[Agent]:
+        by_status = {links(agent).get("move0", {}).get("status"): agent for agent in agents}
+        return [by_status["running"], by_status["standby"]] if by_status.keys() == {"running", "standby"} else []
+
+    runs, waits = eventually(one_waits_for_the_other, what="one runs it, and the other waits")
     there.publish(numbered(8), "src0", exchange="")
     eventually(lambda: links(runs)["move0"]["status"] == "terminated", what="it has finished")
     runs.kill()
