@@ -272,6 +272,9 @@ class Building:
             await self._bind_again()
             await upstream_objects.delete_exchange(self._up, other)
 
+    def note_restored(self, note: str) -> None:
+        self._built.restored = note
+
     async def restore(self) -> None:
         """The upstream exchange was deleted: it may exist again, but nothing is bound to it."""
         built, binder = self._built, self._binder

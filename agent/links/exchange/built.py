@@ -28,6 +28,7 @@ class Built:
     left_out: tuple[LeftOut, ...] = ()
     has_canary: bool = False
     canary_note: str = ""  # why there is none
+    restored: str = ""  # that the upstream exchange was missing, for a while
     may_have_rival: bool = False  # whoever served the link until now may still be building
     doubtful: list[Group] = field(default_factory=list)
     """Asserted once more: nothing showed a deletion when they were bound, or another agent may have replaced what they
@@ -51,7 +52,8 @@ class Built:
     @property
     def notes(self) -> str:
         """What an operator should know of what was built; empty where all is as defined."""
-        return "; ".join(note for note in (self.note, self.canary_note, _of_left_out(self.left_out)) if note)
+        notes = self.note, self.canary_note, self.restored, _of_left_out(self.left_out)
+        return "; ".join(note for note in notes if note)
 
 
 def _of_left_out(left_out: tuple[LeftOut, ...]) -> str:

@@ -18,6 +18,7 @@ from agent.links.flow_watch import FlowWatch
 
 ASSERT_ALL: Final = 25.0  # seconds for all bindings of a link that has no canary
 ASSERT_PARTS: Final = 10  # at most
+SHOWN_FOR: Final = 3_600.0  # that the upstream exchange was missing
 RIVAL_ENDS: Final = 5.0  # seconds in which whoever lost the queue to this link has ended its session
 
 log = structlog.get_logger()
@@ -53,6 +54,8 @@ class Upkeep:
         self._must_tidy = False
         self._missing: set[str] = set()
         self._is_type_unknown = False
+        self._restored_at: float | None = None
+        building.note_restored("")
         self._must_place_canary = False
         self._moved: tuple[int | None, ...] = ()
 
@@ -60,13 +63,17 @@ class Upkeep:
         """Nothing has moved or waits, and nothing is due: what most of a thousand links are, most of the time."""
         if self._probing is not None or self._moved != self._movement or self._watch.waits:
             return False
-        return not self._must_assert(now) and not self._is_tidy_due(now) and not self._watch.is_due(now)
+        is_due = self._must_assert(now) or self._is_tidy_due(now) or self._is_old_news(now)
+        return not is_due and not self._watch.is_due(now)
 
     def _must_assert(self, now: float) -> bool:
         return now >= self._assert_at and self._building.must_assert
 
     def _is_tidy_due(self, now: float) -> bool:
         return self._tidy_at is not None and now >= self._tidy_at
+
+    def _is_old_news(self, now: float) -> bool:
+        return self._restored_at is not None and now - self._restored_at >= SHOWN_FOR
 
     @property
     def _movement(self) -> tuple[int | None, ...]:
@@ -95,6 +102,8 @@ class Upkeep:
         if self._is_tidy_due(now):
             self._tidy_at, self._must_tidy = None, True
             self._wake.set()
+        if self._is_old_news(now):
+            self._note_restored("", None)
         return self._watch.observe(now, is_blocked=is_blocked, must_look=self._watch.is_due(now))
 
     def _look_at_probes(self, probing: Probing, now: float, *, is_blocked: bool) -> None:
@@ -188,6 +197,13 @@ class Upkeep:
             await building.restore()
             reason = "the upstream exchange, or the exchange that shows whether it was deleted, was missing"
             log.warning("bindings restored", **building.labels, reason=reason)
+            note = f"{reason}, and is bound again: what was published in between has not come"
+            self._note_restored(note, self._loop.time())
+
+    def _note_restored(self, note: str, at: float | None) -> None:
+        self._restored_at = at
+        self._building.note_restored(note)
+        self._on_followed()
 
     async def _follow(self) -> None:
         since, self._stale_since = self._stale_since, None

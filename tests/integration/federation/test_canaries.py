@@ -29,6 +29,9 @@ def test_a_re_created_exchange_is_bound_again_within_10_seconds(agent_of: AgentO
     assert here.take(1) == ["m"]
     assert agent.history(*link(here)) == ["running"]
     assert len(agent.told("bindings restored")) == 2
+    [shown] = ask(agent, "/api/links")
+    assert "was missing, and is bound again: what was published in between has not come" in shown["error"]
+    assert shown["status"] == "running"
 
 
 def test_one_canary_a_link_which_outlives_the_agent_and_not_the_link(
