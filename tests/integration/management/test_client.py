@@ -57,3 +57,13 @@ async def test_many_bindings_in_one_answer(broker: Node, vhost: str) -> None:
         took = time.monotonic() - begun
     assert len({binding["routing_key"] for binding in found if binding["source"] == "x"}) == MANY
     assert took < 2.5  # of 40,000 thus 10 s
+
+
+async def test_a_queues_policy_is_known_at_once(broker: Node, vhost: str) -> None:
+    """With statistics it arrives as late as they do."""
+    for number in range(10):
+        broker.admin.queue(vhost, f"q{number}")
+    async with ManagementClient([parse(broker.management_uri())]) as client:
+        await client.queues(vhost)
+        broker.admin.policy(vhost, "p", "^q", definition={"max-length": 5}, apply_to="queues")
+        assert {each.get("policy") for each in await client.queues(vhost)} == {"p"}
