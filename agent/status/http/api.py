@@ -299,7 +299,7 @@ def _end_of(given: Mapping[str, Any], now: float) -> float | None:
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST:
-        raise web.HTTPBadRequest(text=f"`for` has to be a number of seconds, up to {LONGEST:.0f}")
+        raise web.HTTPBadRequest(text=f"`for` has to be a number of seconds above 0, up to {LONGEST:.0f}")
     return now + seconds
 
 

@@ -8,6 +8,7 @@ from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Status
 from agent.core.model import LinkKind
 from agent.core.rules.names import LETTERS
+from agent.core.status.acknowledgements import LONGEST
 from agent.core.status.advice import Trouble
 from agent.core.status.causes import SIDES, Level
 from agent.status.history import Range
@@ -21,6 +22,7 @@ COUNT: Final[Json] = {"type": "integer", "minimum": 0}
 _REMAINING: Final[Json] = {"anyOf": [{"const": native.UNLIMITED}, COUNT]}
 COUNT_OR_NONE: Final[Json] = {"type": ["integer", "null"], "minimum": 0}
 SECONDS: Final[Json] = {"type": "number", "minimum": 0}
+ACKNOWLEDGED: Final[Json] = {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST}
 TIME: Final[Json] = {"type": "string", "format": "date-time"}
 TIME_OR_NONE: Final[Json] = {"type": ["string", "null"], "format": "date-time"}
 LINK_ID: Final[Json] = {"type": "string", "pattern": "^[0-9a-f]{8}$"}
@@ -442,7 +444,7 @@ PATHS: Final[Json] = {
         "post": _ack(
             "acknowledgeCause",
             "Somebody knows of it: it comes behind others until it ends or grows, or for so many seconds.",
-            _body("Who knows of it, why, and for how long.", by=TEXT, reason=TEXT, **{"for": SECONDS}),
+            _body("Who knows of it, why, and for how long.", by=TEXT, reason=TEXT, **{"for": ACKNOWLEDGED}),
         ),
         "delete": _ack("takeBackAcknowledgement", "Nobody has acknowledged it."),
     },
