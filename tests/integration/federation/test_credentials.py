@@ -18,7 +18,7 @@ from tests.lab.admin import Admin, AdminError
 from tests.lab.tokens import TokenBroker
 from tests.lab.waiting import eventually
 
-LIFE: Final = 8.0
+LIFE: Final = 12.0
 USER: Final = "renewed"
 
 

@@ -86,6 +86,7 @@ def test_connections_are_cut_on_either_side(agent_of: AgentOf, here: Site, there
     eventually(lambda: user_program.depth(here.uri, Q) >= MESSAGES, 30, what="all of them arrive")
     check_nothing_lost(here, bodies, 4)
     broken = [entry for entry in agent.told("link changed") if entry["status"] == "backoff"]
+    assert broken
     assert all("connection" in entry["error"] for entry in broken)
     there.wait_bound("k")
 

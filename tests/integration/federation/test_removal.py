@@ -84,7 +84,7 @@ def test_a_file_that_still_grows_takes_no_effect(agent_of: AgentOf, here: Site, 
             file.flush()
             time.sleep(0.2)
         file.write("vhosts:" + text.split("vhosts:", 1)[1])
-    agent.wait_told("configuration read")
+    agent.wait_told("configuration read", 2)
     assert agent.history(*link(here)) == ["running"]
 
 

@@ -151,7 +151,7 @@ def test_delay_is_a_round_trip_of_twice_as_much(echo: Peer, proxy_to: ProxyTo, c
     proxy.delay(0.05)
     delayed = [round_trip(connection) for _ in range(5)]
     assert undelayed < 0.05
-    assert 0.098 <= min(delayed) < 0.18
+    assert 0.098 <= min(delayed) < 0.5
     proxy.delay(0)
     assert min(round_trip(connection) for _ in range(10)) < 0.05
 
@@ -219,9 +219,9 @@ def test_blackhole_is_silent_and_loses_nothing(echo: Peer, proxy_to: ProxyTo, co
 def test_throttle_is_a_rate(sink: Peer, proxy_to: ProxyTo, connect: Connect) -> None:
     proxy = proxy_to(sink.port)
     proxy.throttle(2 * MEGABYTE)
-    assert 0.85 < seconds_to_pass(connect(proxy), sink, 2 * MEGABYTE) < 1.5
+    assert 0.85 < seconds_to_pass(connect(proxy), sink, 2 * MEGABYTE) < 5
     proxy.throttle(None)
-    assert seconds_to_pass(connect(proxy), sink, 8 * MEGABYTE) < 0.8
+    assert seconds_to_pass(connect(proxy), sink, 8 * MEGABYTE) < 3, "four at that rate"
 
 
 def test_throttle_is_shared(sink: Peer, proxy_to: ProxyTo, connect: Connect) -> None:
@@ -233,7 +233,7 @@ def test_throttle_is_shared(sink: Peer, proxy_to: ProxyTo, connect: Connect) -> 
     for writer in writers:
         writer.start()
     eventually(lambda: sink.received == 2 * MEGABYTE, 30)
-    assert 0.85 < time.monotonic() - start < 1.5
+    assert 0.85 < time.monotonic() - start < 5
     for writer in writers:
         writer.join()
 

@@ -120,7 +120,8 @@ def test_where_all_is_refused_the_link_waits(agent_of: AgentOf, here: Site, ther
     assert waited >= 2, "it counts from when a message was refused first, not tried last"
     assert not has_queue(there)
     here.node.admin.delete("policies", here.vhost, f"limit {FULL}")
-    assert here.take(21, queue=FULL, deadline=30) == ["first", *numbered(20)]
+    # As above: the limit may go in the middle of an attempt.
+    assert sorted(here.take(21, queue=FULL, deadline=30)) == sorted(["first", *numbered(20)])
     agent.wait_for("running", link(here))
     assert agent.terminate() == 0
 
@@ -231,7 +232,7 @@ def test_of_a_shovel(agent_of: AgentOf, here: Site, there: Site, after: dict[str
     agent = running(agent_of(here.node), here, shovel(there, here, **after))
     shows(agent, "20 refused by the downstream")
     here.node.admin.delete("policies", here.vhost, "limit dest")
-    assert here.take(21, queue="dest", deadline=30) == ["first", *numbered(20)]
+    assert sorted(here.take(21, queue="dest", deadline=30)) == sorted(["first", *numbered(20)])
     if after:
         agent.wait_for("terminated", (here.vhost, "drain", ""))
     eventually(lambda: depth(there.uri, "src") == 0, what="all of it is acknowledged")
@@ -249,8 +250,7 @@ def test_a_shovel_that_moves_what_is_there_ends_once_all_of_it_got_through(
     fill(here, "dest")
     agent = running(agent_of(here.node), here, shovel(there, here, src_delete_after="queue-length"))
     shows(agent, "250 refused by the downstream")
-    time.sleep(1)
-    assert only(agent)["redelivered"] > 0
+    eventually(lambda: only(agent)["redelivered"] > 0, what="what has no room comes again")
     here.node.admin.delete("policies", here.vhost, "limit dest")
     agent.wait_for("terminated", (here.vhost, "drain", ""), deadline=60)
     eventually(lambda: depth(there.uri, "src") == 0, what="all of it is acknowledged")

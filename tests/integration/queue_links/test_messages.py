@@ -161,7 +161,7 @@ def test_busy_consumers_on_both_sides_do_not_send_messages_to_and_fro(
         eventually(lambda: len(one.taken) + len(other.taken) == 8, 20, what="all are taken")
     assert sorted(one.taken + other.taken) == numbered(8)
     visits = [each["visit-count"] for message in found for each in received(message)]
-    assert max(visits, default=0) < 200
+    assert 0 < max(visits, default=0) < 200
 
 
 def test_names_of_any_letters_and_a_queue_that_is_declared_as_downstream(
@@ -212,8 +212,7 @@ def test_a_queue_that_is_deleted_downstream_takes_no_message_along(agent_of: Age
         user.wait(5)
         here.delete_queue(Q)
         there.publish(late := numbered(50, start=5), Q, exchange="")
-        time.sleep(1.5)
-    assert user_program.depth(there.uri, Q) == 50
+        eventually(lambda: user_program.depth(there.uri, Q) == 50, what="what was taken is back")
     declare(here)
     with User(here) as user:
         assert sorted(user.wait(50)) == late

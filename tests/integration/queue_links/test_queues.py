@@ -53,11 +53,9 @@ def test_messages_move_only_where_a_consumer_is(
     assert user_program.depth(there.uri, Q) == 50
     assert upstream_consumers(there) == 0
     with User(here) as user:
-        begun = time.monotonic()
         assert user.wait(50) == bodies
-        assert time.monotonic() - begun < 1.5
-        eventually(lambda: upstream_consumers(there) == 1, 2, what="the link consumes")
-    eventually(lambda: upstream_consumers(there) == 0, 2.5, what="the link has cancelled")
+        eventually(lambda: upstream_consumers(there) == 1, what="the link consumes")
+    eventually(lambda: upstream_consumers(there) == 0, what="the link has cancelled")
     there.publish(numbered(10), Q, exchange="")
     time.sleep(0.5)
     assert user_program.depth(there.uri, Q) == 10

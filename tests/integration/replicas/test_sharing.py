@@ -94,7 +94,7 @@ def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
         assert here.take(1000, queue=f"dest{number}") == bodies
     wait_shared(agents, 8)
     blamed = second.log.read_text()
-    assert blamed.count('"event": "the agent stood still"') == 1
+    assert '"event": "the agent stood still"' in blamed
     assert "heartbeats missed" not in blamed, "no broker is to blame"
 
 

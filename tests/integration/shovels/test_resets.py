@@ -161,7 +161,7 @@ def test_so_many_messages_and_no_more(
     definition = cut_off(proxy, end, there, here, src_delete_after=wanted, ack_mode=ack_mode)
     agent = interrupted(agent_of(here.node), here, proxy, definition)
     agent.wait_for("terminated", named(here))
-    eventually(lambda: depth(there.uri, "src") == COUNT - wanted, 5, what="all others are back")
+    eventually(lambda: depth(there.uri, "src") == COUNT - wanted, what="all others are back")
     assert set(all_taken(here)) == set(numbered(wanted))
     assert there.take(COUNT, queue="src", deadline=5) == numbered(COUNT - wanted, start=wanted)
 

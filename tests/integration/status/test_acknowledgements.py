@@ -18,7 +18,7 @@ from tests.lab.waiting import eventually
 
 FULL = {"x-max-length": 1, "x-overflow": "reject-publish"}
 REASON = "the consumer is being fixed"
-WRITTEN = 0.5
+WRITTEN = 1.5
 
 
 def command(agent: Agent, *arguments: str) -> Done:

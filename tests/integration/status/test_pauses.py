@@ -18,7 +18,7 @@ from tests.integration.status.asking import get, link_when, url
 from tests.lab import user_program
 
 REASON = "the disk is replaced"
-WRITTEN = 0.5
+WRITTEN = 1.5
 LONG_AGO = {"by": "ann@ops", "at": 1_790_000_000, "reason": REASON}
 
 
