@@ -219,7 +219,7 @@ async def connect(
 
 def _lost(error: BrokerError, terms: Terms) -> BrokerError:
     found = lost(error, where=terms.where)
-    found.__cause__ = error
+    found.__cause__, found.side = error, error.side
     return found
 
 

@@ -57,7 +57,7 @@ class OpenSession(Generic[UpkeepT]):
         for control, side in self._controls:
             if end is control.connection.wire.closed:
                 error = end.result()
-                error.side = side
+                error.side = error.side or side
                 return error
         return self.flow.explain(end) if self.flow else end.result()
 

@@ -179,6 +179,8 @@ class Runners:
             return False
         if isinstance(verdict, Elsewhere):
             runner.run_elsewhere(verdict)
+            if verdict.owner is not None:
+                self._board.acknowledge({runner.link.id: None})  # that agent remembers it
             if verdict.owner is not None and (asked := self._take_untold(runner.link.id)) is not None:
                 self.act(runner.link.id, asked.action, asked.pause)
         else:
@@ -320,7 +322,9 @@ class Runners:
     def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
         """Somebody knows of the trouble of links that run here, or takes that back."""
         self._board.acknowledge(links)
-        self._replica.remember_acknowledged(links)
+        self._replica.remember_acknowledged(
+            {link_id: links[link_id] for link_id in links.keys() & self._runners.keys()}
+        )
 
     def asked_in_vain(self, link_id: str, action: str, pause: lifecycle.Pause | None) -> None:
         """Another agent may run the link by now, without knowing of it. A restart has been done, or is needless."""

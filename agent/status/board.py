@@ -42,13 +42,15 @@ class Gauges:
     prefetch: int = 0
     backlog: int | None = None
     backlog_is_exact: bool = True  # otherwise more may wait
-    oldest_unconfirmed: float = 0.0
+    oldest_in_flight: float = 0.0  # for how many seconds it has waited for its confirm
+    oldest_refused: float = 0.0  # the same of what the downstream refused and is tried again
     lag: float | None = None  # seconds that the last probe took
     last_probe: float | None = None  # when it arrived, in seconds since 1970
     upstream_cluster: str | None = None
     uri: AmqpUri | None = None  # the one of its endpoints that it is connected to, or was last
     known: Known | None = None  # what it has bound upstream
     note: str = ""
+    trouble: str = ""  # of it, why messages don't get through
     remaining: int | None = None  # messages until it is finished, where their number is limited
     destination: AmqpUri | None = None  # where its messages go to, while it is connected
     met: tuple[tuple[AmqpUri, str], ...] = ()  # brokers that it has connected to, and their clusters' names
@@ -56,6 +58,10 @@ class Gauges:
     runs_here: bool = True  # rather than in another agent of the group
     upstream: Compared = NOTHING  # what its queue's broker counted, as far as that could be compared
     removal: str = ""  # of a link that is no longer defined: when its upstream objects are removed
+
+    @property
+    def oldest_unconfirmed(self) -> float:
+        return max(self.oldest_in_flight, self.oldest_refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,7 @@ class Entry:
     backlog_last_at: float = 0.0
     behind: float | None = None  # seconds, where `lag-critical` asks for them
     critical_since: float | None = None  # since when it has been further behind than `lag-critical` allows
+    in_time_since: float = 0.0  # since when it isn't any more
     _empty_at: float = 0.0  # when nothing waited, as far as is known
     _confirmed: int = 0
     _blocked_before: float = 0.0
@@ -111,8 +118,7 @@ class Entry:
     def change(self, state: LinkState, now: float) -> None:
         reason, worked = reason_of(self.state, state), False
         self.note_backlog(now)
-        if self.acknowledged(now) is not None and state.status is Status.STANDBY:
-            self.acknowledge(None)  # whoever runs it remembers it
+        self.acknowledged(now)  # it ends with a run that was long enough
         if self.state.status is Status.STANDBY and state.status is not Status.STANDBY:
             self.backlog_last, self._empty_at = None, now
         if state.status is not self.state.status:
@@ -136,7 +142,8 @@ class Entry:
     def acknowledged(self, now: float) -> Acknowledgement | None:
         """That somebody knows of its trouble, until the time for that is over or the link has run well for a minute."""
         known = self._acknowledged
-        is_well = self.state.status is Status.RUNNING and self.critical_since is None and now - self.since >= STEADY
+        since = max(self.since, self.in_time_since)
+        is_well = self.state.status is Status.RUNNING and self.critical_since is None and now - since >= STEADY
         if known is not None and (known.is_over(now) or is_well):
             self._acknowledged = None
         return self._acknowledged
@@ -185,7 +192,8 @@ class Entry:
             interval = settings.probe if isinstance(settings, LinkSettings) else None
             self.behind = seconds_behind(backlog, flow.rate, stuck=stuck, probe=gauges.lag, interval=interval)
         if not limit.is_reached(backlog=backlog, behind=self.behind):
-            self.critical_since = None
+            if self.critical_since is not None:
+                self.critical_since, self.in_time_since = None, now
             return
         if self.critical_since is None:
             self.critical_since = now
@@ -490,7 +498,7 @@ class Board:
             "uri": shown_uri(link, gauges),
             "policy": link.policy,
             "status": state.status,
-            "error": gauges.removal or state.error or gauges.note or entry.lag_text or None,
+            "error": gauges.removal or state.error or "; ".join(filter(None, (entry.lag_text, gauges.note))) or None,
             "since": rfc3339(entry.since),
             "owner": self.owner if gauges.runs_here and state.status is not Status.STANDBY else gauges.owner,
             **self._sample(entry, gauges),

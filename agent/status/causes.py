@@ -124,12 +124,15 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
     recurring = entry.troubles.recurring(now) if entry.state.status in _COMING_BACK else None
     trouble_since = entry.troubles.since(now) if recurring is None else recurring.first
     if entry.state.status is Status.STALLED and trouble_since is not None:
-        trouble_since = min(trouble_since, now - gauges.oldest_unconfirmed)  # it is stalled only after some time
+        trouble_since = min(trouble_since, now - gauges.oldest_in_flight)  # it is stalled only after some time
+    is_behind = entry.critical_since is not None  # of which other notes are no reason
     return LinkFacts(
         id=entry.link.id,
         status=entry.state.status,
         reason=entry.reason if recurring is None else recurring.reason,
-        error=(entry.state.error or gauges.note) if recurring is None else recurring.error,
+        error=(entry.state.error or (gauges.trouble if is_behind else gauges.note))
+        if recurring is None
+        else recurring.error,
         upstream=source.name,
         since=since,
         is_forgotten=entry.state.status is Status.PAUSED and now - since >= LONG,

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from agent.core.links.lifecycle import Status
-from agent.core.status.advice import trouble_of
+from agent.core.status.advice import Trouble, trouble_of
+from agent.core.status.causes import AWAY
 from agent.status.expiry import CERTIFICATE, FAMILIES, TOKEN
 from agent.status.families import INFO, LINK_FAMILIES, Type
 from agent.status.metrics import AGENT_FAMILIES
@@ -112,14 +113,14 @@ def test_no_rule_is_recorded_for_nothing() -> None:
     assert [rule["record"] for rule in RULES if "record" in rule and rule["record"] not in asked(rule["record"])] == []
 
 
-def test_the_rules_know_what_an_agent_calls_a_block() -> None:
+def test_the_rules_know_what_an_agent_calls_a_block_and_a_lost_connection() -> None:
     asked = {
-        trouble
+        frozenset(pattern.split("|"))
         for rule in RULES
-        for pattern in re.findall(r'trouble=~"([^"]*)"', rule["expr"])
-        for trouble in pattern.split("|")
+        for pattern in re.findall(r'trouble[=!]~"([^"]*)"', rule["expr"])
     }
-    assert asked == {trouble_of(Status.BLOCKED, "downstream_blocked", error) for error in ("memory", "disk", "")}
+    blocks = {trouble_of(Status.BLOCKED, "downstream_blocked", error) for error in ("memory", "disk", "")}
+    assert asked == {frozenset(blocks), AWAY | {Trouble.LOST}}
 
 
 def test_the_example_of_alertmanager_makes_one_notification_of_the_replicas_of_a_group_for_each_trouble() -> None:

@@ -30,6 +30,7 @@ _RETURNS: Final = Names(_NAME)
 _UNKNOWN: Final = Known(b"", 0)
 _INTEGERS: Final = frozenset({b"b", b"B", b"s", b"u", b"I", b"i", b"l", b"L"})
 BUSY: Final = 0.05  # until it is tried again to publish while a large message is being written
+LOOK_EVERY: Final = 1.0
 MOST_RETURNS: Final = 10
 """Brokers from 4.0 on drop a message of a quorum queue that came back 20 times, if nobody configures them otherwise."""
 
@@ -72,6 +73,8 @@ class Refused:
         self._size = 0
         self._wakes_at = float("inf")
         self._is_released = False
+        self._found: tuple[float, bytes] | None = None  # the oldest, as it was looked for last
+        self._looked_at = 0.0
 
     @property
     def count(self) -> int:
@@ -86,21 +89,29 @@ class Refused:
     @property
     def oldest(self) -> float | None:
         """When what waits longest was refused first."""
-        return None if self._oldest is None else self._oldest[0]
+        oldest = self._oldest
+        return None if oldest is None else oldest[0]
 
     @property
     def where(self) -> str:
         """Where what waits longest goes; empty where that isn't known."""
-        address = b"" if self._oldest is None else self._oldest[1]
-        if not address:
+        oldest = self._oldest
+        if oldest is None or not oldest[1]:
             return ""
-        call = methods.decode(address[frames.PREFIX.size : -1])
+        call = methods.decode(oldest[1][frames.PREFIX.size : -1])
         exchange, key = one_line(call["exchange"]), one_line(call["routing_key"])
         return f"to exchange {exchange!r} with key {key!r}" if exchange else f"to queue {key!r}"
 
     @property
     def _oldest(self) -> tuple[float, bytes] | None:
-        return min((each for each in (self._refusals.oldest, self._parked.oldest) if each is not None), default=None)
+        """Not looked for more often than once a second: there may be thousands."""
+        now = self._clock()
+        if not self.count:
+            self._found = None
+        elif self._found is None or now - self._looked_at >= LOOK_EVERY:
+            found = self._refusals.oldest, self._parked.oldest
+            self._found, self._looked_at = min((each for each in found if each is not None), default=None), now
+        return self._found
 
     def owns(self, tag: int) -> bool:
         return tag in self._messages

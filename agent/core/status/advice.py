@@ -295,7 +295,7 @@ _ADVICE: Final = {
     Trouble.STOOD_STILL: (
         "{broker} did nothing for more than a second, or did not hear the downstream: links are given up then, as "
         "another agent of its group may run them. Its log says for how long it stood still. Look at the CPU that it is "
-        "given (limits, other processes, a machine that is suspended). It goes on by itself."
+        "given: limits, other processes. It goes on by itself."
     ),
     Trouble.LOGIN: (
         "Correct user and password in the URI, or create the user on {broker}. The agent notices changed files."

@@ -226,7 +226,7 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     links = tuple(link.id for link in members)
     comes_from_there = any(_side(link) == _UPSTREAM for link in members)
     return Cause(
-        id=sha256("\0".join(key).encode(errors="replace")).hexdigest()[:8],
+        id=_id_of(key),
         side=known_side or (_UPSTREAM if comes_from_there else _DESTINATION),
         broker=broker,
         trouble=trouble,
@@ -242,14 +242,26 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     )
 
 
+def _id_of(key: tuple[str, ...]) -> str:
+    """The same for troubles that are one to somebody who knows of them."""
+    side, broker, trouble, *whose = key
+    folded = Trouble.LOST if trouble in AWAY else trouble
+    return sha256("\0".join((side, broker, folded, *whose)).encode(errors="replace")).hexdigest()[:8]
+
+
 def _acknowledgement(members: Sequence[LinkFacts]) -> Acknowledgement | None:
     """The last one of those that all have: a link that stands still since then is news, and so is another trouble."""
     found = [
         link.acknowledged
         for link in members
-        if link.acknowledged is not None and (link.acknowledged.side, link.acknowledged.trouble) == blamed(link)
+        if link.acknowledged is not None and _is_known(link.acknowledged, *blamed(link))
     ]
     return max(found, key=lambda each: each.at) if len(found) == len(members) else None
+
+
+def _is_known(known: Acknowledgement, side: str, trouble: Trouble) -> bool:
+    """A broker that restarts is unreachable, silent and lost in turn: that is one trouble."""
+    return known.side == side and (known.trouble == trouble or {known.trouble, trouble} <= AWAY | {Trouble.LOST})
 
 
 def waiting_of(links: Iterable[LinkFacts]) -> Waiting:

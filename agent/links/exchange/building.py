@@ -272,8 +272,13 @@ class Building:
             await self._bind_again()
             await upstream_objects.delete_exchange(self._up, other)
 
-    def note_restored(self, note: str) -> None:
-        self._built.restored = note
+    @property
+    def restored_at(self) -> float | None:
+        """When the upstream exchange was found missing, while that is noted."""
+        return self._built.restored_at if self._built.restored else None
+
+    def note_restored(self, note: str, at: float) -> None:
+        self._built.restored, self._built.restored_at = note, at
 
     async def restore(self) -> None:
         """The upstream exchange was deleted: it may exist again, but nothing is bound to it."""

@@ -28,7 +28,8 @@ class Built:
     left_out: tuple[LeftOut, ...] = ()
     has_canary: bool = False
     canary_note: str = ""  # why there is none
-    restored: str = ""  # that the upstream exchange was missing, for a while
+    restored: str = ""  # that the upstream exchange was missing
+    restored_at: float = 0.0
     may_have_rival: bool = False  # whoever served the link until now may still be building
     doubtful: list[Group] = field(default_factory=list)
     """Asserted once more: nothing showed a deletion when they were bound, or another agent may have replaced what they

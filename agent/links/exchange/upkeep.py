@@ -54,8 +54,6 @@ class Upkeep:
         self._must_tidy = False
         self._missing: set[str] = set()
         self._is_type_unknown = False
-        self._restored_at: float | None = None
-        building.note_restored("")
         self._must_place_canary = False
         self._moved: tuple[int | None, ...] = ()
 
@@ -73,7 +71,8 @@ class Upkeep:
         return self._tidy_at is not None and now >= self._tidy_at
 
     def _is_old_news(self, now: float) -> bool:
-        return self._restored_at is not None and now - self._restored_at >= SHOWN_FOR
+        at = self._building.restored_at
+        return at is not None and now - at >= SHOWN_FOR
 
     @property
     def _movement(self) -> tuple[int | None, ...]:
@@ -103,7 +102,7 @@ class Upkeep:
             self._tidy_at, self._must_tidy = None, True
             self._wake.set()
         if self._is_old_news(now):
-            self._note_restored("", None)
+            self._note_restored("")
         return self._watch.observe(now, is_blocked=is_blocked, must_look=self._watch.is_due(now))
 
     def _look_at_probes(self, probing: Probing, now: float, *, is_blocked: bool) -> None:
@@ -198,11 +197,10 @@ class Upkeep:
             reason = "the upstream exchange, or the exchange that shows whether it was deleted, was missing"
             log.warning("bindings restored", **building.labels, reason=reason)
             note = f"{reason}, and is bound again: what was published in between has not come"
-            self._note_restored(note, self._loop.time())
+            self._note_restored(note)
 
-    def _note_restored(self, note: str, at: float | None) -> None:
-        self._restored_at = at
-        self._building.note_restored(note)
+    def _note_restored(self, note: str) -> None:
+        self._building.note_restored(note, self._loop.time())
         self._on_followed()
 
     async def _follow(self) -> None:

@@ -6,11 +6,11 @@ import asyncio
 import math
 from typing import Final, Protocol
 
-from agent.amqp.wire.ends import StoodStillError
+from agent.amqp.wire.ends import HeartbeatMissedError, StoodStillError
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT
 from agent.core.replicas.sharing import LEASE, Sharing
-from agent.errors import Side, TransientError
+from agent.errors import BrokerError, Side, TransientError
 
 TICK: Final = 0.25
 SURELY_KEPT: Final = 1.5 * DEFAULT_HEARTBEAT
@@ -19,9 +19,10 @@ there is no company that makes heartbeats short: it waits for two intervals, and
 STANDSTILL: Final = 1.0
 
 
-def no_lease(why: str) -> TransientError:
+def no_lease(why: str, cause: BrokerError) -> TransientError:
+    """For links whose lease is lost: leases are in the downstream."""
     error = TransientError(f"downstream {why}: the lease of links is lost, and another agent may run them")
-    error.side = Side.DOWNSTREAM
+    error.__cause__, error.side = cause, Side.DOWNSTREAM
     return error
 
 
@@ -58,7 +59,7 @@ class Fence:
         """For links: it is moved several times a second, unless the agent itself stands still."""
         if self._loop.time() - self._moved_at > STANDSTILL:
             return StoodStillError()
-        return no_lease("silent for too long")
+        return no_lease("silent for too long", HeartbeatMissedError())
 
     def move(self, lease: Lease | None) -> None:
         now = self._moved_at = self._loop.time()

@@ -16,6 +16,7 @@ import structlog
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.failures import NoAccessError
 from agent.amqp.renewal import renew_connection
+from agent.amqp.wire.ends import EndOfStreamError
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.backoff import delay
@@ -46,6 +47,7 @@ REPORT_EVERY: Final = 2.0
 RENEW_EVERY: Final = 60.0
 """Brokers end consumers that keep a message for long without acknowledging it, by default after 30 minutes."""
 LOST_FOR: Final = 5.0  # a slot that nobody holds gets another token
+SEEN_WITHIN: Final = 0.1
 RELEASED_WITHIN: Final = 20.0
 NO_ACCESS_FOR: Final = 20.0
 """Seconds for which a user without access to the vhost takes itself for one of several: it may have been taken from all
@@ -337,8 +339,11 @@ class Replica:
         self._fence.move(None)
         if may_run_elsewhere:
             log.warning("the lease of links is lost: other agents of the group may run them now")
-            self._runs.sever(why or no_lease("lost"))
-        self._runs.share()
+            self._runs.sever(why or no_lease("lost", EndOfStreamError()))
+            # Links first see why their connections ended: to wait for a lease is no reason by itself.
+            self._loop.call_later(SEEN_WITHIN, self._runs.share)
+        else:
+            self._runs.share()
 
     def _end_links(self) -> BrokerError:
         """The agent was stopped, or cut off from the broker, for so long that others may run its links. Answers what

@@ -11,13 +11,17 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.capture import Capture
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.target import Target
+from agent.amqp.failures import trouble_of
+from agent.amqp.wire.ends import HeartbeatMissedError
 from agent.core.addresses.uri import AmqpUri, parse
-from agent.errors import TransientError
+from agent.core.links.lifecycle import Trouble
+from agent.errors import Side, TransientError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import End, reachable
 from agent.links.options import FlowOptions
 from agent.links.quarantine import Lane, Opener, Quarantines
+from agent.runtime.replicas.fence import no_lease
 from agent.tasks import UnexpectedErrors
 from tests.lab.node import Node
 
@@ -119,3 +123,14 @@ async def test_what_a_link_opens_on_its_way_is_fenced_as_the_rest(broker: Node) 
             assert connection.is_closed
         shared.permit.until = math.inf
     assert openers.given
+
+
+async def test_a_lease_that_the_downstream_lost_is_its_fault_although_the_link_reads_upstream(broker: Node) -> None:
+    shared, at = brokers(), end("upstream", broker)
+    shared.permit.on_end = lambda: no_lease("silent for too long", HeartbeatMissedError())
+    async with await shared.trial(at, at.uris[0]) as connection:
+        shared.permit.until = -math.inf
+        with pytest.raises(TransientError, match="the lease of links is lost"):
+            await connection.channel()
+        lost = connection.wire.closed.result()
+        assert (lost.side, trouble_of(lost)) == (Side.DOWNSTREAM, Trouble.HEARTBEAT)

@@ -24,7 +24,7 @@ def few() -> list[Shown]:
         Shown(link(1, "orders.eu", remote="orders"), gauges=Gauges(in_flight=12, bindings=3, prefetch=500, backlog=41)),
         Shown(link(2, LONG, upstream="paris"), REFUSED, cluster=None),
         Shown(link(3, "orders.us", upstream="oslo", vhost="tenant"), DENIED, cluster="dc3"),
-        Shown(link(4, "stock"), STALLED, gauges=Gauges(backlog=3_120, oldest_unconfirmed=41.2)),
+        Shown(link(4, "stock"), STALLED, gauges=Gauges(backlog=3_120, oldest_in_flight=41.2)),
         Shown(link(5, "prices"), PAUSED),
         Shown(link(6, "audit"), STARTING),
     ]

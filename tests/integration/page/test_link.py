@@ -87,7 +87,7 @@ ONE_RATE: Final = """() => {
 
 def test_charts_show_values_at_clock_times_and_the_rate_of_now(serve: Serve, visit: Open) -> None:
     served = serve()
-    shown = Shown(link(1, "orders"), gauges=Gauges(backlog=7, oldest_unconfirmed=3.0))
+    shown = Shown(link(1, "orders"), gauges=Gauges(backlog=7, oldest_in_flight=3.0))
     served.put([shown])
     forwarding(served, shown, 1.1)
     page = visit(served.url, "#/links/00000001").page

@@ -77,7 +77,7 @@ def test_every_kind_of_link_with_its_name_and_what_is_known_of_it(serve: Serve, 
 
     figures = page.locator("#figures")
     expect(figures).to_contain_text("waiting\N{EN DASH}")
-    orders.gauges.backlog, orders.gauges.oldest_unconfirmed = 12_345, 61.0
+    orders.gauges.backlog, orders.gauges.oldest_in_flight = 12_345, 61.0
     served.forward([orders], 1)
     expect(figures).to_contain_text("waitingat least 12.3K")
     expect(figures).to_contain_text("oldest unconfirmed1 min 1 s")

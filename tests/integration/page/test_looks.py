@@ -100,7 +100,7 @@ CUT_OFF: Final = """[...document.querySelectorAll(".chart .tick")].filter((tick)
 def test_no_label_of_a_chart_is_cut_off(serve: Serve, visit: Open) -> None:
     served = serve()
     shown = Shown(link(1, "orders"))
-    shown.gauges.oldest_unconfirmed = 700.0
+    shown.gauges.oldest_in_flight = 700.0
     shown.gauges.backlog = 12_345_678
     served.put([shown])
 

@@ -95,7 +95,8 @@ def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
     wait_shared(agents, 8)
     blamed = second.log.read_text()
     assert '"event": "the agent stood still"' in blamed
-    assert "heartbeats missed" not in blamed, "no broker is to blame"
+    assert "the agent stood still for so long that another agent" in blamed, "its links say so"
+    assert "heartbeats missed" not in blamed, "and blame no broker"
 
 
 def test_an_agent_that_stops_hands_over_without_duplicates(agent_of: AgentOf, here: Site, there: Site) -> None:

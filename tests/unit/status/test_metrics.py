@@ -197,9 +197,7 @@ def many(count: int, *, upstreams: int = 10, vhosts: int = 1, lag: float | None 
             returned=17,
             dropped={"max_hops": 321, "visited": 12},
         )
-        gauges = Gauges(
-            in_flight=700, bindings=2, prefetch=1000, backlog=44_123, oldest_unconfirmed=1.23456789, lag=lag
-        )
+        gauges = Gauges(in_flight=700, bindings=2, prefetch=1000, backlog=44_123, oldest_in_flight=1.23456789, lag=lag)
         board.put(link, LinkState(), counts, lambda gauges=gauges: gauges)  # type: ignore[misc]
     for at, state in HISTORY:
         clock.now = BEGAN + at

@@ -66,7 +66,7 @@ async def test_first_all_links_then_what_becomes_of_them(serve: Serve) -> None:
 async def test_counters_come_with_the_tick_and_only_of_links_that_moved(serve: Serve) -> None:
     served = await serve()
     counts = Counts()
-    served.board.put(OTHER, RUNNING, counts, lambda: Gauges(in_flight=1, backlog=5, oldest_unconfirmed=0.25))
+    served.board.put(OTHER, RUNNING, counts, lambda: Gauges(in_flight=1, backlog=5, oldest_in_flight=0.25))
     async with reading(served) as event:
         await event()
         counts.forwarded += 7
