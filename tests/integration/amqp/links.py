@@ -24,7 +24,7 @@ from agent.core.rules.hops import RECEIVED_FROM, Site, received_entry, with_entr
 from agent.links.exchange.received_from import ReceivedFromHeader
 from tests.lab.node import Node
 from tests.lab.user_program import depth_async
-from tests.lab.waiting import eventually_async
+from tests.lab.waiting import NeverHappenedError, eventually_async
 
 HERE, THERE = Site("here", "v"), Site("there", "w")
 URI = "amqp://there:5672"
@@ -172,10 +172,17 @@ def stamped(original: Properties, exchange: str, *, sorts: bool = False) -> Prop
 async def until_depth(node: Node, queue: str, count: int) -> None:
     """What a channel gives back is counted a moment after it is closed."""
 
-    async def reached() -> bool:
-        return await depth_async(node.uri(), queue) == count
+    seen: list[int] = []
 
-    await eventually_async(reached, what=f"{count} in {queue}")
+    async def reached() -> bool:
+        seen.append(await depth_async(node.uri(), queue))
+        return seen[-1] == count
+
+    try:
+        await eventually_async(reached, what=f"{count} in {queue}")
+    except NeverHappenedError as error:
+        error.add_note(f"last {seen[-5:]}; as the HTTP API has it: {node.admin.get('queues', '/', queue)}"[:3_000])
+        raise
 
 
 class Memory:
