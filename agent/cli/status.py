@@ -64,8 +64,7 @@ def show_status(remote: Remote, form: str) -> int:
 def acknowledge(remote: Remote, named: str, *, for_: float | None, reason: str, undo: bool, as_json: bool) -> bool:
     """Whether there is such a cause: named by its id, or by the beginning of one that no other has."""
     about = {"by": myself(), "reason": reason} | ({} if for_ is None else {"for": for_})
-    found_ids = (str(each.get("id", "")) for each in remote.causes()["causes"])
-    ids = list(dict.fromkeys(each for each in found_ids if each.startswith(named)))
+    ids = [str(each["id"]) for each in remote.causes()["causes"] if str(each.get("id", "")).startswith(named)]
     found = remote.acknowledge(ids[0], None if undo else about) if len(ids) == 1 else None
     if found is None:
         why = f"{len(ids)} causes begin with" if len(ids) > 1 else "no cause has the id"

@@ -179,7 +179,7 @@ class Runners:
             return False
         if isinstance(verdict, Elsewhere):
             runner.run_elsewhere(verdict)
-            if verdict.owner is not None:
+            if verdict.owner is not None and runner.state.unwanted is None:
                 self._board.acknowledge({runner.link.id: None})  # that agent remembers it
             if verdict.owner is not None and (asked := self._take_untold(runner.link.id)) is not None:
                 self.act(runner.link.id, asked.action, asked.pause)

@@ -498,7 +498,7 @@ class Board:
             "uri": shown_uri(link, gauges),
             "policy": link.policy,
             "status": state.status,
-            "error": gauges.removal or state.error or "; ".join(filter(None, (entry.lag_text, gauges.note))) or None,
+            "error": gauges.removal or state.error or _remarks(entry, gauges),
             "since": rfc3339(entry.since),
             "owner": self.owner if gauges.runs_here and state.status is not Status.STANDBY else gauges.owner,
             **self._sample(entry, gauges),
@@ -512,8 +512,10 @@ class Board:
 
     def sample(self, entry: Entry) -> dict[str, Any]:
         """The numbers of a link that change while it runs."""
-        told = {"error": entry.lag_text, "behind_seconds": _lag(entry)["behind_seconds"]} if entry.lag_text else {}
-        return {"id": entry.link.id, **self._sample(entry, entry.gauges()), **told}
+        gauges, lag = entry.gauges(), {}
+        if entry.lag_text:
+            lag = {"error": _remarks(entry, gauges), "behind_seconds": _lag(entry)["behind_seconds"]}
+        return {"id": entry.link.id, **self._sample(entry, gauges), **lag}
 
     def _sample(self, entry: Entry, gauges: Gauges) -> dict[str, Any]:
         now = self.clock()
@@ -548,6 +550,11 @@ def _counts(entry: Entry, gauges: Gauges) -> dict[str, Any]:
         "bindings": gauges.bindings,
         "last_confirm": None if entry.last_confirm is None else rfc3339(entry.last_confirm),
     }
+
+
+def _remarks(entry: Entry, gauges: Gauges) -> str | None:
+    """On a link that has no error."""
+    return "; ".join(filter(None, (entry.lag_text, gauges.note))) or None
 
 
 def _lag(entry: Entry) -> dict[str, Any]:

@@ -6,6 +6,7 @@ has started keeps them in a file; later ones, also of later sessions, load that 
 
 from __future__ import annotations
 
+import fcntl
 import secrets
 import shutil
 from collections.abc import Callable
@@ -18,6 +19,7 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ERLANG: Final = Path("usr/lib/erlang")
 SCRIPT: Final = "begin.script"
 MODULES: Final = "modules.terms"
+KEEPING: Final = "keeping"
 
 ERL: Final = """\
 export ROOTDIR={root} BINDIR={root}/{erts}/bin EMU=beam PROGNAME=erl
@@ -65,12 +67,15 @@ class Beginning:
         return {"PATH": f"{inside(self._directory / ERLANG.name / 'bin')}:{PATH}", "ERL_AFLAGS": flags}
 
     def keep_modules(self, evaluate: Callable[[str], str]) -> None:
-        """For the nodes that start after the one which evaluates this."""
+        """For the nodes that start after the one which evaluates this. One worker at a time: it keeps a node busy for
+        seconds, which then accepts no other caller."""
         kept = self._directory / MODULES
-        if not kept.exists():
-            part = kept.with_name(f"{MODULES}.{secrets.token_hex(4)}")
-            evaluate(KEEP.format(modules=self._release.inside(part)).replace("\n", " "))
-            part.replace(kept)
+        with kept.with_name(KEEPING).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                part = kept.with_name(f"{MODULES}.{secrets.token_hex(4)}")
+                evaluate(KEEP.format(modules=self._release.inside(part)).replace("\n", " "))
+                part.replace(kept)
 
     def _prepare(self) -> None:
         """An Erlang whose nodes start no other for epmd: RabbitMQ does each minute, and the lab's own epmd runs."""

@@ -202,8 +202,9 @@ class Node:
         return self.run("rabbitmqctl", *arguments)
 
     def eval(self, code: str) -> str:
-        """What Erlang code gives in the node: as `rabbitmqctl eval`, at a hundredth of the CPU."""
-        answer = self._command("erl_call", "-n", self.erlang_name, "-e", told=f"{code}\n").strip()
+        """What Erlang code gives in the node: as `rabbitmqctl eval`, at a hundredth of the CPU. Under a random name: a
+        node refuses a second caller of one name, and workers share nodes."""
+        answer = self._command("erl_call", "-r", "-n", self.erlang_name, "-e", told=f"{code}\n").strip()
         if not answer.startswith(EVALUATED):
             raise NodeError(f"{code} on {self.name}: {answer}")
         return answer.removeprefix(EVALUATED).removesuffix("}")

@@ -106,9 +106,7 @@ class Refused:
     def _oldest(self) -> tuple[float, bytes] | None:
         """Not looked for more often than once a second: there may be thousands."""
         now = self._clock()
-        if not self.count:
-            self._found = None
-        elif self._found is None or now - self._looked_at >= LOOK_EVERY:
+        if self._found is None or now - self._looked_at >= LOOK_EVERY:
             found = self._refusals.oldest, self._parked.oldest
             self._found, self._looked_at = min((each for each in found if each is not None), default=None), now
         return self._found

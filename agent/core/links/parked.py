@@ -58,7 +58,7 @@ class Parked:
     @property
     def oldest(self) -> tuple[float, bytes] | None:
         """When what waits longest was refused first, and its address."""
-        return next(((refusal.since, refusal.address) for refusal in self._waiting.values()), None)
+        return min(((refusal.since, refusal.address) for refusal in self._waiting.values()), default=None)
 
     @property
     def expects(self) -> bool:

@@ -226,7 +226,7 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     links = tuple(link.id for link in members)
     comes_from_there = any(_side(link) == _UPSTREAM for link in members)
     return Cause(
-        id=_id_of(key),
+        id=sha256("\0".join(key).encode(errors="replace")).hexdigest()[:8],
         side=known_side or (_UPSTREAM if comes_from_there else _DESTINATION),
         broker=broker,
         trouble=trouble,
@@ -240,13 +240,6 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         recurs=any(link.recurs for link in members),
         acknowledged=_acknowledgement(members),
     )
-
-
-def _id_of(key: tuple[str, ...]) -> str:
-    """The same for troubles that are one to somebody who knows of them."""
-    side, broker, trouble, *whose = key
-    folded = Trouble.LOST if trouble in AWAY else trouble
-    return sha256("\0".join((side, broker, folded, *whose)).encode(errors="replace")).hexdigest()[:8]
 
 
 def _acknowledgement(members: Sequence[LinkFacts]) -> Acknowledgement | None:

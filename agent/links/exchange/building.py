@@ -107,7 +107,7 @@ class Building:
                 f"{self._up.where}: {self._queue!r} has {consumers} consumer(s) already", self._queue
             )
         if (built.site, built.queue) != (where, self._queue):
-            built.letter = None
+            built.letter, built.restored = None, ""
         known = built.known
         if is_new:  # it has forgotten what was bound to the one before it
             built.bound = frozenset()

@@ -269,6 +269,8 @@ class Replica:
             lacking = await lease.subscribe(prefers_quorum=self.prefers_quorum)
             if self._lease is not lease:  # the group or the broker is another by now
                 return
+            if self._fence.is_severed:  # so soon that links haven't been placed without a lease yet
+                self._runs.share()
             self._sharing.begin(self._loop.time())
             self._fence.is_severed, self._logged = False, ""
             self._fence.move(lease)
