@@ -159,8 +159,11 @@ async def operate(world: World, chance: Random) -> None:
     await asyncio.sleep(PAUSED_WITHIN)
     with world.resting():
         await asyncio.sleep(chance.uniform(0.1, 4))
-    for _ in range(3):  # whoever it was asked of may be gone
-        for agent in world.agents:
+    for attempt in range(10):  # whoever it was asked of may be gone
+        known = [entry for agent in world.agents for entry in agent.board or () if entry.link.id == link]
+        if attempt >= 3 and known and not any(entry.state.paused for entry in known):
+            return
+        for agent in world.agents:  # while its queue is gone, no agent knows the link, and a pause is remembered
             agent.act(lambda supervisor: supervisor.act(link, "resume"))
         await asyncio.sleep(2)
 
