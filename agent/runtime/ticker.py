@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 import structlog
 
+from agent.amqp.wire.ends import STANDSTILL
 from agent.runtime.fairness import Fairness, Sharer
 from agent.status.board import Board
 from agent.status.slices import in_slices
 
 EVERY: Final = 1.0
-STANDSTILL: Final = 1.0  # as late as that, and brokers or other agents may have noticed
 TASK: Final = "look after links every second"
 
 log = structlog.get_logger()

@@ -625,11 +625,11 @@ def _known(connected: AmqpUri | None, defined: tuple[AmqpUri, ...]) -> tuple[Amq
     return defined if connected is None else (connected,)
 
 
-def _broker(board: Board, uris: tuple[AmqpUri, ...], told: str | None) -> Broker | None:
+def _broker(board: Board, uris: tuple[AmqpUri, ...], reported: str | None) -> Broker | None:
     """Of several addresses without a connection, those whose cluster is known count first."""
     if not uris:
         return None
-    known = board.clusters.name_of(uris) or told
+    known = board.clusters.name_of(uris) or reported
     if board.clusters.is_downstream(uris[0]) or (known is not None and known == board.cluster):
         return _downstream(board)
     address = f"{uris[0].connect_host}:{uris[0].connect_port}"

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, UnansweredError
-from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, one_line
+from agent.amqp.wire.ends import STANDSTILL, ConnectionClosedError, EndOfStreamError, HeartbeatMissedError, one_line
 from agent.amqp.wire.inbound import Inbound, Taker
 from agent.amqp.wire.login import Terms, client_properties, lower
 from agent.amqp.wire.methods import Call, Method
@@ -23,7 +23,6 @@ from agent.core.fields import Table
 from agent.errors import BrokerError, TransientError
 
 CLOSE_PATIENCE: Final = 5.0
-LATE: Final = 1.0  # for a timer: the agent stood still
 MOST_CHANNELS: Final = 65_535
 LOOKS: Final = 10  # at open questions, in the time that a broker has for an answer
 MOST_UNREAD_ANSWERS: Final = 1_000
@@ -342,7 +341,7 @@ class WireConnection(asyncio.BufferedProtocol):
         """Speaks when it has been quiet for half the interval, and listens for twice of it. Where this is called late,
         nothing was read for as long: the peer isn't silent, the agent stood still."""
         now, half = self._loop.time(), self.heartbeat / 2
-        inbound, is_late = self._inbound, self._timer is not None and now - self._timer.when() > LATE
+        inbound, is_late = self._inbound, self._timer is not None and now - self._timer.when() > STANDSTILL
         left = max(inbound.heard, inbound.reads_since) + 2 * self.heartbeat - now
         if left <= 0 and inbound.counts_all and not is_late:
             self._end(HeartbeatMissedError(f"nothing was received for {2 * self.heartbeat} s"))

@@ -7,6 +7,8 @@ from typing import Final
 from agent.errors import BrokerError, TransientError
 
 _LONGEST_TEXT: Final = 300
+STANDSTILL: Final = 1.0
+"""Seconds: a timer that is later shows that the agent itself stood still, and others may have noticed."""
 
 
 def one_line(text: str) -> str:

@@ -196,7 +196,7 @@ class Upkeep:
             await building.restore()
             reason = "the upstream exchange, or the exchange that shows whether it was deleted, was missing"
             log.warning("bindings restored", **building.labels, reason=reason)
-            note = f"{reason}, and is bound again: what was published in between has not come"
+            note = f"{reason}, and is bound again: what was published in between may be missing"
             self._note_restored(note)
 
     def _note_restored(self, note: str) -> None:

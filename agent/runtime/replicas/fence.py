@@ -6,7 +6,7 @@ import asyncio
 import math
 from typing import Final, Protocol
 
-from agent.amqp.wire.ends import HeartbeatMissedError, StoodStillError
+from agent.amqp.wire.ends import STANDSTILL, HeartbeatMissedError, StoodStillError
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import DEFAULT_HEARTBEAT
 from agent.core.replicas.sharing import LEASE, Sharing
@@ -16,7 +16,6 @@ TICK: Final = 0.25
 SURELY_KEPT: Final = 1.5 * DEFAULT_HEARTBEAT
 """Seconds for which no broker takes a silent connection for lost, and gives its messages to another agent, as long as
 there is no company that makes heartbeats short: it waits for two intervals, and half of one may have been silent."""
-STANDSTILL: Final = 1.0
 
 
 def no_lease(why: str, cause: BrokerError) -> TransientError:
