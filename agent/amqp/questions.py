@@ -39,19 +39,12 @@ def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> Br
 
 async def count_consumers(connection: Connection, queue: str) -> int:
     """The number of consumers of the queue; 0 if it doesn't exist."""
-    _, consumers = await count_both(connection, queue)
-    return consumers
-
-
-async def count_both(connection: Connection, queue: str) -> tuple[int, int]:
-    """The numbers of ready messages and consumers; 0 if the queue doesn't exist."""
-    declared = {"queue": queue, "passive": True}
-    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
+    found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
     if not isinstance(found, ChannelClosedError):
-        return found["messages"], found["consumers"]
+        return int(found["consumers"])
     if found.code != NOT_FOUND:
         raise refusal(connection, f"looking for queue {queue!r}", found)
-    return 0, 0
+    return 0
 
 
 async def count_messages(control: Shared, queue: str) -> int:
@@ -61,7 +54,7 @@ async def count_messages(control: Shared, queue: str) -> int:
 
 
 async def look_into(control: Shared, queue: str) -> tuple[int, int]:
-    """As `count_both`, without a separate channel."""
+    """The numbers of ready messages and consumers; 0 if it doesn't exist. Needs no separate channel."""
     async with control.channels.borrow() as channel:
         try:
             found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)

@@ -65,6 +65,27 @@ async def test_without_acknowledgements(ask: Asking) -> None:
     assert await ask.counted("no ack") == "ok, 0 messages, 0 consumers"
 
 
+@kinds
+async def test_a_message_that_is_fetched_and_not_acknowledged(ask: Asking, kind: str) -> None:
+    """A quorum queue counts who fetched it as a consumer, as long as it isn't acknowledged."""
+    await ask.queue(queue := f"fetched {kind}", {"x-queue-type": kind})
+    for _ in range(2):
+        await ask.publish("", queue)
+    line = await ask.line()
+    assert await line.get(queue)
+
+    async def counted() -> bool:
+        return await ask.counted(queue) == f"ok, 1 messages, {int(kind == 'quorum')} consumers"
+
+    await eventually_async(counted, what="who fetched it is counted")
+    await line.channel.close()
+
+    async def back() -> bool:
+        return await ask.counted(queue) == "ok, 2 messages, 0 consumers"
+
+    await eventually_async(back, what="it is back")
+
+
 async def test_what_can_not_be_consumed(ask: Asking) -> None:
     assert await (await ask.line()).consume("gone", "tag") == "404 NOT_FOUND - no queue 'gone' in vhost 'V'"
     await ask.queue("q")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED
-from agent.amqp.questions import attempt, count_both, demand, refusal
+from agent.amqp.questions import attempt, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
@@ -198,24 +198,35 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int]:
     """Messages and consumers of a quorum queue.
 
     Without a leader that answers within 250 ms, brokers from 3.10 to 4.3 declare such a queue as empty and unused,
-    however many messages it holds, and delete it by force. So a message is asked for, too, which only the leader can
-    answer; it goes back with the channel.
+    however many messages it holds, and delete it by force. So a message is fetched, too, which only the leader can
+    answer. Until it goes back with the channel, this counts as a consumer: without it, the count isn't the leader's.
     """
+    channel = connection.wire.begin_channel()
     try:
         async with asyncio.timeout(LEADER_PATIENCE):
-            got = await attempt(connection, methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue)
-        messages, consumers = await count_both(connection, queue)
+            got = await channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue)
+            counted = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+    except ChannelClosedError as error:
+        if error.code == NOT_FOUND:
+            return 0, 0
+        if error.code == RESOURCE_LOCKED:  # by a consumer that is the only active one
+            return 0, 1
+        raise refusal(connection, f"looking into queue {queue!r}", error) from error
     except (TimeoutError, TransientError) as error:  # brokers close the connection over a queue without a leader
-        raise InDoubtError(
-            f"{connection.where}: queue {queue!r} is left: its leader doesn't answer, so what waits in it isn't known"
-        ) from error
-    if not isinstance(got, ChannelClosedError):
-        return max(messages, int(got.method is methods.BASIC_GET_OK)), consumers
-    if got.code == NOT_FOUND:
-        return messages, consumers
-    if got.code == RESOURCE_LOCKED:  # by a consumer that is the only active one
-        return messages, max(consumers, 1)
-    raise refusal(connection, f"looking into queue {queue!r}", got)
+        raise _in_doubt(connection, queue) from error
+    finally:
+        channel.leave()
+    if got.method is not methods.BASIC_GET_OK:
+        return counted["messages"], counted["consumers"]
+    if not counted["consumers"]:
+        raise _in_doubt(connection, queue)
+    return counted["messages"] + 1, counted["consumers"] - 1
+
+
+def _in_doubt(connection: Connection, queue: str) -> InDoubtError:
+    return InDoubtError(
+        f"{connection.where}: queue {queue!r} is left: its leader doesn't answer, so what waits in it isn't known"
+    )
 
 
 async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:
