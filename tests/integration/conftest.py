@@ -1,4 +1,4 @@
-"""Brokers that speak TLS, shared by the session."""
+"""Brokers that speak TLS, or take tokens, which all workers share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,14 @@ __all__ = ["agent_of", "here", "site_on", "there"]
 
 
 @pytest.fixture(scope="session")
-def token_broker(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> TokenBroker:
-    return TokenBroker.start(lab, tmp_path_factory.mktemp("tokens"))
+def token_broker(lab: Lab) -> TokenBroker:
+    return lab.once("tokens", lambda: TokenBroker.start(lab, directory(lab, "tokens")))
+
+
+def directory(lab: Lab, name: str) -> Path:
+    made = lab.directory / f"{name}-files"
+    made.mkdir()
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +51,8 @@ class TlsBroker:
         return f"certfile={client.certfile}&keyfile={client.keyfile}"
 
 
-def start(lab: Lab, directory: Path, *, certificate: str = "server", extra: tuple[str, ...] = ()) -> TlsBroker:
-    authority = Authority.create(directory)
+def start(lab: Lab, name: str, *, certificate: str = "server", extra: tuple[str, ...] = ()) -> TlsBroker:
+    authority = Authority.create(directory(lab, name))
     server = authority.expired() if certificate == "expired" else authority.server()
     amqps, https = lab.ports.take(), lab.ports.take()
     conf = [
@@ -62,22 +68,22 @@ def start(lab: Lab, directory: Path, *, certificate: str = "server", extra: tupl
         *extra,
     ]
     plugins = (*DEFAULT_PLUGINS, "rabbitmq_auth_mechanism_ssl")
-    return TlsBroker(lab.node("tls", plugins=plugins, conf=conf).start(), authority, amqps, https)
+    return TlsBroker(lab.node(name, plugins=plugins, conf=conf).start(), authority, amqps, https)
 
 
 @pytest.fixture(scope="session")
-def tls_broker(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> TlsBroker:
-    return start(lab, tmp_path_factory.mktemp("tls"))
+def tls_broker(lab: Lab) -> TlsBroker:
+    return lab.once("tls", lambda: start(lab, "tls"))
 
 
 @pytest.fixture(scope="session")
-def strict_tls_broker(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> TlsBroker:
+def strict_tls_broker(lab: Lab) -> TlsBroker:
     """One that lets nobody in without a certificate of its own authority's."""
     strict = ("ssl_options.fail_if_no_peer_cert = true", "management.ssl.fail_if_no_peer_cert = true")
-    return start(lab, tmp_path_factory.mktemp("strict"), extra=strict)
+    return lab.once("strict", lambda: start(lab, "strict", extra=strict))
 
 
 @pytest.fixture(scope="session")
-def expired_tls_broker(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> TlsBroker:
+def expired_tls_broker(lab: Lab) -> TlsBroker:
     """One whose own certificate has expired."""
-    return start(lab, tmp_path_factory.mktemp("expired"), certificate="expired")
+    return lab.once("expired", lambda: start(lab, "expired", certificate="expired"))
