@@ -1,5 +1,4 @@
 """Every fault that operators have met, on real brokers, with an account of every message.
 
-`make test` shows the account with one of them, `make test-all` with those that are marked as short, and `make faults`
-runs all, with more messages.
+`make test` shows the account with one of them, `make test-all` with all, and `make faults` with more messages.
 """

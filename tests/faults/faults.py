@@ -45,7 +45,6 @@ class Fault:
     do: Callable[[Scene], None]
     shows: tuple[str, str] | None = None
     runs_on: bool = False
-    is_short: bool = False
     drains: bool = False
     interruptions: int = 1
     may_show: frozenset[str] = frozenset()
@@ -345,11 +344,11 @@ FIRST: Final = Fault(
 )
 FAULTS: Final = (
     Fault("the agent is killed 10 times", partial(kill_agent, 10), interruptions=10, may_show=TAKEN_OVER),
-    Fault("the agent is stopped under load and started again", stop_agent, is_short=True, interruptions=0),
+    Fault("the agent is stopped under load and started again", stop_agent, interruptions=0),
     Fault("the upstream is restarted", partial(restart, upstream), ("backoff", "upstream")),
-    Fault("the upstream is killed", partial(kill, upstream), ("backoff", "upstream"), is_short=True),
+    Fault("the upstream is killed", partial(kill, upstream), ("backoff", "upstream")),
     Fault("the downstream is restarted", partial(restart, downstream), ("backoff", "downstream")),
-    Fault("the downstream is killed", partial(kill, downstream), ("backoff", "downstream"), is_short=True),
+    Fault("the downstream is killed", partial(kill, downstream), ("backoff", "downstream")),
     Fault("50 cuts on the way to the upstream", partial(cut, to_upstream), interruptions=50),
     Fault("50 cuts on the way to the downstream", partial(cut, to_downstream), interruptions=50),
     Fault("the upstream is silent for 60 s", partial(blackhole, to_upstream), ("backoff", "received")),
@@ -357,12 +356,10 @@ FAULTS: Final = (
     Fault("the way to the upstream is throttled to 50 KiB/s", partial(throttle, to_upstream), runs_on=True),
     Fault("the way to the downstream is throttled to 50 KiB/s", partial(throttle, to_downstream), runs_on=True),
     Fault("a memory alarm of the upstream", partial(alarm, upstream, *MEMORY), runs_on=True),
-    Fault(
-        "a memory alarm of the downstream", partial(alarm, downstream, *MEMORY), ("blocked", "memory"), is_short=True
-    ),
+    Fault("a memory alarm of the downstream", partial(alarm, downstream, *MEMORY), ("blocked", "memory")),
     Fault("a disk alarm of the upstream", partial(alarm, upstream, *DISK), runs_on=True),
     Fault("a disk alarm of the downstream", partial(alarm, downstream, *DISK), ("blocked", "disk")),
-    Fault("the upstream queue is deleted", delete_upstream_queue, is_short=True, drains=True),
+    Fault("the upstream queue is deleted", delete_upstream_queue, drains=True),
     Fault("the internal exchange is deleted", delete_internal_exchange, drains=True),
     Fault("the upstream exchange is deleted and made again", delete_upstream_exchange, drains=True),
     Fault("the downstream exchange is deleted and made again", delete_downstream_exchange, drains=True),
@@ -378,7 +375,7 @@ FAULTS: Final = (
     ),
     Fault("the clock is stepped", step_clock, setting=Setting(module="tests.faults.stepped_clock")),
     Fault("the export's disk is full", fill_disk, setting=EXPORTING, runs_on=True),
-    Fault("the downstream takes no long messages for a while", lower_message_size, is_short=True, interruptions=2),
+    Fault("the downstream takes no long messages for a while", lower_message_size, interruptions=2),
     Fault("the HTTP API returns garbage", garble_management, runs_on=True),
     Fault("the HTTP API is away", lose_management, runs_on=True),
     Fault("the HTTP API is slow", slow_management, runs_on=True),
