@@ -103,7 +103,12 @@ def test_a_link_below_that_is_cut_off_after_the_link_has_begun_anew(
     with User(below), User(here) as user:
         eventually(lambda: upstream_consumers(here) == 2, what="both consume")
         ask(agent, f"/api/links/{link_of(agent)['id']}/restart", "POST")
-        eventually(lambda: agent.history(*queue(here))[-2:] == ["starting", "running"], what="it has begun anew")
+
+        def has_begun_anew() -> bool:
+            assert agent.history(*queue(here))[-2:] == ["starting", "running"]
+            return True
+
+        eventually(has_begun_anew, 20, ignoring=AssertionError)
         wait_error(agent, None)
         cut_off(network)
         eventually(lambda: upstream_consumers(here) == 1, what="the link below is cut off")
