@@ -17,10 +17,10 @@ from agent.definitions.sources.load import Configuration
 from agent.downstream.known_bindings import exchanges_of
 from agent.downstream.read_definitions import left_as_it_was
 from agent.downstream.reading import AT_ONCE, MOST_SILENT, Bindings, Parameters, Reading
-from agent.downstream.slices import in_slices
 from agent.errors import BrokerError, Problem, TransientError
 from agent.management.client import ManagementClient
 from agent.management.transport import TooLargeError
+from agent.slices import steps_in_slices
 
 ASKED_ONE_BY_ONE = 20
 
@@ -64,7 +64,7 @@ async def _ask_for_bindings(
             for name in names:
                 found.pop((vhost, name), None)
             continue
-        by_source = await in_slices(_reading_bindings(answers, frozenset(names), unusable))
+        by_source = await steps_in_slices(_reading_bindings(answers, frozenset(names), unusable))
         found.update({(vhost, name): tuple(by_source.get(name, ())) for name in names})
         problems += unusable.problems(reading.broker)
     return BindingsRead(found, tuple(problems))

@@ -19,9 +19,9 @@ from agent.definitions.sources.load import Configuration
 from agent.downstream.read_definitions import Listed, forget_broker, left_as_it_was, read_policies, take_broker
 from agent.downstream.read_native import look_for_plugin, read_native_links, read_native_shovels
 from agent.downstream.reading import AT_ONCE, MOST_SILENT, WHERE, Parameters, Reading, Source
-from agent.downstream.slices import in_slices
 from agent.errors import BrokerError, PermanentError, Place, Problem, Severity, TransientError
 from agent.management.client import ManagementClient
+from agent.slices import steps_in_slices
 
 CLUSTER_ID = "internal_cluster_id"
 READINGS = 4
@@ -155,7 +155,7 @@ class _Looker:
             before = self._keeper.states.get(vhost, VhostState())
             return _VhostLook(before, (left_as_it_was(self._broker, vhost, error),))
         unusable = Unusable(vhost)
-        state = await in_slices(_reading_state(exchanges, queues, verdicts, unusable=unusable))
+        state = await steps_in_slices(_reading_state(exchanges, queues, verdicts, unusable=unusable))
         return _VhostLook(state, unusable.problems(self._broker))
 
 

@@ -17,10 +17,10 @@ from agent.definitions.sources.parameters import (
     reading_policies,
 )
 from agent.downstream.reading import Parameters, Source
-from agent.downstream.slices import in_slices
 from agent.errors import ConfigurationError, Place, Problem
 from agent.management.client import ManagementClient
 from agent.management.transport import TooLargeError
+from agent.slices import steps_in_slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ async def take_broker(keeper: Keeper, client: ManagementClient, broker: str, *, 
 
 
 async def _take(keeper: Keeper, source: Source, steps: Steps) -> None:
-    defined = await in_slices(steps)
+    defined = await steps_in_slices(steps)
     keeper.take(source, lambda: defined)
 
 

@@ -15,8 +15,8 @@ from agent.amqp.passive_declares import Presence, probe
 from agent.core.rules import quarantine
 from agent.errors import BrokerError
 from agent.links.ends import End
+from agent.slices import in_slices
 from agent.status.board import Board, InQuarantine
-from agent.status.slices import in_slices
 
 TASK: Final = "look into quarantines"
 EVERY: Final = 10.0  # seconds

@@ -25,11 +25,11 @@ from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
 from agent.downstream.reading import Source
-from agent.downstream.slices import in_slices
 from agent.errors import BrokerError, ConfigurationError, PermanentError, UsageError
 from agent.links.brokers import Brokers
 from agent.links.ends import End, reachable
 from agent.links.registry import Kinds
+from agent.slices import steps_in_slices
 
 MOST_NAMED: Final = 5
 DEFAULT_VHOST: Final = "/"
@@ -169,7 +169,7 @@ class Quarantined:
         reading = await read_downstream(configuration, keeper)
         if keeper.refusals:
             raise ConfigurationError(keeper.refusals)
-        found = await in_slices(resolving(reading.definitions, reading.states, clock=time.thread_time))
+        found = await steps_in_slices(resolving(reading.definitions, reading.states, clock=time.thread_time))
         brokers = Brokers(configuration.settings.downstream.uris, reading.cluster, stall_after=0.0)
         kinds, own = Kinds(brokers), brokers.downstream
         if only:

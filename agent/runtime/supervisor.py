@@ -29,7 +29,6 @@ from agent.downstream.listen import Listener
 from agent.downstream.read import read_downstream
 from agent.downstream.read_bindings import read_bindings
 from agent.downstream.reading import Bindings, Reading, Source
-from agent.downstream.slices import in_slices
 from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers
@@ -49,6 +48,7 @@ from agent.runtime.ticker import TASK as TICKER
 from agent.runtime.ticker import tick_links
 from agent.runtime.upstream_looks import TASK as LOOKING_UPSTREAM
 from agent.runtime.upstream_looks import UpstreamLooks
+from agent.slices import steps_in_slices
 from agent.status.board import Board
 from agent.status.clusters import address_of
 from agent.tasks import GuardedTasks
@@ -157,7 +157,7 @@ class Supervisor:
         reading = await read_downstream(self.configuration, self._keeper)
         kinds = self._kinds_for(reading)
         notes = await declare_missing(self.configuration.settings.downstream.uris, reading)
-        found = await in_slices(
+        found = await steps_in_slices(
             resolving(reading.definitions, reading.states, standing=self._resolved, clock=time.thread_time)
         )
         self._resolved = found.links

@@ -34,9 +34,9 @@ from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
 from agent.downstream.read_bindings import BindingsRead, read_bindings
 from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, Reading, Source
-from agent.downstream.slices import in_slices
 from agent.errors import BrokerError, ConfigurationError, PermanentError, Problem
 from agent.runtime.survey_shovels import look_at_destinations
+from agent.slices import steps_in_slices
 
 PATIENCE = 10.0  # seconds for an upstream to let us in; others go on meanwhile
 AT_ONCE = 20  # connections
@@ -71,7 +71,7 @@ async def survey(configuration: Configuration, agent: Agent | None = None) -> Su
     reading = await read_downstream(configuration, keeper)
     if keeper.refusals:
         raise ConfigurationError(keeper.refusals)
-    resolution = await in_slices(resolving(reading.definitions, reading.states, clock=time.thread_time))
+    resolution = await steps_in_slices(resolving(reading.definitions, reading.states, clock=time.thread_time))
     read = await read_bindings(configuration, reading, resolution.links)
     links = tuple(reading.judged(link, has_known_bindings=False) for link in resolution.links)
     downstream = Downstream(reading.broker, reading.cluster, read.bindings, reading.native_links)

@@ -10,8 +10,8 @@ import structlog
 
 from agent.amqp.wire.ends import STANDSTILL
 from agent.runtime.fairness import Fairness, Sharer
+from agent.slices import in_slices
 from agent.status.board import Board
-from agent.status.slices import in_slices
 
 EVERY: Final = 1.0
 TASK: Final = "look after links every second"

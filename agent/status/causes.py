@@ -25,8 +25,8 @@ from agent.core.status.causes import (
     verdict,
     waiting_of,
 )
+from agent.slices import in_slices
 from agent.status.board import Board, Entry, destination_of, name_of_downstream, source_of
-from agent.status.slices import in_slices
 from agent.status.times import rfc3339
 
 DEFAULT_VHOST: Final = "/"

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from agent.core.links.lifecycle import Status
 from agent.core.status.causes import causes_of, level_of, verdict
+from agent.slices import in_slices
 from agent.status.board import Board, Entry, destination_of, name_of_downstream, source_of
 from agent.status.causes import facts
-from agent.status.slices import in_slices
 from agent.status.times import rfc3339
 
 MOST_EDGES: Final = 500

@@ -16,11 +16,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from agent.core.model import LinkKind
+from agent.slices import in_slices
 from agent.status import expiry
 from agent.status.board import Board, Entry
 from agent.status.families import INFO, LINK_FAMILIES, Brief, Family, LinkReading, Sample, Type, labelled
 from agent.status.http import native
-from agent.status.slices import in_slices
 from agent.status.stuck import STUCK, StuckLinks
 
 Labels = tuple[str, str, str, str]

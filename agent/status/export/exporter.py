@@ -13,12 +13,12 @@ from agent.core.export_event import AgentStatus
 from agent.core.links.lifecycle import LinkState
 from agent.core.settings import StatusExportSettings
 from agent.errors import CannotStartError
+from agent.slices import in_slices
 from agent.status.board import Board, Entry
 from agent.status.export.events import Events, day_at
 from agent.status.export.files import ExportFiles, Line
 from agent.status.export.names import FileNames
 from agent.status.export.pump import Pump
-from agent.status.slices import in_slices
 from agent.tasks import GuardedTasks
 
 TICK: Final = 0.5  # links are sampled a few at a time, so that messages don't wait

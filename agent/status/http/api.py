@@ -18,6 +18,7 @@ from agent.core.status.acknowledgements import LONGEST, Acknowledgement, acknowl
 from agent.core.status.causes import blamed
 from agent.core.tagged import to_tagged
 from agent.errors import BrokerError
+from agent.slices import in_slices
 from agent.status import causes, fleet, metrics
 from agent.status.board import Board, Entry
 from agent.status.history import Range
@@ -30,7 +31,6 @@ from agent.status.http.stream import tell_events
 from agent.status.http.turns import Turns
 from agent.status.peers import Peers
 from agent.status.recent import change_view
-from agent.status.slices import in_slices
 
 ACTIONS: Final = ("restart", "pause", "resume")
 Act = Callable[[str, str], None]

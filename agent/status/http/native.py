@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.model import LinkKind, ShovelLink
+from agent.slices import in_slices
 from agent.status.board import Board, Entry, Gauges, ends, shown_destination, shown_uri
-from agent.status.slices import in_slices
 
 _LINK_STATE: Final[Mapping[Status, str]] = {
     Status.RUNNING: "running",

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from agent.slices import in_slices
 from agent.status.board import Board, Entry
 from agent.status.feed import Feed
 from agent.status.http.answers import compact
 from agent.status.http.turns import Turns
-from agent.status.slices import in_slices
 
 HEARTBEAT: Final = 15.0
 GATHER: Final = 0.1  # changes within this time are sent together
