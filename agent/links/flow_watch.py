@@ -12,7 +12,11 @@ from agent.links.flow import Flow
 
 
 class FlowWatch:
-    """Of one session. `observe` finds what to do, and sets `wake`; `catch_up` does it."""
+    """Of one session. `observe` finds what to do, and sets `wake`; `catch_up` does it.
+
+    A session rests while nothing is taken and nothing is due, which is what most of a thousand links do, most of the
+    time: `is_quiet` is all that a second costs then.
+    """
 
     def __init__(self, flow: Flow, counts: Counts) -> None:
         self._flow = flow
@@ -21,11 +25,8 @@ class FlowWatch:
         self.wake = asyncio.Event()
         self._is_looking = False
         self._prefetch: int | None = None
-
-    @property
-    def ready(self) -> int | None:
-        """Messages in the source's queue when it was last looked at."""
-        return self._lag.ready
+        self._taken = counts.taken
+        self._rests_until = 0.0
 
     @property
     def backlog(self) -> int | None:
@@ -38,15 +39,22 @@ class FlowWatch:
         """Whether messages wait, as far as that is known."""
         return bool(self._flow.unsettled or self._lag.ready)
 
-    @property
-    def movement(self) -> tuple[int | None, ...]:
-        """What changes when messages move."""
-        counts = self._counts
-        return _done(counts), counts.bytes, counts.returned, self._lag.ready
+    def is_quiet(self, now: float) -> bool:
+        """Nothing has moved or changed since it began to rest, and nothing is due."""
+        return now < self._rests_until and self._counts.taken == self._taken
 
-    def is_due(self, now: float) -> bool:
-        """Whether it is time to look at the source's queue."""
-        return now >= self._lag.due_at
+    def rest(self, until: float, *, waits: bool) -> None:
+        """Once what is to be done now was found; not where messages wait."""
+        self._taken, self._rests_until = self._counts.taken, 0.0 if waits else until
+
+    def stir(self) -> None:
+        """Something has changed."""
+        self._rests_until = 0.0
+
+    @property
+    def due_at(self) -> float:
+        """When to look at the source's queue."""
+        return self._lag.due_at
 
     def observe(self, now: float, *, is_blocked: bool, must_look: bool) -> float:
         """For how many seconds messages have waited and none was confirmed; while blocked none can be."""

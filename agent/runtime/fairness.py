@@ -8,7 +8,7 @@ the broker doesn't answer, the link with the most in flight gets connections of 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 import structlog
@@ -47,25 +47,29 @@ class Sharer(Protocol):
 class Fairness:
     """Asked once a second."""
 
-    def __init__(self, links: Callable[[], Iterable[Sharer]]) -> None:
-        self._links = links
+    def __init__(self) -> None:
         self._soundings: dict[Shared, tuple[float, Channel]] = {}
         self._patience = PATIENCE
         self._acted_at = 0.0
 
-    def tick(self, now: float) -> None:
-        waiting: dict[Shared, list[Sharer]] = defaultdict(list)
-        for link in self._links():
+    def tick(self, moving: Iterable[Sharer], now: float) -> None:
+        """`moving` are all links with something in flight, at least."""
+        sharing: dict[Shared, list[Sharer]] = defaultdict(list)
+        waiting: set[Shared] = set()
+        for link in moving:
             local = link.local
-            if local is not None and local.users > 1 and local.connection.blocked is None and link.waits(now) >= LATE:
-                waiting[local].append(link)
-        for local in self._soundings.keys() - waiting.keys():
+            if local is None or local.users < 2 or local.connection.blocked is not None:
+                continue
+            sharing[local].append(link)
+            if link.waits(now) >= LATE:
+                waiting.add(local)
+        for local in self._soundings.keys() - waiting:
             _, channel = self._soundings.pop(local)
             channel.leave()
         for local in waiting:
-            self._sound(local, now)
+            self._sound(local, sharing[local], now)
 
-    def _sound(self, local: Shared, now: float) -> None:
+    def _sound(self, local: Shared, links: Iterable[Sharer], now: float) -> None:
         """A channel is opened, as that needs nothing but a broker that reads."""
         if local.connection.is_closed:
             return
@@ -79,14 +83,14 @@ class Fairness:
             del self._soundings[local]
         elif now - since >= self._patience:
             del self._soundings[local]
-            self._separate(local, now)
+            self._separate(local, links, now)
 
-    def _separate(self, local: Shared, now: float) -> None:
+    def _separate(self, local: Shared, links: Iterable[Sharer], now: float) -> None:
         """Where it doesn't help, because the whole broker is slow, it is done ever less often."""
         quiet = now - self._acted_at > FORGIVEN
         self._patience = PATIENCE if quiet else min(2 * self._patience, MOST_PATIENCE)
         self._acted_at = now
-        slow = max((link for link in self._links() if link.local is local), key=lambda link: link.in_flight)
+        slow = max(links, key=lambda link: link.in_flight)
         slow.set_apart(now)
         what = f"{slow.link.kind} {slow.link.name!r} of vhost {slow.link.vhost!r}"
         message = (

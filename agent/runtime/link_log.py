@@ -19,7 +19,7 @@ from agent.status.board import Board
 from agent.status.causes import summary
 
 REMIND_EVERY: Final = 300.0
-LOOK_EVERY: Final = 10.0
+LOOK_EVERY: Final = 30.0
 GATHER: Final = 1.0  # links that change within this time are one cause
 LOGGING_CAUSES: Final = "log causes of trouble"
 MOST_ALIKE: Final = 10  # links that are logged one by one where they change together

@@ -21,12 +21,12 @@ log = structlog.get_logger()
 
 class Ticking(Sharer, Protocol):
     def tick(self, now: float) -> bool:
-        """Whether something moved since the last tick."""
+        """Whether something moved since the last tick, or is on its way."""
 
 
 async def tick_links(links: Callable[[], Iterable[tuple[str, Ticking]]], board: Board) -> None:
     """Until cancelled; the board learns of each link whose counts changed since the last second."""
-    fairness = Fairness(lambda: (link for _, link in links()))
+    fairness = Fairness()
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + EVERY
@@ -39,13 +39,15 @@ async def tick_links(links: Callable[[], Iterable[tuple[str, Ticking]]], board: 
 
 async def _tick_once(links: Iterable[tuple[str, Ticking]], board: Board, fairness: Fairness) -> None:
     loop = asyncio.get_running_loop()
+    moving: list[Ticking] = []
     async for link_id, link in in_slices(links):
         try:
-            moved = link.tick(loop.time())
+            has_moved = link.tick(loop.time())
         except Exception as error:  # noqa: BLE001 - the trouble of one link must not stop all others
             board.errors.report(TASK, error, link=link_id)
         else:
-            if moved:
+            if has_moved:
                 board.moved(link_id)
-    fairness.tick(loop.time())
+                moving.append(link)
+    fairness.tick(moving, loop.time())
     board.tick()

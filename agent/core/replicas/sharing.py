@@ -92,6 +92,11 @@ class Sharing:
         return not self.others.able
 
     @property
+    def holds_all(self) -> bool:
+        """Time alone changes no verdict then."""
+        return len(self.held) == SLOTS
+
+    @property
     def shown(self) -> frozenset[int]:
         """The slots that it reports to others."""
         return frozenset(slot for slot, held in self.held.items() if not held.is_leaving)

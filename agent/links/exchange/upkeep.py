@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from typing import Final
@@ -19,6 +20,7 @@ from agent.links.flow_watch import FlowWatch
 ASSERT_ALL: Final = 25.0  # seconds for all bindings of a link that has no canary
 ASSERT_PARTS: Final = 10  # at most
 SHOWN_FOR: Final = 3_600.0  # that the upstream exchange was missing
+NEVER: Final = math.inf
 RIVAL_ENDS: Final = 5.0  # seconds in which whoever lost the queue to this link has ended its session
 
 log = structlog.get_logger()
@@ -50,34 +52,14 @@ class Upkeep:
         self._stale_since: float | None = None
         self._assert_at = self._loop.time() + ASSERT_ALL / self._parts * random.random()
         self._to_assert = 0
-        self._tidy_at = self._loop.time() + RIVAL_ENDS if building.may_have_rival else None
+        self._tidy_at = self._loop.time() + RIVAL_ENDS if building.may_have_rival else NEVER
         self._must_tidy = False
         self._missing: set[str] = set()
         self._is_type_unknown = False
         self._must_place_canary = False
-        self._moved: tuple[int | None, ...] = ()
 
     def is_quiet(self, now: float) -> bool:
-        """Nothing has moved or waits, and nothing is due: what most of a thousand links are, most of the time."""
-        if self._probing is not None or self._moved != self._movement or self._watch.waits:
-            return False
-        is_due = self._must_assert(now) or self._is_tidy_due(now) or self._is_old_news(now)
-        return not is_due and not self._watch.is_due(now)
-
-    def _must_assert(self, now: float) -> bool:
-        return now >= self._assert_at and self._building.must_assert
-
-    def _is_tidy_due(self, now: float) -> bool:
-        return self._tidy_at is not None and now >= self._tidy_at
-
-    def _is_old_news(self, now: float) -> bool:
-        at = self._building.restored_at
-        return at is not None and now - at >= SHOWN_FOR
-
-    @property
-    def _movement(self) -> tuple[int | None, ...]:
-        building = self._building
-        return *self._watch.movement, sum(self._counts.dropped.values()), building.bound, building.left_out
+        return self._watch.is_quiet(now)
 
     @property
     def backlog(self) -> int | None:
@@ -91,19 +73,31 @@ class Upkeep:
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
         """For how many seconds something has waited and nothing was confirmed."""
-        self._moved = self._movement
+        watch = self._watch
         if self._probing is not None:
             self._look_at_probes(self._probing, now, is_blocked=is_blocked)
-        if self._must_assert(now):
+        if now >= self._must_assert_at:
             self._assert_at = max(self._assert_at + ASSERT_ALL / self._parts, now)
             self._to_assert = max(1, -(-self._building.bound // self._parts))
             self._wake.set()
-        if self._is_tidy_due(now):
-            self._tidy_at, self._must_tidy = None, True
+        if now >= self._tidy_at:
+            self._tidy_at, self._must_tidy = NEVER, True
             self._wake.set()
-        if self._is_old_news(now):
+        if now >= self._is_old_news_at:
             self._note_restored("")
-        return self._watch.observe(now, is_blocked=is_blocked, must_look=self._watch.is_due(now))
+        waited = watch.observe(now, is_blocked=is_blocked, must_look=now >= watch.due_at)
+        due_at = min(watch.due_at, self._must_assert_at, self._tidy_at, self._is_old_news_at)
+        watch.rest(due_at, waits=watch.waits or self._probing is not None)
+        return waited
+
+    @property
+    def _must_assert_at(self) -> float:
+        return self._assert_at if self._building.must_assert else NEVER
+
+    @property
+    def _is_old_news_at(self) -> float:
+        at = self._building.restored_at
+        return NEVER if at is None else at + SHOWN_FOR
 
     def _look_at_probes(self, probing: Probing, now: float, *, is_blocked: bool) -> None:
         flow = self._flow
@@ -172,6 +166,7 @@ class Upkeep:
             if self._to_assert:
                 count, self._to_assert = self._to_assert, 0
                 await self._building.assert_some(count, between=self._follow)
+            self._watch.stir()
 
     async def _place_canary(self) -> None:
         if self._must_place_canary:

@@ -54,7 +54,6 @@ class Upkeep:
         self._seen_forwarded = counts.forwarded
         self._is_due = False
         self._others_upstream = 0
-        self._moved: tuple[object, ...] = ()
 
     async def is_wanted(self) -> bool:
         """Looks whether messages are wanted now."""
@@ -66,26 +65,22 @@ class Upkeep:
         return self._watch.backlog
 
     def is_quiet(self, now: float) -> bool:
-        """Nothing has moved or waits, and nothing is due."""
-        watch = self._watch
-        waits = self._moved != self._movement or self._flow.unsettled or (watch.ready and self._demand.takes)
-        return not waits and not self._must_look_upstream(now)
+        return self._watch.is_quiet(now)
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
         """For how many seconds something has waited and nothing was confirmed: nothing has to be while nothing is
         taken."""
-        self._moved = self._movement
-        must_look = self._must_look_upstream(now)
+        watch, takes = self._watch, self._demand.takes
+        must_look = now >= (watch.due_at if takes else self._look_upstream_at)
         if must_look:
             self._look_upstream_at = now + LOOK_UPSTREAM
-        waited = self._watch.observe(now, is_blocked=is_blocked, must_look=must_look)
-        if not self._demand.takes and not self._flow.unsettled:
-            self._watch.forgive()
-            return 0.0
-        return waited
-
-    def _must_look_upstream(self, now: float) -> bool:
-        return self._watch.is_due(now) if self._demand.takes else now >= self._look_upstream_at
+        waited = watch.observe(now, is_blocked=is_blocked, must_look=must_look)
+        if takes or self._flow.unsettled:
+            watch.rest(watch.due_at, waits=watch.waits)
+            return waited
+        watch.forgive()
+        watch.rest(self._look_upstream_at, waits=False)
+        return 0.0
 
     def looks_if_due(self, now: float) -> bool:
         """Whether it is time to look at the queue: also soon after messages began to move."""
@@ -120,6 +115,7 @@ class Upkeep:
             await (self._flow.resume_consuming() if self._demand.takes else self._flow.pause_consuming())
         await self._watch.catch_up(self._look_upstream)
         self._explain()
+        self._watch.stir()
 
     async def _look(self) -> None:
         self._is_due = False
@@ -146,7 +142,3 @@ class Upkeep:
         demand = self._demand
         is_left_nothing = demand.takes and self._others_upstream > 0 and not self._watch.waits
         self._flow.idle = demand.idle or (TAKEN_UPSTREAM if is_left_nothing else "")
-
-    @property
-    def _movement(self) -> tuple[object, ...]:
-        return *self._watch.movement, self._flow.idle

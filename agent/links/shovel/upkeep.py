@@ -16,20 +16,20 @@ class Upkeep:
         self._watch = FlowWatch(flow, counts)
         self._control = control
         self._queue = queue
-        self._moved: tuple[int | None, ...] = ()
 
     @property
     def backlog(self) -> int | None:
         return self._watch.backlog
 
     def is_quiet(self, now: float) -> bool:
-        watch = self._watch
-        return self._moved == watch.movement and not watch.waits and not watch.is_due(now)
+        return self._watch.is_quiet(now)
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
         """For how many seconds something has waited and nothing was confirmed."""
-        self._moved = self._watch.movement
-        return self._watch.observe(now, is_blocked=is_blocked, must_look=self._watch.is_due(now))
+        watch = self._watch
+        waited = watch.observe(now, is_blocked=is_blocked, must_look=now >= watch.due_at)
+        watch.rest(watch.due_at, waits=watch.waits)
+        return waited
 
     async def run(self) -> None:
         """Until cancelled, or until a broker refuses something."""
@@ -37,6 +37,7 @@ class Upkeep:
             await self._watch.wake.wait()
             self._watch.wake.clear()
             await self._watch.catch_up(self._ready)
+            self._watch.stir()
 
     async def _ready(self) -> int:
         return await count_messages(self._control, self._queue)

@@ -384,7 +384,8 @@ class Replica:
         self._sharing.expire(now)
         if self._has_new_links or now - self._reported_at >= REPORT_EVERY:
             self._report()
-            self._runs.share()  # what was undecided may be decided by now
+            if not self._sharing.holds_all:
+                self._runs.share()  # what was undecided may be decided by now
         self._keep_tokens(lease, now)
         if not self._releasing:
             self._level(lease, now)

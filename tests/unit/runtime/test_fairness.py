@@ -48,13 +48,13 @@ async def test_a_channel_that_sounded_is_closed_whether_it_was_answered_or_nobod
     local, socket = await shared()
     wire, link = local.connection.wire, Waiting(local)
     free = wire.free_channels
-    fairness = Fairness(lambda: [link])
+    fairness = Fairness()
     for number in range(1, 4):
-        fairness.tick(0.0)
+        fairness.tick([link], 0.0)
         assert said(socket) == ["Channel.Open"]
         feed(wire, frames.frame(frames.METHOD, number, methods.CHANNEL_OPEN_OK.encode()))
         link.waited = 0.0 if number == 2 else LATE
-        fairness.tick(1.0)
+        fairness.tick([link], 1.0)
         assert said(socket) == ["Channel.Close"]
         feed(wire, frames.frame(frames.METHOD, number, methods.CHANNEL_CLOSE_OK.encode()))
         await turn()
@@ -66,8 +66,8 @@ async def test_a_channel_that_sounded_is_closed_whether_it_was_answered_or_nobod
 async def test_where_the_broker_does_not_answer_the_link_is_set_apart() -> None:
     local, _ = await shared()
     link = Waiting(local)
-    fairness = Fairness(lambda: [link])
-    fairness.tick(0.0)
-    fairness.tick(PATIENCE)
+    fairness = Fairness()
+    fairness.tick([link], 0.0)
+    fairness.tick([link], PATIENCE)
     assert link.set_apart_at == PATIENCE
     assert local.connection.is_closed
