@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from agent.amqp.data.splice import Counts
 from agent.cli.link_table import in_order
+from agent.core.links.critical import LagCritical
 from agent.status.board import Gauges
 from tests.integration.page.conftest import Open, Serve
 from tests.integration.page.measures import AFTER_FRAMES, SLOWLY
@@ -87,6 +88,27 @@ def test_every_kind_of_link_with_its_name_and_what_is_known_of_it(serve: Serve, 
     expect(row.locator(".cell-lag")).to_contain_text("~12.3K")
     row.get_by_role("link", name="orders").click()
     expect(page.locator("#numbers")).to_contain_text(re.compile(r"Waitinglast known 12.3K, \d+ s ago"))
+
+
+def test_a_link_that_is_behind_is_shown_as_well_nowhere(serve: Serve, visit: Open) -> None:
+    served = serve()
+    late = Shown(link(1, "orders", limit=LagCritical(messages=100)), gauges=Gauges(backlog=0))
+    served.put([late, Shown(link(2, "prices"))])
+    page = visit(served.url).page
+    expect(page.locator("#states")).to_contain_text("Running2")
+    late.gauges.backlog = 12_345
+    served.forward([late], 1)
+    cause = page.locator("#causes .cause")
+    expect(cause.locator("summary")).to_contain_text("further behind than lag-critical")
+    expect(cause.locator(".badge")).to_have_text("Behind")
+    expect(cause).to_have_attribute("data-group", "degraded")
+    expect(page).to_have_title("(1) dc2-a")
+    page.locator("#states").get_by_role("link", name="Behind 1").click()
+    expect_names(page, "orders")
+    page.locator("#nav-topology").click()
+    arrow = page.locator("#map .link[data-group=degraded]")
+    expect(arrow).to_have_attribute("aria-label", re.compile("^orders .* behind, "))
+    expect(page.locator("#legend [data-group=degraded]")).to_contain_text("1 cluster")
 
 
 def causes(served: Served) -> None:

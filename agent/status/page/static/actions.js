@@ -85,7 +85,7 @@ export function describe(action, rows, { meant, skipped }, now) {
 
 function countStates(rows) {
   const found = new Map();
-  for (const { view } of rows) found.set(view.status, (found.get(view.status) ?? 0) + 1);
+  for (const { shown } of rows) found.set(shown, (found.get(shown) ?? 0) + 1);
   return [...found].map(([status, number]) => `${exact(number)} ${stateOf(status).label.toLowerCase()}`).join(", ");
 }
 
