@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Final
 
 import pytest
 from playwright.sync_api import expect
@@ -17,6 +18,17 @@ from tests.integration.page.measures import AFTER_FRAMES, SLOWLY
 from tests.integration.page.scenes import DENIED, LONG, MARKUP, PHONE, REFUSED, blocked, expect_names, few, names
 from tests.integration.page.served import COMPLETED, Served, Shown, failed, link, queue_link, shovel_link
 
+TOP: Final = "(node) => node.getBoundingClientRect().top"
+LINES_OF_HEAD: Final = """() => {
+  const shown = [...document.querySelectorAll(".top :is(p, a, button)")].filter((node) => node.offsetParent);
+  const boxes = shown.map((node) => node.getBoundingClientRect()).sort((one, other) => one.top - other.top);
+  let [lines, bottom] = [0, -Infinity];
+  for (const box of boxes) {
+    if (box.top >= bottom) lines += 1;
+    bottom = Math.max(bottom, box.bottom);
+  }
+  return lines;
+}"""
 ODD = [MARKUP, "<script>document.title='owned'</script>", "a/b?c#d&e%20", "\u202eevil", "日本語", "'\"--", " "]
 
 
@@ -165,6 +177,7 @@ def test_nothing_that_comes_later_moves_the_rows_and_the_incident_comes_before_r
     served = serve()
     causes(served)
     served.do(lambda: setattr(served.board, "notes", ("policy 'p' names no upstream",)))
+    served.do(lambda: setattr(served.board, "not_run", ("policy 'q' matches no exchange",)))
     served.do(lambda: setattr(served.board, "problems", ("agent.yaml:4:48: unknown key 'max-hop'",)))
     opened = visit("about:blank", viewport=PHONE, alone=True)
     page, opened.url = opened.page, served.url
@@ -174,9 +187,14 @@ def test_nothing_that_comes_later_moves_the_rows_and_the_incident_comes_before_r
     expect(page.locator("#note-list li")).to_have_count(1)
     page.evaluate(AFTER_FRAMES, 3)
     assert page.evaluate("moved") == []
-    parts = ["#attention", "#problems", "#notes", "#filter", "#table"]
-    tops = [page.locator(part).evaluate("(node) => node.getBoundingClientRect().top") for part in parts]
+    parts = ["#attention", "#problems", "#not-run", "#notes", "#filter", "#table"]
+    tops = [page.locator(part).evaluate(TOP) for part in parts]
     assert tops == sorted(tops)
+    assert tops[0] < PHONE["height"] / 4
+    assert page.evaluate(LINES_OF_HEAD) == 2
+    for remark in ("#not-run", "#notes"):
+        expect(page.locator(f"{remark} summary")).to_be_visible()
+        expect(page.locator(f"{remark} li")).to_be_hidden()
     page.locator("#nav-topology").click()
     expect(page.locator("#problems")).to_be_in_viewport()
     expect(page.locator("#notes")).to_be_hidden()
