@@ -28,7 +28,7 @@ export const OF_CAUSES = {
     label: "Acknowledge",
     effect: "It comes behind causes that nobody knows of yet, until it is over or stops more links. Links and alerts stay as they are.",
   },
-  unack: { label: "Take back acknowledgement", effect: "It comes before others again." },
+  unack: { label: "Take back acknowledgement", title: "Take back acknowledgement of", effect: "It comes before others again." },
 };
 
 /** The one that has an effect: on a cause that somebody has acknowledged, taking that back. */

@@ -7,6 +7,7 @@ import { plural } from "./format.js";
 import { badge, showBadge } from "./icons.js";
 import { format } from "./router.js";
 import { SHOWN, stateOf } from "./states.js";
+import { moment } from "./zone.js";
 
 const CAUSES = 8;
 const NAMED = 3;
@@ -43,7 +44,7 @@ export class Attention {
     byId("attention").hidden = known.length === 0;
     if (known.length === 0) return;
     text(byId("attention-title"), known.length === 1 ? "Needs attention" : `Needs attention: ${plural(known.length, "cause")}`);
-    const key = JSON.stringify(known.map((cause) => [cause.id, cause.links, cause.error, cause.advice, cause.acknowledged?.text]));
+    const key = JSON.stringify(known.map((cause) => [cause.id, cause.links, cause.error, cause.advice, knownOf(cause)]));
     if (key !== this.#shown) this.#draw(known);
     this.#shown = key;
     this.#known = new Map(known.map((cause) => [cause.id, cause]));
@@ -70,7 +71,7 @@ export class Attention {
       "details",
       {},
       h("summary", {}, badge(statusOf(cause)), this.#lines.get(cause.id)),
-      cause.acknowledged ? h("p", {}, cause.acknowledged.text) : null,
+      cause.acknowledged ? h("p", {}, knownOf(cause)) : null,
       h(
         "div",
         { class: "copied" },
@@ -78,11 +79,11 @@ export class Attention {
         cause.error ? copyButton("the error", () => cause.error) : null,
       ),
       h("p", { class: "advice" }, ...advised(cause.advice)),
-      ...(cause.trouble === GONE ? [] : [namesOf(cause.rows), this.#actions(cause)]),
-      this.#acknowledging(cause),
+      cause.trouble === GONE ? null : namesOf(cause.rows),
+      h("div", { class: "actions" }, cause.trouble === GONE ? null : this.#actions(cause), this.#acknowledging(cause)),
     );
     set(details, "open", isOpen ? "" : null);
-    return h("li", { class: "cause", "data-key": cause.id }, details);
+    return h("li", { class: cause.acknowledged ? "cause known" : "cause", "data-key": cause.id }, details);
   }
 
   #actions(cause) {
@@ -95,7 +96,7 @@ export class Attention {
   #acknowledging(cause) {
     const action = offeredFor(cause);
     const onclick = () => this.#onAcknowledge(action, this.#known.get(cause.id) ?? cause);
-    return h("div", { class: "actions" }, h("button", { type: "button", onclick }, `${OF_CAUSES[action].label} …`));
+    return h("button", { type: "button", onclick }, `${OF_CAUSES[action].label} …`);
   }
 }
 
@@ -114,6 +115,13 @@ export function statusOf({ trouble, rows }) {
 
 /** `dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked, acknowledged by ann@ops`. */
 export const lineOf = (cause) => headOf(cause) + (cause.acknowledged ? `, acknowledged by ${cause.acknowledged.by}` : "");
+
+/** When, for how long and why; its line says who knows of it. */
+export function knownOf({ acknowledged: known }) {
+  if (!known) return "";
+  const until = known.until ? `, until ${moment(Date.parse(known.until))}` : "";
+  return `Acknowledged at ${moment(Date.parse(known.at))}${until}${known.reason ? `: ${known.reason}` : ""}`;
+}
 
 export const headOf = ({ broker, side, headline }) => `${broker} (${side}): ${headline}`;
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { leadsTo, lineOf, statusOf } from "#page/attention.js";
+import { knownOf, leadsTo, lineOf, statusOf } from "#page/attention.js";
 import { stateOf } from "#page/states.js";
 
 import { rowsOf } from "./rows.js";
@@ -19,6 +19,14 @@ test("the line of a cause says who knows of it", () => {
   const cause = { broker: "dc2", side: "downstream", headline: "memory alarm for 4 min, 6 of 13 links blocked", acknowledged: null };
   assert.equal(lineOf(cause), "dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked");
   assert.equal(lineOf({ ...cause, acknowledged: { by: "ann@ops" } }), `${lineOf(cause)}, acknowledged by ann@ops`);
+});
+
+test("when it is open, a cause that somebody knows says since when, until when and why, in the page's own zone", () => {
+  const known = { by: "ann@ops", at: "2026-11-23T04:28:33Z", until: null, reason: "" };
+  assert.equal(knownOf({ acknowledged: known }), "Acknowledged at 2026-11-23 10:13:33");
+  const limited = { ...known, until: "2026-11-23T05:28:33Z", reason: "disk is ordered" };
+  assert.equal(knownOf({ acknowledged: limited }), "Acknowledged at 2026-11-23 10:13:33, until 2026-11-23 11:13:33: disk is ordered");
+  assert.equal(knownOf({ acknowledged: null }), "");
 });
 
 test("a cause is shown as the worst of its links, and never as well", () => {
