@@ -55,6 +55,7 @@ def test_selected_links_are_acted_on_after_what_will_happen_was_shown(serve: Ser
     expect(page.locator("#selection")).to_be_hidden()
 
 
+@pytest.mark.thorough
 def test_all_that_match_are_selected_and_a_range_with_shift(serve: Serve, visit: Open) -> None:
     served = serve()
     several(served)
@@ -77,6 +78,7 @@ def test_all_that_match_are_selected_and_a_range_with_shift(serve: Serve, visit:
     expect(selected).to_have_text("3 links selected")
 
 
+@pytest.mark.thorough
 def test_what_was_not_done_is_shown_and_can_be_tried_again(serve: Serve, visit: Open) -> None:
     """Looking needs no token here, but acting does."""
     served = serve(token="t0ken")

@@ -66,6 +66,7 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     expect(page.locator("#detail-quarantine-command")).to_have_text(command)
 
 
+@pytest.mark.thorough
 def test_every_kind_of_link_with_its_name_and_what_is_known_of_it(serve: Serve, visit: Open) -> None:
     idle = "idle: consumers upstream take everything"
     served = serve()
@@ -102,6 +103,7 @@ def test_every_kind_of_link_with_its_name_and_what_is_known_of_it(serve: Serve, 
     expect(page.locator("#numbers")).to_contain_text(re.compile(r"Waitinglast known 12.3K, \d+ s ago"))
 
 
+@pytest.mark.thorough
 def test_a_link_that_is_behind_is_shown_as_well_nowhere(serve: Serve, visit: Open) -> None:
     served = serve()
     late = Shown(link(1, "orders", limit=LagCritical(messages=100)), gauges=Gauges(backlog=0))
@@ -141,6 +143,7 @@ def causes(served: Served) -> None:
     served.put([*old, *denied, *one_name, *live])
 
 
+@pytest.mark.thorough
 def test_the_incident_comes_before_old_mistakes_and_every_cause_can_be_reached(serve: Serve, visit: Open) -> None:
     served = serve()
     causes(served)
@@ -237,6 +240,7 @@ def test_links_are_found_and_the_address_tells_how(serve: Serve, visit: Open) ->
     expect(page.locator("#no-match")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_of_many_links_those_in_sight_are_rows(serve: Serve, visit: Open) -> None:
     served = serve()
     served.put([Shown(link(at, f"x{at}")) for at in range(300)])
@@ -282,6 +286,7 @@ def test_names_are_text_and_never_markup(serve: Serve, visit: Open) -> None:
     expect(page).to_have_title("(1) dc2-a")
 
 
+@pytest.mark.thorough
 def test_where_there_are_no_links_it_says_what_to_do(serve: Serve, visit: Open) -> None:
     served = serve()
     served.do(lambda: setattr(served.board, "notes", ("policy 'p' names no upstream", "another")))
