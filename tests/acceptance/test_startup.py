@@ -20,6 +20,17 @@ except SystemExit:
 print(*sys.modules, file=sys.stderr)
 """
 
+_COLLECTION = """
+import gc, sys
+from agent.cli.main import run
+from agent.cli.run import COLLECT_AFTER
+try:
+    run(["run", "-c", "missing.yaml"])
+except SystemExit:
+    pass
+print(gc.get_threshold() == COLLECT_AFTER, gc.get_freeze_count() > 10_000, file=sys.stderr)
+"""
+
 
 @pytest.mark.parametrize("arguments", [("validate", "-c", SMALL), ("--help",), ("plan", "--help"), ("--version",)])
 def test_a_command_costs_little_to_start(tmp_path: Path, arguments: tuple[str | Path, ...]) -> None:
@@ -27,6 +38,14 @@ def test_a_command_costs_little_to_start(tmp_path: Path, arguments: tuple[str | 
     done = next((done for done in tried if done.cpu < MOST_CPU), None)
     assert done is not None
     assert done.status == 0
+
+
+def test_an_agent_seldom_looks_for_garbage_and_never_among_its_modules(tmp_path: Path) -> None:
+    """A run begins with that, whatever becomes of it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _COLLECTION], cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE, check=True
+    )
+    assert done.stderr.splitlines()[-1] == "True True", done.stderr
 
 
 def imported(*arguments: str | Path) -> set[str]:

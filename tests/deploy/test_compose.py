@@ -88,6 +88,13 @@ def test_what_is_no_broker_can_do_little(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
 
 
+def test_what_down_may_leave_behind_gives_up() -> None:
+    """Without its profile the traffic stays, and its broker is gone."""
+    endless = {name for name, service in SERVICES.items() if service["restart"] == "unless-stopped"}
+    assert endless == {name for name, service in SERVICES.items() if "profiles" not in service}
+    assert SERVICES["traffic"]["restart"].startswith("on-failure:")
+
+
 def test_only_this_machine_can_reach_it_and_no_secret_is_in_it() -> None:
     assert all(port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", ()))
     values = [(PIECES / "secrets" / path.name).read_text().strip() for path in (PIECES / "secrets").iterdir()]

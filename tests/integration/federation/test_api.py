@@ -104,10 +104,12 @@ def test_what_is_wanted_and_cannot_be_is_shown(
 def test_http_is_up_while_the_downstream_is_away(agent_of: AgentOf, broker: Node, lab: Lab) -> None:
     nowhere = lab.ports.take()
     waiting = agent_of(broker, uri=f"amqp://127.0.0.1:{nowhere}", management_uri=f"http://127.0.0.1:{nowhere}")
-    waiting.write().start()
+    http = {"listen": f"127.0.0.1:{waiting.port}", "public-url": "https://ops.example/fed"}
+    waiting.write(agent=waiting.settings(http=http)).start()
     eventually(lambda: ask(waiting, "/livez"), 20, what="the agent answers", ignoring=OSError)
     with pytest.raises(urllib.error.HTTPError, match="503"):
         ask(waiting, "/readyz")
+    assert 'federation_agent_public_url_info{url="https://ops.example/fed"} 1' in ask(waiting, "/metrics")
     assert waiting.terminate() == 0
 
 

@@ -14,6 +14,7 @@ from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.peer_url import parse_peer
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import parse
+from agent.core.links.critical import LagCritical
 from agent.core.links.lifecycle import Failed, LinkState, Phase, Stalled
 from agent.core.model import (
     Exchange,
@@ -46,7 +47,15 @@ def failed(error: str, *, permanent: bool = False) -> LinkState:
     return LinkState(phase=Phase.WAITING, started=True, failure=Failed(error, permanent=permanent))
 
 
-def link(number: int, name: str, *, upstream: str = "origin", remote: str = "", vhost: str = "/") -> Link:
+def link(
+    number: int,
+    name: str,
+    *,
+    upstream: str = "origin",
+    remote: str = "",
+    vhost: str = "/",
+    limit: LagCritical | None = None,
+) -> Link:
     uri = parse(f"amqp://u:s3ntinel@{upstream}.example:5672/%2f")
     return ExchangeLink(
         id=f"{number:08x}",
@@ -55,7 +64,7 @@ def link(number: int, name: str, *, upstream: str = "origin", remote: str = "", 
         upstream=upstream,
         uris=(uri,),
         remote_name=remote or name,
-        settings=LinkSettings(),
+        settings=LinkSettings(lag_critical=limit),
         policy="federate",
         exchange=Exchange(name, "topic"),
     )

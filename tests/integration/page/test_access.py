@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.integration.page.conftest import Open, Serve
@@ -71,6 +72,7 @@ def test_keys_lead_everywhere_and_what_was_chosen_is_remembered(serve: Serve, vi
     expect(page.locator("#links-title")).to_be_focused()
 
 
+@pytest.mark.thorough
 def test_rows_stay_where_one_points_and_an_agent_that_says_nothing_any_more_is_away(serve: Serve, visit: Open) -> None:
     served = serve()
     links = [Shown(link(number, f"x{number}")) for number in range(1, 4)]
@@ -101,6 +103,7 @@ def test_rows_stay_where_one_points_and_an_agent_that_says_nothing_any_more_is_a
     expect(page.locator("#unreachable")).to_be_hidden()
 
 
+@pytest.mark.thorough
 def test_the_title_tells_of_a_page_that_nobody_looks_at(serve: Serve, visit: Open) -> None:
     served = serve()
     links = few()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import pytest
@@ -54,6 +55,7 @@ def test_selected_links_are_acted_on_after_what_will_happen_was_shown(serve: Ser
     expect(page.locator("#selection")).to_be_hidden()
 
 
+@pytest.mark.thorough
 def test_all_that_match_are_selected_and_a_range_with_shift(serve: Serve, visit: Open) -> None:
     served = serve()
     several(served)
@@ -76,6 +78,7 @@ def test_all_that_match_are_selected_and_a_range_with_shift(serve: Serve, visit:
     expect(selected).to_have_text("3 links selected")
 
 
+@pytest.mark.thorough
 def test_what_was_not_done_is_shown_and_can_be_tried_again(serve: Serve, visit: Open) -> None:
     """Looking needs no token here, but acting does."""
     served = serve(token="t0ken")
@@ -128,6 +131,8 @@ def test_a_cause_that_somebody_knows_moves_behind_others_and_back(serve: Serve, 
     causes = page.locator("#causes > li")
     expect(causes).to_have_count(2)
     expect(causes.first).to_contain_text("memory alarm")
+    buttons = causes.first.get_by_role("button", name=re.compile(" …$")).all()
+    assert len({(box["y"], box["height"]) for button in buttons if (box := button.bounding_box())}) == 1
     causes.first.get_by_role("button", name="Acknowledge …").click()
     expect(page.locator("#confirm-title")).to_contain_text("Acknowledge dc2 (downstream): memory alarm for ")
     page.get_by_label("Reason").fill("disk is ordered")
@@ -136,8 +141,11 @@ def test_a_cause_that_somebody_knows_moves_behind_others_and_back(serve: Serve, 
     expect(page.locator("#confirm")).not_to_be_visible()
     expect(causes.last).to_contain_text(", acknowledged by HTTP from 127.0.0.1")
     expect(causes.first).not_to_contain_text("memory alarm")
-    expect(causes.last).to_contain_text("UTC: disk is ordered, until ")
+    expect(causes.last).to_contain_text(re.compile(r"Acknowledged at [\d :-]+, until [\d :-]+: disk is ordered"))
+    lines = [cause.locator(".cause-line") for cause in (causes.first, causes.last)]
+    assert len({line.evaluate("(node) => getComputedStyle(node).color") for line in lines}) == 2
     causes.last.get_by_role("button", name="Take back acknowledgement …").click()
+    expect(page.locator("#confirm-title")).to_contain_text("Take back acknowledgement of dc2 (downstream): ")
     expect(page.get_by_label("Reason")).to_be_hidden()
     page.get_by_role("button", name="Take back acknowledgement", exact=True).click()
     expect(causes.first).to_contain_text("memory alarm")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.integration.page.conftest import Open, Serve
@@ -52,6 +53,7 @@ def test_an_outage_is_one_line_and_the_latest_comes_first(serve: Serve, visit: O
     expect(page.locator("#no-events")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_an_agent_that_starts_again_begins_its_events_again(serve: Serve, visit: Open) -> None:
     served = serve()
     outage(served, 3)

@@ -153,6 +153,7 @@ def copied(page: Page, what: str, at: str) -> object:
     return page.evaluate("navigator.clipboard.readText()")
 
 
+@pytest.mark.thorough
 def test_ids_addresses_errors_and_commands_can_be_copied(serve: Serve, visit: Open) -> None:
     served = serve()
     served.put([Shown(link(at, f"x{at}"), failed(REFUSED.format(f"q{at}"), permanent=True)) for at in (1, 2)])

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Final
 
 import pytest
 from playwright.sync_api import expect
 
 from agent.amqp.data.splice import Counts
 from agent.cli.link_table import in_order
+from agent.core.links.critical import LagCritical
 from agent.status.board import Gauges
 from tests.integration.page.conftest import Open, Serve
 from tests.integration.page.measures import AFTER_FRAMES, SLOWLY
 from tests.integration.page.scenes import DENIED, LONG, MARKUP, PHONE, REFUSED, blocked, expect_names, few, names
 from tests.integration.page.served import COMPLETED, Served, Shown, failed, link, queue_link, shovel_link
 
+TOP: Final = "(node) => node.getBoundingClientRect().top"
+LINES_OF_HEAD: Final = """() => {
+  const shown = [...document.querySelectorAll(".top :is(p, a, button)")].filter((node) => node.offsetParent);
+  const boxes = shown.map((node) => node.getBoundingClientRect()).sort((one, other) => one.top - other.top);
+  let [lines, bottom] = [0, -Infinity];
+  for (const box of boxes) {
+    if (box.top >= bottom) lines += 1;
+    bottom = Math.max(bottom, box.bottom);
+  }
+  return lines;
+}"""
 ODD = [MARKUP, "<script>document.title='owned'</script>", "a/b?c#d&e%20", "\u202eevil", "日本語", "'\"--", " "]
 
 
@@ -53,6 +66,7 @@ def test_the_gravest_come_first_with_reason_and_advice(serve: Serve, visit: Open
     expect(page.locator("#detail-quarantine-command")).to_have_text(command)
 
 
+@pytest.mark.thorough
 def test_every_kind_of_link_with_its_name_and_what_is_known_of_it(serve: Serve, visit: Open) -> None:
     idle = "idle: consumers upstream take everything"
     served = serve()
@@ -89,6 +103,28 @@ def test_every_kind_of_link_with_its_name_and_what_is_known_of_it(serve: Serve, 
     expect(page.locator("#numbers")).to_contain_text(re.compile(r"Waitinglast known 12.3K, \d+ s ago"))
 
 
+@pytest.mark.thorough
+def test_a_link_that_is_behind_is_shown_as_well_nowhere(serve: Serve, visit: Open) -> None:
+    served = serve()
+    late = Shown(link(1, "orders", limit=LagCritical(messages=100)), gauges=Gauges(backlog=0))
+    served.put([late, Shown(link(2, "prices"))])
+    page = visit(served.url).page
+    expect(page.locator("#states")).to_contain_text("Running2")
+    late.gauges.backlog = 12_345
+    served.forward([late], 1)
+    cause = page.locator("#causes .cause")
+    expect(cause.locator("summary")).to_contain_text("further behind than lag-critical")
+    expect(cause.locator(".badge")).to_have_text("Behind")
+    expect(cause).to_have_attribute("data-group", "degraded")
+    expect(page).to_have_title("(1) dc2-a")
+    page.locator("#states").get_by_role("link", name="Behind 1").click()
+    expect_names(page, "orders")
+    page.locator("#nav-topology").click()
+    arrow = page.locator("#map .link[data-group=degraded]")
+    expect(arrow).to_have_attribute("aria-label", re.compile("^orders .* behind, "))
+    expect(page.locator("#legend [data-group=degraded]")).to_contain_text("1 cluster")
+
+
 def causes(served: Served) -> None:
     """A downstream memory alarm with six live links blocked, old mistakes, links refused for one permission, and two
     links that have one name."""
@@ -107,6 +143,7 @@ def causes(served: Served) -> None:
     served.put([*old, *denied, *one_name, *live])
 
 
+@pytest.mark.thorough
 def test_the_incident_comes_before_old_mistakes_and_every_cause_can_be_reached(serve: Serve, visit: Open) -> None:
     served = serve()
     causes(served)
@@ -143,6 +180,7 @@ def test_nothing_that_comes_later_moves_the_rows_and_the_incident_comes_before_r
     served = serve()
     causes(served)
     served.do(lambda: setattr(served.board, "notes", ("policy 'p' names no upstream",)))
+    served.do(lambda: setattr(served.board, "not_run", ("policy 'q' matches no exchange",)))
     served.do(lambda: setattr(served.board, "problems", ("agent.yaml:4:48: unknown key 'max-hop'",)))
     opened = visit("about:blank", viewport=PHONE, alone=True)
     page, opened.url = opened.page, served.url
@@ -152,9 +190,14 @@ def test_nothing_that_comes_later_moves_the_rows_and_the_incident_comes_before_r
     expect(page.locator("#note-list li")).to_have_count(1)
     page.evaluate(AFTER_FRAMES, 3)
     assert page.evaluate("moved") == []
-    parts = ["#attention", "#problems", "#notes", "#filter", "#table"]
-    tops = [page.locator(part).evaluate("(node) => node.getBoundingClientRect().top") for part in parts]
+    parts = ["#attention", "#problems", "#not-run", "#notes", "#filter", "#table"]
+    tops = [page.locator(part).evaluate(TOP) for part in parts]
     assert tops == sorted(tops)
+    assert tops[0] < PHONE["height"] / 4
+    assert page.evaluate(LINES_OF_HEAD) == 2
+    for remark in ("#not-run", "#notes"):
+        expect(page.locator(f"{remark} summary")).to_be_visible()
+        expect(page.locator(f"{remark} li")).to_be_hidden()
     page.locator("#nav-topology").click()
     expect(page.locator("#problems")).to_be_in_viewport()
     expect(page.locator("#notes")).to_be_hidden()
@@ -197,6 +240,7 @@ def test_links_are_found_and_the_address_tells_how(serve: Serve, visit: Open) ->
     expect(page.locator("#no-match")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_of_many_links_those_in_sight_are_rows(serve: Serve, visit: Open) -> None:
     served = serve()
     served.put([Shown(link(at, f"x{at}")) for at in range(300)])
@@ -242,6 +286,7 @@ def test_names_are_text_and_never_markup(serve: Serve, visit: Open) -> None:
     expect(page).to_have_title("(1) dc2-a")
 
 
+@pytest.mark.thorough
 def test_where_there_are_no_links_it_says_what_to_do(serve: Serve, visit: Open) -> None:
     served = serve()
     served.do(lambda: setattr(served.board, "notes", ("policy 'p' names no upstream", "another")))

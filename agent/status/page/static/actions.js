@@ -28,7 +28,7 @@ export const OF_CAUSES = {
     label: "Acknowledge",
     effect: "It comes behind causes that nobody knows of yet, until it is over or stops more links. Links and alerts stay as they are.",
   },
-  unack: { label: "Take back acknowledgement", effect: "It comes before others again." },
+  unack: { label: "Take back acknowledgement", title: "Take back acknowledgement of", effect: "It comes before others again." },
 };
 
 /** The one that has an effect: on a cause that somebody has acknowledged, taking that back. */
@@ -85,7 +85,7 @@ export function describe(action, rows, { meant, skipped }, now) {
 
 function countStates(rows) {
   const found = new Map();
-  for (const { view } of rows) found.set(view.status, (found.get(view.status) ?? 0) + 1);
+  for (const { shown } of rows) found.set(shown, (found.get(shown) ?? 0) + 1);
   return [...found].map(([status, number]) => `${exact(number)} ${stateOf(status).label.toLowerCase()}`).join(", ");
 }
 

@@ -33,11 +33,11 @@ export class Announcer {
 
 /** In sentences, the worst first; `before` is the group of states that a link was in. */
 export function newsOf(moved) {
-  const news = moved.filter(({ row, before }) => before !== stateOf(row.view.status).group);
+  const news = moved.filter(({ row, before }) => before !== stateOf(row.shown).group);
   const told = [
-    [news.filter(({ row }) => stateOf(row.view.status).group === "down"), "down"],
-    [news.filter(({ row }) => stateOf(row.view.status).group === "degraded"), "degraded"],
-    [news.filter(({ row }) => stateOf(row.view.status).group === "up"), "running"],
+    [news.filter(({ row }) => stateOf(row.shown).group === "down"), "down"],
+    [news.filter(({ row }) => stateOf(row.shown).group === "degraded"), "degraded"],
+    [news.filter(({ row }) => stateOf(row.shown).group === "up"), "running"],
   ];
   return told.filter(([links]) => links.length > 0).map(([links, what]) => sentence(links, what)).join(" ");
 }

@@ -4,13 +4,15 @@ import { OF_CAUSES, actionButtons, offeredFor, showActions } from "./actions.js"
 import { advised, copyButton } from "./copy.js";
 import { byId, h, set, text } from "./dom.js";
 import { plural } from "./format.js";
-import { badge } from "./icons.js";
+import { badge, showBadge } from "./icons.js";
 import { format } from "./router.js";
-import { stateOf } from "./states.js";
+import { SHOWN, stateOf } from "./states.js";
+import { moment } from "./zone.js";
 
 const CAUSES = 8;
 const NAMED = 3;
 const GONE = "exchange deleted";
+const LATE = "further behind than lag-critical";
 
 export class Attention {
   #shown = "";
@@ -42,12 +44,13 @@ export class Attention {
     byId("attention").hidden = known.length === 0;
     if (known.length === 0) return;
     text(byId("attention-title"), known.length === 1 ? "Needs attention" : `Needs attention: ${plural(known.length, "cause")}`);
-    const key = JSON.stringify(known.map((cause) => [cause.id, cause.links, cause.error, cause.advice, cause.acknowledged?.text]));
+    const key = JSON.stringify(known.map((cause) => [cause.id, cause.links, cause.error, cause.advice, knownOf(cause)]));
     if (key !== this.#shown) this.#draw(known);
     this.#shown = key;
     this.#known = new Map(known.map((cause) => [cause.id, cause]));
     for (const [at, node] of this.#buttons) showActions(node, this.#known.get(at).rows);
     for (const cause of known) text(this.#lines.get(cause.id), lineOf(cause));
+    for (const node of byId("causes").children) showStatus(node, statusOf(this.#known.get(node.dataset.key)));
   }
 
   #draw(causes) {
@@ -64,12 +67,11 @@ export class Attention {
   }
 
   #cause(cause, isOpen) {
-    const status = cause.trouble === GONE ? "removing" : cause.rows[0].view.status;
     const details = h(
       "details",
       {},
-      h("summary", {}, badge(status), this.#lines.get(cause.id)),
-      cause.acknowledged ? h("p", {}, cause.acknowledged.text) : null,
+      h("summary", {}, badge(statusOf(cause)), this.#lines.get(cause.id)),
+      cause.acknowledged ? h("p", {}, knownOf(cause)) : null,
       h(
         "div",
         { class: "copied" },
@@ -77,11 +79,11 @@ export class Attention {
         cause.error ? copyButton("the error", () => cause.error) : null,
       ),
       h("p", { class: "advice" }, ...advised(cause.advice)),
-      ...(cause.trouble === GONE ? [] : [namesOf(cause.rows), this.#actions(cause)]),
-      this.#acknowledging(cause),
+      cause.trouble === GONE ? null : namesOf(cause.rows),
+      h("div", { class: "actions" }, cause.trouble === GONE ? null : this.#actions(cause), this.#acknowledging(cause)),
     );
     set(details, "open", isOpen ? "" : null);
-    return h("li", { class: "cause", "data-group": stateOf(status).group, "data-key": cause.id }, details);
+    return h("li", { class: cause.acknowledged ? "cause known" : "cause", "data-key": cause.id }, details);
   }
 
   #actions(cause) {
@@ -94,12 +96,32 @@ export class Attention {
   #acknowledging(cause) {
     const action = offeredFor(cause);
     const onclick = () => this.#onAcknowledge(action, this.#known.get(cause.id) ?? cause);
-    return h("div", { class: "actions" }, h("button", { type: "button", onclick }, `${OF_CAUSES[action].label} …`));
+    return h("button", { type: "button", onclick }, `${OF_CAUSES[action].label} …`);
   }
+}
+
+function showStatus(node, status) {
+  set(node, "data-group", stateOf(status).group);
+  showBadge(node.querySelector(".badge"), status);
+}
+
+/** As the worst of its links is shown; never as well: one that runs at this moment is behind, or may be interrupted again. */
+export function statusOf({ trouble, rows }) {
+  if (trouble === GONE) return "removing";
+  const worst = SHOWN.find((status) => rows.some(({ shown }) => shown === status));
+  if (worst !== "running") return worst;
+  return trouble === LATE ? "behind" : "interrupted";
 }
 
 /** `dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked, acknowledged by ann@ops`. */
 export const lineOf = (cause) => headOf(cause) + (cause.acknowledged ? `, acknowledged by ${cause.acknowledged.by}` : "");
+
+/** When, for how long and why; its line says who knows of it. */
+export function knownOf({ acknowledged: known }) {
+  if (!known) return "";
+  const until = known.until ? `, until ${moment(Date.parse(known.until))}` : "";
+  return `Acknowledged at ${moment(Date.parse(known.at))}${until}${known.reason ? `: ${known.reason}` : ""}`;
+}
 
 export const headOf = ({ broker, side, headline }) => `${broker} (${side}): ${headline}`;
 
@@ -115,7 +137,7 @@ export function leadsTo(rows) {
   const { error } = rows[0].view;
   const isShared = error && rows.every((row) => row.view.error === error);
   const filter = isOne ? { from: rows[0].source } : isShared ? { q: error } : {};
-  const state = [...new Set(rows.map((row) => row.view.status))].join(",");
+  const state = [...new Set(rows.map((row) => row.shown))].join(",");
   return [...leads, { href: format({ view: "links", state, ...filter }), label: `show all ${plural(rows.length, "link")}` }];
 }
 

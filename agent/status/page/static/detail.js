@@ -9,7 +9,7 @@ import { History, RANGES } from "./history.js";
 import { badge, showBadge } from "./icons.js";
 import { commandFor, showQuarantined } from "./quarantine.js";
 import { format } from "./router.js";
-import { needsSomebody, shownStatus, stateOf } from "./states.js";
+import { needsSomebody, stateOf } from "./states.js";
 import { drawTimeline } from "./timeline.js";
 import { zoned } from "./zone.js";
 
@@ -190,22 +190,22 @@ export class Detail {
     text(byId("detail-title"), row.name);
     text(byId("hop-source"), `${row.source} / ${row.remote}`);
     text(byId("hop-target"), `${row.destination || (cluster ?? "this cluster")} / ${row.target}`);
-    showBadge(this.#state, shownStatus(view));
+    showBadge(this.#state, row.shown);
     text(byId("detail-since"), `since ${zoned(row.since)}, for ${duration((clock - row.since) / 1_000)}`);
     text(byId("detail-reason"), view.error ?? "");
     byId("detail-reason").parentElement.hidden = !view.error;
-    this.#showAdvice(view);
+    this.#showAdvice(row);
     this.#offer(view.status);
   }
 
   /** Reads the agent's advice again when it may be another one; until then the last one for this state stays. */
-  #showAdvice(view) {
+  #showAdvice({ view, shown: status }) {
     const about = aboutOf(view);
     if (this.#advised && this.#advised.about !== about && this.#asked !== about) {
       this.#asked = about;
       this.refresh();
     }
-    const { group, meaning = "" } = stateOf(shownStatus(view));
+    const { group, meaning = "" } = stateOf(status);
     const told = this.#advised?.status === view.status ? this.#advised.advice : null;
     const shown = told ?? meaning;
     const node = byId("detail-advice");

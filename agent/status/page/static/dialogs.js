@@ -14,9 +14,9 @@ export function confirmAction(action, rows, { of = "", now, perform }) {
   const go = byId("confirm-go");
   const found = split(action, rows);
   const isOne = rows.length === 1;
-  const { label, effect } = ACTIONS[action] ?? OF_CAUSES[action];
+  const { label, effect, title = label } = ACTIONS[action] ?? OF_CAUSES[action];
   const what = isOne ? rows[0].name : `${plural(found.meant.length, "link")}${of && ` ${of}`}`;
-  text(byId("confirm-title"), `${label} ${what}?`);
+  text(byId("confirm-title"), `${title} ${what}?`);
   const lines = isOne ? [effect] : describe(action, rows, found, now);
   byId("confirm-effect").replaceChildren(...lines.map((line) => h("p", {}, line)));
   byId("confirm-names").replaceChildren(...(isOne ? [] : namesOf(found.meant)));

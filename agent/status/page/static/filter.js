@@ -11,7 +11,7 @@ export function matching(rows, route) {
   const states = statesOf(route);
   return [...rows].filter(
     (row) =>
-      (states.size === 0 || states.has(row.view.status)) &&
+      (states.size === 0 || states.has(row.shown)) &&
       (route.from === "" || row.source === route.from) &&
       words.every((word) => row.search.includes(word)),
   );

@@ -54,11 +54,11 @@ export function clustersOf(rows, own) {
 
 /** That of its worst links; links that are off on purpose count if all are. */
 const groupOf = (rows) => {
-  const found = new Set(rows.map((row) => stateOf(row.view.status).group));
+  const found = new Set(rows.map((row) => stateOf(row.shown).group));
   return RANK.find((group) => found.has(group));
 };
 
-const mostSevere = (rows) => rows.reduce((least, row) => Math.min(least, row.severity), Infinity);
+const mostSevere = (rows) => rows.reduce((least, row) => Math.min(least, stateOf(row.shown).severity), Infinity);
 
 /**
  * What is drawn: all clusters if they are few, else those in trouble, and one box for the rest of each state. `chosen`
@@ -109,10 +109,10 @@ export function arrowsOf(rows, nodes, own) {
 const orderOf = (place) => (place === OWN ? Infinity : place);
 
 function bundlesOf(rows, most) {
-  const groupOfRow = (row) => stateOf(row.view.status).group;
+  const groupOfRow = (row) => stateOf(row.shown).group;
   if (rows.length <= most) {
     return [...rows]
-      .sort((one, other) => one.severity - other.severity)
+      .sort((one, other) => stateOf(one.shown).severity - stateOf(other.shown).severity)
       .map((row) => ({ group: groupOfRow(row), rows: [row] }));
   }
   return Object.keys(GROUPS)

@@ -5,7 +5,6 @@ import { age, count, duration, rate, waiting } from "./format.js";
 import { badge, showBadge } from "./icons.js";
 import { format } from "./router.js";
 import { drawSparkline, sparkline } from "./sparkline.js";
-import { shownStatus } from "./states.js";
 import { moment, zoned } from "./zone.js";
 
 export const COLUMNS = [
@@ -28,7 +27,7 @@ export class RowView {
   constructor(row) {
     this.row = row;
     this.box = h("input", { type: "checkbox", class: "choose" });
-    this.badge = badge(shownStatus(row.view));
+    this.badge = badge(row.shown);
     this.since = h("time", { class: "since" });
     this.reason = line("reason");
     this.link = h("a", { class: "name", href: format({ view: "link", id: row.id }) });
@@ -67,7 +66,7 @@ export class RowView {
     set(this.box, "aria-label", `Select ${this.row.name}`);
     this.node.style.setProperty("--at", at);
     set(this.node, "aria-rowindex", at + 2); // the first row is the head
-    showBadge(this.badge, shownStatus(view));
+    showBadge(this.badge, this.row.shown);
     text(this.since, duration((clock - this.row.since) / 1_000));
     set(this.since, "datetime", view.since);
     set(this.since, "title", `since ${zoned(this.row.since)}`);

@@ -76,12 +76,22 @@ export const STATES = {
   },
 };
 
-/** Not a status of its own: one that runs further behind than `lag-critical` allows isn't well. */
-const BEHIND = {
-  label: "Behind",
-  group: "degraded",
-  severity: 3,
-  shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13ZM8 4.5V8l2.5 2.5",
+/** Not statuses of their own: of links that run and aren't well. */
+const UNWELL = {
+  // further than `lag-critical` allows
+  behind: {
+    label: "Behind",
+    group: "degraded",
+    severity: 3,
+    shape: "M8 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13ZM8 4.5V8l2.5 2.5",
+  },
+  // again and again, and not at this moment
+  interrupted: {
+    label: "Interrupted",
+    group: "degraded",
+    severity: 3,
+    shape: "M1 8h3l2.5-5 3 10L12 8h3",
+  },
 };
 
 const UNKNOWN = {
@@ -100,7 +110,10 @@ export const GROUPS = {
   up: { label: "running", dash: null },
 };
 
-export const stateOf = (status) => STATES[status] ?? (status === "behind" ? BEHIND : UNKNOWN);
+export const stateOf = (status) => STATES[status] ?? UNWELL[status] ?? UNKNOWN;
+
+/** As which links are shown, from most to least severe. */
+export const SHOWN = [...Object.keys(STATES), "behind"].sort((one, other) => stateOf(one).severity - stateOf(other).severity);
 
 export const shownStatus = (view) => (view.status === "running" && view.critical_since ? "behind" : view.status);
 

@@ -1,7 +1,7 @@
 /** The agent's data: its links with their recent history, and itself. Views read it; only the feed writes it. */
 
 import { Series } from "./series.js";
-import { needsSomebody, stateOf } from "./states.js";
+import { needsSomebody, shownStatus, stateOf } from "./states.js";
 
 /** One link: `view` is the agent's data, the rest is derived from it. */
 class Row {
@@ -12,6 +12,7 @@ class Row {
 
   take(view) {
     this.view = view;
+    this.shown = shownStatus(view);
     this.id = view.id;
     this.source = view.upstream_cluster ?? (addressOf(view.uri) || view.upstream || "unknown");
     this.destination = view.destination_cluster ?? addressOf(view.destination_uri); // "" is this cluster before its name is known
@@ -86,9 +87,9 @@ export class Store extends EventTarget {
   #put(view, now) {
     const row = this.#rows.get(view.id);
     if (row) {
-      const { status: previous, since } = row.view;
+      const { shown: previous, view: { since } } = row;
       row.take(view);
-      if (previous !== view.status || since !== view.since) this.#tell("moved", { row, previous });
+      if (previous !== row.shown || since !== view.since) this.#tell("moved", { row, previous });
     } else {
       this.#rows.set(view.id, new Row(view));
     }
@@ -111,14 +112,14 @@ export function addressOf(uri) {
 }
 
 /** The number of links that need attention. */
-export const wanting = (rows) => rows.reduce((sum, row) => sum + (needsSomebody(row.view.status) ? 1 : 0), 0);
+export const wanting = (rows) => rows.reduce((sum, row) => sum + (needsSomebody(row.shown) ? 1 : 0), 0);
 
 /** Totals of all links: the number in each status, messages per second, messages known to wait. */
 export function totals(rows, now) {
   const found = { links: 0, byStatus: new Map(), rate: 0, backlog: null, isExact: true, oldest: 0 };
   for (const row of rows) {
     found.links += 1;
-    found.byStatus.set(row.view.status, (found.byStatus.get(row.view.status) ?? 0) + 1);
+    found.byStatus.set(row.shown, (found.byStatus.get(row.shown) ?? 0) + 1);
     found.rate += row.view.rate ?? 0;
     const backlog = row.view.backlog ?? row.view.backlog_last ?? null;
     if (backlog !== null) found.backlog = (found.backlog ?? 0) + backlog;

@@ -4,7 +4,7 @@ import { byId, h, set, text } from "./dom.js";
 import { age, count, exact, rate } from "./format.js";
 import { badge } from "./icons.js";
 import { format, statesOf } from "./router.js";
-import { STATES } from "./states.js";
+import { SHOWN } from "./states.js";
 
 const FIGURES = { links: "links", rate: "messages", backlog: "waiting", oldest: "oldest unconfirmed" };
 
@@ -21,7 +21,7 @@ export class Summary {
       this.#figures[name] = h("dd");
       byId("figures").append(h("div", {}, h("dt", {}, label), this.#figures[name]));
     }
-    for (const status of Object.keys(STATES)) {
+    for (const status of SHOWN) {
       const number = h("span", { class: "number" });
       const link = h("a", { class: "chip" }, badge(status), number);
       const item = h("li", {}, link);

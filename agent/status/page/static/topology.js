@@ -5,7 +5,7 @@ import { plural, rate } from "./format.js";
 import { arrowsOf, clustersOf, curvesOf, nodesOf, OWN, place, targetTop } from "./layout.js";
 import { differences, lined } from "./names.js";
 import { format } from "./router.js";
-import { GROUPS, STATES, stateOf } from "./states.js";
+import { GROUPS, SHOWN, stateOf } from "./states.js";
 
 const ICON = 16;
 const LABEL_AT = 14;
@@ -142,7 +142,7 @@ function sample(group, label, dash) {
   return { node: h("li", { "data-group": group }, link), link, number };
 }
 
-const keyOf = ({ from, to, group, rows }) => [from, to, group, rows.length, rows[0].view.status, rows.length === 1 && rows[0].id];
+const keyOf = ({ from, to, group, rows }) => [from, to, group, rows.length, rows[0].shown, rows.length === 1 && rows[0].id];
 
 const isBundle = (arrow) => arrow.rows.length > 1;
 
@@ -156,13 +156,13 @@ export function labelOf(arrow, flow, letters) {
 
 export function describe({ source, destination, group, rows }, flow) {
   const way = `from ${source.name} to ${destination.name}`;
-  if (rows.length === 1) return `${rows[0].name} ${way}: ${rows[0].view.status}, ${rate(flow)}`;
+  if (rows.length === 1) return `${rows[0].name} ${way}: ${rows[0].shown}, ${rate(flow)}`;
   return `${plural(rows.length, "link")} ${way} ${GROUPS[group].label}, ${rate(flow)}`;
 }
 
 export function hrefOf({ source, destination, group, rows }) {
   if (rows.length === 1) return format({ view: "link", id: rows[0].id });
-  const states = Object.keys(STATES).filter((status) => STATES[status].group === group);
+  const states = SHOWN.filter((status) => stateOf(status).group === group);
   const to = destination.isOwn || destination.isRest ? "" : destination.name;
   return format({ view: "links", from: source.isRest ? "" : source.name, q: to, state: states.join(",") });
 }
@@ -175,7 +175,7 @@ function arrowOf(arrow) {
   const label = s("text", { class: "label", x: (ICON + 5) * (source.isOwn ? -1 : 1), y: 4, "text-anchor": source.isOwn ? "end" : null });
   const plate = s("rect", { class: "plate", y: -ICON / 2 - 3, height: ICON + 6, rx: 6 });
   const place = `translate(${source.isOwn ? -ICON : 0} ${-ICON / 2})`;
-  const sign = s("path", { class: "sign", d: stateOf(rows[0].view.status).shape, transform: place });
+  const sign = s("path", { class: "sign", d: stateOf(rows[0].shown).shape, transform: place });
   const reach = s("path", { class: "reach" });
   const mark = s("g", {}, plate, sign, label);
   const node = s("a", { href: hrefOf(arrow), class: "link", "data-group": group }, reach, line, head, mark);

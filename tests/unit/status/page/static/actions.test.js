@@ -23,6 +23,8 @@ test("what will happen is told before, with the links that are left as they are"
     "They forward 2.5/s now.",
     "Left as they are: 1 paused, 1 standby.",
   ]);
+  const behind = rowsOf({}, { critical_since: "2026-11-23T04:28:33Z" });
+  assert.equal(describe("restart", behind, split("restart", behind), 0)[1], "2 links: 1 running, 1 behind.");
   const paused = describe("pause", rows, split("pause", rows), 0);
   assert.ok(paused.includes("They forward 2.5/s now; these messages wait upstream from then on."), paused);
   assert.ok(describe("resume", rows, split("resume", rows), 0).includes("3 messages wait for them."));

@@ -21,6 +21,8 @@ test("states and an upstream are exact", () => {
   const rows = rowsOf({ status: "invalid" }, { status: "backoff", upstream_cluster: "dc10" }, { status: "running" });
   assert.deepEqual(namesOf(matching(rows, routeOf({ state: "invalid,backoff" }))), ["x0", "x1"]);
   assert.deepEqual(namesOf(matching(rows, routeOf({ from: "dc1" }))), ["x0", "x2"]);
+  const behind = rowsOf({ critical_since: "2026-11-23T04:28:33Z" }, {});
+  assert.deepEqual(["behind", "running"].map((state) => namesOf(matching(behind, routeOf({ state })))), [["x0"], ["x1"]]);
 });
 
 test("an incident comes before what never worked, as in the command `links`", () => {

@@ -55,6 +55,15 @@ test("up to four links have arrows of their own; more are one arrow for each kin
   assert.deepEqual(drawn(rows).arrows.map(({ group, rows }) => [group, rows.length]), [["down", 2], ["up", 5]]);
 });
 
+test("a link that is behind is drawn as degraded, and its cluster comes before those that are well", () => {
+  const behind = { upstream_cluster: "dc9", critical_since: "2026-11-23T04:28:33Z" };
+  const { nodes, arrows } = drawn(rowsOf({}, { upstream_cluster: "dc9" }, behind));
+  assert.deepEqual(nodes.map(({ name, group, isKnown }) => [name, group, isKnown]), [["dc9", "degraded", true], ["dc1", "up", true]]);
+  assert.deepEqual(arrows.map(({ group }) => group), ["degraded", "up", "up"]);
+  const many = drawn(rowsOf(behind, ...times(5, "running").map(() => ({ upstream_cluster: "dc9" }))));
+  assert.deepEqual(many.arrows.map(({ group, rows }) => [group, rows.length]), [["degraded", 1], ["up", 5]]);
+});
+
 test("twelve clusters are all shown, whatever their states; of more, those that are well are one box", () => {
   const nodes = nodesOf(sourcesOf(clusters(times(12, "running"))), CHOSEN_NONE);
   assert.deepEqual([nodes.length, nodes.some(({ isRest }) => isRest)], [12, false]);

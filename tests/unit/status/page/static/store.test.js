@@ -4,6 +4,8 @@ import test from "node:test";
 import { rowsOf, shovelOf, viewOf } from "./rows.js";
 import { Store, totals, wanting } from "#page/store.js";
 
+const BEHIND = { critical_since: "2026-11-23T04:28:33Z" };
+
 /** What the store tells while `work` is done. */
 function toldBy(store, work) {
   const told = [];
@@ -25,6 +27,8 @@ test("it tells which links there are, what one is, and that its state changed", 
   assert.deepEqual(toldBy(store, () => store.change(viewOf("b"), 1)), ["members"]);
   assert.deepEqual(toldBy(store, () => store.change(viewOf("b", { error: "idle" }), 2)), ["links"]);
   assert.deepEqual(toldBy(store, () => store.change(viewOf("b", { status: "backoff" }), 3)), [["moved", "running"], "links"]);
+  assert.deepEqual(toldBy(store, () => store.change(viewOf("b", { status: "running", ...BEHIND }), 4)), [["moved", "backoff"], "links"]);
+  assert.deepEqual(toldBy(store, () => store.change(viewOf("b"), 5)), [["moved", "behind"], "links"]);
   assert.deepEqual(toldBy(store, () => store.remove("b")), ["members"]);
   assert.deepEqual(toldBy(store, () => store.remove("b")), []);
   assert.deepEqual([...store.rows.keys()], ["a"]);
@@ -85,4 +89,10 @@ test("totals add what is known and say whether it is all", () => {
   assert.deepEqual([...byStatus], [["backoff", 1], ["running", 2]]);
   assert.equal(totals(rowsOf({}), 0).backlog, null);
   assert.equal(wanting(rowsOf({ status: "stalled" }, { status: "invalid" }, { status: "starting" }, {})), 2);
+});
+
+test("a link that is behind counts as such, not as one that is well", () => {
+  const rows = rowsOf(BEHIND, {}, { status: "backoff", ...BEHIND });
+  assert.deepEqual([...totals(rows, 0).byStatus], [["behind", 1], ["running", 1], ["backoff", 1]]);
+  assert.equal(wanting(rows), 2);
 });

@@ -19,6 +19,12 @@ test("an arrow names its link or how many it stands for, and what flows", () => 
   assert.equal(labelOf({ ...single, rows: rowsOf({ exchange: "x".repeat(99) }) }, 0, 16), `${"x".repeat(9)}…`);
 });
 
+test("links that are behind are read aloud as such, and found among those that are degraded", () => {
+  const rows = rowsOf(...["orders", "stock"].map((exchange) => ({ exchange, critical_since: "2026-11-23T04:28:33Z" })));
+  assert.equal(describe({ ...single, rows: rows.slice(1) }, 0), "stock from dc 1 to dc2: behind, 0/s");
+  assert.equal(hrefOf({ ...single, rows }), "#/links?state=stalled%2Cblocked%2Cbehind&from=dc+1");
+});
+
 test("where there is little room, only the number or the rate is left", () => {
   assert.deepEqual([labelOf(single, 2.5, 0), labelOf(single, 0, 0), labelOf(bundle, 2.5, 0)], ["2.5/s", "", "5 ×"]);
 });
