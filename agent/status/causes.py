@@ -140,7 +140,7 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
         ran_until=entry.ran_until,
         waiting=gauges.backlog if gauges.backlog_is_exact else None,
         waited_last=entry.backlog_last if gauges.backlog is None else gauges.backlog,
-        lag=entry.lag_text,
+        lag=entry.lag,
         behind_since=entry.critical_since,
         is_from_downstream=source.is_downstream,
         destination="" if destination.is_downstream else destination.name,

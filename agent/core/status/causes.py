@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Final
 
 from agent.core.check.permissions import Need
+from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import Trouble, advice, denied, trouble_of
@@ -57,7 +58,7 @@ class LinkFacts:
     waiting: int | None = None
     waited_last: int | None = None
     is_forgotten: bool = False  # paused for so long that nobody may remember it
-    lag: str = ""  # how far behind it is and how that goes on, while that is critical
+    lag: LagDescription = NO_LAG  # how far behind it is and how that goes on, while that is critical
     behind_since: float | None = None  # since when it has been further behind than `lag-critical` allows
     is_from_downstream: bool = False  # rather than from another broker
     destination: str = ""  # the broker that its messages go to, unless that is the downstream
@@ -156,7 +157,7 @@ def advice_for(
         return ""
     key = _key(link, downstream)
     errors = [other.error for other in others if other.needs_somebody and _key(other, downstream) == key]
-    return advice(Trouble(key[2]), key[1], link.error, (link.id,), others=errors, needs=needs)
+    return advice(Trouble(key[2]), key[1], link.error, (link.id,), others=errors, needs=needs, lag=link.lag)
 
 
 def stands_still(status: Status) -> bool:
@@ -223,6 +224,7 @@ def is_blamed_on_destination(status: Status, reason: str, error: str) -> bool:
 def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     known_side, broker, trouble = key[0], key[1], Trouble(key[2])
     error = Counter(link.error for link in members).most_common(1)[0][0]
+    lag = min((link.lag for link in members), key=lambda each: (not each.text, each.is_catching_up))  # a bad one
     links = tuple(link.id for link in members)
     comes_from_there = any(_side(link) == _UPSTREAM for link in members)
     return Cause(
@@ -235,8 +237,8 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         names=tuple(dict.fromkeys(f"{link.vhost}/{link.name}" for link in members))[:MOST_NAMED],
         were_flowing=sum(link.was_flowing for link in members),
         waiting=waiting_of(members),
-        error=error or Counter(link.lag for link in members).most_common(1)[0][0],
-        advice=advice(trouble, broker, error, links, others=[link.error for link in members]),
+        error=error or lag.text,
+        advice=advice(trouble, broker, error, links, others=[link.error for link in members], lag=lag),
         recurs=any(link.recurs for link in members),
         acknowledged=_acknowledgement(members),
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.status.acknowledgements import Acknowledgement, acknowledged
 from agent.core.status.advice import Denied, Trouble, advice, denied, trouble_of
@@ -262,6 +263,33 @@ def test_a_link_that_is_behind_and_knows_why_says_it_and_whose_fault_it_is() -> 
     [cause] = causes_of([replace(link(1, Status.RUNNING, "opened", why), behind_since=NOW)], downstream="dc2")
     assert (cause.side, cause.broker, cause.error) == ("downstream", "dc2", why)
     assert cause.advice == f"Look first at what holds the links up: {why}."
+
+
+CATCHING_UP = LagDescription("catching up at 47/s", is_catching_up=True)
+AT_PREFETCH = LagDescription("all 10 of its prefetch unconfirmed", is_at_prefetch=True)
+SLOW = LagDescription("in 200/s, out 47/s")
+
+
+@pytest.mark.parametrize(
+    ("lags", "shown", "advised"),
+    [
+        ([CATCHING_UP], CATCHING_UP, "Wait: the links forward more than is published on dc1"),
+        ([AT_PREFETCH], AT_PREFETCH, "Raise `prefetch-count`, of a shovel `src-prefetch-count`, or remove it"),
+        ([SLOW], SLOW, "More is published on dc1 than the links forward"),
+        ([CATCHING_UP, NO_LAG, AT_PREFETCH], AT_PREFETCH, "Raise `prefetch-count`"),
+    ],
+)
+def test_what_to_do_about_a_lag_depends_on_what_it_comes_from(
+    lags: list[LagDescription], shown: LagDescription, advised: str
+) -> None:
+    links = [
+        replace(link(number, Status.RUNNING, "opened", ""), behind_since=NOW, lag=lag)
+        for number, lag in enumerate(lags)
+    ]
+    [cause] = causes_of(links, downstream="dc2")
+    assert cause.error == shown.text
+    assert cause.advice.startswith(advised)
+    assert advice_for(links[-1], downstream="dc2") == cause.advice
 
 
 @pytest.mark.parametrize("status", [Status.PAUSED, Status.STANDBY, Status.BLOCKED])
