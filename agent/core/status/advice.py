@@ -120,9 +120,11 @@ def advice(
     others: Sequence[str] = (),
     needs: Sequence[Need] = (),
     lag: LagDescription = NO_LAG,
+    vhosts: Sequence[str] = (),
 ) -> str:
     """`error` is that of one link, `others` are those of all that have the same trouble. `needs` are what a user that
-    lacks a permission needs in that vhost for all links, where it is known. `lag` is that of one that is behind."""
+    lacks a permission needs in that vhost for all links, where it is known. `lag` is that of one that is behind,
+    `vhosts` are those that messages don't get into."""
     if trouble is Trouble.PERMISSION:
         refused = (denied(each) for each in dict.fromkeys([error, *others]))
         return _grant(tuple(dict.fromkeys(each for each in refused if each is not None)), broker, needs)
@@ -146,7 +148,14 @@ def advice(
         return f"Wait: the links forward more than is published on {broker}, so there is nothing else to do."
     if trouble is Trouble.BEHIND and lag.is_at_prefetch:
         return _RAISE_PREFETCH
+    if trouble is Trouble.NO_CONFIRMS and vhosts:
+        return f"{_ADVICE[trouble].format(broker=broker)} To see how full they are: {_list_queues(vhosts)}."
     return _ADVICE[trouble].format(broker=broker) + _rest(trouble, error, others)
+
+
+def _list_queues(vhosts: Sequence[str]) -> str:
+    commands = [f"`rabbitmqctl list_queues -p {quote(each)} name messages policy arguments`" for each in vhosts]
+    return f"{', '.join(commands[:_MOST_NAMED])}{_more(vhosts, 'more vhost')}"
 
 
 def _named(pattern: re.Pattern[str], error: str, others: Sequence[str]) -> list[str]:

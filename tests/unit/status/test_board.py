@@ -7,7 +7,7 @@ import pytest
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical
-from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Trouble, Unwanted
+from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Stalled, Trouble, Unwanted
 from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings, ShovelLink
 from agent.core.status.acknowledgements import acknowledged
 from agent.errors import Side
@@ -506,6 +506,41 @@ async def test_a_link_whose_exchange_is_deleted_while_messages_flow_is_a_cause_f
     assert (await summary(made))["level"] == "degraded"
     assert [made.forget(LINK.id), made.forget(LINK.id)] == [True, False]
     assert (await summary(made))["level"] == "fine"
+
+
+@pytest.mark.parametrize(
+    ("gauges", "confirmed_ago", "lasts"),
+    [
+        (Gauges(oldest_in_flight=32.0), None, 32),
+        (Gauges(oldest_refused=32.0), None, 32),
+        (Gauges(oldest_refused=7_200.0), 40, 40),  # others got through until then
+        (Gauges(oldest_in_flight=32.0, oldest_refused=50.0), 60, 50),
+        (Gauges(), None, 2),
+    ],
+)
+async def test_nothing_is_confirmed_since_the_last_confirm_or_since_something_waits(
+    gauges: Gauges, confirmed_ago: int | None, lasts: int
+) -> None:
+    """Not since that made the link stalled; what a full queue refuses isn't in flight."""
+    clock, counts = Clock(), Counts()
+    made = Board(clock, "dc2-a")
+    made.put(LINK, RUNNING, counts, lambda: gauges)
+    if confirmed_ago is not None:
+        counts.forwarded += 1
+        made.moved(LINK.id)
+    clock.now += (confirmed_ago or 7_200) - 2
+    made.changed(LINK.id, replace(RUNNING, stalled=Stalled("waits")))
+    clock.now += 2
+    [cause] = (await summary(made))["causes"]
+    assert (cause["trouble"], cause["since"]) == ("nothing confirmed", rfc3339(clock.now - lasts))
+    assert "`rabbitmqctl list_queues -p / name messages policy arguments`" in cause["advice"]
+
+
+async def test_queues_that_a_shovel_fills_are_in_the_vhost_of_its_destination() -> None:
+    made, link = Board(Clock(), "dc2-a"), shovel_between("amqp://own:1/from", "amqp://far:2/two%20words")
+    made.put(link, replace(RUNNING, stalled=Stalled("waits")), Counts(), Gauges)
+    [cause] = (await summary(made))["causes"]
+    assert "`rabbitmqctl list_queues -p 'two words' name " in cause["advice"]
 
 
 def acknowledge(made: Board, *, until: float | None = None) -> None:

@@ -428,6 +428,20 @@ def test_a_link_that_is_stalled_blames_the_side_that_its_error_names(error: str,
     assert is_blamed_on_destination(Status.STALLED, "no_confirms", error) is is_downstreams
 
 
+def test_a_command_shows_how_full_the_queues_are_that_confirm_nothing() -> None:
+    """Only where messages go to: the error of an exchange link has its exchange, and a queue behind it is full."""
+    stalled = [
+        replace(link(number, Status.STALLED, "no_confirms", "no confirm for 30 s"), destination_vhost=vhost)
+        for number, vhost in enumerate(("/", "two words", "/"))
+    ]
+    commands = [f"`rabbitmqctl list_queues -p {each} name messages policy arguments`" for each in ("/", "'two words'")]
+    [cause] = causes_of(stalled, downstream="dc2")
+    assert cause.advice.endswith(f"To see how full they are: {', '.join(commands)}.")
+    assert advice_for(stalled[1], downstream="dc2").endswith(f"To see how full they are: {commands[1]}.")
+    [cause] = causes_of([replace(stalled[0], error="upstream dc1: the quarantine is away")], downstream="dc2")
+    assert "list_queues" not in cause.advice
+
+
 def test_what_began_later_comes_before_what_somebody_works_on_already() -> None:
     full = [link(number, Status.STALLED, "no_confirms", "no confirm for 30 s", ago=600) for number in range(1, 4)]
     new = [link(4, ago=6, upstream="dc7")]
