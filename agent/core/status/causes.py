@@ -129,7 +129,7 @@ class Cause:
     trouble: Trouble
     since: float
     links: tuple[str, ...]
-    names: tuple[str, ...]  # of the first few
+    names: tuple[str, ...]  # of the few that have it for the shortest time
     were_flowing: int
     waiting: Waiting
     error: str
@@ -233,7 +233,8 @@ def is_blamed_on_destination(status: Status, reason: str, error: str) -> bool:
 
 def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     known_side, broker, trouble = key[0], key[1], Trouble(key[2])
-    errors = [link.error for link in members]
+    newest = sorted(members, key=lambda link: link.blamed_since, reverse=True)
+    errors = [link.error for link in newest]
     error = Counter(errors).most_common(1)[0][0]
     lag = min((link.lag for link in members), key=lambda each: (not each.text, each.is_catching_up))  # a bad one
     links = tuple(link.id for link in members)
@@ -245,7 +246,7 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         trouble=trouble,
         since=min(link.blamed_since for link in members),
         links=links,
-        names=tuple(dict.fromkeys(f"{link.vhost}/{link.name}" for link in members))[:MOST_NAMED],
+        names=tuple(dict.fromkeys(f"{link.vhost}/{link.name}" for link in newest))[:MOST_NAMED],
         were_flowing=sum(link.was_flowing for link in members),
         waiting=waiting_of(members),
         error=error or lag.text,

@@ -442,6 +442,16 @@ def test_a_command_shows_how_full_the_queues_are_that_confirm_nothing() -> None:
     assert "list_queues" not in cause.advice
 
 
+def test_a_cause_names_first_what_began_last_with_its_error() -> None:
+    """Two full queues of one downstream are one cause, and the first may be known already."""
+    old, new = (
+        replace(link(number, Status.STALLED, "no_confirms", f"{name} is full", ago=ago), vhost="v", name=name)
+        for number, name, ago in ((1, "orders", 7_200.0), (2, "stock", 60.0))
+    )
+    [cause] = causes_of([old, new], downstream="dc2")
+    assert (cause.names, cause.error, cause.since) == (("v/stock", "v/orders"), "stock is full", NOW - 7_200)
+
+
 def test_what_began_later_comes_before_what_somebody_works_on_already() -> None:
     full = [link(number, Status.STALLED, "no_confirms", "no confirm for 30 s", ago=600) for number in range(1, 4)]
     new = [link(4, ago=6, upstream="dc7")]
