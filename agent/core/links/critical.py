@@ -57,7 +57,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class LagDescription:
-    """`is_at_prefetch`: it has as many messages unconfirmed as its definition allows, which isn't `auto`."""
+    """`is_at_prefetch`: messages flow, and it has as many unconfirmed as its definition allows, which isn't `auto`."""
 
     text: str
     is_catching_up: bool = False
@@ -93,7 +93,7 @@ def describe_lag(
     is_used_up = 0 < prefetch <= unsettled
     used_up = f", all {prefetch:,} of its prefetch unconfirmed" if is_used_up else ""
     text = f"{far}: in {_per_second(max(0.0, flow.rate + flow.growth))}, out {_per_second(flow.rate)}{used_up}"
-    return LagDescription(text, is_at_prefetch=is_used_up and not is_auto)
+    return LagDescription(text, is_at_prefetch=is_used_up and not is_auto and flow.rate > 0)
 
 
 def _per_second(rate: float) -> str:

@@ -341,6 +341,49 @@ async def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_
     assert facts(made, made[link.id], clock.now).behind_since is None
 
 
+@pytest.mark.parametrize(
+    ("published", "prefetch_count", "unsettled", "told", "advised"),
+    [
+        (
+            200,
+            10,
+            10,
+            "6 min 43 s behind (limit 30 s): in 200/s, out 47/s, all 10 of its prefetch unconfirmed",
+            "Raise",
+        ),
+        (
+            200,
+            None,
+            10,
+            "6 min 43 s behind (limit 30 s): in 200/s, out 47/s, all 10 of its prefetch unconfirmed",
+            "More",
+        ),
+        (200, 10, 9, "6 min 43 s behind (limit 30 s): in 200/s, out 47/s", "More is published"),
+        (7, 10, 10, "2 min 32 s behind (limit 30 s): catching up at 40/s, about 2 min left", "Wait"),
+    ],
+)
+async def test_the_reason_of_a_lag_is_what_the_samples_and_the_gauges_show(
+    published: int, prefetch_count: int | None, unsettled: int, told: str, advised: str
+) -> None:
+    clock, counts, backlog = Clock(), Counts(), [9_600]
+    made = Board(clock, "dc2-a")
+    settings = LinkSettings(lag_critical=LagCritical(seconds=30), prefetch_count=prefetch_count)
+    made.put(
+        replace(LINK, settings=settings),
+        RUNNING,
+        counts,
+        lambda: Gauges(backlog=backlog[0], unsettled=unsettled, prefetch=10),
+    )
+    for _ in range(61):
+        made.moved(LINK.id)
+        clock.now += 1
+        counts.forwarded += 47
+        backlog[0] += published - 47
+    [cause] = (await summary(made))["causes"]
+    assert (cause["error"], made.view(made[LINK.id])["error"]) == (told, told)
+    assert cause["advice"].startswith(advised)
+
+
 def test_a_link_that_something_else_serves_is_not_behind_here_and_begins_anew_when_it_comes_back() -> None:
     clock = Clock()
     made = Board(clock, "dc2-a")

@@ -57,19 +57,20 @@ def test_it_is_told_how_far_behind_a_link_is_and_why(
 
 
 @pytest.mark.parametrize(
-    ("growth", "unsettled", "is_auto", "expected"),
+    ("flow", "unsettled", "is_auto", "expected"),
     [
-        (153.0, 10, False, (False, True)),
-        (153.0, 10, True, (False, False)),
-        (153.0, 9, False, (False, False)),
-        (-40.0, 10, False, (True, False)),
-        (None, 10, False, (False, False)),
+        (Flow(47.0, 153.0), 10, False, (False, True)),
+        (Flow(47.0, 153.0), 10, True, (False, False)),
+        (Flow(47.0, 153.0), 9, False, (False, False)),
+        (Flow(0.0, 153.0), 10, False, (False, False)),  # more of them wouldn't be confirmed either
+        (Flow(47.0, -40.0), 10, False, (True, False)),
+        (Flow(47.0, None), 10, False, (False, False)),
     ],
 )
 def test_what_holds_it_up_is_known_without_reading_the_text(
-    growth: float | None, unsettled: int, is_auto: bool, expected: tuple[bool, bool]
+    flow: Flow, unsettled: int, is_auto: bool, expected: tuple[bool, bool]
 ) -> None:
-    limit, flow = LagCritical(seconds=30), Flow(47.0, growth)
+    limit = LagCritical(seconds=30)
     told = describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=(unsettled, 10), is_auto=is_auto)
     assert (told.is_catching_up, told.is_at_prefetch) == expected
 
