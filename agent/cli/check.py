@@ -81,12 +81,12 @@ def _lines(found: Checked) -> Iterator[str]:
             more = len(finding.links) - MOST_LINKS
             yield f"  links: {', '.join(finding.links[:MOST_LINKS])}" + (f" and {more} more" if more > 0 else "")
     if len(found.findings) > MOST_SHOWN:
-        yield f"{len(found.findings) - MOST_SHOWN:,} more findings: --format json has up to {MOST_IN_JSON:,}"
+        yield f"{counted(len(found.findings) - MOST_SHOWN, 'more finding')}: --format json has up to {MOST_IN_JSON:,}"
     for each in sorted(_worked(found.tried)):
         yield output.line(output.paint("ok", "green"), f" {each}")
     counts = Counter(each.level for each in found.findings)
     total = ", ".join(counted(counts[level], level) for level in Level)
-    yield f"{len(found.scene.links):,} links checked: {total}"
+    yield f"{counted(len(found.scene.links), 'link')} checked: {total}"
 
 
 def _worked(tried: Sequence[Tried]) -> Iterator[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from agent.cli import output
-from agent.cli.link_names import find, full_name
+from agent.cli.link_names import UnknownLinkError, find, full_name
 from agent.cli.remote import Remote
+from agent.core.status.advice import Trouble
 from agent.core.text.counts import counted
 from agent.core.text.durations import age, in_full, in_words
 
@@ -20,9 +21,24 @@ _APART: Final = ("history", "error", "since", "reason", "status", "advice", "bac
 
 def describe_link(remote: Remote, named: str, form: str) -> None:
     """Raises UnknownLinkError."""
-    found = find(remote.links(), named, where=remote.where)
+    try:
+        found = find(remote.links(), named, where=remote.where)
+    except UnknownLinkError as error:
+        raise UnknownLinkError(f"{error}{_gone(remote.causes()['causes'], named, now=time.time())}") from error
     link = remote.link(str(found["id"])) or dict(found)
     output.say(output.as_data(link, form) or output.Ready("\n".join(map(output.line, lines(link, now=time.time())))))
+
+
+def _gone(causes: Iterable[Mapping[str, Any]], named: str, *, now: float) -> str:
+    """Why a link isn't there any more whose exchange was deleted; empty where that isn't so. A cause has the error of
+    one of its links, and an agent that is older than this command has no names."""
+    for cause in causes:
+        is_of_it = named in cause.get("names", ()) or any(each.startswith(named) for each in cause["links"])
+        if cause["trouble"] == Trouble.DELETED and is_of_it:
+            others = len(cause["links"]) - 1
+            more = f" (and {counted(others, 'more link')} like it)" if others else ""
+            return f". Gone for {_age(cause['since'], now)}: {cause['error']}{more}. {cause['advice']}"
+    return ""
 
 
 def lines(link: Mapping[str, Any], *, now: float) -> Iterator[str]:

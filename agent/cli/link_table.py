@@ -82,6 +82,11 @@ def _rate(link: Link, _: float) -> str:
     return f"{rate:,.0f}/s" if rate >= 10 or rate == 0 else f"{rate:.1f}/s"
 
 
+def _oldest(link: Link) -> float:
+    """Seconds that messages wait, unconfirmed or not forwarded yet, as the page has it."""
+    return max(float(link["oldest_unconfirmed_seconds"]), link.get("behind_seconds") or 0.0)
+
+
 COLUMNS: Final = (
     Column("STATUS", lambda link, _: str(link["status"])),
     Column("ID", lambda link, _: str(link["id"])),
@@ -93,7 +98,7 @@ COLUMNS: Final = (
     Column("RATE", _rate, 2, right=True),
     Column("AGE", _since, 0, right=True),
     Column("FORWARDED", lambda link, _: f"{link['forwarded']:,}", 8, right=True),
-    Column("OLDEST", lambda link, _: f"{link['oldest_unconfirmed_seconds']:.1f}s", 7, right=True),
+    Column("OLDEST", lambda link, _: f"{_oldest(link):.1f}s", 7, right=True),
     Column("RECONNECTS", lambda link, _: str(link["reconnects"]), right=True, wide=True),
     Column("QUARANTINED", lambda link, _: f"{link.get('quarantined', 0):,}", right=True, wide=True),
     Column("PREFETCH", lambda link, _: str(link["prefetch"]), right=True, wide=True),
@@ -116,7 +121,7 @@ def in_order(links: Iterable[Link], sort: Sort | None = None) -> list[Link]:
         case "backlog":
             return sorted(links, key=lambda link: -(link["backlog"] or link.get("backlog_last") or 0))
         case "oldest":
-            return sorted(links, key=lambda link: -link["oldest_unconfirmed_seconds"])
+            return sorted(links, key=_oldest, reverse=True)
         case _:
             return sorted(links, key=lambda link: -(link.get(sort) or 0))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.cli import output
+from agent.core.text.counts import counted
 from agent.errors import CannotStartError, UsageError
 from agent.pipeline.options import OptionError, parse
 
@@ -36,10 +37,16 @@ def make_report(arguments: Sequence[str]) -> None:
     if options.format == "json":
         output.say_json(told)
         return
-    lines = told["lines"]
-    output.say(f"read {lines['read']} lines: {lines['bad']} bad, {lines['later_schema']} of a later schema")
-    output.say(f"{told['links']} links, {told['incidents']} incidents in {told['outages']} outages of many links")
+    for line in in_short(told):
+        output.say(line)
     output.say(f"tables, report.html and summary.json are in {options.output}")
+
+
+def in_short(told: Mapping[str, Any]) -> Iterator[str]:
+    read, bad, later = (told["lines"][each] for each in ("read", "bad", "later_schema"))
+    incidents, outages = counted(told["incidents"], "incident"), counted(told["outages"], "outage")
+    yield f"read {counted(read, 'line')}: {bad:,} bad, {later:,} of a later schema"
+    yield f"{counted(told['links'], 'link')}, {incidents} in {outages} of many links"
 
 
 def _end_at_once() -> None:

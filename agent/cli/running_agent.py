@@ -86,9 +86,9 @@ def _known(found: Mapping[str, Any]) -> Known:
         _text(found["letter"]),
         from_tagged(found["arguments"]),
         _groups(found["bindings"], are_bound=True),
-        has_canary=found["has_canary"] is True,
+        has_canary=found["notices_deletions"] is True,
         left_out=_groups(found["bindings"], are_bound=False),
-        canary_is_refused=found["canary_is_refused"] is True,
+        canary_is_refused=found["noticing_is_refused"] is True,
     )
 
 

@@ -139,7 +139,8 @@ def _sentence(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> str:
     if is_well and not_run:
         return f"{counted(not_run, 'definition')} not run; {causes['verdict']}"
     if is_well and _aside(overview):
-        return f"{counted(_aside(overview), 'message')} in quarantine; {causes['verdict']}"
+        put = "" if overview["quarantine"]["messages"] else " put"
+        return f"{counted(_aside(overview), 'message')}{put} in quarantine; {causes['verdict']}"
     return str(causes["verdict"])
 
 
@@ -173,18 +174,20 @@ def _facts(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[s
 
 
 def _aside(overview: Mapping[str, Any]) -> int:
-    """How many messages are known to wait in quarantines; an agent may be older than this command."""
-    return (overview.get("quarantine") or {}).get("messages") or 0
+    """How many messages wait in quarantines, or were put there where nobody may look; an agent may be older than this
+    command."""
+    found = overview.get("quarantine") or {"is_exact": True}
+    return found.get("messages") or (0 if found["is_exact"] else found["quarantined"])
 
 
 def _in_quarantine(overview: Mapping[str, Any]) -> str:
     """Empty where none is there, as far as is known."""
-    found = overview.get("quarantine") or {}
-    if _aside(overview):
-        return f"{'' if found['is_exact'] else 'at least '}{counted(found['messages'], 'message')}"
-    if found and found["quarantined"] and not found["is_exact"]:
-        return f"not known; {counted(found['quarantined'], 'message')} put there since the agent started"
-    return ""
+    if not _aside(overview):
+        return ""
+    found, count = overview["quarantine"], counted(_aside(overview), "message")
+    if not found["messages"]:
+        return f"not known; {count} put there since the agent started"
+    return f"{'' if found['is_exact'] else 'at least '}{count}"
 
 
 def _waiting(found: Mapping[str, Any]) -> str:

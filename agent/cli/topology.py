@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.cli import output
+from agent.core.text.counts import counted
 from agent.core.topology.drawing import as_dot, as_svg, carrier_label, end_label, label
 from agent.core.topology.findings import Arrival, Findings, Part, Reduction, examine, ranges
 from agent.core.topology.graph import Carrier, Graph, Hop
@@ -134,11 +135,12 @@ def _notes(configurations: Sequence[Configuration], members: Sequence[Member]) -
 def _lines(
     graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[Stranger], found: Findings | None
 ) -> Iterator[str]:
-    yield f"{len(graph.nodes):,} exchanges, {len(graph.hops):,} links"
+    yield f"{counted(len(graph.nodes), 'exchange')}, {counted(len(graph.hops), 'link')}"
     for hop in graph.hops:
         yield f"  {label(hop.upstream)} → {label(hop.downstream)}  max-hops {hop.max_hops}"
     if carriers:
-        yield f"{len(carriers):,} queue links and shovels, which move messages and copy none"
+        found_carriers = counted(len(carriers), "queue link or shovel", "queue links and shovels")
+        yield f"{found_carriers}: messages are moved, none is copied"
     for carrier in carriers:
         yield f"  {end_label(carrier.source)} → {end_label(carrier.destination)}  {carrier_label(carrier)}"
     yield from _strange(strangers)
@@ -153,7 +155,8 @@ def _strange(strangers: Sequence[Stranger]) -> Iterator[str]:
     for stranger in strangers[:MOST_SHOWN]:
         yield f"no file's downstream is known as {stranger.address}, an upstream of {_listed([*stranger.upstream_of])}"
     if len(strangers) > MOST_SHOWN:
-        yield f"{len(strangers) - MOST_SHOWN:,} more such addresses: --format json has all"
+        more = counted(len(strangers) - MOST_SHOWN, "more such address", "more such addresses")
+        yield f"{more}: --format json has all"
     for stranger in [each for each in strangers if each.may_be][:MOST_SHOWN]:
         yield f"undecided: {stranger.address} may be another address of {_either(stranger.may_be)}"
 
@@ -208,7 +211,7 @@ def _verdict(part: Part) -> Iterator[str]:
         for hop in part.fragile[:MOST_SHOWN]:
             yield f"without the link {label(hop.upstream)} → {label(hop.downstream)} others get nothing over it either"
         if len(part.fragile) > MOST_SHOWN:
-            yield f"{len(part.fragile) - MOST_SHOWN:,} more such links: --format json has all"
+            yield f"{counted(len(part.fragile) - MOST_SHOWN, 'more such link')}: --format json has all"
 
 
 def _pairs(count: int) -> str:

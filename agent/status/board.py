@@ -12,7 +12,7 @@ from typing import Any, Final
 from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
-from agent.core.links.critical import describe_lag, seconds_behind
+from agent.core.links.critical import NO_LAG, LagDescription, describe_lag, seconds_behind
 from agent.core.links.lifecycle import LinkState, Pause, Status, Trouble
 from agent.core.links.reasons import reason_of
 from agent.core.links.reconcile import Known
@@ -97,7 +97,7 @@ class Entry:
     _confirmed: int = 0
     _blocked_before: float = 0.0
     _blocked_at: float = 0.0
-    lag_text: str = ""  # how far behind it is and how that goes on, while that is critical
+    lag: LagDescription = NO_LAG  # how far behind it is and how that goes on, while that is critical
     _note: str = ""
     _acknowledged: Acknowledgement | None = None
 
@@ -173,7 +173,7 @@ class Entry:
 
     def note_lag(self, now: float) -> None:
         """A link on which nothing moves has to be looked at, too: whoever reads its lag calls this before."""
-        self.lag_text = ""
+        self.lag = NO_LAG
         limit = self.link.settings.lag_critical
         if limit is None:
             self.behind = self.critical_since = None
@@ -199,7 +199,8 @@ class Entry:
             self.critical_since = now
         if self.state.status is Status.RUNNING:
             held = gauges.unsettled, gauges.prefetch
-            self.lag_text = describe_lag(limit, backlog=backlog, behind=self.behind, flow=flow, held=held)
+            is_auto = self.link.settings.prefetch_count is None
+            self.lag = describe_lag(limit, backlog=backlog, behind=self.behind, flow=flow, held=held, is_auto=is_auto)
 
     @property
     def lag_is_critical(self) -> bool | None:
@@ -513,7 +514,7 @@ class Board:
     def sample(self, entry: Entry) -> dict[str, Any]:
         """The numbers of a link that change while it runs."""
         gauges, lag = entry.gauges(), {}
-        if entry.lag_text:
+        if entry.lag.text:
             lag = {"error": _remarks(entry, gauges), "behind_seconds": _lag(entry)["behind_seconds"]}
         return {"id": entry.link.id, **self._sample(entry, gauges), **lag}
 
@@ -554,7 +555,7 @@ def _counts(entry: Entry, gauges: Gauges) -> dict[str, Any]:
 
 def _remarks(entry: Entry, gauges: Gauges) -> str | None:
     """On a link that has no error."""
-    return "; ".join(filter(None, (entry.lag_text, gauges.note))) or None
+    return "; ".join(filter(None, (entry.lag.text, gauges.note))) or None
 
 
 def _lag(entry: Entry) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.check.permissions import Need, needs_of, needs_of_agent
 from agent.core.links.lifecycle import Status
 from agent.core.links.pauses import LONG
-from agent.core.model import ShovelLink
+from agent.core.model import Link, ShovelLink
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import Denied, Trouble, advice, denied
 from agent.core.status.causes import (
@@ -26,7 +26,7 @@ from agent.core.status.causes import (
     waiting_of,
 )
 from agent.slices import in_slices
-from agent.status.board import Board, Entry, destination_of, name_of_downstream, source_of
+from agent.status.board import Board, Entry, Gauges, destination_of, name_of_downstream, source_of
 from agent.status.times import rfc3339
 
 DEFAULT_VHOST: Final = "/"
@@ -124,7 +124,8 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
     recurring = entry.troubles.recurring(now) if entry.state.status in _COMING_BACK else None
     trouble_since = entry.troubles.since(now) if recurring is None else recurring.first
     if entry.state.status is Status.STALLED and trouble_since is not None:
-        trouble_since = min(trouble_since, now - gauges.oldest_in_flight)  # it is stalled only after some time
+        confirmed = max(entry.flowed_at(now) or 0.0, now - gauges.oldest_unconfirmed)
+        trouble_since = min(trouble_since, confirmed)  # it is stalled only after some time
     is_behind = entry.critical_since is not None  # of which other notes are no reason
     return LinkFacts(
         id=entry.link.id,
@@ -140,16 +141,23 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
         ran_until=entry.ran_until,
         waiting=gauges.backlog if gauges.backlog_is_exact else None,
         waited_last=entry.backlog_last if gauges.backlog is None else gauges.backlog,
-        lag=entry.lag_text,
+        lag=entry.lag,
         behind_since=entry.critical_since,
         is_from_downstream=source.is_downstream,
         destination="" if destination.is_downstream else destination.name,
+        destination_vhost=_destination_vhost(entry.link, gauges),
         trouble_since=trouble_since,
         recurs=recurring is not None,
         vhost=entry.link.vhost,
         name=entry.link.name,
         acknowledged=entry.acknowledged(now),
     )
+
+
+def _destination_vhost(link: Link, gauges: Gauges) -> str:
+    if not isinstance(link, ShovelLink):
+        return link.vhost
+    return (gauges.destination or link.shovel.destination_uris[0]).vhost(DEFAULT_VHOST)
 
 
 def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:

@@ -73,18 +73,18 @@ class History:
             tier.put(_step(sample))
 
     def flow(self, current: Point) -> Flow:
-        """Over the last minute or since the last sample before that."""
+        """Over the last minute or since the last sample before that; how many messages wait may be known for less."""
         first: Point | None = None
+        counted: Point | None = None
         for values in reversed(self._samples):
             if first is not None and current.at - values[0] > RECENT:
                 break
             first = _unpacked(values)
+            counted = counted if first.backlog is None else first
         if first is None or current.at - first.at < LEAST:
             return Flow(0.0, None)
-        span = current.at - first.at
-        known = first.backlog is not None and current.backlog is not None
-        growth = ((current.backlog or 0) - (first.backlog or 0)) / span if known else None
-        return Flow(max(0, current.forwarded - first.forwarded) / span, growth)
+        rate = max(0, current.forwarded - first.forwarded) / (current.at - first.at)
+        return Flow(rate, None if counted is None else _growth(counted, current))
 
     def view(self, current: Point, span: Range = Range.QUARTER) -> dict[str, Any]:
         """Oldest first; the current values come last. A sample of a long range has what charts show."""
@@ -107,6 +107,14 @@ class History:
 
 def _step(sample: Point) -> Step:
     return Step(sample.at, sample.forwarded, sample.backlog, sample.oldest_unconfirmed_seconds)
+
+
+def _growth(first: Point, current: Point) -> float | None:
+    """Of the backlog, by messages in a second."""
+    span = current.at - first.at
+    if first.backlog is None or current.backlog is None or span < LEAST:
+        return None
+    return (current.backlog - first.backlog) / span
 
 
 def _unpacked(values: tuple[Any, ...]) -> Point:

@@ -55,23 +55,45 @@ class Flow:
     growth: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class LagDescription:
+    """`is_at_prefetch`: messages flow, and it has as many unconfirmed as its definition allows, which isn't `auto`."""
+
+    text: str
+    is_catching_up: bool = False
+    is_at_prefetch: bool = False
+
+
+NO_LAG: Final = LagDescription("")
+
+
 def describe_lag(
-    limit: LagCritical, *, backlog: int | None, behind: float | None, flow: Flow, held: tuple[int, int]
-) -> str:
+    limit: LagCritical,
+    *,
+    backlog: int | None,
+    behind: float | None,
+    flow: Flow,
+    held: tuple[int, int],
+    is_auto: bool,
+) -> LagDescription:
     """How far a link is behind, and whether that becomes less: "3 min 17 s behind (limit 30 s): in 200/s, out 47/s,
-    all 10 of its prefetch unconfirmed". `held` is how many messages it has, and may have, unconfirmed."""
+    all 10 of its prefetch unconfirmed". `held` is how many messages it has, and may have, unconfirmed; `is_auto`
+    whether the agent decides how many it may have."""
     if limit.seconds is not None:
         far = f"{in_full(round(behind or 0.0))} behind (limit {in_words(limit.seconds)})"
     else:
         far = f"{counted(backlog or 0, 'message waits', 'messages wait')} (limit {limit.messages or 0:,})"
     if flow.growth is None:
-        return f"{far}: out {_per_second(flow.rate)}"
+        return LagDescription(f"{far}: out {_per_second(flow.rate)}")
     shrinking = -flow.growth
     if backlog and shrinking * 60 > SHRINKS * backlog:
-        return f"{far}: catching up at {_per_second(shrinking)}, about {in_words(backlog / shrinking)} left"
+        left = in_words(backlog / shrinking)
+        return LagDescription(f"{far}: catching up at {_per_second(shrinking)}, about {left} left", is_catching_up=True)
     unsettled, prefetch = held
-    used_up = f", all {prefetch:,} of its prefetch unconfirmed" if prefetch and unsettled >= prefetch else ""
-    return f"{far}: in {_per_second(max(0.0, flow.rate + flow.growth))}, out {_per_second(flow.rate)}{used_up}"
+    is_used_up = 0 < prefetch <= unsettled
+    used_up = f", all {prefetch:,} of its prefetch unconfirmed" if is_used_up else ""
+    text = f"{far}: in {_per_second(max(0.0, flow.rate + flow.growth))}, out {_per_second(flow.rate)}{used_up}"
+    return LagDescription(text, is_at_prefetch=is_used_up and not is_auto and flow.rate > 0)
 
 
 def _per_second(rate: float) -> str:

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Final
 
 from agent.core.check.permissions import Need, Permission, escaped, grant_command
+from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.text.counts import counted
 
@@ -118,9 +119,12 @@ def advice(
     *,
     others: Sequence[str] = (),
     needs: Sequence[Need] = (),
+    lag: LagDescription = NO_LAG,
+    vhosts: Sequence[str] = (),
 ) -> str:
     """`error` is that of one link, `others` are those of all that have the same trouble. `needs` are what a user that
-    lacks a permission needs in that vhost for all links, where it is known."""
+    lacks a permission needs in that vhost for all links, where it is known. `lag` is that of one that is behind,
+    `vhosts` are those that messages don't get into."""
     if trouble is Trouble.PERMISSION:
         refused = (denied(each) for each in dict.fromkeys([error, *others]))
         return _grant(tuple(dict.fromkeys(each for each in refused if each is not None)), broker, needs)
@@ -140,7 +144,18 @@ def advice(
         )
     if trouble is Trouble.BEHIND and error:
         return f"Look first at what holds the links up: {error}."
+    if trouble is Trouble.BEHIND and lag.is_catching_up:
+        return f"Wait: the links forward more than is published on {broker}, so there is nothing else to do."
+    if trouble is Trouble.BEHIND and lag.is_at_prefetch:
+        return _RAISE_PREFETCH
+    if trouble is Trouble.NO_CONFIRMS and vhosts:
+        return f"{_ADVICE[trouble].format(broker=broker)} To see how full they are: {_list_queues(vhosts)}."
     return _ADVICE[trouble].format(broker=broker) + _rest(trouble, error, others)
+
+
+def _list_queues(vhosts: Sequence[str]) -> str:
+    commands = [f"`rabbitmqctl list_queues -p {quote(each)} name messages policy arguments`" for each in vhosts]
+    return f"{', '.join(commands[:_MOST_NAMED])}{_more(vhosts, 'more vhost')}"
 
 
 def _named(pattern: re.Pattern[str], error: str, others: Sequence[str]) -> list[str]:
@@ -265,6 +280,11 @@ CLEARING: Final = {
         "On {broker}, free disk space until it is above disk_free_limit (`rabbitmq-diagnostics status`)."
     ),
 }
+_SLOW_PATH: Final = "look at the downstream's disks and CPU and at the path"
+_RAISE_PREFETCH: Final = (
+    "Raise `prefetch-count`, of a shovel `src-prefetch-count`, or remove it, and the agent adapts it to the path. If "
+    f"the links still forward less than is published, {_SLOW_PATH}."
+)
 _ADVICE: Final = {
     **{trouble: f"{text} {_ALARM}" for trouble, text in CLEARING.items()},
     Trouble.BLOCKED: "On {broker}, `rabbitmq-diagnostics alarms` shows what blocks publishers. " + _ALARM,
@@ -272,8 +292,8 @@ _ADVICE: Final = {
         "Messages wait and {broker} confirms none: look there for load, full queues and queues without a quorum."
     ),
     Trouble.BEHIND: (
-        "More is published on {broker} than the links forward: compare their rates, look at the downstream's disks and "
-        "CPU and at the path, and leave prefetch-count at auto."
+        "More is published on {broker} than the links forward: compare their rates, " + _SLOW_PATH + ", and leave "
+        "prefetch-count at auto."
     ),
     Trouble.DELETED: "Declare the exchanges again on {broker}, and their links begin anew.",
     Trouble.PAUSED: (

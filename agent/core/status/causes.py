@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Final
 
 from agent.core.check.permissions import Need
+from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import Trouble, advice, denied, trouble_of
@@ -57,10 +58,11 @@ class LinkFacts:
     waiting: int | None = None
     waited_last: int | None = None
     is_forgotten: bool = False  # paused for so long that nobody may remember it
-    lag: str = ""  # how far behind it is and how that goes on, while that is critical
+    lag: LagDescription = NO_LAG  # how far behind it is and how that goes on, while that is critical
     behind_since: float | None = None  # since when it has been further behind than `lag-critical` allows
     is_from_downstream: bool = False  # rather than from another broker
     destination: str = ""  # the broker that its messages go to, unless that is the downstream
+    destination_vhost: str = ""
     trouble_since: float | None = None  # since when it has this trouble, where that isn't when its status changed
     recurs: bool = False  # its trouble came several times within minutes, and may be over for the moment
     vhost: str = ""
@@ -127,7 +129,7 @@ class Cause:
     trouble: Trouble
     since: float
     links: tuple[str, ...]
-    names: tuple[str, ...]  # of the first few
+    names: tuple[str, ...]  # of the few that have it for the shortest time
     were_flowing: int
     waiting: Waiting
     error: str
@@ -156,7 +158,16 @@ def advice_for(
         return ""
     key = _key(link, downstream)
     errors = [other.error for other in others if other.needs_somebody and _key(other, downstream) == key]
-    return advice(Trouble(key[2]), key[1], link.error, (link.id,), others=errors, needs=needs)
+    vhosts = _held_up_in([link])
+    return advice(
+        Trouble(key[2]), key[1], link.error, (link.id,), others=errors, needs=needs, lag=link.lag, vhosts=vhosts
+    )
+
+
+def _held_up_in(links: Iterable[LinkFacts]) -> tuple[str, ...]:
+    """The vhosts that they can't get their messages into."""
+    found = (link for link in links if is_blamed_on_destination(link.status, link.reason, link.error))
+    return tuple(dict.fromkeys(link.destination_vhost for link in found))
 
 
 def stands_still(status: Status) -> bool:
@@ -222,7 +233,10 @@ def is_blamed_on_destination(status: Status, reason: str, error: str) -> bool:
 
 def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
     known_side, broker, trouble = key[0], key[1], Trouble(key[2])
-    error = Counter(link.error for link in members).most_common(1)[0][0]
+    newest = sorted(members, key=lambda link: link.blamed_since, reverse=True)
+    errors = [link.error for link in newest]
+    error = Counter(errors).most_common(1)[0][0]
+    lag = min((link.lag for link in members), key=lambda each: (not each.text, each.is_catching_up))  # a bad one
     links = tuple(link.id for link in members)
     comes_from_there = any(_side(link) == _UPSTREAM for link in members)
     return Cause(
@@ -232,11 +246,11 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         trouble=trouble,
         since=min(link.blamed_since for link in members),
         links=links,
-        names=tuple(dict.fromkeys(f"{link.vhost}/{link.name}" for link in members))[:MOST_NAMED],
+        names=tuple(dict.fromkeys(f"{link.vhost}/{link.name}" for link in newest))[:MOST_NAMED],
         were_flowing=sum(link.was_flowing for link in members),
         waiting=waiting_of(members),
-        error=error or Counter(link.lag for link in members).most_common(1)[0][0],
-        advice=advice(trouble, broker, error, links, others=[link.error for link in members]),
+        error=error or lag.text,
+        advice=advice(trouble, broker, error, links, others=errors, lag=lag, vhosts=_held_up_in(members)),
         recurs=any(link.recurs for link in members),
         acknowledged=_acknowledgement(members),
     )

@@ -205,8 +205,8 @@ class Api:
             "queue": known.queue,
             "letter": known.letter,
             "arguments": to_tagged(known.arguments),
-            "has_canary": known.has_canary,
-            "canary_is_refused": known.canary_is_refused,
+            "notices_deletions": known.has_canary,
+            "noticing_is_refused": known.canary_is_refused,
         }
         async with self._turns.one():
             groups = (_group(each, known) async for each in in_slices((*known.bound, *known.left_out)))

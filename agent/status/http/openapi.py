@@ -292,8 +292,8 @@ SCHEMAS: Final[Json] = {
                             "queue": TEXT,
                             "letter": {"type": "string", "enum": list(LETTERS)},
                             "arguments": {"type": "array"},
-                            "has_canary": {"type": "boolean"},
-                            "canary_is_refused": {"type": "boolean"},
+                            "notices_deletions": {"type": "boolean"},
+                            "noticing_is_refused": {"type": "boolean"},
                             "bindings": _list({"type": "array"}),
                         }
                     ),

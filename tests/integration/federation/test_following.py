@@ -84,8 +84,14 @@ def test_exchanges_come_and_go(agent_of: AgentOf, here: Site, there: Site) -> No
     )  # fmt: skip
     url = ("--url", f"http://127.0.0.1:{agent.port}")
     assert federation_agent("status", *url).status == 1
+    for named in (cause["links"][0], *cause["names"]):
+        described = federation_agent("describe", named, *url)
+        assert described.status == 5
+        assert "exchange 'fed.two' in vhost" in described.err
+        assert f"run `federation-agent forget {cause['links'][0]}`" in described.err
     assert [federation_agent("forget", *cause["links"], *url).status for _ in range(2)] == [0, 5]
     assert federation_agent("status", *url).status == 0
+    assert "was deleted" not in federation_agent("describe", cause["links"][0], *url).err
 
 
 def test_definitions_change_and_only_what_they_concern(agent_of: AgentOf, here: Site, there: Site) -> None:

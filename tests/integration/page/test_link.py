@@ -51,6 +51,16 @@ def test_what_it_is_and_what_can_be_done_with_it_now(serve: Serve, visit: Open) 
     opened.go("#/links/ffffffff")
     expect(page.locator("#missing")).to_contain_text("ffffffff")
 
+    def delete_exchange() -> None:
+        links[0].counts.forwarded += 1
+        served.board.exchange_deleted("00000001")
+        served.board.gone("00000001")
+
+    served.do(delete_exchange)
+    opened.go("#/links/00000001")
+    expect(page.locator("#missing")).to_contain_text("exchange 'orders.eu' in vhost '/' was deleted")
+    expect(page.locator("#missing")).to_contain_text("run `federation-agent forget 00000001`")
+
 
 @pytest.mark.thorough
 def test_advice_follows_the_state_and_the_error_of_a_link(serve: Serve, visit: Open) -> None:

@@ -52,7 +52,7 @@ def test_the_command_exits_with_0_for_it(pair: Pair) -> None:
     path = pair.write(pair.upstream())
     api = "origin=${env:ORIGIN_API}"
     done = federation_agent("check", "-c", path, "--api", api, ORIGIN_API=pair.there.management_uri())
-    assert (done.status, done.out.splitlines()[-1]) == (0, "1 links checked: 0 errors, 0 warnings, 0 notes")
+    assert (done.status, done.out.splitlines()[-1]) == (0, "1 link checked: 0 errors, 0 warnings, 0 notes")
     assert f"ok upstream origin 127.0.0.1:{pair.there.amqp_port}: RabbitMQ " in done.out
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from tests.acceptance.command import federation_agent
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
@@ -166,6 +168,32 @@ def test_what_blocked_links_have_within_their_prefetch_is_counted_to_the_message
         assert "6 of 6 links blocked, 849 messages wait upstream" in shown
     for name, count in waiting.items():
         assert here.take(count, queue=f"q {name}") == [f"m{number}" for number in range(count)]
+
+
+@pytest.mark.thorough
+def test_a_prefetch_that_is_too_small_for_the_path_is_named_as_what_holds_a_link_up(
+    agent_of: AgentOf, broker: Node, here: Site, there: Site, proxy_to: Callable[[Node], Proxy]
+) -> None:
+    """So many wait that they don't become less by a twentieth in a minute, at ten in four seconds."""
+    network, waiting = proxy_to(broker), 5_000
+    here.exchange().queue("k")
+    there.exchange()
+    section = {here.vhost: federated(there, **{"prefetch-count": PREFETCH, "lag-critical": 100})}
+    agent = agent_of(broker, uri=f"{broker.uri(port=network.port)}?heartbeat=60").write(section).start()
+    link_when(agent, "that runs", lambda link: link["status"] == "running" and link["backlog"] == 0)
+    there.wait_bound("k")
+    network.delay(2)
+    there.publish([f"m{number}" for number in range(waiting)])
+    why = rf"wait \(limit 100\): in [\d.,]+/s, out [\d.]+/s, all {PREFETCH} of its prefetch unconfirmed$"
+
+    def is_named() -> bool:
+        return any(
+            re.search(why, cause["error"]) and cause["advice"].startswith("Raise `prefetch-count`")
+            for cause in get(agent, "/api/causes")["causes"]
+        )
+
+    eventually(is_named, 40, what="the prefetch is named")
+    network.delay(0)
 
 
 def test_a_link_that_is_further_behind_than_its_upstream_allows(

@@ -76,6 +76,13 @@ def test_links_are_sorted_by_what_is_asked_for(sort: Sort | None, first: int) ->
     assert f"{first:08x}" in shown(links, sort=sort)[2]
 
 
+def test_a_link_that_is_behind_is_as_old_as_it_is_behind() -> None:
+    links = [link(1, oldest_unconfirmed_seconds=9.5, behind_seconds=0.0), link(2, behind_seconds=196.8), link(3)]
+    heads, *rows = (line.split() for line in shown(links, width=None, sort="oldest")[1:])
+    at = heads.index("OLDEST")
+    assert [(row[1], row[at]) for row in rows] == [("00000002", "196.8s"), ("00000001", "9.5s"), ("00000003", "1.5s")]
+
+
 def test_every_status_has_a_severity() -> None:
     assert set(SEVERITY) == set(Status)
 

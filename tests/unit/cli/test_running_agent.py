@@ -26,8 +26,8 @@ KNOWN = {
     "queue": "q",
     "letter": "A",
     "arguments": [],
-    "has_canary": True,
-    "canary_is_refused": False,
+    "notices_deletions": True,
+    "noticing_is_refused": False,
     "bindings": [["k", [], True], ["large", [], False]],
 }
 BINDINGS = {"status": "running", "uris": ["amqp://there"], "known": KNOWN}
@@ -139,5 +139,5 @@ def test_what_a_link_has_bound() -> None:
     assert has_answered
     assert link.is_consuming
     assert link.known is not None
-    assert link.known.has_canary
+    assert (link.known.has_canary, link.known.canary_is_refused) == (True, False)
     assert [group.routing_key for group in link.known.bound] == ["k"]

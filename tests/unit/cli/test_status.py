@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from agent.cli.remote import Remote, RemoteError
-from agent.cli.status import acknowledge, screen, wait_until_fine, watch_status
+from agent.cli.status import acknowledge, screen, show_status, wait_until_fine, watch_status
 
 VERDICT: Final = "DOWN: dc2 (downstream): memory alarm for 4 min, 6 of 13 links blocked, 849 messages wait upstream"
 SIZE: Final = os.terminal_size((80, 24))
@@ -143,18 +143,19 @@ def test_a_cause_names_some_of_its_links() -> None:
 class Answering(Remote):
     """An agent that answers with one level after another, the last one for ever; None is no answer."""
 
-    def __init__(self, *levels: str | None) -> None:
+    def __init__(self, *levels: str | None, quarantine: Mapping[str, Any] | None = None) -> None:
         super().__init__("http://127.0.0.1:1", None)
-        self.levels = [*levels]
+        self.levels, self.quarantine = [*levels], quarantine
 
     def overview(self) -> dict[str, Any]:
         if self.levels[0] is None:
             self.levels.pop(0)
             raise RemoteError("nothing answers")
-        return overview(ready=True)
+        return overview(ready=True, quarantine=self.quarantine)
 
     def causes(self) -> dict[str, Any]:
-        return {**causes(0), "level": self.levels.pop(0) if len(self.levels) > 1 else self.levels[0]}
+        level = self.levels.pop(0) if len(self.levels) > 1 else self.levels[0]
+        return {**causes(0), "verdict": "1 link", "level": level}
 
 
 @pytest.mark.parametrize(
@@ -165,6 +166,24 @@ def test_it_waits_until_all_is_fine_and_no_longer_than_it_was_told(levels: list[
     slept: list[float] = []
     wait_until_fine(Answering(*levels), timeout=5.5, now=lambda: sum(slept), sleep=slept.append)
     assert sum(slept) == waited
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ({"messages": 0, "is_exact": True, "quarantined": 3}, "FINE: 1 link"),
+        ({"messages": 2, "is_exact": True, "quarantined": 0}, "DEGRADED: 2 messages in quarantine; 1 link"),
+        ({"messages": None, "is_exact": False, "quarantined": 1}, "DEGRADED: 1 message put in quarantine; 1 link"),
+        ({"messages": 0, "is_exact": False, "quarantined": 2}, "DEGRADED: 2 messages put in quarantine; 1 link"),
+        ({"messages": None, "is_exact": False, "quarantined": 0}, "FINE: 1 link"),
+        (None, "FINE: 1 link"),
+    ],
+)
+def test_nothing_is_fine_with_messages_in_quarantine_also_where_nobody_may_look(
+    found: dict[str, Any] | None, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = show_status(Answering("fine", quarantine=found), "text")
+    assert (capsys.readouterr().out.splitlines()[0], status) == (verdict, int(verdict.startswith("DEGRADED")))
 
 
 def test_a_cause_has_its_id_and_who_knows_of_it() -> None:

@@ -92,6 +92,11 @@ def test_a_downstream_that_others_know_by_another_address(tmp_path: Path, capsys
     assert said.err == ""
 
 
+def test_one_of_a_kind_is_singular(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["topology", write(tmp_path, "a", ["a"])])
+    assert capsys.readouterr().out.startswith("1 exchange, 1 link\n")
+
+
 def beside(directory: Path, *, max_hops: int = 1, downstream: str = "amqp://127.0.0.1:5672") -> list[str]:
     """A ring of three, each as docs/start.md shows it: the broker's loopback address, and no group."""
     paths = [directory / f"{here}.yaml" for here in ("dc1", "dc2", "dc3")]

@@ -7,7 +7,7 @@ import pytest
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical
-from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Trouble, Unwanted
+from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Stalled, Trouble, Unwanted
 from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings, ShovelLink
 from agent.core.status.acknowledgements import acknowledged
 from agent.errors import Side
@@ -341,6 +341,49 @@ async def test_a_link_on_which_nothing_moves_falls_behind_by_the_clock_and_is_a_
     assert facts(made, made[link.id], clock.now).behind_since is None
 
 
+@pytest.mark.parametrize(
+    ("published", "prefetch_count", "unsettled", "told", "advised"),
+    [
+        (
+            200,
+            10,
+            10,
+            "6 min 43 s behind (limit 30 s): in 200/s, out 47/s, all 10 of its prefetch unconfirmed",
+            "Raise",
+        ),
+        (
+            200,
+            None,
+            10,
+            "6 min 43 s behind (limit 30 s): in 200/s, out 47/s, all 10 of its prefetch unconfirmed",
+            "More",
+        ),
+        (200, 10, 9, "6 min 43 s behind (limit 30 s): in 200/s, out 47/s", "More is published"),
+        (7, 10, 10, "2 min 32 s behind (limit 30 s): catching up at 40/s, about 2 min left", "Wait"),
+    ],
+)
+async def test_the_reason_of_a_lag_is_what_the_samples_and_the_gauges_show(
+    published: int, prefetch_count: int | None, unsettled: int, told: str, advised: str
+) -> None:
+    clock, counts, backlog = Clock(), Counts(), [9_600]
+    made = Board(clock, "dc2-a")
+    settings = LinkSettings(lag_critical=LagCritical(seconds=30), prefetch_count=prefetch_count)
+    made.put(
+        replace(LINK, settings=settings),
+        RUNNING,
+        counts,
+        lambda: Gauges(backlog=backlog[0], unsettled=unsettled, prefetch=10),
+    )
+    for _ in range(61):
+        made.moved(LINK.id)
+        clock.now += 1
+        counts.forwarded += 47
+        backlog[0] += published - 47
+    [cause] = (await summary(made))["causes"]
+    assert (cause["error"], made.view(made[LINK.id])["error"]) == (told, told)
+    assert cause["advice"].startswith(advised)
+
+
 def test_a_link_that_something_else_serves_is_not_behind_here_and_begins_anew_when_it_comes_back() -> None:
     clock = Clock()
     made = Board(clock, "dc2-a")
@@ -506,6 +549,41 @@ async def test_a_link_whose_exchange_is_deleted_while_messages_flow_is_a_cause_f
     assert (await summary(made))["level"] == "degraded"
     assert [made.forget(LINK.id), made.forget(LINK.id)] == [True, False]
     assert (await summary(made))["level"] == "fine"
+
+
+@pytest.mark.parametrize(
+    ("gauges", "confirmed_ago", "lasts"),
+    [
+        (Gauges(oldest_in_flight=32.0), None, 32),
+        (Gauges(oldest_refused=32.0), None, 32),
+        (Gauges(oldest_refused=7_200.0), 40, 40),  # others got through until then
+        (Gauges(oldest_in_flight=32.0, oldest_refused=50.0), 60, 50),
+        (Gauges(), None, 2),
+    ],
+)
+async def test_nothing_is_confirmed_since_the_last_confirm_or_since_something_waits(
+    gauges: Gauges, confirmed_ago: int | None, lasts: int
+) -> None:
+    """Not since that made the link stalled; what a full queue refuses isn't in flight."""
+    clock, counts = Clock(), Counts()
+    made = Board(clock, "dc2-a")
+    made.put(LINK, RUNNING, counts, lambda: gauges)
+    if confirmed_ago is not None:
+        counts.forwarded += 1
+        made.moved(LINK.id)
+    clock.now += (confirmed_ago or 7_200) - 2
+    made.changed(LINK.id, replace(RUNNING, stalled=Stalled("waits")))
+    clock.now += 2
+    [cause] = (await summary(made))["causes"]
+    assert (cause["trouble"], cause["since"]) == ("nothing confirmed", rfc3339(clock.now - lasts))
+    assert "`rabbitmqctl list_queues -p / name messages policy arguments`" in cause["advice"]
+
+
+async def test_queues_that_a_shovel_fills_are_in_the_vhost_of_its_destination() -> None:
+    made, link = Board(Clock(), "dc2-a"), shovel_between("amqp://own:1/from", "amqp://far:2/two%20words")
+    made.put(link, replace(RUNNING, stalled=Stalled("waits")), Counts(), Gauges)
+    [cause] = (await summary(made))["causes"]
+    assert "`rabbitmqctl list_queues -p 'two words' name " in cause["advice"]
 
 
 def acknowledge(made: Board, *, until: float | None = None) -> None:

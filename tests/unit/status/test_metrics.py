@@ -136,7 +136,7 @@ def test_no_address_and_no_error_shows() -> None:
 
 
 async def test_messages_have_their_turn_while_many_links_are_told() -> None:
-    board = filled(*[RUNNING] * 2000)
+    board = filled(*[RUNNING] * 3000)
     turns = 0
 
     async def count() -> None:
@@ -148,7 +148,7 @@ async def test_messages_have_their_turn_while_many_links_are_told() -> None:
     counting = asyncio.create_task(count())
     pieces = await metrics.exposition(board)
     counting.cancel()
-    assert turns >= 5
+    assert turns >= 3  # a slice takes 2 ms
     assert max(map(len, pieces)) < 1024**2
 
 

@@ -293,6 +293,9 @@ class Page {
   #drawLink(row, moments) {
     byId("missing").hidden = !this.#isRead || Boolean(row);
     byId("present").hidden = !row;
+    const isOfIt = ({ trouble, links }) => trouble === "exchange deleted" && links.includes(this.#route.id);
+    const gone = this.#causes.found.causes.find(isOfIt);
+    if (gone && !row) text(byId("missing-reason"), `${gone.error}. ${gone.advice}`);
     this.#detail.show(row, this.#store.about, moments);
   }
 

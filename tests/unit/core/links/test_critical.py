@@ -53,7 +53,26 @@ def test_seconds_behind(
 def test_it_is_told_how_far_behind_a_link_is_and_why(
     limit: LagCritical, flow: Flow, held: tuple[int, int], told: str
 ) -> None:
-    assert describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=held) == told
+    assert describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=held, is_auto=True).text == told
+
+
+@pytest.mark.parametrize(
+    ("flow", "unsettled", "is_auto", "expected"),
+    [
+        (Flow(47.0, 153.0), 10, False, (False, True)),
+        (Flow(47.0, 153.0), 10, True, (False, False)),
+        (Flow(47.0, 153.0), 9, False, (False, False)),
+        (Flow(0.0, 153.0), 10, False, (False, False)),  # more of them wouldn't be confirmed either
+        (Flow(47.0, -40.0), 10, False, (True, False)),
+        (Flow(47.0, None), 10, False, (False, False)),
+    ],
+)
+def test_what_holds_it_up_is_known_without_reading_the_text(
+    flow: Flow, unsettled: int, is_auto: bool, expected: tuple[bool, bool]
+) -> None:
+    limit = LagCritical(seconds=30)
+    told = describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=(unsettled, 10), is_auto=is_auto)
+    assert (told.is_catching_up, told.is_at_prefetch) == expected
 
 
 @pytest.mark.parametrize(

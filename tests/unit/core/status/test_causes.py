@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
 from agent.core.status.acknowledgements import Acknowledgement, acknowledged
 from agent.core.status.advice import Denied, Trouble, advice, denied, trouble_of
@@ -264,6 +265,33 @@ def test_a_link_that_is_behind_and_knows_why_says_it_and_whose_fault_it_is() -> 
     assert cause.advice == f"Look first at what holds the links up: {why}."
 
 
+CATCHING_UP = LagDescription("catching up at 47/s", is_catching_up=True)
+AT_PREFETCH = LagDescription("all 10 of its prefetch unconfirmed", is_at_prefetch=True)
+SLOW = LagDescription("in 200/s, out 47/s")
+
+
+@pytest.mark.parametrize(
+    ("lags", "shown", "advised"),
+    [
+        ([CATCHING_UP], CATCHING_UP, "Wait: the links forward more than is published on dc1"),
+        ([AT_PREFETCH], AT_PREFETCH, "Raise `prefetch-count`, of a shovel `src-prefetch-count`, or remove it"),
+        ([SLOW], SLOW, "More is published on dc1 than the links forward"),
+        ([CATCHING_UP, NO_LAG, AT_PREFETCH], AT_PREFETCH, "Raise `prefetch-count`"),
+    ],
+)
+def test_what_to_do_about_a_lag_depends_on_what_it_comes_from(
+    lags: list[LagDescription], shown: LagDescription, advised: str
+) -> None:
+    links = [
+        replace(link(number, Status.RUNNING, "opened", ""), behind_since=NOW, lag=lag)
+        for number, lag in enumerate(lags)
+    ]
+    [cause] = causes_of(links, downstream="dc2")
+    assert cause.error == shown.text
+    assert cause.advice.startswith(advised)
+    assert advice_for(links[-1], downstream="dc2") == cause.advice
+
+
 @pytest.mark.parametrize("status", [Status.PAUSED, Status.STANDBY, Status.BLOCKED])
 def test_a_link_that_is_not_to_move_messages_or_has_another_trouble_is_not_behind(status: Status) -> None:
     found = causes_of([replace(link(1, status), behind_since=NOW)], downstream="dc2")
@@ -398,6 +426,30 @@ def test_a_paused_link_can_be_resumed_at_once_and_others_need_no_advice() -> Non
 )
 def test_a_link_that_is_stalled_blames_the_side_that_its_error_names(error: str, *, is_downstreams: bool) -> None:
     assert is_blamed_on_destination(Status.STALLED, "no_confirms", error) is is_downstreams
+
+
+def test_a_command_shows_how_full_the_queues_are_that_confirm_nothing() -> None:
+    """Only where messages go to: the error of an exchange link has its exchange, and a queue behind it is full."""
+    stalled = [
+        replace(link(number, Status.STALLED, "no_confirms", "no confirm for 30 s"), destination_vhost=vhost)
+        for number, vhost in enumerate(("/", "two words", "/"))
+    ]
+    commands = [f"`rabbitmqctl list_queues -p {each} name messages policy arguments`" for each in ("/", "'two words'")]
+    [cause] = causes_of(stalled, downstream="dc2")
+    assert cause.advice.endswith(f"To see how full they are: {', '.join(commands)}.")
+    assert advice_for(stalled[1], downstream="dc2").endswith(f"To see how full they are: {commands[1]}.")
+    [cause] = causes_of([replace(stalled[0], error="upstream dc1: the quarantine is away")], downstream="dc2")
+    assert "list_queues" not in cause.advice
+
+
+def test_a_cause_names_first_what_began_last_with_its_error() -> None:
+    """Two full queues of one downstream are one cause, and the first may be known already."""
+    old, new = (
+        replace(link(number, Status.STALLED, "no_confirms", f"{name} is full", ago=ago), vhost="v", name=name)
+        for number, name, ago in ((1, "orders", 7_200.0), (2, "stock", 60.0))
+    )
+    [cause] = causes_of([old, new], downstream="dc2")
+    assert (cause.names, cause.error, cause.since) == (("v/stock", "v/orders"), "stock is full", NOW - 7_200)
 
 
 def test_what_began_later_comes_before_what_somebody_works_on_already() -> None:
