@@ -191,6 +191,15 @@ def _grant(missing: Sequence[Denied], broker: str, needs: Sequence[Need]) -> str
     return " ".join(advised)
 
 
+def topic_advice(error: str) -> str:
+    """What allows the routing key that a broker refused."""
+    missing = denied(error)
+    exchange = None if missing is None else _exchange_of_topic(missing)
+    if missing is None or exchange is None:  # a long key leaves no room for what follows it
+        return "Allow that key there by `rabbitmqctl set_topic_permissions`."
+    return _set_topic_permissions((exchange,), missing.user, missing.vhost)
+
+
 def _exchange_of_topic(missing: Denied) -> str | None:
     """RabbitMQ asks for topic permissions besides those on the exchange, where there are any for user and exchange."""
     _, is_topic, exchange = missing.what.rpartition("' in exchange ")

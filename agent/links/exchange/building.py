@@ -24,7 +24,7 @@ from agent.core.rules.bindings import Group, difference
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import ServedElsewhereError
 from agent.links.exchange import upstream_objects
-from agent.links.exchange.binder import Binder
+from agent.links.exchange.binder import Binder, LeftOut
 from agent.links.exchange.built import Built
 from agent.links.exchange.canary import Canary
 from agent.links.exchange.internal_exchange import InternalExchanges
@@ -172,8 +172,11 @@ class Building:
         if self._binder is not None:
             queue_bound = upstream_objects.bind_queue(self._up, self._queue, self._internal)
             _, left_out = await both(queue_bound, self._binder.bind(self._built.bound))
-            self._built.left_out += tuple(left_out)
-            self._built.bound -= {each.group for each in left_out}
+            self._leave_out(left_out)
+
+    def _leave_out(self, left_out: Iterable[LeftOut]) -> None:
+        self._built.left_out += tuple(left_out)
+        self._built.bound -= {each.group for each in left_out}
 
     async def _take_step(self, bindings: Iterable[Binding]) -> None:
         step = self._steps.pop(0)
@@ -219,7 +222,7 @@ class Building:
         refused = {each.group: each for each in built.left_out if each.is_refused and each.group in wanted}
         left_out = await binder.bind([group for group in change.bind if group not in refused])
         built.left_out = (*refused.values(), *left_out)
-        await binder.unbind(change.unbind)
+        self._more_may_be |= bool(await binder.unbind(change.unbind))
         built.bound = wanted - {each.group for each in built.left_out}
         if not self._more_may_be:
             built.letter = self._letter
@@ -290,7 +293,7 @@ class Building:
         await self._ensure_exchange()
         built.has_canary = await self._canary.place()
         built.canary_note, built.doubtful = self._canary.note, []
-        await binder.bind(bound)
+        self._leave_out(await binder.bind(bound))
         built.letter = self._letter
 
     async def assert_some(self, count: int, between: Callable[[], Awaitable[None]]) -> None:
@@ -322,11 +325,15 @@ class Building:
 
     async def _assert(self, binder: Binder, groups: Collection[Group]) -> None:
         try:
-            await binder.bind_again(groups)
+            left_out = await binder.bind_again(groups)
         except TransientError:
             if not await self._ensure_exchange():
                 raise
             await self.restore()
+        else:
+            self._leave_out(left_out)
+            if left_out:  # they may be bound all the same, and not to be unbound
+                self._more_may_be, self._built.letter = True, None
 
     async def is_type_known(self) -> bool:
         """Where the plugin was disabled over there, its type is no longer known, and publishing to the exchange
