@@ -11,6 +11,7 @@ from typing import Final
 
 from agent.core.check.permissions import Need, Permission, escaped, grant_command
 from agent.core.links.lifecycle import Status
+from agent.core.model import LinkKind
 from agent.core.text.counts import counted
 
 
@@ -22,7 +23,8 @@ class Trouble(StrEnum):
     BLOCKED = "publishers blocked"
     NO_CONFIRMS = "nothing confirmed"
     PAUSED = "paused for long"
-    DELETED = "exchange deleted"
+    EXCHANGE_DELETED = "exchange deleted"
+    QUEUE_DELETED = "queue deleted"
     BEHIND = "further behind than lag-critical"
     UNREACHABLE = "unreachable"
     SILENT = "not answering"
@@ -46,6 +48,8 @@ class Denied:
     user: str
 
 
+DELETED: Final = {LinkKind.EXCHANGE: Trouble.EXCHANGE_DELETED, LinkKind.QUEUE: Trouble.QUEUE_DELETED}
+"""By what the links were of."""
 QUOTE: Final = "'"
 UNRESOLVED: Final = "the host's name can't be resolved"
 _LONGEST: Final = 4_000  # of an error that is searched
@@ -133,10 +137,10 @@ def advice(
         )
     if trouble is Trouble.PAUSED and 0 < len(links) <= _MOST_NAMED:
         return f"Messages wait upstream. Run `federation-agent resume {' '.join(links)}` if the reason is over."
-    if trouble is Trouble.DELETED and 0 < len(links) <= _MOST_NAMED:
+    if trouble in DELETED.values() and 0 < len(links) <= _MOST_NAMED:
         return (
-            f"Declare the exchange again on {broker}, and its link begins anew. If it was meant to go, run "
-            f"`federation-agent forget {' '.join(links)}`; after an hour it is forgotten anyway."
+            f"Declare the {trouble.removesuffix(' deleted')} again on {broker}, and its link begins anew. If it was "
+            f"meant to go, run `federation-agent forget {' '.join(links)}`; after an hour it is forgotten anyway."
         )
     if trouble is Trouble.BEHIND and error:
         return f"Look first at what holds the links up: {error}."
@@ -284,7 +288,8 @@ _ADVICE: Final = {
         "More is published on {broker} than the links forward: compare their rates, look at the downstream's disks and "
         "CPU and at the path, and leave prefetch-count at auto."
     ),
-    Trouble.DELETED: "Declare the exchanges again on {broker}, and their links begin anew.",
+    Trouble.EXCHANGE_DELETED: "Declare the exchanges again on {broker}, and their links begin anew.",
+    Trouble.QUEUE_DELETED: "Declare the queues again on {broker}, and their links begin anew.",
     Trouble.PAUSED: (
         "Messages wait upstream. `federation-agent links --status paused` shows the reasons; resume those links whose "
         "reason is over."

@@ -10,7 +10,7 @@ import { stateOf } from "./states.js";
 
 const CAUSES = 8;
 const NAMED = 3;
-const GONE = "exchange deleted";
+const GONE = new Set(["exchange deleted", "queue deleted"]);
 
 export class Attention {
   #shown = "";
@@ -38,7 +38,7 @@ export class Attention {
   show({ causes }, rows) {
     const known = causes
       .map((cause) => ({ ...cause, rows: cause.links.map((id) => rows.get(id)).filter(Boolean) }))
-      .filter((cause) => cause.rows.length > 0 || cause.trouble === GONE);
+      .filter((cause) => cause.rows.length > 0 || GONE.has(cause.trouble));
     byId("attention").hidden = known.length === 0;
     if (known.length === 0) return;
     text(byId("attention-title"), known.length === 1 ? "Needs attention" : `Needs attention: ${plural(known.length, "cause")}`);
@@ -64,7 +64,7 @@ export class Attention {
   }
 
   #cause(cause, isOpen) {
-    const status = cause.trouble === GONE ? "removing" : cause.rows[0].view.status;
+    const status = GONE.has(cause.trouble) ? "removing" : cause.rows[0].view.status;
     const details = h(
       "details",
       {},
@@ -77,7 +77,7 @@ export class Attention {
         cause.error ? copyButton("the error", () => cause.error) : null,
       ),
       h("p", { class: "advice" }, ...advised(cause.advice)),
-      ...(cause.trouble === GONE ? [] : [namesOf(cause.rows), this.#actions(cause)]),
+      ...(GONE.has(cause.trouble) ? [] : [namesOf(cause.rows), this.#actions(cause)]),
       this.#acknowledging(cause),
     );
     set(details, "open", isOpen ? "" : null);
