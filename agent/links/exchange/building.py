@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import Final
+
+import structlog
 
 from agent.amqp.connection_pool import Shared
 from agent.core.links.reconcile import (
@@ -32,6 +35,10 @@ from agent.links.exchange.lookout import Lookout, Watched
 from agent.links.tasks import both
 
 AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
+EXCHANGE: Final = "the upstream exchange"
+EXCHANGE_OR_CANARY: Final = f"{EXCHANGE}, or the exchange that shows whether it was deleted,"
+
+log = structlog.get_logger()
 
 
 class Building:
@@ -110,7 +117,11 @@ class Building:
             built.letter, built.restored = None, ""
         known = built.known
         if is_new:  # it has forgotten what was bound to the one before it
+            if known.bound if known is not None else letters:  # or there was none before it
+                self._note_missing(EXCHANGE)
             built.bound = frozenset()
+        elif known is not None and built.has_canary and not has_canary:
+            self._note_missing(EXCHANGE_OR_CANARY)
         built.has_canary = has_canary and known is not None
         built.site = where
         return Seen(not is_new, QueueSeen(0, consumers), letters, has_canary, known)
@@ -280,10 +291,16 @@ class Building:
         """When the upstream exchange was found missing, while that is noted."""
         return self._built.restored_at if self._built.restored else None
 
-    def note_restored(self, note: str, at: float) -> None:
-        self._built.restored, self._built.restored_at = note, at
+    def forget_restored(self) -> None:
+        self._built.restored = ""
 
-    async def restore(self) -> None:
+    def _note_missing(self, what: str) -> None:
+        reason = f"{what} was missing"
+        log.warning("bindings restored", **self.labels, reason=reason)
+        self._built.restored = f"{reason}, and is bound again: what was published in between may be missing"
+        self._built.restored_at = asyncio.get_running_loop().time()
+
+    async def restore(self, missing: str) -> None:
         """The upstream exchange was deleted: it may exist again, but nothing is bound to it."""
         built, binder = self._built, self._binder
         if binder is None:
@@ -295,6 +312,7 @@ class Building:
         built.canary_note, built.doubtful = self._canary.note, []
         self._leave_out(await binder.bind(bound))
         built.letter = self._letter
+        self._note_missing(missing)
 
     async def assert_some(self, count: int, between: Callable[[], Awaitable[None]]) -> None:
         """Binds again the next of what should be bound, in turn: a binding may have been removed.
@@ -329,7 +347,7 @@ class Building:
         except TransientError:
             if not await self._ensure_exchange():
                 raise
-            await self.restore()
+            await self.restore(EXCHANGE)
         else:
             self._leave_out(left_out)
             if left_out:  # they may be bound all the same, and not to be unbound
