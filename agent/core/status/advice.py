@@ -102,7 +102,7 @@ def _alarm(error: str) -> Trouble:
 _WORDS: Final = {
     Trouble.LOGIN: ("login refused", "login by client certificate refused", "may log in only from"),
     Trouble.UNREACHABLE: ("connection refused",),
-    Trouble.SILENT: ("no AMQP within",),
+    Trouble.SILENT: ("no AMQP within", "it accepts connections and doesn't answer"),
     Trouble.NO_VHOST: ("does not exist: create it there", "vhost not found"),
     Trouble.NOT_FOUND: ("NOT_FOUND", "no queue '", "no exchange '", "' is missing in vhost '"),
 }
