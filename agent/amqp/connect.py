@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -14,6 +16,7 @@ from typing import Self
 
 from agent.amqp.failures import NoAccessError, lost, opening_failed, update_failed
 from agent.amqp.first_to_answer import first_to_answer
+from agent.amqp.last_heard import LastHeard
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import CLOSE_PATIENCE, MOST_CHANNELS, WireConnection
 from agent.amqp.wire.ends import one_line
@@ -178,33 +181,38 @@ class Connection:
 
 
 async def connect(
-    uri: AmqpUri, *, where: str, name: str, default_vhost: str = "/", within: float | None = None
+    uri: AmqpUri,
+    *,
+    where: str,
+    name: str,
+    default_vhost: str = "/",
+    within: float | None = None,
+    heard: LastHeard | None = None,
 ) -> Connection:
     """Connects to the one endpoint; Its errors start with `where` ("upstream origin"), and the broker shows `name`.
     `within` is in seconds, for all steps together, and defaults to the URI's connection_timeout. Where neither is
-    given, each step has its own limit, too.
+    given, each step has its own limit, too. `heard` is what other connections of this process have heard.
     """
     if uri.is_downstream_itself:
         raise PermanentError(f"{where}: the URI names no host")
     seconds = within or (uri.connection_timeout or DEFAULT_CONNECTION_TIMEOUT) / 1000
     step = seconds if within or uri.connection_timeout else min(LONGEST_STEP, seconds)
     terms = _terms(uri, where, default_vhost)
+    heard = heard or LastHeard()
+    address = uri.connect_host, uri.connect_port
     wire: WireConnection | None = None
+    hanging: set[str] = set()
     try:
         async with asyncio.timeout(seconds):
-            wire = await _open_socket(uri, terms, step, within=seconds)
+            wire = await _open_socket(uri, terms, step, within=seconds, hanging=hanging)
             async with asyncio.timeout(step):
                 await wire.open({"product": PRODUCT, "version": _own_version(), "connection_name": name})
             if (end := _end_of(wire)) is not None:  # it accepted the login and then closed the connection
                 raise end
-    except TimeoutError as error:
-        if wire is None:
-            raise explain(error, where=terms.where, seconds=step) from error
-        raise TransientError(
-            f"{terms.where}: connected, but no AMQP within {step:g} s: the broker is frozen or overloaded, or this is "
-            "no AMQP port"
-        ) from error
     except OSError as error:
+        is_timeout = wire is not None and isinstance(error, TimeoutError)
+        if is_timeout or (hanging and not isinstance(error, ssl.SSLError)):
+            raise TransientError(f"{terms.where}: {_silent(heard.time_of(address), step)}") from error
         raise explain(error, where=terms.where, seconds=step) from error
     except BrokerError as error:
         if wire is None or error is not _end_of(wire):
@@ -214,7 +222,16 @@ async def connect(
         if wire is not None and not wire.is_open:
             wire.abort(TransientError(f"{terms.where}: given up"))
     wire.explain = lambda error: _lost(error, terms)
+    heard.follow(wire, address)
     return Connection(uri, wire, terms)
+
+
+def _silent(heard: str | None, seconds: float) -> str:
+    if heard is None:
+        return (
+            f"connected, but no AMQP within {seconds:g} s: the broker is frozen or overloaded, or this is no AMQP port"
+        )
+    return f"it accepts connections and doesn't answer, it did until {heard}: frozen or overloaded?"
 
 
 def _lost(error: BrokerError, terms: Terms) -> BrokerError:
@@ -228,13 +245,19 @@ def _end_of(wire: WireConnection) -> BrokerError | None:
 
 
 async def connect_any(
-    uris: Sequence[AmqpUri], *, where: str, name: str, default_vhost: str = "/", within: float | None = None
+    uris: Sequence[AmqpUri],
+    *,
+    where: str,
+    name: str,
+    default_vhost: str = "/",
+    within: float | None = None,
+    heard: LastHeard | None = None,
 ) -> Connection:
     """Connects to the first endpoint that accepts the login, in the given order."""
     failures: list[BrokerError] = []
     for uri in uris:
         try:
-            return await connect(uri, where=where, name=name, default_vhost=default_vhost, within=within)
+            return await connect(uri, where=where, name=name, default_vhost=default_vhost, within=within, heard=heard)
         except BrokerError as error:
             failures.append(error)
     if len(failures) == 1:
@@ -261,27 +284,44 @@ def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:
     )
 
 
-async def _open_socket(uri: AmqpUri, terms: Terms, step: float, *, within: float) -> WireConnection:
-    """At the first address of the host that answers."""
+async def _open_socket(uri: AmqpUri, terms: Terms, step: float, *, within: float, hanging: set[str]) -> WireConnection:
+    """At the first address of the host that answers; those are `hanging` that accept connections and do no TLS."""
     until = asyncio.get_running_loop().time() + within
     context = None if uri.tls is None else await tls_context(uri.tls, where=terms.where)
     addresses = await addresses_of(uri.connect_host)
     return await first_to_answer(
-        addresses, lambda address: _open_at(address, uri, terms, context), step=step, until=until
+        addresses, lambda address: _open_at(address, uri, terms, context, hanging=hanging), step=step, until=until
     )
 
 
-async def _open_at(address: str, uri: AmqpUri, terms: Terms, context: ssl.SSLContext | None) -> WireConnection:
+async def _open_at(
+    address: str, uri: AmqpUri, terms: Terms, context: ssl.SSLContext | None, *, hanging: set[str]
+) -> WireConnection:
     loop = asyncio.get_running_loop()
     if uri.tls is None or context is None:
         _, wire = await loop.create_connection(lambda: WireConnection(terms), address, uri.connect_port)
         return wire
-    _, wire = await loop.create_connection(
-        lambda: WireConnection(terms),
-        address,
-        uri.connect_port,
-        ssl=context,
-        server_hostname=server_name(uri.tls, uri.connect_host),
-        ssl_shutdown_timeout=_TLS_SHUTDOWN,
-    )
+    reached = await _reach(address, uri.connect_port)
+    hanging.add(address)
+    try:
+        _, wire = await loop.create_connection(
+            lambda: WireConnection(terms),
+            sock=reached,
+            ssl=context,
+            server_hostname=server_name(uri.tls, uri.connect_host),
+            ssl_shutdown_timeout=_TLS_SHUTDOWN,
+        )
+    except OSError:
+        hanging.discard(address)
+        raise
     return wire
+
+
+async def _reach(address: str, port: int) -> socket.socket:
+    reached = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    with ExitStack() as unless_reached:
+        unless_reached.callback(reached.close)
+        reached.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(reached, (address, port))
+        unless_reached.pop_all()
+    return reached

@@ -10,7 +10,7 @@ from typing import Any, Final
 from agent.cli import output
 from agent.cli.link_names import UnknownLinkError, find, full_name
 from agent.cli.remote import Remote
-from agent.core.status.advice import Trouble
+from agent.core.status.advice import DELETED
 from agent.core.text.counts import counted
 from agent.core.text.durations import age, in_full, in_words
 
@@ -30,11 +30,11 @@ def describe_link(remote: Remote, named: str, form: str) -> None:
 
 
 def _gone(causes: Iterable[Mapping[str, Any]], named: str, *, now: float) -> str:
-    """Why a link isn't there any more whose exchange was deleted; empty where that isn't so. A cause has the error of
+    """Why a link isn't there any more whose exchange or queue was deleted; empty where that isn't so. A cause has the error of
     one of its links, and an agent that is older than this command has no names."""
     for cause in causes:
         is_of_it = named in cause.get("names", ()) or any(each.startswith(named) for each in cause["links"])
-        if cause["trouble"] == Trouble.DELETED and is_of_it:
+        if cause["trouble"] in DELETED.values() and is_of_it:
             others = len(cause["links"]) - 1
             more = f" (and {counted(others, 'more link')} like it)" if others else ""
             return f". Gone for {_age(cause['since'], now)}: {cause['error']}{more}. {cause['advice']}"

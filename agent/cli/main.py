@@ -542,13 +542,15 @@ def forget(
     token_file: TokenOption = None,
     config: AgentConfigOption = None,
 ) -> int:
-    """Forget links whose exchange was deleted: `status` no longer names them as a cause of trouble."""
+    """Forget links whose exchange or queue was deleted: `status` no longer names them as a cause of trouble."""
     from agent.cli.remote import reach
 
     remote = reach(url, token_file, config)
     unknown = [each for each in ids if remote.act(each, "forget") is None]
     for each in unknown:
-        output.complain(f"federation-agent: {remote.where}: no link {each!r} whose exchange was deleted is remembered")
+        output.complain(
+            f"federation-agent: {remote.where}: no link {each!r} whose exchange or queue was deleted is remembered"
+        )
     return UNKNOWN_LINK if unknown else OK
 
 

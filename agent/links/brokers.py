@@ -12,6 +12,7 @@ from agent.amqp.connect import Connection, connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.target import Target
+from agent.amqp.last_heard import LastHeard
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.removal import CleanupAfter
@@ -50,6 +51,7 @@ class Brokers:
     permit: Permit = field(default_factory=Permit)  # until when links may be run here
     room: Room = field(default_factory=lambda: Room(KEPT_TOGETHER))  # for what isn't confirmed yet, of all links
     quarantines: Quarantines = field(init=False)
+    _heard: LastHeard = field(default_factory=LastHeard)
     _controls: Pool = field(init=False)
     _probing: Pool = field(init=False)
     _sources: Pool = field(init=False)
@@ -74,12 +76,23 @@ class Brokers:
         """Where a broker is asked things. No messages travel that way, so it is read whatever a destination takes."""
         return await self._controls.acquire(
             (end, None, None, self.is_shared),
-            lambda: self._permitted(_connect_silent(end, [self._timed(uri) for uri in _shuffled(end.uris)])),
+            lambda: self._permitted(self._connect_silent(end, [self._timed(uri) for uri in _shuffled(end.uris)])),
         )
 
     def asking(self, end: End) -> Connection | None:
         """The connection where the broker is asked things, if one is open."""
         return next(self._controls.standing((end, None, None, self.is_shared)), None)
+
+    async def _connect(self, end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
+        return await connect_any(
+            uris, where=end.where, name=name or end.name, default_vhost=end.default_vhost, heard=self._heard
+        )
+
+    async def _connect_silent(self, end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
+        """Nothing is published on it, so a broker answers there whatever alarm it has."""
+        connection = await self._connect(end, uris, name=name)
+        connection.wire.answers_while_blocked = True
+        return connection
 
     def _timed(self, uri: AmqpUri) -> AmqpUri:
         """Where another agent takes over, the broker has to notice soon that this one is gone."""
@@ -91,7 +104,7 @@ class Brokers:
         Only links with an equal `apart` share a connection, such as the id of one that shares it with no other.
         """
         return await self._sources.acquire(
-            (end, uri, apart, self.is_shared), lambda: self._permitted(_connect_silent(end, [self._timed(uri)]))
+            (end, uri, apart, self.is_shared), lambda: self._permitted(self._connect_silent(end, [self._timed(uri)]))
         )
 
     async def destination(self, end: End, uri: AmqpUri | None = None, *, apart: str | None = None) -> Shared:
@@ -100,13 +113,13 @@ class Brokers:
         with happening_on(Side.DOWNSTREAM):
             return await self._destinations.acquire(
                 (end, uri, apart),
-                lambda: self._permitted(_connect(end, _shuffled(end.uris) if uris is None else uris)),
+                lambda: self._permitted(self._connect(end, _shuffled(end.uris) if uris is None else uris)),
             )
 
     async def probing(self, end: End, uri: AmqpUri) -> Shared:
         """Where probes are published: an alarm there holds up nothing else."""
         return await self._probing.acquire(
-            (end, uri, None), lambda: self._permitted(_connect(end, [self._timed(uri)], name=PROBES))
+            (end, uri, None), lambda: self._permitted(self._connect(end, [self._timed(uri)], name=PROBES))
         )
 
     async def _permitted(self, opening: Coroutine[Any, Any, Connection]) -> Connection:
@@ -121,11 +134,11 @@ class Brokers:
 
     async def trial(self, end: End, uri: AmqpUri) -> Connection:
         """A connection that may be lost."""
-        return await self._permitted(_connect_silent(end, [uri], name=TRIAL))
+        return await self._permitted(self._connect_silent(end, [uri], name=TRIAL))
 
     async def looking(self, end: End) -> Connection:
         """A connection of its own, for a command."""
-        return await _connect_silent(end, _shuffled(end.uris), name=QUARANTINE)
+        return await self._connect_silent(end, _shuffled(end.uris), name=QUARANTINE)
 
     def capture(
         self, source: End, up: Connection, *, link: str, options: FlowOptions, is_quorum: bool | None
@@ -136,7 +149,7 @@ class Brokers:
             return None
 
         async def connect() -> Connection:
-            return await self._permitted(_connect(source, [up.uri], name=QUARANTINE))  # by its password of now
+            return await self._permitted(self._connect(source, [up.uri], name=QUARANTINE))  # by its password of now
 
         lane = Lane(
             link,
@@ -159,17 +172,6 @@ def _shown(side: Side, connections: Iterable[Connection]) -> Iterator[tuple[Side
     for connection in connections:
         if (der := connection.wire.peer_certificate) is not None:
             yield side, der
-
-
-async def _connect(end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
-    return await connect_any(uris, where=end.where, name=name or end.name, default_vhost=end.default_vhost)
-
-
-async def _connect_silent(end: End, uris: Sequence[AmqpUri], *, name: str = "") -> Connection:
-    """Nothing is published on it, so a broker answers there whatever alarm it has."""
-    connection = await _connect(end, uris, name=name)
-    connection.wire.answers_while_blocked = True
-    return connection
 
 
 def _shuffled(uris: Sequence[AmqpUri]) -> list[AmqpUri]:

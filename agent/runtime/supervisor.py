@@ -11,11 +11,12 @@ from typing import Final
 import structlog
 
 from agent.amqp.connect import Connection
+from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import differ_in_passwords, has_other_passwords, needs_restart
-from agent.core.model import ExchangeLink, Link, native_link
+from agent.core.model import ExchangeLink, Link, QueueLink, native_link
 from agent.core.rules.resolve import resolving
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.definitions.sources.keeper import Keeper
@@ -279,7 +280,7 @@ class Supervisor:
         the same queue, such as that of a renamed upstream."""
         link = runner.link
         if runner.state.unwanted is None and _is_deleted(link, reading):
-            self._board.exchange_deleted(link.id)
+            self._board.object_deleted(link.id)
         is_native = native_link(link) in reading.native_links
         is_served = runner.state.standby is not None and not self._runners.may_remove(runner)
         is_ours = not is_served and not is_native and not wanted.have_that_of(link)
@@ -391,8 +392,15 @@ class Supervisor:
 
 
 def _is_deleted(link: Link, reading: Reading) -> bool:
-    """Whether its exchange was deleted by somebody, rather than its definition, or by the broker."""
-    if not isinstance(link, ExchangeLink) or not reading.sees(link.vhost):
+    """Whether its exchange or queue was deleted by somebody, rather than its definition, or by the broker."""
+    state = reading.states.get(link.vhost)
+    if state is None or not reading.sees(link.vhost):
         return False
-    state, exchange = reading.states.get(link.vhost), link.exchange
-    return state is not None and link.name not in state.exchanges and exchange.durable and not exchange.auto_delete
+    match link:
+        case ExchangeLink(name=name, exchange=exchange):
+            return name not in state.exchanges and exchange.durable and not exchange.auto_delete
+        case QueueLink(name=name, queue=queue):
+            may_go = queue.auto_delete or fields.get(queue.arguments, "x-expires") is not None
+            return name not in state.queues and queue.durable and not may_go
+        case _:
+            return False

@@ -351,8 +351,8 @@ class Board:
             self._note(entry, None, entry.state.status, Reason.REMOVED)
             self._tell(Feed.lose, link_id)
 
-    def exchange_deleted(self, link_id: str) -> None:
-        """A link whose exchange is deleted while messages flow is trouble, although nothing is left that could fail."""
+    def object_deleted(self, link_id: str) -> None:
+        """A link whose exchange or queue goes while messages flow is trouble, although nothing is left that fails."""
         entry, now = self._entries.get(link_id), self.clock()
         if entry is None or not was_flowing(entry.flowed_at(now), now):
             return
@@ -364,15 +364,15 @@ class Board:
             id=link_id,
             status=Status.REMOVING,
             reason=Reason.REMOVED,
-            error=f"exchange {link.name!r} in vhost {link.vhost!r} was deleted: its link from {link.upstream!r} ends, "
-            f"and {carried}",
+            error=f"{link.kind} {link.name!r} in vhost {link.vhost!r} was deleted: its link from {link.upstream!r} "
+            f"ends, and {carried}",
             upstream=link.upstream,
             since=now,
             last_confirm=entry.flowed_at(now),
             waiting=0,
             vhost=link.vhost,
             name=link.name,
-            is_deleted=True,
+            deleted=link.kind,
         )
 
     def deleted(self) -> list[LinkFacts]:

@@ -104,3 +104,4 @@ async def test_topic_permissions(limited: Limited) -> None:
     assert lacking(await ask.bind("x", "q", "no")) == "read topic 'no' in exchange 'x'"
     to_y = {"destination": "y", "source": "x", "routing_key": "no"}
     assert lacking(await ask(methods.EXCHANGE_BIND, **to_y)) == "read topic 'no' in exchange 'x'"
+    assert lacking(await ask(methods.EXCHANGE_UNBIND, **to_y)) == "read topic 'no' in exchange 'x'"

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.methods import Call, Method
-from agent.amqp.wire.permissions import ACCESS_REFUSED, with_permission
+from agent.amqp.wire.permissions import ACCESS_REFUSED, refuses_topic, with_permission
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.questions import Questions
 from agent.amqp.wire.tables import CodecError
@@ -24,11 +24,12 @@ MOST_DEMANDS: Final = 10
 
 
 class ChannelClosedError(BrokerError):
-    """The broker closed a channel; `code` is AMQP's."""
+    """The broker closed a channel; `code` is AMQP's. `is_over_topic`: the user may not use that routing key."""
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, *, is_over_topic: bool = False) -> None:
         super().__init__(text)
         self.code = code
+        self.is_over_topic = is_over_topic
 
 
 class UnansweredError(TransientError):
@@ -249,11 +250,13 @@ class Channel:
                 self._answered(call)
 
     def _closing(self, call: Call) -> ChannelClosedError:
-        text = call["text"]
+        text, is_over_topic = call["text"], False
         if call["code"] == ACCESS_REFUSED:
             ids = call["class_id"], call["method_id"]
-            text = with_permission(text, ids, self._questions.values_of(ids))
-        return ChannelClosedError(call["code"], one_line(self._writer.redacted(text)))
+            values = self._questions.values_of(ids)
+            is_over_topic = refuses_topic(text, values)
+            text = with_permission(text, ids, values)
+        return ChannelClosedError(call["code"], one_line(self._writer.redacted(text)), is_over_topic=is_over_topic)
 
     def _cancelled(self, call: Call) -> None:
         tag = call["consumer_tag"]

@@ -11,8 +11,11 @@ from agent.amqp.wire import methods
 ACCESS_REFUSED: Final = 403
 _OBJECT: Final = re.compile(r"(?<!read )(?<!write )(?<!configure )access to (exchange|queue) '(.{0,255}?)' in vhost ")
 _TOPIC: Final = re.compile(r"(?<!read )(?<!write )access to topic '")
+_REFUSED_TOPIC: Final = re.compile(r"ACCESS_REFUSED - (?:(?:read|write) )?access to topic '")
+_BACKEND_FAILED: Final = "returned an error"  # whom the broker asks for permissions, such as a directory
 _OF_TOPIC: Final = {
     methods.EXCHANGE_BIND.ids: "read",
+    methods.EXCHANGE_UNBIND.ids: "read",
     methods.QUEUE_BIND.ids: "read",
     methods.BASIC_PUBLISH.ids: "write",
 }
@@ -42,6 +45,13 @@ def with_permission(text: str, ids: tuple[int, int], values: Mapping[str, Any]) 
     else:
         return text
     return f"{text[: found.start()]}{permission} {text[found.start() :]}" if permission else text
+
+
+def refuses_topic(text: str, values: Mapping[str, Any]) -> bool:
+    """Whether it is the routing key that may not be used: no code or field says so. Users choose keys, so what is in
+    the key doesn't count."""
+    found = _REFUSED_TOPIC.match(text)
+    return found is not None and _BACKEND_FAILED not in text[found.end() + len(values.get("routing_key", "")) :]
 
 
 def _permission(ids: tuple[int, int], kind: str, name: str, values: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 from agent.core.check.permissions import Need, Permission, escaped, grant_command
 from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
+from agent.core.model import LinkKind
 from agent.core.text.counts import counted
 
 
@@ -23,7 +24,8 @@ class Trouble(StrEnum):
     BLOCKED = "publishers blocked"
     NO_CONFIRMS = "nothing confirmed"
     PAUSED = "paused for long"
-    DELETED = "exchange deleted"
+    EXCHANGE_DELETED = "exchange deleted"
+    QUEUE_DELETED = "queue deleted"
     BEHIND = "further behind than lag-critical"
     UNREACHABLE = "unreachable"
     SILENT = "not answering"
@@ -47,6 +49,8 @@ class Denied:
     user: str
 
 
+DELETED: Final = {LinkKind.EXCHANGE: Trouble.EXCHANGE_DELETED, LinkKind.QUEUE: Trouble.QUEUE_DELETED}
+"""By what the links were of."""
 QUOTE: Final = "'"
 UNRESOLVED: Final = "the host's name can't be resolved"
 _LONGEST: Final = 4_000  # of an error that is searched
@@ -99,7 +103,7 @@ def _alarm(error: str) -> Trouble:
 _WORDS: Final = {
     Trouble.LOGIN: ("login refused", "login by client certificate refused", "may log in only from"),
     Trouble.UNREACHABLE: ("connection refused",),
-    Trouble.SILENT: ("no AMQP within",),
+    Trouble.SILENT: ("no AMQP within", "it accepts connections and doesn't answer"),
     Trouble.NO_VHOST: ("does not exist: create it there", "vhost not found"),
     Trouble.NOT_FOUND: ("NOT_FOUND", "no queue '", "no exchange '", "' is missing in vhost '"),
 }
@@ -137,10 +141,10 @@ def advice(
         )
     if trouble is Trouble.PAUSED and 0 < len(links) <= _MOST_NAMED:
         return f"Messages wait upstream. Run `federation-agent resume {' '.join(links)}` if the reason is over."
-    if trouble is Trouble.DELETED and 0 < len(links) <= _MOST_NAMED:
+    if trouble in DELETED.values() and 0 < len(links) <= _MOST_NAMED:
         return (
-            f"Declare the exchange again on {broker}, and its link begins anew. If it was meant to go, run "
-            f"`federation-agent forget {' '.join(links)}`; after an hour it is forgotten anyway."
+            f"Declare the {trouble.removesuffix(' deleted')} again on {broker}, and its link begins anew. If it was "
+            f"meant to go, run `federation-agent forget {' '.join(links)}`; after an hour it is forgotten anyway."
         )
     if trouble is Trouble.BEHIND and error:
         return f"Look first at what holds the links up: {error}."
@@ -204,6 +208,15 @@ def _grant(missing: Sequence[Denied], broker: str, needs: Sequence[Need]) -> str
     if topics:
         advised.append(_set_topic_permissions(tuple(topics), user, vhost))
     return " ".join(advised)
+
+
+def topic_advice(error: str) -> str:
+    """What allows the routing key that a broker refused."""
+    missing = denied(error)
+    exchange = None if missing is None else _exchange_of_topic(missing)
+    if missing is None or exchange is None:  # a long key leaves no room for what follows it
+        return "Allow that key there by `rabbitmqctl set_topic_permissions`."
+    return _set_topic_permissions((exchange,), missing.user, missing.vhost)
 
 
 def _exchange_of_topic(missing: Denied) -> str | None:
@@ -295,7 +308,8 @@ _ADVICE: Final = {
         "More is published on {broker} than the links forward: compare their rates, " + _SLOW_PATH + ", and leave "
         "prefetch-count at auto."
     ),
-    Trouble.DELETED: "Declare the exchanges again on {broker}, and their links begin anew.",
+    Trouble.EXCHANGE_DELETED: "Declare the exchanges again on {broker}, and their links begin anew.",
+    Trouble.QUEUE_DELETED: "Declare the queues again on {broker}, and their links begin anew.",
     Trouble.PAUSED: (
         "Messages wait upstream. `federation-agent links --status paused` shows the reasons; resume those links whose "
         "reason is over."

@@ -12,8 +12,9 @@ from typing import Final
 from agent.core.check.permissions import Need
 from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Status
+from agent.core.model import LinkKind
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.core.status.advice import Trouble, advice, denied, trouble_of
+from agent.core.status.advice import DELETED, Trouble, advice, denied, trouble_of
 from agent.core.text.counts import counted, waiting_text
 from agent.core.text.durations import in_words
 
@@ -67,7 +68,7 @@ class LinkFacts:
     recurs: bool = False  # its trouble came several times within minutes, and may be over for the moment
     vhost: str = ""
     name: str = ""
-    is_deleted: bool = False  # its exchange was, downstream, while messages flowed
+    deleted: LinkKind | None = None  # its exchange or queue was, downstream, while messages flowed
     acknowledged: Acknowledgement | None = None  # as long as it lasts; its link may have another trouble now
 
     @property
@@ -96,7 +97,8 @@ class LinkFacts:
 
     @property
     def needs_somebody(self) -> bool:
-        return stands_still(self.status) or self.is_forgotten or self.is_behind or self.recurs or self.is_deleted
+        is_deleted = self.deleted is not None
+        return stands_still(self.status) or self.is_forgotten or self.is_behind or self.recurs or is_deleted
 
 
 def began(since: float, ran_until: float | None) -> float:
@@ -176,8 +178,8 @@ def stands_still(status: Status) -> bool:
 
 def blamed(link: LinkFacts) -> tuple[str, Trouble]:
     """The side on which the cause of a link's trouble is, and the kind of trouble."""
-    if link.is_deleted:
-        return _DOWNSTREAM, Trouble.DELETED
+    if link.deleted is not None:
+        return _DOWNSTREAM, DELETED[link.deleted]
     if link.is_behind:
         return _side(link), Trouble.BEHIND
     trouble = trouble_of(link.status, link.reason, link.error)
@@ -207,7 +209,7 @@ def _broker(link: LinkFacts, side: str, downstream: str) -> str:
 
 def _side(link: LinkFacts) -> str:
     """A shovel may go to another broker than the downstream, and come from that."""
-    if link.is_deleted:
+    if link.deleted is not None:
         return _DOWNSTREAM
     if not link.is_behind and trouble_of(link.status, link.reason, link.error) is Trouble.STOOD_STILL:
         return _AGENT
@@ -303,7 +305,7 @@ def level_of(links: Sequence[LinkFacts]) -> Level:
     expected = [link for link in links if link.status not in _NOT_ACTIVE]
     affected = sum(stands_still(link.status) for link in expected)
     if not affected:
-        is_unsteady = any(link.is_forgotten or link.is_behind or link.recurs or link.is_deleted for link in links)
+        is_unsteady = any(link.is_forgotten or link.is_behind or link.recurs or link.deleted for link in links)
         if is_unsteady:
             return Level.DEGRADED
         return Level.STARTING if any(link.status is Status.STARTING for link in expected) else Level.FINE
@@ -341,5 +343,6 @@ _HOW: Final = {
     Trouble.NO_CONFIRMS: "stalled",
     Trouble.PAUSED: "paused",
     Trouble.BEHIND: "behind",
-    Trouble.DELETED: "gone",
+    Trouble.EXCHANGE_DELETED: "gone",
+    Trouble.QUEUE_DELETED: "gone",
 }

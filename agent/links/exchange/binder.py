@@ -16,6 +16,7 @@ from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
 from agent.amqp.wire.methods import Call, Method
 from agent.core.rules.bindings import Group
+from agent.core.status.advice import topic_advice
 
 # Enough to fill a long path, few enough that an error is found soon and the broker's other work goes on.
 IN_FLIGHT: Final = 2_000
@@ -51,19 +52,21 @@ class Binder:
 
     async def bind(self, groups: Collection[Group]) -> list[LeftOut]:
         """Answers those that were left out: one binding of a tenant must not keep the others from being made."""
-        left_out: list[LeftOut] = []
-        again = groups
-        while again:
-            again = await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, again, left_out)
-        return left_out
+        return await self._each(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups)
 
-    async def unbind(self, groups: Collection[Group]) -> None:
-        await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
+    async def unbind(self, groups: Collection[Group]) -> list[LeftOut]:
+        """Answers those that stay bound: topic permissions of a former time may have allowed them."""
+        return await self._each(methods.EXCHANGE_UNBIND, methods.EXCHANGE_UNBIND_OK, groups)
 
-    async def bind_again(self, groups: Collection[Group]) -> None:
+    async def bind_again(self, groups: Collection[Group]) -> list[LeftOut]:
         """What exists already, most likely; nothing waits for it."""
-        async with self._channels.borrow() as channel:
-            await self._ask_all([channel], methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups, None)
+        left_out: list[LeftOut] = []
+        while groups:
+            async with self._channels.borrow() as channel:
+                groups = await self._ask_all(
+                    [channel], methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, groups, left_out
+                )
+        return left_out
 
     async def depth(self, queue: str) -> int:
         """How many messages are ready in a queue."""
@@ -75,17 +78,16 @@ class Binder:
         messages: int = answer["messages"]
         return messages
 
-    async def _each(
-        self, method: Method, answer: Method, groups: Collection[Group], left_out: list[LeftOut] | None = None
-    ) -> list[Group]:
-        if not groups:
-            return []
-        lanes = self._lanes(len(groups))
-        try:
-            return await self._ask_all(lanes, method, answer, groups, left_out)
-        finally:
-            for lane in lanes:
-                lane.leave()
+    async def _each(self, method: Method, answer: Method, groups: Collection[Group]) -> list[LeftOut]:
+        left_out: list[LeftOut] = []
+        while groups:
+            lanes = self._lanes(len(groups))
+            try:
+                groups = await self._ask_all(lanes, method, answer, groups, left_out)
+            finally:
+                for lane in lanes:
+                    lane.leave()
+        return left_out
 
     def _lanes(self, count: int) -> list[Channel]:
         """One for few groups, and few where other links need what channels there are."""
@@ -99,9 +101,9 @@ class Binder:
         method: Method,
         answer: Method,
         groups: Collection[Group],
-        left_out: list[LeftOut] | None,
+        left_out: list[LeftOut],
     ) -> list[Group]:
-        """Adds to `left_out`, where it may; answers those to ask again, as another's refusal closed their channel."""
+        """Adds to `left_out`; answers those to ask again, as another's refusal closed their channel."""
         asked: list[Asked] = []
         again: list[Group] = []
         refused: set[Channel] = set()
@@ -118,8 +120,7 @@ class Binder:
                 else:
                     asked.append((lane, group, self._ask(lane, method, answer, group)))
             except MethodTooLargeError as error:
-                if left_out is not None:
-                    left_out.append(LeftOut(group, str(error)))
+                left_out.append(LeftOut(group, str(error)))
         return again + await self._settle(asked, method, refused, left_out)
 
     def _ask(self, lane: Channel, method: Method, answer: Method, group: Group) -> asyncio.Future[Call]:
@@ -133,7 +134,7 @@ class Binder:
         )
 
     async def _settle(
-        self, asked: list[Asked], method: Method, refused: set[Channel], left_out: list[LeftOut] | None
+        self, asked: list[Asked], method: Method, refused: set[Channel], left_out: list[LeftOut]
     ) -> list[Group]:
         """Looks at the answers in order, so the first error of a lane is the culprit's; what follows it there is to be
         asked again."""
@@ -144,13 +145,22 @@ class Binder:
             except ChannelClosedError as error:
                 if lane in refused:
                     again.append(group)
-                elif left_out is None or error.code != PRECONDITION_FAILED or _is_full(left_out):
+                elif not _is_of_one_binding(error) or _is_full(left_out):
                     doing = f"{method.name} of {self._source!r} with key {group.routing_key!r}"
                     raise refusal(self._connection, doing, error) from error
                 else:
                     refused.add(lane)
-                    left_out.append(LeftOut(group, one_line(str(error)), is_refused=True))
+                    left_out.append(LeftOut(group, _why(error), is_refused=True))
         return again
+
+
+def _is_of_one_binding(error: ChannelClosedError) -> bool:
+    return error.code == PRECONDITION_FAILED or error.is_over_topic
+
+
+def _why(error: ChannelClosedError) -> str:
+    why = one_line(str(error))
+    return f"{why}. {topic_advice(why)} Then restart the link." if error.is_over_topic else why
 
 
 def _is_full(left_out: Collection[LeftOut]) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import Final
+
+import structlog
 
 from agent.amqp.connection_pool import Shared
 from agent.core.links.reconcile import (
@@ -24,7 +27,7 @@ from agent.core.rules.bindings import Group, difference
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import ServedElsewhereError
 from agent.links.exchange import upstream_objects
-from agent.links.exchange.binder import Binder
+from agent.links.exchange.binder import Binder, LeftOut
 from agent.links.exchange.built import Built
 from agent.links.exchange.canary import Canary
 from agent.links.exchange.internal_exchange import InternalExchanges
@@ -32,6 +35,10 @@ from agent.links.exchange.lookout import Lookout, Watched
 from agent.links.tasks import both
 
 AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
+EXCHANGE: Final = "the upstream exchange"
+EXCHANGE_OR_CANARY: Final = f"{EXCHANGE}, or the exchange that shows whether it was deleted,"
+
+log = structlog.get_logger()
 
 
 class Building:
@@ -110,7 +117,11 @@ class Building:
             built.letter, built.restored = None, ""
         known = built.known
         if is_new:  # it has forgotten what was bound to the one before it
+            if known.bound if known is not None else letters:  # or there was none before it
+                self._note_missing(EXCHANGE)
             built.bound = frozenset()
+        elif known is not None and built.has_canary and not has_canary:
+            self._note_missing(EXCHANGE_OR_CANARY)
         built.has_canary = has_canary and known is not None
         built.site = where
         return Seen(not is_new, QueueSeen(0, consumers), letters, has_canary, known)
@@ -172,8 +183,11 @@ class Building:
         if self._binder is not None:
             queue_bound = upstream_objects.bind_queue(self._up, self._queue, self._internal)
             _, left_out = await both(queue_bound, self._binder.bind(self._built.bound))
-            self._built.left_out += tuple(left_out)
-            self._built.bound -= {each.group for each in left_out}
+            self._leave_out(left_out)
+
+    def _leave_out(self, left_out: Iterable[LeftOut]) -> None:
+        self._built.left_out += tuple(left_out)
+        self._built.bound -= {each.group for each in left_out}
 
     async def _take_step(self, bindings: Iterable[Binding]) -> None:
         step = self._steps.pop(0)
@@ -219,7 +233,7 @@ class Building:
         refused = {each.group: each for each in built.left_out if each.is_refused and each.group in wanted}
         left_out = await binder.bind([group for group in change.bind if group not in refused])
         built.left_out = (*refused.values(), *left_out)
-        await binder.unbind(change.unbind)
+        self._more_may_be |= bool(await binder.unbind(change.unbind))
         built.bound = wanted - {each.group for each in built.left_out}
         if not self._more_may_be:
             built.letter = self._letter
@@ -277,10 +291,16 @@ class Building:
         """When the upstream exchange was found missing, while that is noted."""
         return self._built.restored_at if self._built.restored else None
 
-    def note_restored(self, note: str, at: float) -> None:
-        self._built.restored, self._built.restored_at = note, at
+    def forget_restored(self) -> None:
+        self._built.restored = ""
 
-    async def restore(self) -> None:
+    def _note_missing(self, what: str) -> None:
+        reason = f"{what} was missing"
+        log.warning("bindings restored", **self.labels, reason=reason)
+        self._built.restored = f"{reason}, and is bound again: what was published in between may be missing"
+        self._built.restored_at = asyncio.get_running_loop().time()
+
+    async def restore(self, missing: str) -> None:
         """The upstream exchange was deleted: it may exist again, but nothing is bound to it."""
         built, binder = self._built, self._binder
         if binder is None:
@@ -290,8 +310,9 @@ class Building:
         await self._ensure_exchange()
         built.has_canary = await self._canary.place()
         built.canary_note, built.doubtful = self._canary.note, []
-        await binder.bind(bound)
+        self._leave_out(await binder.bind(bound))
         built.letter = self._letter
+        self._note_missing(missing)
 
     async def assert_some(self, count: int, between: Callable[[], Awaitable[None]]) -> None:
         """Binds again the next of what should be bound, in turn: a binding may have been removed.
@@ -322,11 +343,15 @@ class Building:
 
     async def _assert(self, binder: Binder, groups: Collection[Group]) -> None:
         try:
-            await binder.bind_again(groups)
+            left_out = await binder.bind_again(groups)
         except TransientError:
             if not await self._ensure_exchange():
                 raise
-            await self.restore()
+            await self.restore(EXCHANGE)
+        else:
+            self._leave_out(left_out)
+            if left_out:  # they may be bound all the same, and not to be unbound
+                self._more_may_be, self._built.letter = True, None
 
     async def is_type_known(self) -> bool:
         """Where the plugin was disabled over there, its type is no longer known, and publishing to the exchange

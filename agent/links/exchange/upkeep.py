@@ -8,11 +8,9 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
 from agent.amqp.data.splice import Counts
 from agent.core.model import Binding
-from agent.links.exchange.building import Building
+from agent.links.exchange.building import EXCHANGE_OR_CANARY, Building
 from agent.links.exchange.probing import Probing
 from agent.links.flow import Flow
 from agent.links.flow_watch import FlowWatch
@@ -22,8 +20,6 @@ ASSERT_PARTS: Final = 10  # at most
 SHOWN_FOR: Final = 3_600.0  # that the upstream exchange was missing
 NEVER: Final = math.inf
 RIVAL_ENDS: Final = 5.0  # seconds in which whoever lost the queue to this link has ended its session
-
-log = structlog.get_logger()
 
 
 class Upkeep:
@@ -84,7 +80,8 @@ class Upkeep:
             self._tidy_at, self._must_tidy = NEVER, True
             self._wake.set()
         if now >= self._is_old_news_at:
-            self._note_restored("")
+            self._building.forget_restored()
+            self._on_followed()
         waited = watch.observe(now, is_blocked=is_blocked, must_look=now >= watch.due_at)
         due_at = min(watch.due_at, self._must_assert_at, self._tidy_at, self._is_old_news_at)
         watch.rest(due_at, waits=watch.waits or self._probing is not None)
@@ -166,6 +163,7 @@ class Upkeep:
             if self._to_assert:
                 count, self._to_assert = self._to_assert, 0
                 await self._building.assert_some(count, between=self._follow)
+                self._on_followed()  # it may have found the upstream exchange missing
             self._watch.stir()
 
     async def _place_canary(self) -> None:
@@ -188,15 +186,8 @@ class Upkeep:
         if building.internal in missing:
             raise building.lost("was deleted")
         if building.canary in missing:
-            await building.restore()
-            reason = "the upstream exchange, or the exchange that shows whether it was deleted, was missing"
-            log.warning("bindings restored", **building.labels, reason=reason)
-            note = f"{reason}, and is bound again: what was published in between may be missing"
-            self._note_restored(note)
-
-    def _note_restored(self, note: str) -> None:
-        self._building.note_restored(note, self._loop.time())
-        self._on_followed()
+            await building.restore(EXCHANGE_OR_CANARY)
+            self._on_followed()
 
     async def _follow(self) -> None:
         since, self._stale_since = self._stale_since, None

@@ -493,7 +493,7 @@ PATHS: Final[Json] = {
     "/api/links/{id}/forget": {
         "post": _operation(
             "forgetLink",
-            "A link whose exchange was deleted is no cause of trouble any more.",
+            "A link whose exchange or queue was deleted is no cause of trouble any more.",
             {"200": _json("It is forgotten.", _object({"id": LINK_ID})), "404": _NO_LINK},
             "Id",
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
@@ -177,9 +178,16 @@ async def test_a_server_that_hangs_up(answer: bytes) -> None:
     assert "AMQP" in message
 
 
-async def test_a_server_that_never_answers() -> None:
+@pytest.mark.parametrize("scheme", ["amqp", "amqps"])
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["127.0.0.2", "127.0.0.1"]])
+async def test_a_server_that_never_answers(scheme: str, addresses: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens at the first of two addresses."""
+    found = [(0, 0, 0, "", (address, 0)) for address in addresses]
     async with stranger(None) as port:
-        message = transient(await failure(f"amqp://u:{SENTINEL}@127.0.0.1:{port}", seconds=0.3))
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "getaddrinfo", lambda *_, **__: found)  # no name has two on every machine
+            error = await failure(f"{scheme}://u:{SENTINEL}@two.example:{port}?verify=verify_none", seconds=0.3)
+    message = transient(error)
     assert "connected, but no AMQP within 0.3 s: the broker is frozen or overloaded, or" in message
 
 

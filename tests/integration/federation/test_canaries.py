@@ -132,9 +132,12 @@ def test_without_permission_bindings_are_asserted_and_the_link_is_noted(
     there.delete_exchange()
     there.exchange()
     there.wait_bound(*KEYS, deadline=10)
+    there.delete_exchange()
+    there.wait_bound(*KEYS, deadline=10)
+    eventually(lambda: "the upstream exchange was missing, and is bound again" in (noted() or ""), what="it is noted")
     run_with((ours, f"{ours}|^{X}$", f"{ours}|^{X}$"))  # those that the note names are enough
     there.wait_canary()
-    eventually(lambda: noted() is None, what="the note is gone")
+    eventually(lambda: "bindings are bound again every" not in (noted() or ""), what="that note is gone")
 
 
 def test_a_binding_that_somebody_removed_is_bound_again(agent_of: AgentOf, here: Site, there: Site) -> None:

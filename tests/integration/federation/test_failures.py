@@ -1,15 +1,21 @@
 """Agents killed and stopped, connections cut, brokers away: nothing is lost, and what comes twice was in flight."""
 
+import os
+import re
+import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
+from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Q, Site, X, federated
 from tests.integration.federation.test_api import ask
 from tests.lab import user_program
@@ -70,6 +76,44 @@ def test_the_agent_is_killed_at_any_moment(agent_of: AgentOf, here: Site, there:
             agent.start()
     eventually(lambda: user_program.depth(here.uri, Q) >= MESSAGES, 30, what="all of them arrive")
     check_nothing_lost(here, bodies, 4)
+
+
+def wait_not_answering(agent: Agent, told: str) -> None:
+    def found() -> bool:
+        causes = ask(agent, "/api/causes")["causes"]
+        return any(each["trouble"] == "not answering" and re.search(told, each["error"]) for each in causes)
+
+    eventually(found, 30, what=f"a broker is called not answering: {told}", ignoring=OSError)
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "amqps"])
+def test_a_port_that_says_nothing_is_not_answering(agent_of: AgentOf, here: Site, there: Site, scheme: str) -> None:
+    here.exchange().queue("k")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}?connection_timeout=1000&verify=verify_none"
+        agent = agent_of(here.node).write({here.vhost: federated(there, uri=uri)}).start()
+        wait_not_answering(agent, "connected, but no AMQP within 1 s: the broker is frozen or overloaded")
+
+
+def test_a_broker_that_is_suspended_is_said_to_have_answered_until_then(
+    agent_of: AgentOf, here: Site, site_on: SiteOn, borrowed: Borrowed
+) -> None:
+    there = site_on(borrowed())
+    here.exchange().queue("k")
+    uri = f"{there.uri}?heartbeat=1&connection_timeout=1000"
+    agent = agent_of(here.node).write({here.vhost: federated(there, uri=uri, **{"reconnect-delay": 1})}).start()
+    agent.wait_for("running", link(here))
+    [beam] = there.node.pids("beam.smp")
+    os.kill(beam, signal.SIGSTOP)
+    at = datetime.now(UTC)
+    try:
+        # A heartbeat comes each half second.
+        times = "|".join((at + timedelta(seconds=each)).strftime("%H:%M:%S") for each in range(-3, 2))
+        told = rf"it accepts connections and doesn't answer, it did until ({times}): frozen or overloaded\?"
+        wait_not_answering(agent, told)
+    finally:
+        os.kill(beam, signal.SIGCONT)
+    agent.wait_for("running", link(here))
 
 
 def test_connections_are_cut_on_either_side(agent_of: AgentOf, here: Site, there: Site, proxy_to: ProxyTo) -> None:

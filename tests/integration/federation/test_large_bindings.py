@@ -71,6 +71,58 @@ def test_a_binding_that_the_upstream_refuses_is_left_out_and_named(agent_of: Age
     assert agent.history(here.vhost, X, "origin") == ["running"]
 
 
+def test_keys_that_topic_permissions_refuse_are_left_out_and_named(
+    agent_of: AgentOf, here: Site, there: Site, name: Callable[[str], str]
+) -> None:
+    admin, user = there.node.admin, name("limited")
+    admin.user(user, "p")
+    agent = agent_of(here.node)
+
+    def allow(read: str) -> None:
+        grant = {"exchange": X, "write": "", "read": read}
+        admin.put("topic-permissions", there.vhost, user, body=grant)
+
+    def note() -> str:
+        [found] = get(agent, "/api/links")
+        return str(found["error"] or "")
+
+    try:
+        admin.permissions(there.vhost, user)
+        allow("^ok")
+        there.exchange()
+        here.exchange().queue("ok.1", "no.1", "ok.2", "no.2")
+        uri = there.node.uri(there.vhost, user, "p")
+        agent.write({here.vhost: federated(there, uri=uri)}).start()
+        link = here.vhost, X, "origin"
+        agent.wait_for("running", link)
+        there.wait_bound("ok.1", "ok.2")
+        eventually(lambda: "can't be made upstream, nor can 1 more: ACCESS_REFUSED" in note(), what="it is named")
+        assert f"read access to topic 'no.{1 if 'no.1' in note() else 2}' in exchange '{X}'" in note()
+        assert f"rabbitmqctl set_topic_permissions -p {there.vhost} {user} {X} " in note()
+        here.bind("no.3").bind("ok.3")  # while it runs
+        there.wait_bound("ok.1", "ok.2", "ok.3")
+        eventually(lambda: "nor can 2 more" in note(), what="all are counted")
+        for key in ("ok.1", "ok.3"):
+            there.publish([key], key)
+        assert sorted(here.take(2)) == ["ok.1", "ok.3"]
+        assert agent.history(*link) == ["running"]
+        # What is bound already, and no longer allowed, can't be unbound either.
+        allow("^ok.[12]")
+        here.unbind("ok.3")
+        here.bind("ok.22")
+        there.wait_bound("ok.1", "ok.2", "ok.22", "ok.3")
+        assert agent.history(*link) == ["running"]
+        allow(".*")
+        [found] = get(agent, "/api/links")
+        get(agent, f"/api/links/{found['id']}/restart", "POST")
+        there.wait_bound("no.1", "no.2", "no.3", "ok.1", "ok.2", "ok.22")
+        eventually(lambda: note() == "", what="nothing is left to note")
+    finally:
+        if agent.alive:
+            agent.kill()
+        admin.delete("users", user)
+
+
 @pytest.mark.versions
 def test_a_key_with_more_wildcards_than_the_newest_release_takes_is_left_out(
     agent_of: AgentOf, here: Site, broker_on: Callable[..., Node], site_on: SiteOn

@@ -53,7 +53,7 @@ def test_what_it_is_and_what_can_be_done_with_it_now(serve: Serve, visit: Open) 
 
     def delete_exchange() -> None:
         links[0].counts.forwarded += 1
-        served.board.exchange_deleted("00000001")
+        served.board.object_deleted("00000001")
         served.board.gone("00000001")
 
     served.do(delete_exchange)

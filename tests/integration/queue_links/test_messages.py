@@ -24,6 +24,7 @@ from tests.integration.queue_links.scene import (
     upstream_consumers,
     wait_error,
 )
+from tests.integration.status.asking import get
 from tests.lab import user_program
 from tests.lab.node import Node
 from tests.lab.proxy import Proxy
@@ -213,7 +214,13 @@ def test_a_queue_that_is_deleted_downstream_takes_no_message_along(agent_of: Age
         here.delete_queue(Q)
         there.publish(late := numbered(50, start=5), Q, exchange="")
         eventually(lambda: user_program.depth(there.uri, Q) == 50, what="what was taken is back")
+
+    def causes() -> list[tuple[str, list[str]]]:
+        return [(each["trouble"], each["names"]) for each in get(agent, "/api/causes")["causes"]]
+
+    eventually(lambda: causes() == [("queue deleted", [f"{here.vhost}/{Q}"])], what="its link doesn't vanish silently")
     declare(here)
+    eventually(lambda: not causes(), what="it is back")
     with User(here) as user:
         assert sorted(user.wait(50)) == late
 

@@ -16,7 +16,7 @@ from agent.status.causes import facts, summary
 from agent.status.http.native import link_view
 from agent.status.metrics import exposition
 from agent.status.times import rfc3339
-from tests.unit.core.some_links import shovel_link
+from tests.unit.core.some_links import queue_link, shovel_link
 
 LINK = ExchangeLink(
     id="1a2b3c4d",
@@ -255,14 +255,16 @@ async def test_a_link_that_moved_a_message_days_ago_is_no_incident() -> None:
     assert (await summary(made))["causes"][0]["were_flowing"] == 0
 
 
-def moving() -> tuple[Board, Clock]:
+def moving(link: Link = LINK) -> tuple[Board, Clock]:
     """A link that forwards 18 messages a second."""
-    made, clock = board()
-    made.changed(LINK.id, RUNNING)
+    clock = Clock()
+    made = Board(clock, "dc2-a")
+    made.put(link, LinkState(), Counts(), Gauges)
+    made.changed(link.id, RUNNING)
     for _ in range(20):
         clock.now += 1
-        made[LINK.id].meter.forwarded += 18
-        made.moved(LINK.id)
+        made[link.id].meter.forwarded += 18
+        made.moved(link.id)
         made.tick()
     return made, clock
 
@@ -529,10 +531,10 @@ async def test_a_link_whose_exchange_is_deleted_while_messages_flow_is_a_cause_f
     clock = Clock()
     made, counts = Board(clock, "dc2-a", cluster="dc2"), Counts()
     made.put(LINK, RUNNING, counts, Gauges)
-    made.exchange_deleted(LINK.id)
+    made.object_deleted(LINK.id)
     assert made.deleted() == []  # nothing had flowed
     counts.forwarded = 3
-    made.exchange_deleted(LINK.id)
+    made.object_deleted(LINK.id)
     made.gone(LINK.id)
     told = await summary(made)
     [cause] = told["causes"]
@@ -584,6 +586,22 @@ async def test_queues_that_a_shovel_fills_are_in_the_vhost_of_its_destination() 
     made.put(link, replace(RUNNING, stalled=Stalled("waits")), Counts(), Gauges)
     [cause] = (await summary(made))["causes"]
     assert "`rabbitmqctl list_queues -p 'two words' name " in cause["advice"]
+
+
+@pytest.mark.parametrize("link", [LINK, queue_link()])
+async def test_what_is_deleted_says_how_much_it_carried_until_it_is_declared_again(link: Link) -> None:
+    made, _ = moving(link)
+    made.object_deleted(link.id)
+    made.gone(link.id)
+    [cause] = (await summary(made))["causes"]
+    assert (cause["side"], cause["trouble"]) == ("downstream", f"{link.kind} deleted")
+    assert cause["error"] == (
+        f"{link.kind} {link.name!r} in vhost '/' was deleted: its link from 'origin' ends, "
+        "and it carried 18.0 messages a second"
+    )
+    assert cause["advice"].startswith(f"Declare the {link.kind} again on ")
+    made.put(link, RUNNING, Counts(), Gauges)
+    assert (await summary(made))["causes"] == []
 
 
 def acknowledge(made: Board, *, until: float | None = None) -> None:
@@ -666,7 +684,7 @@ async def test_a_deleted_exchange_can_be_acknowledged_too() -> None:
     made, counts = Board(clock, "dc2-a", cluster="dc2"), Counts()
     made.put(LINK, RUNNING, counts, Gauges)
     counts.forwarded = 3
-    made.exchange_deleted(LINK.id)
+    made.object_deleted(LINK.id)
     made.gone(LINK.id)
     known = acknowledged("downstream", "exchange deleted", by="ann", at=clock.now, reason="", until=clock.now + 60)
     made.acknowledge({LINK.id: known})

@@ -11,7 +11,7 @@ import { moment } from "./zone.js";
 
 const CAUSES = 8;
 const NAMED = 3;
-const GONE = "exchange deleted";
+export const GONE = new Set(["exchange deleted", "queue deleted"]);
 const LATE = "further behind than lag-critical";
 
 export class Attention {
@@ -40,7 +40,7 @@ export class Attention {
   show({ causes }, rows) {
     const known = causes
       .map((cause) => ({ ...cause, rows: cause.links.map((id) => rows.get(id)).filter(Boolean) }))
-      .filter((cause) => cause.rows.length > 0 || cause.trouble === GONE);
+      .filter((cause) => cause.rows.length > 0 || GONE.has(cause.trouble));
     byId("attention").hidden = known.length === 0;
     if (known.length === 0) return;
     text(byId("attention-title"), known.length === 1 ? "Needs attention" : `Needs attention: ${plural(known.length, "cause")}`);
@@ -79,8 +79,8 @@ export class Attention {
         cause.error ? copyButton("the error", () => cause.error) : null,
       ),
       h("p", { class: "advice" }, ...advised(cause.advice)),
-      cause.trouble === GONE ? null : namesOf(cause.rows),
-      h("div", { class: "actions" }, cause.trouble === GONE ? null : this.#actions(cause), this.#acknowledging(cause)),
+      GONE.has(cause.trouble) ? null : namesOf(cause.rows),
+      h("div", { class: "actions" }, GONE.has(cause.trouble) ? null : this.#actions(cause), this.#acknowledging(cause)),
     );
     set(details, "open", isOpen ? "" : null);
     return h("li", { class: cause.acknowledged ? "cause known" : "cause", "data-key": cause.id }, details);
@@ -107,7 +107,7 @@ function showStatus(node, status) {
 
 /** As the worst of its links is shown; never as well: one that runs at this moment is behind, or may be interrupted again. */
 export function statusOf({ trouble, rows }) {
-  if (trouble === GONE) return "removing";
+  if (GONE.has(trouble)) return "removing";
   const worst = SHOWN.find((status) => rows.some(({ shown }) => shown === status));
   if (worst !== "running") return worst;
   return trouble === LATE ? "behind" : "interrupted";

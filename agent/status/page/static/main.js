@@ -4,7 +4,7 @@ import { About } from "./about.js";
 import { requestFor } from "./actions.js";
 import { Announcer } from "./announce.js";
 import { Api } from "./api.js";
-import { Attention, headOf } from "./attention.js";
+import { Attention, GONE, headOf } from "./attention.js";
 import { Causes } from "./causes.js";
 import { Connection } from "./connection.js";
 import { Detail } from "./detail.js";
@@ -293,7 +293,7 @@ class Page {
   #drawLink(row, moments) {
     byId("missing").hidden = !this.#isRead || Boolean(row);
     byId("present").hidden = !row;
-    const isOfIt = ({ trouble, links }) => trouble === "exchange deleted" && links.includes(this.#route.id);
+    const isOfIt = ({ trouble, links }) => GONE.has(trouble) && links.includes(this.#route.id);
     const gone = this.#causes.found.causes.find(isOfIt);
     if (gone && !row) text(byId("missing-reason"), `${gone.error}. ${gone.advice}`);
     this.#detail.show(row, this.#store.about, moments);

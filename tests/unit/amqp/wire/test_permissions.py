@@ -8,7 +8,7 @@ import pytest
 
 from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Method
-from agent.amqp.wire.permissions import with_permission
+from agent.amqp.wire.permissions import refuses_topic, with_permission
 
 REFUSED = "ACCESS_REFUSED - access to {} in vhost 'v' refused for user 'u'"
 
@@ -46,3 +46,17 @@ def test_what_is_missing(method: Method, values: dict[str, Any], what: str, perm
 )
 def test_what_is_not_certain_is_left_out(method: Method, values: dict[str, Any], what: str) -> None:
     assert with_permission(REFUSED.format(what), method.ids, values) == REFUSED.format(what)
+
+
+@pytest.mark.parametrize("action", ["", "read "])
+@pytest.mark.parametrize("key", ["k", "a.#", "returned an error", "k' in exchange 'x' in vhost"])
+def test_a_refused_key(action: str, key: str) -> None:
+    refused = f"ACCESS_REFUSED - {action}access to topic '{key}' in exchange 'x' in vhost 'v' refused for user 'u'"
+    values = {"source": "x", "routing_key": key}
+    assert refuses_topic(refused, values)
+    assert refuses_topic(refused[: 40 + len(key)], values)  # where a long key leaves no room for the rest
+    assert not refuses_topic(f"{refused}, backend rabbit_auth_backend_ldap returned an error: timeout", values)
+
+
+def test_a_refused_exchange_is_no_refused_key() -> None:
+    assert not refuses_topic(REFUSED.format("exchange 'access to topic 'k''"), {"routing_key": "k"})

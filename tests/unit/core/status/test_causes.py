@@ -192,6 +192,7 @@ def test_without_causes_the_verdict_counts_links() -> None:
         (Status.BACKOFF, "upstream_heartbeat", "heartbeats missed", Trouble.SILENT),
         (Status.BACKOFF, "upstream_standstill", "the agent stood still", Trouble.STOOD_STILL),
         (Status.BACKOFF, "upstream_unreachable", "connected, but no AMQP within 20 s: the", Trouble.SILENT),
+        (Status.BACKOFF, "upstream_unreachable", "it accepts connections and doesn't answer, it did", Trouble.SILENT),
         (Status.INVALID, "upstream_refused", "login refused for user 'u': check", Trouble.LOGIN),
         (Status.INVALID, "upstream_refused", "vhost 'v' does not exist: create it there or", Trouble.NO_VHOST),
         (Status.INVALID, "upstream_refused", "user 'u' may not access vhost 'v': give", Trouble.PERMISSION),
