@@ -30,8 +30,8 @@ def describe_link(remote: Remote, named: str, form: str) -> None:
 
 
 def _gone(causes: Iterable[Mapping[str, Any]], named: str, *, now: float) -> str:
-    """Why a link isn't there any more whose exchange or queue was deleted; empty where that isn't so. A cause has the error of
-    one of its links, and an agent that is older than this command has no names."""
+    """Why a link isn't there any more whose exchange or queue was deleted; empty where that isn't so. A cause has the
+    error of one of its links, and an agent that is older than this command has no names."""
     for cause in causes:
         is_of_it = named in cause.get("names", ()) or any(each.startswith(named) for each in cause["links"])
         if cause["trouble"] in DELETED.values() and is_of_it:
