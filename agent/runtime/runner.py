@@ -56,6 +56,15 @@ class Other(StrEnum):
 class LinkRunner:
     """One link of any kind. `on_change` is called at every change of its state."""
 
+    __slots__ = (  # a dict of so many would take 1.5 KB a link
+        "_account", "_apart_until", "_bindings", "_brokers", "_built_under", "_connections", "_is_renewed",
+        "_is_served", "_is_troubled", "_kinds", "_leaving", "_linger_task", "_looked_at", "_loop",
+        "_of_session", "_on_change", "_opened_at", "_opening", "_owner", "_removing", "_resting",
+        "_resting_task", "_runnable", "_seen", "_served_by", "_session", "_tasks", "_timer", "_turn",
+        "_was_served", "counts", "ends", "finished", "has_recalled", "has_removed", "link", "note", "slot",
+        "state",
+    )  # fmt: skip
+
     def __init__(self, link: Link, kinds: Kinds, *, on_change: OnChange) -> None:
         self.link = link
         self.ends = kinds.ends(link)  # that its next session connects to

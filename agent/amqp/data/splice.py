@@ -69,6 +69,15 @@ _MOST_JUDGED: Final = 256 * 1024  # of headers with ours among them; longer ones
 class Source:
     """The upstream channel's frames, and what becomes of them downstream."""
 
+    __slots__ = (  # a dict of so many would take 1.5 KB a link
+        "_added", "_address", "_apart", "_around", "_at_once", "_awaits_header", "_begun", "_bytes",
+        "_came_again", "_capture", "_changes", "_channel", "_counted", "_has_dropped", "_is_careful",
+        "_is_midway", "_largest", "_last_allowed", "_mark", "_may_be_probe", "_missing", "_number",
+        "_other_marks", "_out", "_prepared", "_prepared_for", "_redelivered", "_rewriter", "_rewritten",
+        "_room", "_scrutiny", "_size", "_skips", "_spares_returned", "_tag", "_tags", "_target",
+        "_target_number", "_unusual", "_was_added", "on_exhausted", "probes",
+    )  # fmt: skip
+
     def __init__(
         self,
         channel: Channel,

@@ -78,6 +78,14 @@ class Target:
     coming until something is changed.
     """
 
+    __slots__ = (  # a dict of so many would take 1.5 KB a link
+        "_ack_mode", "_arrived", "_batches", "_channel", "_clock", "_counts", "_forwarded_before",
+        "_is_abandoned", "_measured", "_no_quarantine", "_on_the_way_aside", "_probes", "_probes_in_flight",
+        "_quiet", "_returned", "_settle", "_unfit", "_upstream", "_waits_for_refused", "_withholds", "confirms",
+        "held", "largest", "number", "on_held", "on_returned", "outlet", "quarantined", "refused",
+        "upstream_number",
+    )  # fmt: skip
+
     def __init__(
         self,
         channel: Channel,

@@ -8,7 +8,6 @@ after another.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,7 +36,7 @@ class Refusals:
         self._give_up_after = give_up_after
         self._found: dict[int, _Waiting] = {}
         self._waiting: set[int] = set()  # those that aren't tried now, nor given up
-        self._round: deque[int] = deque()  # what is still to be tried in this round
+        self._round: list[int] = []  # what is still to be tried in this round, the first at the end
         self._trying: set[int] = set()
         self._bytes = 0  # of those
         self._delay = SHORTEST
@@ -87,11 +86,11 @@ class Refusals:
     def to_try(self, now: float) -> list[int]:
         """What is to be published again now."""
         if not self._is_in_round and self._waiting and now >= self._next_at:
-            self._round.extend(sorted(self._waiting))
+            self._round = sorted(self._waiting, reverse=True)
             self._is_fruitful = False
         tried = []
         while self._round and self._bytes < AT_ONCE:
-            tag = self._round.popleft()
+            tag = self._round.pop()
             if tag in self._waiting:
                 tried.append(tag)
                 self._try(tag, now)
