@@ -200,6 +200,7 @@ async def connect(
     terms = _terms(uri, where, default_vhost)
     heard = heard or LastHeard()
     address = uri.connect_host, uri.connect_port
+    began = asyncio.get_running_loop().time()
     wire: WireConnection | None = None
     hanging: set[str] = set()
     try:
@@ -212,7 +213,7 @@ async def connect(
     except OSError as error:
         is_timeout = wire is not None and isinstance(error, TimeoutError)
         if is_timeout or (hanging and not isinstance(error, ssl.SSLError)):
-            raise TransientError(f"{terms.where}: {_silent(heard.time_of(address), step)}") from error
+            raise TransientError(f"{terms.where}: {_silent(heard, address, began, step)}") from error
         raise explain(error, where=terms.where, seconds=step) from error
     except BrokerError as error:
         if wire is None or error is not _end_of(wire):
@@ -226,12 +227,17 @@ async def connect(
     return Connection(uri, wire, terms)
 
 
-def _silent(heard: str | None, seconds: float) -> str:
-    if heard is None:
+def _silent(heard: LastHeard, address: tuple[str, int], began: float, seconds: float) -> str:
+    until = heard.time_of(address)
+    if until is None:
         return (
             f"connected, but no AMQP within {seconds:g} s: the broker is frozen or overloaded, or this is no AMQP port"
         )
-    return f"it accepts connections and doesn't answer, it did until {heard}: frozen or overloaded?"
+    if heard.is_answering(address, began):  # with a time, each attempt would fail for another reason
+        return (
+            "it accepts connections and doesn't answer new ones: overloaded, or one of several brokers there is frozen?"
+        )
+    return f"it accepts connections and doesn't answer, it did until {until}: frozen or overloaded?"
 
 
 def _lost(error: BrokerError, terms: Terms) -> BrokerError:
@@ -318,7 +324,8 @@ async def _open_at(
 
 
 async def _reach(address: str, port: int) -> socket.socket:
-    reached = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    reached = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # or asyncio leaves Nagle's delay on
     with ExitStack() as unless_reached:
         unless_reached.callback(reached.close)
         reached.setblocking(False)

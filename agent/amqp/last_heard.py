@@ -32,6 +32,10 @@ class LastHeard:
         if len(self._ended) > MOST:
             self._ended.pop(next(iter(self._ended)))
 
+    def is_answering(self, address: Address, since: float) -> bool:
+        """Whether a connection that is open there was heard since then."""
+        return any(each == address and wire.heard > since for wire, each in self._open.items())
+
     def time_of(self, address: Address) -> str | None:
         """In UTC; with the date if that is over a day ago. None where AMQP was never heard."""
         heard = [wire.heard for wire, each in self._open.items() if each == address]

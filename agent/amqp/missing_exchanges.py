@@ -78,7 +78,7 @@ class MissingExchanges:
 
 def _encode(name: str) -> bytes:
     """By hand, as this is the most frequent of all methods while nothing passes a thousand links."""
-    encoded = name.encode()
+    encoded = name.encode("utf-8", "surrogateescape")
     return b"%b%c%b%b" % (_BEFORE_NAME, len(encoded), encoded, _AFTER_NAME)
 
 

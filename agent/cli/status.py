@@ -176,8 +176,8 @@ def _facts(overview: Mapping[str, Any], causes: Mapping[str, Any]) -> Iterator[s
 def _aside(overview: Mapping[str, Any]) -> int:
     """How many messages wait in quarantines, or were put there where nobody may look; an agent may be older than this
     command."""
-    found = overview.get("quarantine") or {"is_exact": True}
-    return found.get("messages") or (0 if found["is_exact"] else found["quarantined"])
+    found = overview.get("quarantine") or {}
+    return int(found.get("messages") or found.get("unseen", 0))
 
 
 def _in_quarantine(overview: Mapping[str, Any]) -> str:

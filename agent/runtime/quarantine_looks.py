@@ -6,7 +6,7 @@ It asks on connections that are open anyway, and asks again only where a quarant
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -124,11 +124,12 @@ class QuarantineLooks:
         if len(failed) < len(connections):
             known.put, known.asked = put, frozenset(connections) - failed
 
-    def _together(self, sources: Collection[End]) -> InQuarantine:
+    def _together(self, put: Mapping[End, int]) -> InQuarantine:
         """Several ends of links may be one place."""
-        found = [known.found for known in self._looks.values() if known.found is not None]
-        are_all_known = len(found) == len(self._looks) and all(source in self._places for source in sources)
-        return InQuarantine(sum(found) if found or are_all_known else None, is_exact=are_all_known)
+        found = {place: known.found for place, known in self._looks.items() if known.found is not None}
+        unseen = [count for source, count in put.items() if self._places.get(source) not in found]
+        messages = sum(found.values()) if found or not unseen else None
+        return InQuarantine(messages, is_exact=not unseen, unseen=sum(unseen))
 
 
 def _place(connection: Connection) -> Place:

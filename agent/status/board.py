@@ -66,10 +66,12 @@ class Gauges:
 
 @dataclass(frozen=True, slots=True)
 class InQuarantine:
-    """What waits beside the sources of all links; None while that isn't known, a lower bound where it isn't exact."""
+    """What waits beside the sources of all links; None while that isn't known, a lower bound where it isn't exact.
+    `unseen` is how many were put where nobody could look."""
 
     messages: int | None = None
     is_exact: bool = False
+    unseen: int = 0
 
 
 @dataclass(slots=True)
@@ -199,7 +201,8 @@ class Entry:
             self.critical_since = now
         if self.state.status is Status.RUNNING:
             held = gauges.unsettled, gauges.prefetch
-            is_auto = self.link.settings.prefetch_count is None
+            wanted = self.link.settings.prefetch_count or 0  # 0 is sized by the agent, as what isn't given
+            is_auto = not 0 < wanted <= gauges.prefetch  # or it is smaller for another reason than the definition
             self.lag = describe_lag(limit, backlog=backlog, behind=self.behind, flow=flow, held=held, is_auto=is_auto)
 
     @property
@@ -474,6 +477,7 @@ class Board:
             "quarantine": {
                 "messages": self.in_quarantine.messages,
                 "is_exact": self.in_quarantine.is_exact,
+                "unseen": self.in_quarantine.unseen,
                 "quarantined": sum(sum(entry.meter.quarantined.values()) for entry in self),
             },
         }

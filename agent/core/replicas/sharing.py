@@ -94,7 +94,7 @@ class Sharing:
     @property
     def holds_all(self) -> bool:
         """Time alone changes no verdict then."""
-        return len(self.held) == SLOTS
+        return len(self.held) == SLOTS and all(held.waits_for is None for held in self.held.values())
 
     @property
     def shown(self) -> frozenset[int]:

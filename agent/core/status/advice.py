@@ -210,13 +210,12 @@ def _grant(missing: Sequence[Denied], broker: str, needs: Sequence[Need]) -> str
     return " ".join(advised)
 
 
-def topic_advice(error: str) -> str:
-    """What allows the routing key that a broker refused."""
-    missing = denied(error)
-    exchange = None if missing is None else _exchange_of_topic(missing)
-    if missing is None or exchange is None:  # a long key leaves no room for what follows it
-        return "Allow that key there by `rabbitmqctl set_topic_permissions`."
-    return _set_topic_permissions((exchange,), missing.user, missing.vhost)
+ALLOW_KEY: Final = "Allow that key there by `rabbitmqctl set_topic_permissions`."
+
+
+def topic_advice(exchange: str, user: str, vhost: str) -> str:
+    """What allows a routing key that a broker refused."""
+    return _set_topic_permissions((exchange,), user, vhost)
 
 
 def _exchange_of_topic(missing: Denied) -> str | None:

@@ -164,6 +164,9 @@ class Building:
         self._is_sure = holds_queue and not any(isinstance(step, Connect) and step.bound for step in self._steps)
         while self._steps and not isinstance(self._steps[0], DeleteInternal):
             await self._take_step(bindings)
+        denied = next((each.over_topic for each in self._built.left_out if each.over_topic is not None), None)
+        if denied is not None and not self._built.bound:
+            raise denied  # a link that binds nothing must not look well
 
     async def replace(self, bindings: Iterable[Binding], *, still: Callable[[], None]) -> None:
         """Deletes what served before. Only who holds the queue may, which `still` raises BrokerError over otherwise:
@@ -307,12 +310,12 @@ class Building:
             return
         bound = built.bound
         built.letter = None  # until it is complete, what is bound isn't known
+        self._note_missing(missing)
         await self._ensure_exchange()
         built.has_canary = await self._canary.place()
         built.canary_note, built.doubtful = self._canary.note, []
         self._leave_out(await binder.bind(bound))
         built.letter = self._letter
-        self._note_missing(missing)
 
     async def assert_some(self, count: int, between: Callable[[], Awaitable[None]]) -> None:
         """Binds again the next of what should be bound, in turn: a binding may have been removed.

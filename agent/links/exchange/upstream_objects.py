@@ -170,11 +170,13 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
     Of quorum queues a broker takes no conditions, and closes the connection over them: the queue is looked at first.
     That may cost the connection, too, so it has to be one that is not shared.
     """
-    conditions = {} if is_quorum else {"if_unused": True, "if_empty": if_empty}
+    conditions = {"if_unused": True, "if_empty": if_empty}
     if is_quorum:
         messages, consumers = await _look_closely(connection, name)
         if (kept := _kept(connection, name, consumers=consumers, messages=messages if if_empty else 0)) is not None:
             raise kept
+        if consumers is not None:
+            conditions = {}
     found = await attempt(connection, methods.QUEUE_DELETE, methods.QUEUE_DELETE_OK, queue=name, **conditions)
     if not isinstance(found, ChannelClosedError):
         return
@@ -185,7 +187,7 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
     raise refusal(connection, f"deleting queue {name!r}", found)
 
 
-def _kept(connection: Connection, name: str, *, consumers: int, messages: int) -> BrokerError | None:
+def _kept(connection: Connection, name: str, *, consumers: int | None, messages: int) -> BrokerError | None:
     """Why the queue isn't deleted."""
     if consumers:
         return TransientError(f"{connection.where}: queue {name!r} is kept: it has another consumer")
@@ -194,12 +196,12 @@ def _kept(connection: Connection, name: str, *, consumers: int, messages: int) -
     return None
 
 
-async def _look_closely(connection: Connection, queue: str) -> tuple[int, int]:
-    """Messages and consumers of a quorum queue.
+async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | None]:
+    """Messages and consumers of a quorum queue; None where they weren't counted by its leader, or it is no such queue.
 
     Without a leader that answers within 250 ms, brokers from 3.10 to 4.3 declare such a queue as empty and unused,
     however many messages it holds, and delete it by force. So a message is fetched, too, which only the leader can
-    answer. Until it goes back with the channel, this counts as a consumer: without it, the count isn't the leader's.
+    answer. Until it goes back with the channel, this counts as a consumer.
     """
     channel = connection.wire.begin_channel()
     try:
@@ -213,20 +215,14 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int]:
             return 0, 1
         raise refusal(connection, f"looking into queue {queue!r}", error) from error
     except (TimeoutError, TransientError) as error:  # brokers close the connection over a queue without a leader
-        raise _in_doubt(connection, queue) from error
+        raise InDoubtError(
+            f"{connection.where}: queue {queue!r} is left: its leader doesn't answer, so what waits in it isn't known"
+        ) from error
     finally:
         channel.leave()
     if got.method is not methods.BASIC_GET_OK:
         return counted["messages"], counted["consumers"]
-    if not counted["consumers"]:
-        raise _in_doubt(connection, queue)
-    return counted["messages"] + 1, counted["consumers"] - 1
-
-
-def _in_doubt(connection: Connection, queue: str) -> InDoubtError:
-    return InDoubtError(
-        f"{connection.where}: queue {queue!r} is left: its leader doesn't answer, so what waits in it isn't known"
-    )
+    return counted["messages"] + 1, counted["consumers"] - 1 if counted["consumers"] else None
 
 
 async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:

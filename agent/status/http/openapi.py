@@ -272,6 +272,7 @@ SCHEMAS: Final[Json] = {
                         "description": "Messages that wait in the quarantines of these links; null while unknown.",
                     },
                     "is_exact": {"type": "boolean", "description": "Whether no more than `messages` wait."},
+                    "unseen": {**COUNT, "description": "Messages put where the agent could not look."},
                     "quarantined": {**COUNT, "description": "Messages put there since the agent started."},
                 }
             ),

@@ -264,6 +264,22 @@ def test_a_queue_that_is_wanted_again_while_its_removal_connects_keeps_its_messa
     assert here.take(200) == numbered(200)
 
 
+def test_a_classic_queue_of_a_link_that_is_quorum_now_is_removed_with_its_messages(
+    agent_of: AgentOf, here: Site, there: Site
+) -> None:
+    """It counts nobody who fetched a message as a consumer."""
+    agent = started(agent_of, here, there, {"empty": 0, "waiting": 1})
+    agent.write({here.vhost: federated(there, **{"queue-type": "quorum"})})
+    eventually(lambda: agent.told("link noted"), what="the queue is of another type")
+    agent.wait_for("running", link(here))
+    act(agent, "pause")
+    wait_shown(agent, "paused")
+    there.publish(numbered(20))
+    there.wait_depth(20, queue_of(here))
+    agent.write({})
+    eventually(lambda: queue_of(here) not in there.links_objects(), 20, what="the queue is removed")
+
+
 def test_a_quorum_queue_of_a_link_that_is_classic_now_is_removed_and_other_links_go_on(
     agent_of: AgentOf, here: Site, there: Site
 ) -> None:

@@ -117,12 +117,12 @@ def test_what_waits_is_a_number_only_where_one_is_known(messages: int, is_exact:
 @pytest.mark.parametrize(
     ("found", "shown"),
     [
-        ({"messages": 0, "is_exact": True, "quarantined": 3}, []),
-        ({"messages": None, "is_exact": False, "quarantined": 0}, []),
-        ({"messages": 1, "is_exact": True, "quarantined": 0}, ["1 message"]),
-        ({"messages": 1_200, "is_exact": False, "quarantined": 9}, ["at least 1,200 messages"]),
+        ({"messages": 0, "is_exact": True, "unseen": 0}, []),
+        ({"messages": None, "is_exact": False, "unseen": 0}, []),
+        ({"messages": 1, "is_exact": True, "unseen": 0}, ["1 message"]),
+        ({"messages": 1_200, "is_exact": False, "unseen": 9}, ["at least 1,200 messages"]),
         (
-            {"messages": 0, "is_exact": False, "quarantined": 2},
+            {"messages": 0, "is_exact": False, "unseen": 2},
             ["not known; 2 messages put there since the agent started"],
         ),
     ],
@@ -171,11 +171,11 @@ def test_it_waits_until_all_is_fine_and_no_longer_than_it_was_told(levels: list[
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        ({"messages": 0, "is_exact": True, "quarantined": 3}, "FINE: 1 link"),
-        ({"messages": 2, "is_exact": True, "quarantined": 0}, "DEGRADED: 2 messages in quarantine; 1 link"),
-        ({"messages": None, "is_exact": False, "quarantined": 1}, "DEGRADED: 1 message put in quarantine; 1 link"),
-        ({"messages": 0, "is_exact": False, "quarantined": 2}, "DEGRADED: 2 messages put in quarantine; 1 link"),
-        ({"messages": None, "is_exact": False, "quarantined": 0}, "FINE: 1 link"),
+        ({"messages": 0, "is_exact": True, "unseen": 0}, "FINE: 1 link"),
+        ({"messages": 2, "is_exact": True, "unseen": 0}, "DEGRADED: 2 messages in quarantine; 1 link"),
+        ({"messages": None, "is_exact": False, "unseen": 1}, "DEGRADED: 1 message put in quarantine; 1 link"),
+        ({"messages": 0, "is_exact": False, "unseen": 2}, "DEGRADED: 2 messages put in quarantine; 1 link"),
+        ({"messages": None, "is_exact": False, "unseen": 0}, "FINE: 1 link"),
         (None, "FINE: 1 link"),
     ],
 )

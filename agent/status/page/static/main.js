@@ -295,7 +295,8 @@ class Page {
     byId("present").hidden = !row;
     const isOfIt = ({ trouble, links }) => GONE.has(trouble) && links.includes(this.#route.id);
     const gone = this.#causes.found.causes.find(isOfIt);
-    if (gone && !row) text(byId("missing-reason"), `${gone.error}. ${gone.advice}`);
+    const others = gone && gone.links.length > 1 ? ` (and ${gone.links.length - 1} more like it)` : "";
+    if (gone && !row) text(byId("missing-reason"), `${gone.error}${others}. ${gone.advice}`);
     this.#detail.show(row, this.#store.about, moments);
   }
 

@@ -63,6 +63,13 @@ def test_what_is_held_runs_here() -> None:
     assert sharing(1, of=[1]).verdict(link(1), KIND, LATE) is True
 
 
+def test_who_holds_all_and_waits_for_nobody_has_nothing_that_time_decides() -> None:
+    waiting = sharing(of=range(SLOTS))
+    waiting.held[3].waits_for = "another"
+    found = sharing(of=range(SLOTS)), sharing(of=range(SLOTS - 1)), waiting
+    assert [each.holds_all for each in found] == [True, False, False]
+
+
 def test_what_another_holds_runs_there() -> None:
     found = sharing(1)
     assert found.hear(report(1, of=[1]), 1.0)
