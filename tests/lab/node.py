@@ -249,7 +249,8 @@ class Node:
         if set(own) != set(LIMITS):
             raise NodeError(f"{self.name} has no statistics yet")
         files = [(self.directory / name).read_text() for name in (CONF, ENABLED_PLUGINS)]
-        return json.dumps([defined, own, files], sort_keys=True)
+        settings = self.eval("erlang:phash2(lists:sort(application:get_all_env(rabbit))).")
+        return json.dumps([defined, own, files, settings], sort_keys=True)
 
     def alarms(self) -> str:
         """Those in force, as Erlang prints them; nothing where there are none."""
