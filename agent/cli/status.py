@@ -177,7 +177,8 @@ def _aside(overview: Mapping[str, Any]) -> int:
     """How many messages wait in quarantines, or were put there where nobody may look; an agent may be older than this
     command."""
     found = overview.get("quarantine") or {}
-    return int(found.get("messages") or found.get("unseen", 0))
+    put = 0 if found.get("is_exact", True) else found.get("quarantined", 0)
+    return int(found.get("messages") or found.get("unseen", put))
 
 
 def _in_quarantine(overview: Mapping[str, Any]) -> str:

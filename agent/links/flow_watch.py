@@ -45,7 +45,8 @@ class FlowWatch:
 
     def rest(self, until: float, *, waits: bool) -> None:
         """Once what is to be done now was found; not where messages wait."""
-        waits = waits or self._flow.unaccounted > 0  # what is never acknowledged isn't unsettled
+        flow = self._flow  # what is never acknowledged isn't unsettled, and trouble is told for a while
+        waits = waits or flow.unaccounted > 0 or flow.is_watched or bool(flow.trouble)
         self._taken, self._rests_until = self._counts.taken, 0.0 if waits else until
 
     def stir(self) -> None:

@@ -91,10 +91,10 @@ class Sharing:
     def is_alone(self) -> bool:
         return not self.others.able
 
-    @property
-    def holds_all(self) -> bool:
-        """Time alone changes no verdict then."""
-        return len(self.held) == SLOTS and all(held.waits_for is None for held in self.held.values())
+    def holds_all(self, now: float) -> bool:
+        """For a while: time alone changes no verdict from now on."""
+        waiting = (held for held in self.held.values() if held.waits_for is not None)
+        return len(self.held) == SLOTS and all(now >= held.taken_at + SURELY_ENDED + UNDECIDED_FOR for held in waiting)
 
     @property
     def shown(self) -> frozenset[int]:

@@ -17,7 +17,6 @@ from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeE
 from agent.amqp.wire.methods import Call, Method
 from agent.core.rules.bindings import Group
 from agent.core.status.advice import ALLOW_KEY, topic_advice
-from agent.errors import BrokerError
 
 # Enough to fill a long path, few enough that an error is found soon and the broker's other work goes on.
 IN_FLIGHT: Final = 2_000
@@ -37,7 +36,7 @@ class LeftOut:
     group: Group
     why: str
     is_refused: bool = False
-    over_topic: BrokerError | None = None  # by topic permissions, which may refuse all keys alike
+    advice: str = ""  # where topic permissions refuse it, which may refuse all keys alike
 
 
 class Binder:
@@ -147,24 +146,22 @@ class Binder:
             except ChannelClosedError as error:
                 if lane in refused:
                     again.append(group)
+                elif not (error.is_over_topic or error.code == PRECONDITION_FAILED) or _is_full(left_out):
+                    doing = f"{method.name} of {self._source!r} with key {group.routing_key!r}"
+                    raise refusal(self._connection, doing, error) from error
                 else:
                     refused.add(lane)
-                    left_out.append(self._left_out(method, group, error, is_full=_is_full(left_out)))
+                    left_out.append(self._left_out(group, error))
         return again
 
-    def _left_out(self, method: Method, group: Group, error: ChannelClosedError, *, is_full: bool) -> LeftOut:
-        """Raises where it isn't the trouble of one binding."""
-        doing = f"{method.name} of {self._source!r} with key {group.routing_key!r}"
-        found, why = refusal(self._connection, doing, error), one_line(str(error))
-        found.__cause__ = error
-        if is_full or not (error.is_over_topic or error.code == PRECONDITION_FAILED):
-            raise found
+    def _left_out(self, group: Group, error: ChannelClosedError) -> LeftOut:
+        why = one_line(str(error))
         if not error.is_over_topic:
             return LeftOut(group, why, is_refused=True)
         user, _ = self._connection.uri.login  # not who a certificate or a long key's refusal doesn't name
         is_sure = why.endswith(f" for user {user!r}")
         advice = topic_advice(self._source, user, self._connection.vhost) if is_sure else ALLOW_KEY
-        return LeftOut(group, f"{why}. {advice} Then restart the link.", is_refused=True, over_topic=found)
+        return LeftOut(group, f"{why}. {advice} Then restart the link.", is_refused=True, advice=advice)
 
 
 def _is_full(left_out: Collection[LeftOut]) -> bool:

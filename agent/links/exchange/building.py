@@ -164,9 +164,10 @@ class Building:
         self._is_sure = holds_queue and not any(isinstance(step, Connect) and step.bound for step in self._steps)
         while self._steps and not isinstance(self._steps[0], DeleteInternal):
             await self._take_step(bindings)
-        denied = next((each.over_topic for each in self._built.left_out if each.over_topic is not None), None)
-        if denied is not None and not self._built.bound:
-            raise denied  # a link that binds nothing must not look well
+        advice = next((each.advice for each in self._built.left_out if each.advice), "")
+        if advice and not self._built.bound and not self._steps:  # what served before goes on until it is replaced
+            name = self._link.remote_name
+            raise PermanentError(f"{self._up.where}: topic permissions allow no routing key of {name!r}. {advice}")
 
     async def replace(self, bindings: Iterable[Binding], *, still: Callable[[], None]) -> None:
         """Deletes what served before. Only who holds the queue may, which `still` raises BrokerError over otherwise:

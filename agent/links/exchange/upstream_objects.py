@@ -197,17 +197,20 @@ def _kept(connection: Connection, name: str, *, consumers: int | None, messages:
 
 
 async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | None]:
-    """Messages and consumers of a quorum queue; None where they weren't counted by its leader, or it is no such queue.
+    """Messages and consumers of a quorum queue; None where its leader didn't count them, or it may be no such queue.
 
     Without a leader that answers within 250 ms, brokers from 3.10 to 4.3 declare such a queue as empty and unused,
     however many messages it holds, and delete it by force. So a message is fetched, too, which only the leader can
-    answer. Until it goes back with the channel, this counts as a consumer.
+    answer. Until it goes back with the channel, this counts as one more consumer, as in no other queue.
     """
     channel = connection.wire.begin_channel()
     try:
         async with asyncio.timeout(LEADER_PATIENCE):
-            got = await channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue)
-            counted = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True)
+            before, got, counted = await asyncio.gather(
+                channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True),
+                channel.ask(methods.BASIC_GET, methods.BASIC_GET_OK, queue=queue),
+                channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=queue, passive=True),
+            )
     except ChannelClosedError as error:
         if error.code == NOT_FOUND:
             return 0, 0
@@ -222,7 +225,8 @@ async def _look_closely(connection: Connection, queue: str) -> tuple[int, int | 
         channel.leave()
     if got.method is not methods.BASIC_GET_OK:
         return counted["messages"], counted["consumers"]
-    return counted["messages"] + 1, counted["consumers"] - 1 if counted["consumers"] else None
+    is_counted = counted["consumers"] == before["consumers"] + 1
+    return counted["messages"] + 1, before["consumers"] if is_counted else None
 
 
 async def bind_queue(connection: Connection, queue: str, exchange: str) -> None:

@@ -384,7 +384,7 @@ class Replica:
         self._sharing.expire(now)
         if self._has_new_links or now - self._reported_at >= REPORT_EVERY:
             self._report()
-            if not self._sharing.holds_all:
+            if not self._sharing.holds_all(now):
                 self._runs.share()  # what was undecided may be decided by now
         self._keep_tokens(lease, now)
         if not self._releasing:

@@ -95,7 +95,7 @@ def test_keys_that_topic_permissions_refuse_are_left_out_and_named(
         agent.write({here.vhost: federated(there, uri=uri)}).start()
         link = here.vhost, X, "origin"
         agent.wait_for("invalid", link)  # one that carries nothing must not look well
-        assert "access to topic " in note()
+        assert f"topic permissions allow no routing key of '{X}'. Run `rabbitmqctl set_topic_permissions" in note()
         agent.kill()
         allow("^ok")
         agent.start()

@@ -65,9 +65,10 @@ def test_what_is_held_runs_here() -> None:
 
 def test_who_holds_all_and_waits_for_nobody_has_nothing_that_time_decides() -> None:
     waiting = sharing(of=range(SLOTS))
-    waiting.held[3].waits_for = "another"
+    waiting.held[3].waits_for, waiting.held[3].taken_at = "another", 7.0
     found = sharing(of=range(SLOTS)), sharing(of=range(SLOTS - 1)), waiting
-    assert [each.holds_all for each in found] == [True, False, False]
+    assert [each.holds_all(8.0) for each in found] == [True, False, False]
+    assert waiting.holds_all(7.0 + SURELY_ENDED + UNDECIDED_FOR)
 
 
 def test_what_another_holds_runs_there() -> None:
