@@ -75,6 +75,20 @@ def test_a_server_that_answered_before_is_said_to_be_frozen(*, is_open: bool) ->
     among_models(live)
 
 
+def test_a_port_that_answers_others_is_not_said_to_be_silent_since_then() -> None:
+    """With a time in it, each attempt would fail for another reason."""
+
+    async def live(models: Models) -> None:
+        models.broker(HERE)
+        heard, uri = LastHeard(), parse(f"amqp://{HERE}?heartbeat=1")
+        async with await connect(uri, where="upstream origin", name="test", heard=heard):
+            models.network.servers[HERE, AMQP_PORT] = Silent()
+            with pytest.raises(TransientError, match="it accepts connections and doesn't answer new ones"):
+                await connect(uri, where="upstream origin", name="test", within=5.0, heard=heard)
+
+    among_models(live)
+
+
 def test_when_brokers_were_heard_is_remembered_of_some() -> None:
     async def live(models: Models) -> None:
         models.broker(HERE)
