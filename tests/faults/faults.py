@@ -342,7 +342,7 @@ TAKEN_OVER: Final = frozenset({"standby"})
 FIRST: Final = Fault(
     "the agent is killed, and then both its ways are cut", kill_agent_and_cut, interruptions=3, may_show=TAKEN_OVER
 )
-FAULTS: Final = (
+OF_PROCESSES: Final = (
     Fault("the agent is killed 10 times", partial(kill_agent, 10), interruptions=10, may_show=TAKEN_OVER),
     Fault("the agent is stopped under load and started again", stop_agent, interruptions=0),
     Fault("the upstream is restarted", partial(restart, upstream), ("backoff", "upstream")),
@@ -355,6 +355,9 @@ FAULTS: Final = (
     Fault("the downstream is silent for 60 s", partial(blackhole, to_downstream), ("backoff", "received")),
     Fault("the way to the upstream is throttled to 50 KiB/s", partial(throttle, to_upstream), runs_on=True),
     Fault("the way to the downstream is throttled to 50 KiB/s", partial(throttle, to_downstream), runs_on=True),
+)
+"""The agent and its brokers end, and the ways between them."""
+OF_OBJECTS: Final = (
     Fault("a memory alarm of the upstream", partial(alarm, upstream, *MEMORY), runs_on=True),
     Fault("a memory alarm of the downstream", partial(alarm, downstream, *MEMORY), ("blocked", "memory")),
     Fault("a disk alarm of the upstream", partial(alarm, upstream, *DISK), runs_on=True),
@@ -383,3 +386,4 @@ FAULTS: Final = (
     Fault("no file descriptor is left", exhaust_descriptors),
     Fault("the upstream allows four channels", lower_channels),
 )
+"""What is there changes: objects, permissions, room, what a machine offers."""
