@@ -38,6 +38,17 @@ def agent(agent_of: AgentOf, broker: Node, here: Site, there: Site) -> Agent:
     return written.start()
 
 
+def wait_noticing(agent: Agent) -> None:
+    """Until the one link notices when its upstream exchange is deleted: a little after its canary is there."""
+
+    def notices() -> bool:
+        [shown] = ask(agent, "/api/links")
+        known = ask(agent, f"/api/links/{shown['id']}/bindings")["known"]
+        return bool(known and known["notices_deletions"])
+
+    eventually(notices, 40, what="deletions are noticed")
+
+
 def link(agent: Agent, status: str) -> dict[str, Any]:
     def found() -> dict[str, Any] | None:
         links = ask(agent, "/api/links")

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import HURRIED
 from tests.integration.federation.sites import Site, X, federated
-from tests.integration.federation.test_api import ask
+from tests.integration.federation.test_api import ask, wait_noticing
 from tests.integration.federation.test_failures import ProxyTo, link
 from tests.integration.federation.test_rebuilding import wait_for_runs
 from tests.lab.cluster import Cluster
@@ -20,7 +20,7 @@ def test_a_re_created_exchange_is_bound_again_within_10_seconds(agent_of: AgentO
     here.exchange().queue(*KEYS)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
-    there.wait_canary()
+    wait_noticing(agent)
     for _ in range(2):
         there.delete_exchange()
         there.exchange()
@@ -40,7 +40,7 @@ def test_one_canary_a_link_which_outlives_the_agent_and_not_the_link(
     here.exchange().queue("k")
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
-    there.wait_canary()
+    wait_noticing(agent)
     assert agent.terminate() == 0
     [canary] = there.canaries()
     assert X in canary["name"]
@@ -63,7 +63,7 @@ def test_a_deletion_while_the_agent_is_cut_off_is_noticed_after_reconnecting(
     definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
     agent = agent_of(here.node).write({here.vhost: definition}).start()
     agent.wait_for("running", link(here))
-    there.wait_canary()
+    wait_noticing(agent)
     proxy.refuse()
     proxy.cut()
     agent.wait_for("backoff", link(here))
@@ -83,7 +83,7 @@ def test_a_lost_connection_alone_changes_nothing_upstream(
     definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, port=proxy.port)
     agent = agent_of(here.node).write({here.vhost: definition}).start()
     agent.wait_for("running", link(here))
-    there.wait_canary()
+    wait_noticing(agent)
     before = there.links_objects()
     for count in (2, 3):
         proxy.cut()
@@ -157,6 +157,7 @@ def test_a_canary_that_somebody_deleted_comes_back(agent_of: AgentOf, here: Site
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start(HURRIED)
     agent.wait_for("running", link(here))
     canary = there.wait_canary()
+    wait_noticing(agent)
     there.delete_exchange(canary)
     eventually(lambda: [each["name"] for each in there.canaries()] == [canary], what="there is a canary again")
     there.wait_bound("k")
@@ -181,7 +182,7 @@ def test_in_a_cluster_a_deletion_on_another_node_is_noticed(agent_of: AgentOf, h
         here.exchange().queue(*KEYS)
         agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
         agent.wait_for("running", link(here))
-        there.wait_canary()
+        wait_noticing(agent)
         elsewhere.delete_exchange()
         elsewhere.exchange()
         elsewhere.wait_bound(*KEYS, deadline=10)

@@ -17,6 +17,7 @@ from tests.acceptance.command import federation_agent
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.test_api import wait_noticing
 from tests.integration.federation.test_failures import link
 from tests.integration.federation.test_rebuilding import PURPOSE, queue_of
 from tests.lab import user_program
@@ -150,6 +151,7 @@ def test_of_a_link_of_an_agent_that_was_restarted(
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     canary, queue, admin = there.wait_canary(), queue_of(there), there.node.admin
+    wait_noticing(agent)
     agent.kill()
     if is_interrupted:
         flags = {"internal": True, "auto_delete": True}
@@ -169,7 +171,7 @@ def paused(agent: Agent, here: Site, there: Site) -> str:
     """One link that ran and is paused now; the agent's address."""
     here.exchange().queue("k", "l")
     agent.write({here.vhost: federated(there)}).start().wait_for("running", link(here))
-    there.wait_canary()
+    wait_noticing(agent)
     url = f"http://127.0.0.1:{agent.port}"
     assert federation_agent("pause", "--all", "--url", url).status == 0
     agent.wait_for("paused", link(here))

@@ -12,6 +12,7 @@ from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.test_api import wait_noticing
 from tests.integration.federation.test_failures import ProxyTo, link
 from tests.lab import user_program
 from tests.lab.lab import Lab
@@ -162,7 +163,7 @@ def test_a_broker_with_a_copy_of_the_definitions_is_not_taken_for_the_one_before
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
     agent.wait_for("running", link(here))
     queue = queue_of(there)
-    eventually(there.canaries, what="the canary is placed")
+    wait_noticing(agent)
     try:
         third.admin.put("cluster-name", body={"name": there.node.cluster_name})
         copy.exchange()

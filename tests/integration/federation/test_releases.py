@@ -10,6 +10,7 @@ from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import HURRIED
 from tests.integration.federation.sites import Site, X, federated
+from tests.integration.federation.test_api import wait_noticing
 from tests.integration.federation.test_failures import link
 from tests.integration.federation.test_types import TYPE_PLUGINS, check
 from tests.lab.node import NATIVE_PLUGINS, Node
@@ -45,7 +46,7 @@ def use(agent_of: AgentOf, here: Site, there: Site, kind: str) -> None:
     there.publish(numbered(500), "l")
     agent.start(HURRIED)  # `test_following` waits as long as a user does
     assert here.take(500) == numbered(500)
-    there.wait_canary()
+    wait_noticing(agent)
     there.delete_exchange()
     there.wait_bound("l")
     there.delete_exchange()
