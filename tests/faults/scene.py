@@ -114,6 +114,7 @@ class Scene:
     def drain(self) -> None:
         """Holds the publisher until all that it has published was delivered."""
         self.traffic.hold()
+        assert until(lambda: self.traffic.holds, 30), "what was published isn't confirmed"
         assert until(lambda: self.traffic.is_delivered, 30), f"{len(self.traffic.account.missing)} aren't delivered"
 
     @property

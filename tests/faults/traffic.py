@@ -39,6 +39,7 @@ class Traffic:
         self._ends = threading.Event()
         self._may_publish = threading.Event()
         self._may_publish.set()
+        self._holds = threading.Event()
         self._threads = [
             threading.Thread(target=lambda work=each: uvloop.run(work()), daemon=True)
             for each in (self._publish, self._consume)
@@ -60,8 +61,13 @@ class Traffic:
         assert not self._threads[0].is_alive()
 
     def hold(self) -> None:
-        """Publishes no more for now."""
+        """Publishes no more for now, once what it has begun is confirmed: then it `holds`."""
+        self._holds.clear()
         self._may_publish.clear()
+
+    @property
+    def holds(self) -> bool:
+        return self._holds.is_set()
 
     def go_on(self) -> None:
         self._may_publish.set()
@@ -104,6 +110,8 @@ class Traffic:
                     async with asyncio.timeout(CONFIRMED_WITHIN):
                         await asyncio.gather(*(self._publish_one(exchange, number) for number in self._batch))
                     self._batch = []
+                else:
+                    self._holds.set()
                 await asyncio.sleep(self._pause)
         finally:
             with suppress(Exception):
