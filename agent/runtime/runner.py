@@ -498,9 +498,10 @@ class LinkRunner:
         self.send(lifecycle.Opened())
         self._opening = None
         self._keeping_up = self._begin(self._keep_up(session), "keep up")
-        self._watched, ended, context = session.ends, self._ended, copy_context()
+        self._watched = session.ends
+        ended, context = self._ended, copy_context()  # one of each for all of them, which saves 0.8 KB a link
         for end in self._watched:
-            end.add_done_callback(ended, context=context)  # a copy for each would take 0.4 KB a link
+            end.add_done_callback(ended, context=context)
 
     def _take_notes(self) -> None:
         self._take_note(self._runnable.notes)
@@ -526,10 +527,13 @@ class LinkRunner:
                 self.served_by(Other.CONSUMER, None)
 
     def _ended(self, end: asyncio.Future[BrokerError]) -> None:
-        """The first of what the session depends on."""
-        self._unwatch()
-        if self._session is not None:
-            self._broken(self._session.explain(end))
+        """One of them has; others that end with it are called for, too."""
+        if self._session is not None and end in self._watched:
+            self._unwatch()
+            self._begin(self._give_reason(self._session, end), "watch")
+
+    async def _give_reason(self, session: Session, end: asyncio.Future[BrokerError]) -> None:
+        self._broken(session.explain(end))
 
     def _unwatch(self) -> None:
         for end in self._watched:

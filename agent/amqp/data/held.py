@@ -100,8 +100,9 @@ class HeldBuffers:
             for batch in batches:
                 if batch.last >= oldest:
                     break
-                self._settled, settled = batch.last, settled + 1
+                self._settled = batch.last
                 self._free(batch.size)
+                settled += 1
             del batches[:settled]
 
     def message(self, number: int) -> Publish | None:
@@ -148,7 +149,7 @@ class HeldBuffers:
             if not self._batches:
                 self._tear()
                 return False
-            self._give_up(1)
+            self._give_up(1 + len(self._batches) // 64)  # of very many some at once, since each time moves the rest
         self.size += size
         return True
 

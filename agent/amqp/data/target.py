@@ -491,12 +491,14 @@ class Target:
 
     def _measure(self) -> None:
         """What one read brought took as long as the last of it to settle."""
-        oldest, settled = self.confirms.oldest_number, 0
+        oldest = self.confirms.oldest_number
+        settled = 0
         for last, since in self._batches:
             if last >= oldest:
                 break
             self._counts.transfer.observe(self._clock() - since, last - self._measured)
-            self._measured, settled = last, settled + 1
+            self._measured = last
+            settled += 1
         del self._batches[:settled]
         if self.held is not None:
             self.held.settled(oldest)

@@ -127,7 +127,7 @@ class Confirms:
     def confirmed(self, number: int, *, multiple: bool) -> int:
         """The downstream confirmed these; returns how many. Raises NeverPublishedError for an impossible number."""
         tags = tuple(self._take(number, multiple=multiple).values())
-        if tags and not self._settles_next(tags):
+        if tags and not self._settle_in_order(tags):
             self._again.difference_update(tags)
             for tag in tags:
                 self._settle(tag, acknowledged=True)
@@ -170,8 +170,8 @@ class Confirms:
         self._oldest = max(self._oldest, number + 1)
         return tags
 
-    def _settles_next(self, tags: Sequence[int]) -> bool:
-        """Whether these are the ones that are due, none of them out of order; then they are settled, at once."""
+    def _settle_in_order(self, tags: Sequence[int]) -> bool:
+        """Settles all of them at once, if they are the next ones; false if they aren't, or others wait."""
         if self._again or self._settled or self._spans:
             return False
         if tags[0] != self._lowest or tags[-1] - tags[0] != len(tags) - 1:
