@@ -82,7 +82,7 @@ class Flow:
         for_unfit = path.suspicion.culprits(self._loop.time()) if self.is_watched else 0
         self._window = Window(options, path, counts, self._loop.time, for_unfit=for_unfit)
         self._scrutiny: Scrutiny | None = None
-        self._has_taken_all = asyncio.Event()  # that it may take
+        self._has_taken_all: asyncio.Future[None] = self._loop.create_future()  # that it may take
 
     @property
     def prefetch(self) -> int:
@@ -313,14 +313,15 @@ class Flow:
         came beyond the limit does, at the latest with `leave`.
         """
         while True:
-            await self._has_taken_all.wait()
+            await asyncio.shield(self._has_taken_all)
             if self._target is not None:
                 await self._target.all_settled()
-            if self._has_taken_all.is_set():
+            if self._has_taken_all.done():
                 return
 
     def _has_all(self) -> None:
-        self._has_taken_all.set()
+        if not self._has_taken_all.done():
+            self._has_taken_all.set_result(None)
         if self._consumer is not None:
             self._consumer.step()
 
@@ -328,7 +329,8 @@ class Flow:
         """So many didn't get through."""
         if self._source is not None and self._consumer is not None:
             self._source.allow(count)
-            self._has_taken_all.clear()
+            if self._has_taken_all.done():
+                self._has_taken_all = self._loop.create_future()
             self._consumer.step()
 
     # Its end

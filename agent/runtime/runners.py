@@ -108,7 +108,7 @@ class Runners:
         self._tasks.once("wait for the end of a link", self._await_end(runner), link=runner.link.id)
 
     async def _await_end(self, runner: LinkRunner) -> None:
-        await runner.finished.wait()
+        await asyncio.shield(runner.finished)
         self._leaving.discard(runner)
         if runner.link.id not in self._runners:
             self._forget(runner.link.id)
@@ -297,7 +297,7 @@ class Runners:
         group tries in its turn: it may reach what this one doesn't.
         """
         link_id = runner.link.id
-        if runner.finished.is_set() and self._runners.get(link_id) is runner:
+        if runner.finished.done() and self._runners.get(link_id) is runner:
             self._replica.remember_pause(link_id, None)
             self._replica.remember_acknowledged({link_id: None})
             del self._runners[link_id]
@@ -384,7 +384,7 @@ class Runners:
             runner.send(lifecycle.Stop())
         try:
             async with asyncio.timeout(STOP_PATIENCE):
-                await asyncio.gather(self._replica.hand_over(), *(runner.finished.wait() for runner in runners))
+                await asyncio.gather(self._replica.hand_over(), *(asyncio.shield(each.finished) for each in runners))
         except TimeoutError:
             self.sever(TransientError("the agent stops"))  # others take over now
         await self._lease_tasks.end(LEAVE_PATIENCE)

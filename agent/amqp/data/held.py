@@ -6,7 +6,6 @@ For whoever has to publish a message again, or elsewhere, without returning it t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -68,8 +67,8 @@ class HeldBuffers:
         self.size = 0
         self.room = room
         self.limit = limit
-        self._bare: deque[_Batch] = deque()  # given up; all of them before the others
-        self._batches: deque[_Batch] = deque()
+        self._bare: list[_Batch] = []  # given up; all of them before the others
+        self._batches: list[_Batch] = []
         self._written: list[bytes] = []  # and of no batch yet
         self._of_written = 0  # bytes
         self._octets = 0  # of these, also where not all of it is held
@@ -96,12 +95,15 @@ class HeldBuffers:
 
     def settled(self, oldest: int) -> None:
         """All publishes before this number are settled."""
-        while self._bare and self._bare[0].last < oldest:
-            self._settled = self._bare.popleft().last
-        while self._batches and self._batches[0].last < oldest:
-            batch = self._batches.popleft()
-            self._settled = batch.last
-            self._free(batch.size)
+        for batches in (self._bare, self._batches):
+            settled = 0
+            for batch in batches:
+                if batch.last >= oldest:
+                    break
+                self._settled = batch.last
+                self._free(batch.size)
+                settled += 1
+            del batches[:settled]
 
     def message(self, number: int) -> Publish | None:
         """One publish; None where it is not held."""
@@ -131,8 +133,7 @@ class HeldBuffers:
 
     def release(self) -> None:
         """Nothing is held any more."""
-        while self._batches:
-            self._give_up()
+        self._give_up(len(self._batches))
         if self._bare:
             self._settled = self._bare[-1].last
             self._bare.clear()
@@ -148,7 +149,7 @@ class HeldBuffers:
             if not self._batches:
                 self._tear()
                 return False
-            self._give_up()
+            self._give_up(1 + len(self._batches) // 64)  # of very many some at once, since each time moves the rest
         self.size += size
         return True
 
@@ -156,17 +157,19 @@ class HeldBuffers:
         self._free(self._of_written)
         self._written, self._of_written, self._is_torn = [], 0, True
 
-    def _give_up(self) -> None:
-        batch = self._batches.popleft()
-        self._free(batch.size)
-        self._bare.append(_Batch(batch.last, [], Ways(batch.ways.prepared, ()), 0, batch.octets))
+    def _give_up(self, count: int) -> None:
+        """The oldest."""
+        for batch in self._batches[:count]:
+            self._free(batch.size)
+            self._bare.append(_Batch(batch.last, [], Ways(batch.ways.prepared, ()), 0, batch.octets))
+        del self._batches[:count]
 
     def _free(self, size: int) -> None:
         self.size -= size
         self.room.give_back(size)
 
 
-def _find(batches: deque[_Batch], number: int, *, after: int) -> tuple[_Batch, int] | None:
+def _find(batches: list[_Batch], number: int, *, after: int) -> tuple[_Batch, int] | None:
     """The batch of a publish and its place there; these are the batches after that publish."""
     at = bisect_left(batches, number, key=lambda batch: batch.last)  # thousands may be refused one by one
     first = (batches[at - 1].last if at else after) + 1

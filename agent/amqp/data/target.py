@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import struct
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -128,7 +127,7 @@ class Target:
         self._returned = Returns(later, self._give_back, longest=longest_return)
         self.refused = None if self.held is None else self._made_refused(self.held, give_up_after, later)
         self._unfit = Unfit(later, self._give_back, self._clock, pause=longest_return)
-        self._batches: deque[tuple[int, float]] = deque()  # last publish number and time of a read's publishes
+        self._batches: list[tuple[int, float]] = []  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
         self.quarantined = 0
         self._on_the_way_aside: dict[int, str] = {}  # to the quarantine: by tag the reason
@@ -492,10 +491,14 @@ class Target:
 
     def _measure(self) -> None:
         """What one read brought took as long as the last of it to settle."""
-        batches, oldest = self._batches, self.confirms.oldest_number
-        while batches and batches[0][0] < oldest:
-            last, since = batches.popleft()
+        oldest = self.confirms.oldest_number
+        settled = 0
+        for last, since in self._batches:
+            if last >= oldest:
+                break
             self._counts.transfer.observe(self._clock() - since, last - self._measured)
             self._measured = last
+            settled += 1
+        del self._batches[:settled]
         if self.held is not None:
             self.held.settled(oldest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-TURN: Final = 0.005  # seconds of one turn of the loop
+TURN: Final = 0.005  # seconds until all others have had a turn
 LARGEST_PORTION: Final = 256 * 1024
 SMALLEST_PORTION: Final = 1024
 WAKING: Final = TURN / 20
@@ -14,9 +14,10 @@ thousand links that open or close together would keep the loop for seconds."""
 
 
 class Budget:
-    """The budget of one connection, for one turn of the loop. It counts time, because a peer decides how expensive a
-    byte is. A consumer of frames can't be interrupted, so `portion` is how many bytes it gets at once: fewer after it
-    took longer than a turn, more again once it is fast.
+    """The work that one connection may cause until all others have had a turn. It counts time, because a peer decides
+    how expensive a byte is; and it counts over many reads, since to begin anew with each turn would cost each read. A
+    consumer of frames can't be interrupted, so `portion` is how many bytes it gets at once: fewer after it took longer
+    than a turn, more again once it is fast.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -26,7 +27,7 @@ class Budget:
         self._since = 0.0
 
     def renew(self) -> None:
-        """Starts a new turn."""
+        """All others have had their turn."""
         self._spent = 0.0
 
     def start(self) -> None:

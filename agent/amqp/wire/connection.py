@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final, cast
 
 from agent.amqp.wire import frames, methods
@@ -175,8 +174,10 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def _write_unasked(self, data: bytes) -> None:
         """Nobody waits for it: if it ends the connection, its users learn that from its end."""
-        with suppress(BrokerError):
+        try:  # noqa: SIM105 - it would make an object for each write
             self.write(data)
+        except BrokerError:
+            pass
 
     def divert(self, number: int, taker: Taker) -> None:
         """From now on the channel's frames go to `taker` as they lie in the buffer."""

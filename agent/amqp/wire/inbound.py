@@ -31,7 +31,7 @@ class Taker(Protocol):
 
 
 class Inbound:
-    """Nothing is copied on the way in. A peer that sends without end is read a turn's `Budget` at a time: the rest
+    """Nothing is copied on the way in. A peer that sends without end is read a `Budget` at a time: the rest
     waits in the buffer and in the socket.
     """
 
@@ -50,8 +50,8 @@ class Inbound:
         self._filled = 0
         self._greeted = False
         self._budget = Budget(clock)
-        self._turn: asyncio.Handle | None = None  # the next one, where this one has read anything
-        self._is_behind = False  # has read all that it may in this turn
+        self._turn: asyncio.Handle | None = None  # the next one, where the budget is spent
+        self._is_behind = False  # has read all that it may until then
         self._takers: dict[int, Taker] = {}
         self._holders: set[object] = set()
         self._counting: set[object] = set()  # of the holders
@@ -78,7 +78,8 @@ class Inbound:
         # Some transports ask once more after the end, and none may be given an empty one.
         if self._filled == len(self._buffer):
             self._resize(self._filled + BUFFER)
-        return memoryview(self._buffer)[0 if self._is_over else self._filled :]
+        room = memoryview(self._buffer)
+        return room[self._filled :] if self._filled and not self._is_over else room
 
     def came(self, nbytes: int) -> None:
         self._filled += nbytes
@@ -178,7 +179,6 @@ class Inbound:
         buffer, at, end, budget, awaited = self._buffer, 0, self._filled, self._budget, 0
         if not self._greeted:
             self._check_greeting()
-        self._schedule_turn()
         budget.start()
         while end - at >= frames.OVERHEAD:
             kind, channel, size = frames.PREFIX.unpack_from(buffer, at)
@@ -199,6 +199,7 @@ class Inbound:
             if budget.is_spent(waking=taker is None and kind == frames.METHOD):
                 self._is_behind = True
                 self._pause()
+                self._schedule_turn()
                 break
         self._keep(at)
         self._make_room(awaited)

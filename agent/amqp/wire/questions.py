@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,7 +34,7 @@ class Questions:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._open: deque[Question] = deque()
+        self._open: list[Question] = []  # an empty deque takes 0.7 KB, twice a link
         self._answered_at = 0.0
 
     def add(self, method: Method, answer: Method, values: Mapping[str, Any]) -> asyncio.Future[Call]:
@@ -76,8 +75,8 @@ class Questions:
 
     def end(self, error: BrokerError) -> None:
         """There will be no more responses."""
-        while self._open:
-            future = self._open.popleft().future
+        ended, self._open = self._open, []
+        for future in (question.future for question in ended):
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # of concurrent requests, some responses may never be awaited

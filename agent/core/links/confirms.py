@@ -8,7 +8,7 @@ those after it are acknowledged one by one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 FEW: Final = 10_000
@@ -126,11 +126,11 @@ class Confirms:
 
     def confirmed(self, number: int, *, multiple: bool) -> int:
         """The downstream confirmed these; returns how many. Raises NeverPublishedError for an impossible number."""
-        tags = self._take(number, multiple=multiple).values()
-        if self._again:
+        tags = tuple(self._take(number, multiple=multiple).values())
+        if tags and not self._settle_in_order(tags):
             self._again.difference_update(tags)
-        for tag in tags:
-            self._settle(tag, acknowledged=True)
+            for tag in tags:
+                self._settle(tag, acknowledged=True)
         return len(tags)
 
     def refused(self, number: int, *, multiple: bool) -> dict[int, int]:
@@ -169,6 +169,16 @@ class Confirms:
         tags = {n: tag for n in range(self._oldest, number + 1) if (tag := pop(n, None)) is not None}
         self._oldest = max(self._oldest, number + 1)
         return tags
+
+    def _settle_in_order(self, tags: Sequence[int]) -> bool:
+        """Settles all of them at once, if they are the next ones; false if they aren't, or others wait."""
+        if self._again or self._settled or self._spans:
+            return False
+        if tags[0] != self._lowest or tags[-1] - tags[0] != len(tags) - 1:
+            return False
+        self._acknowledgeable = tags[-1]
+        self._lowest = tags[-1] + 1
+        return True
 
     def _settle(self, tag: int, *, acknowledged: bool) -> None:
         if tag != self._lowest:

@@ -31,7 +31,7 @@ class Runs(Protocol):
 
     link: Link
     state: LinkState
-    finished: asyncio.Event
+    finished: asyncio.Future[None]
 
 
 async def sweep(runners: Iterable[Runs], brokers: Brokers, former: str) -> None:
@@ -43,7 +43,7 @@ async def sweep(runners: Iterable[Runs], brokers: Brokers, former: str) -> None:
 async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
     pause = LOOK_EVERY
     while runner.state.status is not Status.RUNNING:
-        if runner.finished.is_set():
+        if runner.finished.done():
             return
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST)

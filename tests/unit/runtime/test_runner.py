@@ -39,7 +39,7 @@ def test_a_link_ends_whatever_becomes_of_its_removal() -> None:
         assert runner.state.error == "unexpected error: ValueError"
         runner.unwant()
         async with asyncio.timeout(700):
-            await runner.finished.wait()
+            await runner.finished
 
     in_virtual_time(live())
 
@@ -110,7 +110,7 @@ def unwanted(brokers: Brokers) -> LinkRunner:
 async def ended_after(runner: LinkRunner) -> float:
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    await runner.finished.wait()
+    await runner.finished
     return loop.time() - begun
 
 

@@ -95,7 +95,7 @@ def test_others_forget_a_removed_link_only_where_nothing_is_left(*, is_reached: 
         await asyncio.sleep(SETTLED_WITHIN)
         runner = runners.by_id[LINK.id]
         runner.unwant()
-        await asyncio.wait_for(runner.finished.wait(), 60)
+        await asyncio.wait_for(runner.finished, 60)
         assert LINK.id not in runners.by_id
         await asyncio.sleep(1)
         assert other.removed == ([LINK.id] if is_reached else [])
@@ -116,7 +116,7 @@ def test_a_pause_goes_with_its_link() -> None:
         runner = runners.by_id[LINK.id]
         assert runner.state.paused
         runner.unwant()
-        await asyncio.wait_for(runner.finished.wait(), 60)
+        await asyncio.wait_for(runner.finished, 60)
         await asyncio.sleep(1)
         again = runners.get_or_make(LINK, Kinds(Brokers((), "here", stall_after=30)))
         assert again is not runner

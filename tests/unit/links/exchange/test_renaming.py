@@ -29,7 +29,7 @@ INTERNAL = f"{QUEUE} A"
 @dataclass
 class Standby:
     link: Link = field(default_factory=exchange_link)
-    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    finished: asyncio.Future[None] = field(default_factory=asyncio.Future)
     looks: int = 0
 
     @property
@@ -48,7 +48,7 @@ def test_a_link_that_another_agent_runs_is_seldom_looked_at() -> None:
         sweeping = asyncio.ensure_future(sweep([runner], Brokers((), "new", stall_after=30), "former"))
         await asyncio.sleep(HOUR)
         assert 0 < runner.looks < HOUR / 20
-        runner.finished.set()
+        runner.finished.set_result(None)
         await asyncio.wait_for(sweeping, HOUR)
 
     in_virtual_time(live())
@@ -58,7 +58,7 @@ def test_a_link_that_another_agent_runs_is_seldom_looked_at() -> None:
 class Running:
     link: Link
     state: LinkState = field(default_factory=lambda: LinkState(phase=Phase.OPEN, started=True))
-    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    finished: asyncio.Future[None] = field(default_factory=asyncio.Future)
 
 
 @pytest.mark.parametrize(("used_for", "stays"), [(0.0, False), (UNUSED_WITHIN / 2, False), (2 * UNUSED_WITHIN, True)])

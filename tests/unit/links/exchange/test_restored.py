@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import pytest
+
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.model import Binding
@@ -73,28 +75,17 @@ def test_a_first_start_finds_nothing_missing() -> None:
     among_models(live)
 
 
-def test_an_exchange_that_is_missing_at_the_next_connection() -> None:
+@pytest.mark.parametrize(("is_declared_again", "what"), [(False, EXCHANGE), (True, EXCHANGE_OR_CANARY)])
+def test_an_exchange_that_was_deleted_until_the_next_connection(*, is_declared_again: bool, what: str) -> None:
     async def live(models: Models) -> None:
         upstream = upstream_of(models)
         shared, runnable = agent()
         await ran(shared, runnable)
         upstream.routing.delete("x")
+        if is_declared_again:
+            upstream.routing.exchanges["x"] = exchanges.Exchange("x", "topic", durable=True)
         async with session(shared, runnable):
-            assert runnable.notes == f"{EXCHANGE} {BOUND_AGAIN}"
-            assert upstream.routing.route("x", "k")
-
-    among_models(live)
-
-
-def test_an_exchange_that_was_declared_again_until_the_next_connection() -> None:
-    async def live(models: Models) -> None:
-        upstream = upstream_of(models)
-        shared, runnable = agent()
-        await ran(shared, runnable)
-        upstream.routing.delete("x")
-        upstream.routing.exchanges["x"] = exchanges.Exchange("x", "topic", durable=True)
-        async with session(shared, runnable):
-            assert runnable.notes == f"{EXCHANGE_OR_CANARY} {BOUND_AGAIN}"
+            assert runnable.notes == f"{what} {BOUND_AGAIN}"
             assert upstream.routing.route("x", "k")
 
     among_models(live)
