@@ -72,6 +72,7 @@ def test_cuts_a_crash_and_a_stop_are_in_the_files(
     network.accept()
     agent.wait_for("running", link)
     eventually(lambda: len(samples_of(directory, reconnects=1)) > 1, what="a sample tells of the cut")
+    eventually(lambda: opened(directory) == 2, what="it is written that it runs again: a kill takes what isn't")
     agent.kill()
     agent.start()
     eventually(lambda: agent.history(*link).count("running") == 3, 20, what="the link runs again")
@@ -102,6 +103,11 @@ def test_cuts_a_crash_and_a_stop_are_in_the_files(
     assert [(event["type"], event["status"]) for event in second[-2:-1]] == [("sample", "stopping")]
     check_sample(sampled[0], agent.lab.group, here, there)
     assert "guest" not in "".join(path.read_text() for path in directory.rglob("*.jsonl"))
+
+
+def opened(directory: Path) -> int:
+    """How often the last run has written that a link was opened."""
+    return sum(event["reason"] == "opened" for event in of(runs(directory)[-1], "transition"))
 
 
 def samples_of(directory: Path, **values: object) -> list[Event]:
