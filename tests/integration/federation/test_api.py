@@ -39,7 +39,7 @@ def agent(agent_of: AgentOf, broker: Node, here: Site, there: Site) -> Agent:
 
 
 def wait_noticing(agent: Agent) -> None:
-    """Until the one link notices when its upstream exchange is deleted: a little after its canary is there."""
+    """Until the one link notices when its upstream exchange is deleted: a little after what shows it exists."""
 
     def notices() -> bool:
         [shown] = ask(agent, "/api/links")
