@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from agent.cli import output
 from agent.cli.remote import Remote, RemoteError, TokenError, myself
-from agent.core.status.causes import MOST_NAMED, Level
+from agent.core.links.lifecycle import Level
 from agent.core.text.counts import counted
 from agent.core.text.printable import printable
 from agent.errors import Severity
@@ -30,6 +30,7 @@ ASK_EVERY: Final = 1.0  # seconds, while it waits until all is fine
 MOST_CAUSES: Final = 10
 MOST_PROBLEMS: Final = 5
 MOST_ROWS: Final = 4  # of the verdict
+MOST_NAMED: Final = 3  # links of a cause: an agent names no more
 MOST_ON_A_SCREEN: Final = 2  # of problems, and of definitions that aren't run
 
 

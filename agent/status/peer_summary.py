@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent.core.links.lifecycle import Status
-from agent.core.status.causes import Level
+from agent.core.links.lifecycle import Level, Status
 from agent.status.fleet import MOST_EDGES
 
 LONGEST: Final = 1_000  # characters of a text

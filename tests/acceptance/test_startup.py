@@ -69,6 +69,31 @@ def test_commands_that_ask_no_broker_load_nothing_that_does(arguments: tuple[str
     assert not found & {"prometheus_client", "structlog", "uvloop", "rich", "tenacity"}
 
 
+NOBODY = "http://127.0.0.1:9"
+
+
+def test_a_command_that_asks_an_agent_loads_nothing_that_asks_a_broker() -> None:
+    found = imported("status", "--url", NOBODY)
+    assert "agent.cli.remote" in found
+    assert not found & {"aiohttp", "agent.amqp", "agent.management", "agent.runtime", "agent.core.model", "pyspark"}
+    assert not found & {"prometheus_client", "structlog", "uvloop", "rich", "tenacity", "regex", "yaml"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most"),
+    [
+        (("--help",), 17),
+        (("status", "--url", NOBODY), 33),
+        (("validate", "-c", SMALL), 75),
+        (("run", "-c", "missing.yaml"), 310),
+    ],
+)
+def test_a_command_loads_few_of_our_modules(arguments: tuple[str | Path, ...], most: int) -> None:
+    """A module takes about a third of a millisecond: raise a bound only for what the command can't do without."""
+    ours = sorted(module for module in imported(*arguments) if module.partition(".")[0] == "agent")
+    assert len(ours) <= most, ours
+
+
 @pytest.mark.parametrize("arguments", [("--help",), ("validate", "--help"), ("plan", "-h"), ("--version",)])
 def test_help_loads_no_command(arguments: tuple[str, ...]) -> None:
     ours = {module for module in imported(*arguments) if module.startswith("agent.")}

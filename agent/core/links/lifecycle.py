@@ -28,6 +28,15 @@ class Status(StrEnum):
     REMOVING = "removing"
 
 
+class Level(StrEnum):
+    """How all links together are."""
+
+    FINE = "fine"
+    STARTING = "starting"
+    DEGRADED = "degraded"
+    DOWN = "down"
+
+
 class Trouble(StrEnum):
     """The kinds of failure, few enough to be counted separately."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from hashlib import sha256
 from typing import Final
 
 from agent.core.check.permissions import Need
 from agent.core.links.critical import NO_LAG, LagDescription
-from agent.core.links.lifecycle import Status
+from agent.core.links.lifecycle import Level, Status
 from agent.core.model import LinkKind
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.advice import DELETED, Trouble, advice, denied, trouble_of
@@ -33,13 +32,6 @@ FLOWING: Final = 3_600.0  # seconds before a trouble within which a message has 
 _NOT_ACTIVE: Final = frozenset(
     {Status.PAUSED, Status.STANDBY, Status.TERMINATED, Status.STOPPING, Status.REMOVING}
 )  # they aren't expected to move messages
-
-
-class Level(StrEnum):
-    FINE = "fine"
-    STARTING = "starting"
-    DEGRADED = "degraded"
-    DOWN = "down"
 
 
 @dataclass(frozen=True, slots=True)

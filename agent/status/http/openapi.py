@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from agent.core.export_event import Reason
-from agent.core.links.lifecycle import Status
+from agent.core.links.lifecycle import Level, Status
 from agent.core.model import LinkKind
 from agent.core.rules.names import LETTERS
 from agent.core.status.acknowledgements import LONGEST
 from agent.core.status.advice import Trouble
-from agent.core.status.causes import SIDES, Level
+from agent.core.status.causes import SIDES
 from agent.status.history import Range
 from agent.status.http import native
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from agent.core.links.critical import NO_LAG, LagDescription
-from agent.core.links.lifecycle import Status
+from agent.core.links.lifecycle import Level, Status
 from agent.core.status.acknowledgements import Acknowledgement, acknowledged
 from agent.core.status.advice import Denied, Trouble, advice, denied, trouble_of
 from agent.core.status.causes import (
-    Level,
     LinkFacts,
     advice_for,
     causes_of,
