@@ -20,8 +20,8 @@ from agent.tasks import GuardedTasks, UnexpectedErrors
 LOOK_EVERY: Final = 3.0
 INTERNAL_EVERY: Final = 2  # rounds
 FEW: Final = 100  # links that are all looked at in one round
-MANY_EVERY: Final = 2  # rounds, for each of more links
-MANY_INTERNAL_EVERY: Final = 6
+MANY_EVERY: Final = 4  # rounds, for each of more links
+MANY_INTERNAL_EVERY: Final = 8  # so that what happens to either is noticed within 30 s
 PATIENCE: Final = 30.0
 TASK: Final = "look at canaries"
 DOUBTFUL_WITHIN: Final = 25.0  # seconds for all bindings that may be missing
