@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 
 class AgentError(Exception):
@@ -77,10 +78,83 @@ class Side(StrEnum):
     DOWNSTREAM = "downstream"
 
 
+class FailureKind(StrEnum):
+    """What keeps messages from moving. Status, causes, advice, metrics and export use this one list; a value is what
+    operators read."""
+
+    MEMORY_ALARM = "memory alarm"
+    DISK_ALARM = "disk alarm"
+    BLOCKED = "publishers blocked"
+    NO_CONFIRMS = "nothing confirmed"
+    PAUSED = "paused for long"
+    EXCHANGE_DELETED = "exchange deleted"
+    QUEUE_DELETED = "queue deleted"
+    BEHIND = "further behind than lag-critical"
+    UNREACHABLE = "unreachable"
+    UNRESOLVED = "host not resolved"
+    NOT_ANSWERING = "not answering"
+    HEARTBEATS_MISSED = "heartbeats missed"
+    LOST = "connection lost"
+    CLOSED = "closed by the broker"
+    STOOD_STILL = "agent stood still"
+    LOGIN = "login refused"
+    PERMISSION = "permission missing"
+    NO_VHOST = "vhost missing"
+    NOT_FOUND = "object missing"
+    TLS = "TLS failed"
+    INVALID = "configuration has to change"
+    OTHER = "failing"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The facts of a failure. Names of objects are chosen by tenants and texts by peers: they are shown, and decide
+    nothing. Where the broker doesn't say a fact, it is empty."""
+
+    kind: FailureKind = FailureKind.OTHER
+    side: Side | None = None
+    is_permanent: bool = False  # the same again won't work before something is changed
+    user: str = ""
+    vhost: str = ""
+    object: str = ""
+    object_type: str = ""  # exchange | queue | topic | vhost; the object of a topic is the exchange
+    permission: str = ""  # configure | write | read
+
+
+UNKNOWN: Final = Failure()
+
+
 class BrokerError(AgentError):
     """A broker said no, or said nothing. `side` is set where it is known which of a link's brokers it was."""
 
     side: Side | None = None
+    facts: Failure | None = None
+    """Of the error itself; without them, those of what it was raised from count."""
+
+    def __init__(self, message: str = "", *, facts: Failure | None = None) -> None:
+        super().__init__(message)
+        if facts is not None:
+            self.facts = facts
+
+    @property
+    def failure(self) -> Failure:
+        is_permanent, facts = isinstance(self, PermanentError), _facts(self)
+        if is_permanent and facts.kind in _PASSING:
+            facts = Failure(FailureKind.INVALID)
+        return replace(facts, side=self.side or facts.side, is_permanent=is_permanent)
+
+
+_PASSING: Final = frozenset({FailureKind.UNREACHABLE, FailureKind.OTHER})
+
+
+def _facts(error: BaseException | None) -> Failure:
+    while error is not None:
+        if isinstance(error, BrokerError) and error.facts is not None:
+            return error.facts
+        if isinstance(error, OSError):
+            return Failure(FailureKind.UNREACHABLE)
+        error = error.__cause__
+    return UNKNOWN
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from agent.core.addresses.url_text import Tls
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.read_file import UnreadableError
 from agent.read_in_time import HangingError, read_in_time
 
 NO_SNI = "disable"
+_TLS: Final = Failure(FailureKind.TLS)
 MAX_FILE: Final = 1024 * 1024  # of certificates: a system's own bundle is a quarter of it
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
@@ -53,13 +54,14 @@ def explain(error: BaseException, *, where: str, seconds: float | None = None) -
     """Converts a network error to ours; the message starts with `where`, and `seconds` is the time waited."""
     cause = next((found for found in _chain(error) if isinstance(found, OSError)), None)
     if isinstance(cause, ssl.SSLError):
-        return PermanentError(f"{where}: {_why_tls(cause)}")
+        return PermanentError(f"{where}: {_why_tls(cause)}", facts=_TLS)
     if isinstance(cause, TimeoutError):
         waited = "in time" if seconds is None else f"within {seconds:g} s"
         return TransientError(f"{where}: no answer {waited}: check the address, firewalls and the broker")
     if isinstance(cause, socket.gaierror):
         return TransientError(
-            f"{where}: the host's name can't be resolved on this machine ({cause.strerror}): check it and DNS"
+            f"{where}: the host's name can't be resolved on this machine ({cause.strerror}): check it and DNS",
+            facts=Failure(FailureKind.UNRESOLVED),
         )
     reason = _why_os(cause or error)
     if reason == os.strerror(errno.ECONNREFUSED):
@@ -74,7 +76,7 @@ def hung_up(tls: Tls, *, where: str) -> BrokerError:
         if tls.certfile is None
         else "check certfile and which authority the broker trusts"
     )
-    return TransientError(f"{where}: closed by the server right after TLS began: {advice}")
+    return TransientError(f"{where}: closed by the server right after TLS began: {advice}", facts=_TLS)
 
 
 def _paths(tls: Tls) -> dict[str, str]:
@@ -86,9 +88,9 @@ async def _read(path: str, *, where: str, key: str) -> bytes:
     try:
         return await read_in_time(path, MAX_FILE)
     except HangingError as error:
-        raise TransientError(f"{where}: {key} {path} can't be used: {error}") from error
+        raise TransientError(f"{where}: {key} {path} can't be used: {error}", facts=_TLS) from error
     except UnreadableError as error:
-        raise PermanentError(f"{where}: {key} {path} can't be used: {error}") from error
+        raise PermanentError(f"{where}: {key} {path} can't be used: {error}", facts=_TLS) from error
 
 
 def _context(tls: Tls, files: Mapping[str, bytes], where: str) -> ssl.SSLContext:
@@ -99,7 +101,7 @@ def _context(tls: Tls, files: Mapping[str, bytes], where: str) -> ssl.SSLContext
         except (OSError, ValueError) as error:
             named = tls.certfile if tls.keyfile is None else f"{tls.certfile} and keyfile {tls.keyfile}"
             reason = _why_unloadable(error, "not a PEM certificate with its key, or the key's password is wrong")
-            raise PermanentError(f"{where}: certfile {named} can't be used: {reason}") from error
+            raise PermanentError(f"{where}: certfile {named} can't be used: {reason}", facts=_TLS) from error
     return context
 
 
@@ -116,7 +118,7 @@ def _trusting(tls: Tls, authorities: bytes | None, where: str) -> ssl.SSLContext
             context = ssl.create_default_context(cafile=None if authorities is None else cacertfile)
     except (OSError, ValueError) as error:
         reason = _why_unloadable(error, "not a file of PEM certificates")
-        raise PermanentError(f"{where}: cacertfile {tls.cacertfile} can't be used: {reason}") from error
+        raise PermanentError(f"{where}: cacertfile {tls.cacertfile} can't be used: {reason}", facts=_TLS) from error
     if not tls.verify or tls.server_name_indication == NO_SNI:
         context.check_hostname = False
     if not tls.verify:

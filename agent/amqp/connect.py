@@ -26,7 +26,7 @@ from agent.core import fields
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import DEFAULT_CONNECTION_TIMEOUT, DEFAULT_HEARTBEAT, AmqpUri
 from agent.core.fields import Field, Table
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.look_up import addresses_of
 from agent.network import explain, server_name, tls_context
 
@@ -213,7 +213,8 @@ async def connect(
     except OSError as error:
         is_timeout = wire is not None and isinstance(error, TimeoutError)
         if is_timeout or (hanging and not isinstance(error, ssl.SSLError)):
-            raise TransientError(f"{terms.where}: {_silent(heard, address, began, step)}") from error
+            facts = Failure(FailureKind.NOT_ANSWERING)
+            raise TransientError(f"{terms.where}: {_silent(heard, address, began, step)}", facts=facts) from error
         raise explain(error, where=terms.where, seconds=step) from error
     except BrokerError as error:
         if wire is None or error is not _end_of(wire):
@@ -270,9 +271,14 @@ async def connect_any(
         raise failures[0]
     message = "; ".join(str(error) for error in failures) or f"{where}: no endpoint is given"
     if any(isinstance(error, TransientError) for error in failures):
-        raise TransientError(message) from failures[0]
+        raise TransientError(message) from next((each for each in failures if _is_permanent(each)), failures[0])
     kind = NoAccessError if failures and all(isinstance(error, NoAccessError) for error in failures) else PermanentError
     raise kind(message) from (failures[0] if failures else None)
+
+
+def _is_permanent(error: BrokerError) -> bool:
+    """Of several addresses, the one that something has to be done about shows what is wrong."""
+    return isinstance(error, PermanentError)
 
 
 def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from ssl import SSLError
 
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
@@ -11,14 +12,12 @@ from agent.amqp.wire.ends import (
     EndOfStreamError,
     HeartbeatMissedError,
     NotAmqpError,
-    StoodStillError,
     one_line,
 )
 from agent.amqp.wire.login import Terms
 from agent.core.addresses.uri import FRAME_MAX_SINCE_4_1, Mechanism
 from agent.core.addresses.url_text import Tls
-from agent.core.links.lifecycle import Trouble
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.network import explain, hung_up
 
 __all__ = [
@@ -28,11 +27,11 @@ __all__ = [
     "PRECONDITION_FAILED",
     "RESOURCE_LOCKED",
     "NoAccessError",
+    "alarm_of",
     "blames_message",
     "lost",
     "one_line",
     "opening_failed",
-    "trouble_of",
     "update_failed",
 ]
 
@@ -40,6 +39,8 @@ ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, NOT_ALLOWED = 4
 _OVER_WHAT_WAS_READ = frozenset({501, 502, 503, 504, 505, 540, 541})
 _TLS_ALERT = b"\x15\x03"
 _BACKEND_FAILED = "returned an error"  # whom the broker asks for permissions, such as a directory
+_NO_VHOST = "NOT_ALLOWED - vhost "
+_NO_ACCESS = "NOT_ALLOWED - access to vhost "
 _LIMIT = re.compile(r"limit \(\d+\) is reached")
 
 
@@ -54,7 +55,9 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
         case ConnectionClosedError():
             return _refused(error.code, one_line(str(error)), terms, mechanism)
         case NotAmqpError():
-            return PermanentError(f"{where}: {terms.redacted(_stranger(error.begin))}")
+            is_tls = error.begin.startswith(_TLS_ALERT)
+            facts = Failure(FailureKind.TLS if is_tls else FailureKind.INVALID)
+            return PermanentError(f"{where}: {terms.redacted(_stranger(error.begin))}", facts=facts)
         case EndOfStreamError() if mechanism is not None and 0 < (terms.frame_max or 0) < FRAME_MAX_SINCE_4_1:
             least = f"brokers from 4.1 on need {FRAME_MAX_SINCE_4_1} or more"
             return PermanentError(f"{where}: connection closed on frame_max={terms.frame_max}: {least}")
@@ -70,25 +73,11 @@ def opening_failed(error: BrokerError, terms: Terms, mechanism: Mechanism | None
             return lost(error, where=where)
 
 
-def trouble_of(error: BrokerError) -> Trouble:
-    """The kind of failure, by its cause."""
-    if isinstance(error, PermanentError):
-        return Trouble.REFUSED
-    cause: BaseException | None = error
-    while cause is not None:
-        match cause:
-            case StoodStillError():
-                return Trouble.STANDSTILL
-            case HeartbeatMissedError():
-                return Trouble.HEARTBEAT
-            case ConnectionClosedError() | ChannelClosedError():
-                return Trouble.CLOSED
-            case EndOfStreamError():
-                return Trouble.LOST
-            case OSError():
-                return Trouble.UNREACHABLE
-        cause = cause.__cause__
-    return Trouble.OTHER
+def alarm_of(reason: str) -> FailureKind:
+    """Why a broker takes no messages, by its own words: `low on memory`, `low on disk`, `low on memory & disk`."""
+    if "memory" in reason:
+        return FailureKind.MEMORY_ALARM
+    return FailureKind.DISK_ALARM if "disk" in reason else FailureKind.BLOCKED
 
 
 def blames_message(error: BrokerError) -> bool:
@@ -119,21 +108,34 @@ def _stranger(begin: bytes) -> str:
 def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) -> BrokerError:
     """A refusal while the connection is being opened."""
     where, user, vhost = terms.where, terms.user, terms.vhost
-    if _LIMIT.search(text):
+    said = text.replace(f"'{vhost}'", "", 1).replace(f"'{user}'", "", 1)  # a name may read like a reason
+    if _LIMIT.search(said):
         return TransientError(f"{where}: a limit on connections is reached: {text}")
-    if code == ACCESS_REFUSED and "only connect via localhost" in text:
-        return PermanentError(f"{where}: user {user!r} may log in only from the broker's own host: use another user")
+    refused = Failure(FailureKind.LOGIN, user=user, vhost=vhost)
+    if code == ACCESS_REFUSED and "only connect via localhost" in said:
+        return PermanentError(
+            f"{where}: user {user!r} may log in only from the broker's own host: use another user", facts=refused
+        )
     if code == ACCESS_REFUSED and mechanism is Mechanism.EXTERNAL:
         return PermanentError(
             f"{where}: login by client certificate refused: "
-            "check that the certificate's name is a user there (ssl_cert_login_from)"
+            "check that the certificate's name is a user there (ssl_cert_login_from)",
+            facts=Failure(FailureKind.LOGIN, vhost=vhost),
         )
     if code == ACCESS_REFUSED:
-        return PermanentError(f"{where}: login refused for user {user!r}: check user and password in its URI")
-    if code == NOT_ALLOWED and "not found" in text:
-        return PermanentError(f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI")
-    if code == NOT_ALLOWED and "access to vhost" in text and _BACKEND_FAILED not in text:
-        return NoAccessError(f"{where}: user {user!r} may not access vhost {vhost!r}: give it permissions there")
+        return PermanentError(
+            f"{where}: login refused for user {user!r}: check user and password in its URI", facts=refused
+        )
+    about = Failure(FailureKind.NO_VHOST, user=user, vhost=vhost, object=vhost, object_type="vhost")
+    if code == NOT_ALLOWED and text.startswith(_NO_VHOST):
+        return PermanentError(
+            f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about
+        )
+    if code == NOT_ALLOWED and text.startswith(_NO_ACCESS) and _BACKEND_FAILED not in said:
+        return NoAccessError(
+            f"{where}: user {user!r} may not access vhost {vhost!r}: give it permissions there",
+            facts=replace(about, kind=FailureKind.PERMISSION),
+        )
     return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
 
 
@@ -143,7 +145,8 @@ def update_failed(error: BrokerError, *, where: str, user: str) -> BrokerError:
     if isinstance(refused, ConnectionClosedError) and refused.code == NOT_ALLOWED:
         return PermanentError(
             f"{where}: the new password or token of user {user!r} was refused: check that it is valid and issued for "
-            f"the same user: {one_line(str(refused))}"
+            f"the same user: {one_line(str(refused))}",
+            facts=Failure(FailureKind.LOGIN, user=user),
         )
     if isinstance(error, UnansweredError):
         return TransientError(

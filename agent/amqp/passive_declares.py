@@ -14,7 +14,7 @@ from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.methods import Call, Method
 from agent.core.rules import names
-from agent.errors import BrokerError
+from agent.errors import BrokerError, Failure
 
 INTERNAL_ERROR = 541
 Opener = Callable[[], Awaitable[Connection]]
@@ -43,6 +43,7 @@ class QueueFound:
     messages: int = 0
     consumers: int = 0
     detail: str = ""
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ async def probe(
                 connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, kind="queue", name=name, spare=spare
             )
         if isinstance(answer, ChannelClosedError):
-            return name, QueueFound(_BY_CODE.get(answer.code, Presence.FAILED), detail=one_line(str(answer)))
+            presence = _BY_CODE.get(answer.code, Presence.FAILED)
+            return name, QueueFound(presence, detail=one_line(str(answer)), failure=answer.failure)
         return name, QueueFound(Presence.EXISTS, answer["messages"], answer["consumers"])
 
     async def ask_for_exchange(name: str) -> tuple[str, ExchangeFound]:

@@ -34,7 +34,10 @@ async def demand(connection: Connection, doing: str, method: Method, answer: Met
 
 def refusal(connection: Connection, doing: str, error: ChannelClosedError) -> BrokerError:
     message = f"{connection.where}: {doing}: {one_line(str(error))}"
-    return PermanentError(message) if error.code in {ACCESS_REFUSED, PRECONDITION_FAILED} else TransientError(message)
+    kind = PermanentError if error.code in {ACCESS_REFUSED, PRECONDITION_FAILED} else TransientError
+    found = kind(message, facts=error.facts)
+    found.side = error.side
+    return found
 
 
 async def count_consumers(connection: Connection, queue: str) -> int:

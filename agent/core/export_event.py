@@ -31,6 +31,8 @@ class FieldType(StrEnum):
     LONG = "long"
     DOUBLE = "double"
     BOOLEAN = "boolean"
+    FAILURE = "failure"
+    """The facts of a failure, as `/api/links` shows them."""
     HISTOGRAM = "histogram"
     """{"le": bounds in seconds, "count": how many took no longer than each, and at the end the total, "sum"}"""
 
@@ -55,6 +57,7 @@ FIELDS: Final[dict[str, FieldType]] = {
     "previous": FieldType.STRING,
     "reason": FieldType.STRING,
     "error": FieldType.STRING,
+    "failure": FieldType.FAILURE,
     "forwarded": FieldType.LONG,
     "bytes": FieldType.LONG,
     "redelivered": FieldType.LONG,

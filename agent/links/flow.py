@@ -65,6 +65,7 @@ class Flow:
         self._loop = asyncio.get_running_loop()
         self.idle = ""  # why nothing is taken, where that is as it should be
         self.unproved = ""  # why it isn't known whether messages would get through, where that is looked for
+        self.unproved_by = Side.DOWNSTREAM  # where the reason is
         self.lag: float | None = None  # seconds that the last probe took
         self.last_probe: float | None = None  # when it arrived, in seconds since 1970
         self.acknowledged_for_sure = 0  # of `acknowledged`, what the source is known to have read
@@ -105,6 +106,11 @@ class Flow:
         if trouble and self._window.is_filled:
             trouble += f"; they take all {self._window.current:,} places of the prefetch, so what follows them waits"
         return trouble
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether messages wait since the downstream refused them."""
+        return self._target is not None and self._target.count_refused > 0
 
     @property
     def in_flight(self) -> int:

@@ -58,6 +58,8 @@ _JSON_TYPES: Final[dict[FieldType, str]] = {
     FieldType.LONG: "bigint",
     FieldType.DOUBLE: "double",
     FieldType.BOOLEAN: "boolean",
+    FieldType.FAILURE: "struct<kind: string, side: string, broker: string, user: string, vhost: string, "
+    "object: string, object_type: string, permission: string>",
     FieldType.HISTOGRAM: "struct<le: array<double>, count: array<bigint>, sum: double>",
 }
 INPUT: Final = ", ".join(

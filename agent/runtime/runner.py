@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import structlog
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
-from agent.amqp.failures import trouble_of
+from agent.amqp.failures import alarm_of
 from agent.amqp.wire.channel import UnansweredError
 from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Effect, Event, LinkState, Phase
@@ -23,7 +24,7 @@ from agent.core.links.upstream_account import LinkCounts, QueueCounts, UpstreamA
 from agent.core.model import Binding, Link, ShovelLink
 from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import slot_of
-from agent.errors import AgentError, BrokerError, PermanentError, Side
+from agent.errors import AgentError, BrokerError, Failure, FailureKind, PermanentError, Side
 from agent.links.connections import Connections
 from agent.links.ends import End
 from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
@@ -127,6 +128,7 @@ class LinkRunner:
             met=self._session.met if self._session else (),
             note="; ".join(filter(None, (self._trouble, self._idle, self.note))),
             trouble=self._trouble,
+            is_refused=self._flow is not None and self._flow.is_refused,
             upstream=self._account.compared,
             removal=self._removing.text if self._removing else "",
             remaining=self._flow.remaining if self._flow else self._runnable.remaining,
@@ -257,9 +259,12 @@ class LinkRunner:
         is_stalled, unproved = self.state.stalled is not None, self._flow.unproved if self._flow else ""
         is_due = waited >= self._brokers.stall_after
         if (is_due or unproved) and not is_stalled:
-            self.send(lifecycle.Stalled(self._why_stalled(waited) if is_due else unproved))
+            self.send(lifecycle.Stalled(self._why_stalled(waited)) if is_due else self._unproved(unproved))
         elif not is_due and not unproved and is_stalled:
             self.send(lifecycle.Progressed())
+
+    def _unproved(self, why: str) -> lifecycle.Stalled:
+        return lifecycle.Stalled(why, self._flow.unproved_by if self._flow else Side.DOWNSTREAM)
 
     def _why_stalled(self, waited: float) -> str:
         """The downstream owes nothing where nothing is on the way to it."""
@@ -310,9 +315,9 @@ class LinkRunner:
     @property
     def _lacks_downstream(self) -> bool:
         """Also while it tries again: then nothing is known of what comes of it."""
-        failure = self.state.failure
+        broken = self.state.broken
         is_apart = self.state.wants_to_run and self.state.phase in {Phase.WAITING, Phase.OPENING}
-        return is_apart and failure is not None and failure.side is Side.DOWNSTREAM
+        return is_apart and broken is not None and broken.failure.side is Side.DOWNSTREAM
 
     def _rest_no_more(self) -> None:
         self._resting = None
@@ -480,7 +485,8 @@ class LinkRunner:
         except BrokerError as error:
             self._broken(error)
         except AgentError as error:
-            self.send(lifecycle.Failed(str(error), permanent=True))
+            invalid = Failure(FailureKind.INVALID, side=Side.UPSTREAM, is_permanent=True)
+            self.send(lifecycle.Failed(str(error), invalid))
 
     async def _build(self) -> None:
         link = self.link
@@ -544,7 +550,7 @@ class LinkRunner:
         if reason is None:
             self.send(lifecycle.Unblocked(Side.DOWNSTREAM))
         else:
-            self.send(lifecycle.Blocked(Side.DOWNSTREAM, reason))
+            self.send(lifecycle.Blocked(Side.DOWNSTREAM, reason, alarm_of(reason)))
 
     async def _keep_up(self, session: Session) -> None:
         try:
@@ -559,16 +565,11 @@ class LinkRunner:
     def _broken(self, error: BrokerError) -> None:
         if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer
             self.set_apart(self._loop.time())
-        text, opened = str(error), self.state.phase is Phase.OPEN
-        failed = lifecycle.Failed(
-            text,
-            permanent=isinstance(error, PermanentError),
-            steady=opened
-            and backoff.is_steady(self._loop.time() - self._opened_at, self.link.settings.reconnect_delay),
-            side=error.side or Side.UPSTREAM,  # that is where most questions go
-            trouble=trouble_of(error),
-        )
-        self.send(failed)
+        lasted, opened = self._loop.time() - self._opened_at, self.state.phase is Phase.OPEN
+        steady = opened and backoff.is_steady(lasted, self.link.settings.reconnect_delay)
+        failure = error.failure
+        failure = replace(failure, side=failure.side or Side.UPSTREAM)  # that is where most questions go
+        self.send(lifecycle.Failed(str(error), failure, steady))
 
     async def _close(self, *, settle: bool) -> None:
         await self._end_tasks()

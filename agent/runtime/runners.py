@@ -9,7 +9,8 @@ from typing import Final
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import LinkState, Phase, Trouble
+from agent.core.links.lifecycle import LinkState, Phase
+from agent.core.links.reasons import word_of
 from agent.core.links.restarts import purpose_of
 from agent.core.model import Binding, Link, LinkKind
 from agent.core.replicas.sharing import Elsewhere
@@ -32,7 +33,7 @@ GIVE_UP_AFTER: Final = 2.0
 GIVE_UP_AGAIN: Final = 10.0
 LEASES: Final = "share links with other agents"
 FENCE: Final = "end links that others may run"
-_NO_CONNECTION: Final = frozenset({Trouble.UNREACHABLE, Trouble.LOST, Trouble.HEARTBEAT})
+_NO_CONNECTION: Final = frozenset({"unreachable", "lost", "heartbeat"})
 NO_LEASE: Final = "waits until it is known which agent of the group runs it"
 NO_BINDINGS: Final = "waits until the bindings of its exchange can be read: see the agent's problems"
 
@@ -391,4 +392,4 @@ class Runners:
 
 
 def _cannot_connect(state: LinkState) -> bool:
-    return state.failure is not None and state.failure.trouble in _NO_CONNECTION
+    return state.broken is not None and word_of(state.broken.failure) in _NO_CONNECTION

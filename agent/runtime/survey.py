@@ -34,7 +34,7 @@ from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
 from agent.downstream.read_bindings import BindingsRead, read_bindings
 from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, Reading, Source
-from agent.errors import BrokerError, ConfigurationError, PermanentError, Problem
+from agent.errors import UNKNOWN, BrokerError, ConfigurationError, Problem
 from agent.runtime.survey_shovels import look_at_destinations
 from agent.slices import steps_in_slices
 
@@ -194,7 +194,7 @@ async def _look_at(
             again = partial(connect, [connection.uri])
             standing = await probe(connection, queues=queues, exchanges=exchanges, spare=again)
     except BrokerError as error:
-        unseen = Sight(broker, error=str(error), error_is_permanent=isinstance(error, PermanentError))
+        unseen = Sight(broker, error=str(error), failure=error.failure)
         return {link.id: unseen for link in links}
     return {link.id: _sight(link, broker, site, standing=standing, cluster=cluster) for link in links}
 
@@ -243,7 +243,8 @@ def _sight(link: Link, broker: str, site: Site, *, standing: Found, cluster: str
     queue = _queue_of(link, site, cluster) or ""
     found = standing.queues.get(queue)
     if found is not None and found.presence not in {Presence.EXISTS, Presence.MISSING}:
-        return Sight(broker, site, error=f"queue {queue!r} upstream: {found.detail}", error_is_permanent=True)
+        failure = replace(found.failure or UNKNOWN, is_permanent=True)
+        return Sight(broker, site, error=f"queue {queue!r} upstream: {found.detail}", failure=failure)
     exist = {name for name, seen in standing.exchanges.items() if seen.presence is Presence.EXISTS}
     return Sight(
         broker,

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -17,7 +18,7 @@ from agent.core.links.reconcile import QueueSeen, Seen
 from agent.core.model import Link, QueueDestination, ShovelLink
 from agent.core.rules.hops import Site
 from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST
-from agent.errors import BrokerError, PermanentError
+from agent.errors import UNKNOWN, BrokerError
 from agent.links.ends import reachable
 
 PATIENCE: Final = 10.0  # seconds for a broker to let us in
@@ -57,7 +58,7 @@ async def _look_at(uris: tuple[AmqpUri, ...], links: list[ShovelLink]) -> Mappin
                 connection, queues=queues, exchanges=exchanges, spare=partial(connect, [connection.uri])
             )
     except BrokerError as error:
-        unseen = Sight(str(uris[0]), error=str(error), error_is_permanent=isinstance(error, PermanentError))
+        unseen = Sight(str(uris[0]), error=str(error), failure=error.failure)
         return {link.id: unseen for link in links}
     return {link.id: _sight(link, broker, site, found=found) for link in links}
 
@@ -73,7 +74,8 @@ def _sight(link: ShovelLink, broker: str, site: Site, *, found: Found) -> Sight:
         queue = found.queues[destination.queue]
         if queue.presence not in {Presence.EXISTS, Presence.MISSING}:
             error = f"shovel destination: queue {destination.queue!r}: {queue.detail}"
-            return Sight(broker, site, error=error, error_is_permanent=queue.presence is Presence.REFUSED)
+            failure = replace(queue.failure or UNKNOWN, is_permanent=queue.presence is Presence.REFUSED)
+            return Sight(broker, site, error=error, failure=failure)
         exists = queue.presence is Presence.EXISTS
         return Sight(broker, site, Seen(queue=QueueSeen(queue.messages, queue.consumers) if exists else None))
     exchange = found.exchanges.get(destination.exchange or "")

@@ -13,14 +13,14 @@ from agent.core.addresses.expiry import Expiry
 from agent.core.addresses.uri import AmqpUri
 from agent.core.export_event import Reason
 from agent.core.links.critical import NO_LAG, LagDescription, describe_lag, seconds_behind
-from agent.core.links.lifecycle import LinkState, Pause, Status, Trouble
-from agent.core.links.reasons import reason_of
+from agent.core.links.lifecycle import LinkState, Pause, Status
+from agent.core.links.reasons import reason_of, word_of
 from agent.core.links.reconcile import Known
 from agent.core.links.upstream_account import NOTHING, Compared
 from agent.core.model import ExchangeLink, Link, LinkKind, LinkSettings, QueueLink, ShovelLink
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.core.status.causes import DEGRADED, DOWN, FLOWING, LinkFacts, began, was_flowing
-from agent.errors import Side
+from agent.errors import Failure, Side
 from agent.status.clusters import Broker, Clusters, address_of
 from agent.status.feed import Feed
 from agent.status.history import History, Point, Range
@@ -51,6 +51,7 @@ class Gauges:
     known: Known | None = None  # what it has bound upstream
     note: str = ""
     trouble: str = ""  # of it, why messages don't get through
+    is_refused: bool = False  # because the downstream refused some, which wait
     remaining: int | None = None  # messages until it is finished, where their number is limited
     destination: AmqpUri | None = None  # where its messages go to, while it is connected
     met: tuple[tuple[AmqpUri, str], ...] = ()  # brokers that it has connected to, and their clusters' names
@@ -82,7 +83,7 @@ class Entry:
     meter: Meter
     gauges: Callable[[], Gauges]
     monotonic: Callable[[], float]
-    failures: Counter[tuple[Side, Trouble]] = field(default_factory=Counter)
+    failures: Counter[tuple[Side, str]] = field(default_factory=Counter)
     last_confirm: float | None = None
     history: History = field(default_factory=History)
     pace: Pace = field(init=False)
@@ -131,9 +132,10 @@ class Entry:
             self.since, self.changed_for = now, reason
         if _turns(self.state, state):
             self.reason = reason
-            self.troubles.turn(now, state.status, reason, state.error, worked=worked)
-        if state.failure is not None and self.state.failure is None:
-            self.failures[state.failure.side, state.failure.trouble] += 1
+            self.troubles.turn(now, state.status, state.failure, state.error, worked=worked)
+        if state.broken is not None and self.state.broken is None:
+            failure = state.broken.failure
+            self.failures[failure.side or Side.UPSTREAM, word_of(failure)] += 1
         if (state.status, state.error) != (self.state.status, self.state.error):
             self.history.turn(now, state.status, reason, state.error)
         self.state = state
@@ -248,7 +250,7 @@ class Entry:
 
 def _turns(before: LinkState, after: LinkState) -> bool:
     """A link that is down may be so for another reason each time it tries."""
-    return (after.status, after.error, after.failure) != (before.status, before.error, before.failure)
+    return (after.status, after.error, after.broken) != (before.status, before.error, before.broken)
 
 
 MOST_DELETED: Final = 1_000
@@ -366,7 +368,7 @@ class Board:
         self._deleted[link_id] = LinkFacts(
             id=link_id,
             status=Status.REMOVING,
-            reason=Reason.REMOVED,
+            failure=None,
             error=f"{link.kind} {link.name!r} in vhost {link.vhost!r} was deleted: its link from {link.upstream!r} "
             f"ends, and {carried}",
             upstream=link.upstream,
@@ -504,6 +506,7 @@ class Board:
             "policy": link.policy,
             "status": state.status,
             "error": gauges.removal or state.error or _remarks(entry, gauges),
+            "failure": shown_failure(state.failure, source=source, destination=destination),
             "since": rfc3339(entry.since),
             "owner": self.owner if gauges.runs_here and state.status is not Status.STANDBY else gauges.owner,
             **self._sample(entry, gauges),
@@ -569,6 +572,24 @@ def _lag(entry: Entry) -> dict[str, Any]:
         "behind_seconds": None if entry.behind is None else round(entry.behind, 3),
         "critical_since": None if since is None else rfc3339(since),
     }
+
+
+def shown_failure(failure: Failure | None, *, source: Broker, destination: Broker) -> dict[str, str | None] | None:
+    """The facts of what keeps a link from moving messages; a fact that isn't known is null."""
+    if failure is None:
+        return None
+    broker = destination if failure.side is Side.DOWNSTREAM else source
+    facts = {
+        "kind": failure.kind,
+        "side": failure.side,
+        "broker": broker.name,
+        "user": failure.user,
+        "vhost": failure.vhost,
+        "object": failure.object,
+        "object_type": failure.object_type,
+        "permission": failure.permission,
+    }
+    return {name: fact or None for name, fact in facts.items()}
 
 
 def _paused(pause: Pause) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from agent.core.links.lifecycle import Status
 from agent.core.links.pauses import LONG
 from agent.core.model import Link, ShovelLink
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.core.status.advice import Denied, Trouble, advice, denied
+from agent.core.status.advice import advice
 from agent.core.status.causes import (
     DOWN,
     Cause,
@@ -25,8 +25,10 @@ from agent.core.status.causes import (
     verdict,
     waiting_of,
 )
+from agent.errors import Failure, FailureKind
 from agent.slices import in_slices
-from agent.status.board import Board, Entry, Gauges, destination_of, name_of_downstream, source_of
+from agent.status.board import Board, Entry, Gauges, destination_of, name_of_downstream, shown_failure, source_of
+from agent.status.clusters import Broker
 from agent.status.times import rfc3339
 
 DEFAULT_VHOST: Final = "/"
@@ -68,26 +70,31 @@ async def advice_of(board: Board, entry: Entry) -> str | None:
     link = facts(board, entry, now)
     others: list[LinkFacts] = []
     needs: list[Need] = []
-    missing, downstream = denied(link.error), name_of_downstream(board)
-    if missing is not None:  # no other advice depends on other links
-        others = [facts(board, each, now) async for each in in_slices(board) if denied(each.state.error) is not None]
+    missing, downstream = link.failure, name_of_downstream(board)
+    if missing is not None and missing.kind is FailureKind.PERMISSION:  # no other advice depends on other links
+        others = [facts(board, each, now) async for each in in_slices(board) if _is_denied(each) and each is not entry]
         needs = await _needs(board, missing, broker_of(link, downstream=downstream))
     return advice_for(link, others, downstream=downstream, needs=needs) or None
 
 
 async def _exactly(board: Board, cause: Cause, links: Iterable[LinkFacts]) -> Cause:
     """With what the user needs for all links, where it lacks a permission."""
-    missing = denied(cause.error) if cause.trouble is Trouble.PERMISSION else None
-    if missing is None:
+    missing = cause.failure
+    if missing is None or missing.kind is not FailureKind.PERMISSION:
         return cause
     concerned = frozenset(cause.links)
-    errors = [link.error for link in links if link.id in concerned]
+    failures = [link.failure for link in links if link.id in concerned and link.failure is not None]
     needs = await _needs(board, missing, cause.broker)
-    told = advice(cause.trouble, cause.broker, cause.error, cause.links, others=errors, needs=needs)
-    return replace(cause, advice=told)
+    exact = advice(cause.trouble, cause.broker, cause.links, failures=[missing, *failures], needs=needs)
+    return replace(cause, advice=exact)
 
 
-async def _needs(board: Board, missing: Denied, broker: str) -> list[Need]:
+def _is_denied(entry: Entry) -> bool:
+    failure = entry.state.failure
+    return failure is not None and failure.kind is FailureKind.PERMISSION
+
+
+async def _needs(board: Board, missing: Failure, broker: str) -> list[Need]:
     """What that user needs in that vhost of the broker. The agent's own user is the one that is refused downstream."""
     is_own = broker == name_of_downstream(board)
     found: dict[Need, None] = {}
@@ -109,7 +116,7 @@ async def _needs(board: Board, missing: Denied, broker: str) -> list[Need]:
     return [*found, *of_agent]
 
 
-def _names_account(uris: Iterable[AmqpUri], missing: Denied, default_vhost: str) -> bool:
+def _names_account(uris: Iterable[AmqpUri], missing: Failure, default_vhost: str) -> bool:
     return any(
         uri.vhost(default_vhost) == missing.vhost and (uri.is_downstream_itself or uri.login[0] == missing.user)
         for uri in uris
@@ -130,7 +137,7 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
     return LinkFacts(
         id=entry.link.id,
         status=entry.state.status,
-        reason=entry.reason if recurring is None else recurring.reason,
+        failure=entry.state.failure if recurring is None else recurring.failure,
         error=(entry.state.error or (gauges.trouble if is_behind else gauges.note))
         if recurring is None
         else recurring.error,
@@ -143,6 +150,7 @@ def facts(board: Board, entry: Entry, now: float) -> LinkFacts:
         waited_last=entry.backlog_last if gauges.backlog is None else gauges.backlog,
         lag=entry.lag,
         behind_since=entry.critical_since,
+        is_refused=gauges.is_refused,
         is_from_downstream=source.is_downstream,
         destination="" if destination.is_downstream else destination.name,
         destination_vhost=_destination_vhost(entry.link, gauges),
@@ -173,9 +181,16 @@ def _view(cause: Cause, total: int, now: float) -> dict[str, Any]:
         "were_flowing": cause.were_flowing,
         "waiting": {"messages": cause.waiting.messages, "is_exact": cause.waiting.is_exact},
         "error": cause.error,
+        "failure": _failure(cause),
         "advice": cause.advice,
         "acknowledged": _acknowledged(cause.acknowledged),
     }
+
+
+def _failure(cause: Cause) -> dict[str, str | None] | None:
+    broker = Broker(cause.broker, is_known=True, is_downstream=False)
+    found = shown_failure(cause.failure, source=broker, destination=broker)
+    return None if found is None else found | {"side": cause.side}
 
 
 def _acknowledged(known: Acknowledgement | None) -> dict[str, Any] | None:

@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.links.histogram import Histogram
-from agent.core.links.lifecycle import Status, Trouble
+from agent.core.links.lifecycle import Status
+from agent.core.links.reasons import WORDS
 from agent.core.rules.hops import Verdict
 from agent.core.rules.quarantine import Reason
 from agent.errors import Side
@@ -127,9 +128,7 @@ def _any(values: list[float]) -> float:
 
 _STUCK: Final = frozenset({Status.STARTING, Status.BACKOFF, Status.INVALID, Status.BLOCKED, Status.STALLED})
 _STATE_LABELS: Final = tuple((status, f',state="{status}"') for status in Status)
-_RECONNECT_LABELS: Final = tuple(
-    ((side, trouble), f',side="{side}",reason="{trouble}"') for side in Side for trouble in Trouble
-)
+_RECONNECT_LABELS: Final = tuple(((side, word), f',side="{side}",reason="{word}"') for side in Side for word in WORDS)
 _QUARANTINE_LABELS: Final = tuple((reason, f',reason="{reason}"') for reason in Reason)
 _DROP_LABELS: Final = tuple((v, f',reason="{v}"') for v in Verdict if v is not Verdict.FORWARD)
 

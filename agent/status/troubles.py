@@ -6,24 +6,21 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.core.links.lifecycle import Status
-from agent.core.status.advice import Trouble, trouble_of
-from agent.core.status.causes import AWAY, DOWN, is_blamed_on_destination, stands_still
+from agent.core.status.advice import grouped
+from agent.core.status.causes import AWAY, DOWN
+from agent.errors import Failure, FailureKind, Side
 
 STEADY: Final = 60.0  # seconds for which a link has to run, for its trouble to be over
 OFTEN: Final = 3  # times within such pauses
-_RECURRING: Final = frozenset({Trouble.LOST, Trouble.OTHER, Trouble.STOOD_STILL})
-Kind = tuple[bool, Trouble]
+_RECURRING: Final = frozenset({FailureKind.LOST, FailureKind.OTHER, FailureKind.STOOD_STILL})
+Kind = tuple[bool, FailureKind]
 """Whether it is at the broker that messages go to, and what it is. Where a connection is lost, often none can be made:
 that is one trouble."""
 
 
-def kind_of(status: Status, reason: str, error: str) -> Kind | None:
-    if not stands_still(status):
-        return None
-    trouble = trouble_of(status, reason, error)
-    if trouble in AWAY:
-        trouble = Trouble.LOST
-    return is_blamed_on_destination(status, reason, error), trouble
+def kind_of(failure: Failure) -> Kind:
+    kind = grouped(failure)
+    return failure.side is Side.DOWNSTREAM, FailureKind.LOST if kind in AWAY else kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class Spell:
     """One trouble, from when it came first. `began`: since when it lasts, apart from attempts that failed."""
 
     kind: Kind
-    reason: str
+    failure: Failure
     error: str
     first: float
     began: float
@@ -52,19 +49,19 @@ class Troubles:
     _has_run: bool = False  # since the last trouble
     _has_worked: bool = False
 
-    def turn(self, now: float, status: Status, reason: str, error: str, *, worked: bool) -> None:
+    def turn(self, now: float, status: Status, failure: Failure | None, error: str, *, worked: bool) -> None:
         """`worked`: the link has just ceased to run, and that run was more than an attempt."""
         self._has_worked = self._has_worked or worked
         self._has_run = self._has_run or status is Status.RUNNING
-        kind, present = kind_of(status, reason, error), self._present
+        kind, present = None if failure is None else kind_of(failure), self._present
         if present is not None and present.kind != kind:
             self._past[present.kind], self._present = replace(present, ended=now), None
-        if kind is None:
+        if kind is None or failure is None:
             return
         if present is not None and present.kind == kind:
-            self._present = replace(present, reason=reason, error=error)
+            self._present = replace(present, failure=failure, error=error)
         else:
-            self._present = self._continued(Spell(kind, reason, error, now, now, now), status)
+            self._present = self._continued(Spell(kind, failure, error, now, now, now), status)
         self._has_run = self._has_worked = False
         self._past = {each.kind: each for each in self._past.values() if now - each.ended < STEADY}
 

@@ -42,7 +42,7 @@ def alerts() -> list[dict[str, Any]]:
     [
         ("A link's status", [*Status]),
         ("Why it has that status", [*export_event.Reason]),
-        ("Causes", [*advice.Trouble]),
+        ("Causes", [*advice.CAUSES]),
         ("Messages in quarantine", [*quarantine.Reason]),
         ("Alerts", [alert["alert"] for alert in alerts()]),
         ("What `check` finds", [*Topic]),

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from agent.core.links.lifecycle import Status
-from agent.core.status.advice import Trouble, trouble_of
+from agent.amqp.failures import alarm_of
 from agent.core.status.causes import AWAY
+from agent.errors import FailureKind
 from agent.status.expiry import CERTIFICATE, FAMILIES, TOKEN
 from agent.status.families import INFO, LINK_FAMILIES, Type
 from agent.status.metrics import AGENT_FAMILIES
@@ -119,8 +119,8 @@ def test_the_rules_know_what_an_agent_calls_a_block_and_a_lost_connection() -> N
         for rule in RULES
         for pattern in re.findall(r'trouble[=!]~"([^"]*)"', rule["expr"])
     }
-    blocks = {trouble_of(Status.BLOCKED, "downstream_blocked", error) for error in ("memory", "disk", "")}
-    assert asked == {frozenset(blocks), AWAY | {Trouble.LOST}}
+    blocks = {alarm_of(reason) for reason in ("low on memory", "low on disk", "")}
+    assert asked == {frozenset(blocks), AWAY | {FailureKind.LOST}}
 
 
 def test_the_example_of_alertmanager_makes_one_notification_of_the_replicas_of_a_group_for_each_trouble() -> None:

@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.methods import Call, Method
-from agent.amqp.wire.permissions import ACCESS_REFUSED, refuses_topic, with_permission
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.questions import Questions
+from agent.amqp.wire.refusals import ACCESS_REFUSED, facts_of, refuses_topic, with_permission
 from agent.amqp.wire.tables import CodecError
 from agent.errors import BrokerError, PermanentError, TransientError
 
@@ -26,8 +26,8 @@ MOST_DEMANDS: Final = 10
 class ChannelClosedError(BrokerError):
     """The broker closed a channel; `code` is AMQP's. `is_over_topic`: the user may not use that routing key."""
 
-    def __init__(self, code: int, text: str, *, is_over_topic: bool = False) -> None:
-        super().__init__(text)
+    def __init__(self, code: int, text: str, *, is_over_topic: bool = False, user: str = "", vhost: str = "") -> None:
+        super().__init__(text, facts=facts_of(code, text, user=user, vhost=vhost))
         self.code = code
         self.is_over_topic = is_over_topic
 
@@ -64,6 +64,9 @@ class Writer(Protocol):
 
     @property
     def where(self) -> str: ...
+
+    @property
+    def account(self) -> tuple[str, str]: ...
 
     def write(self, data: bytes) -> None: ...
 
@@ -256,7 +259,9 @@ class Channel:
             values = self._questions.values_of(ids)
             is_over_topic = refuses_topic(text, values)
             text = with_permission(text, ids, values)
-        return ChannelClosedError(call["code"], one_line(self._writer.redacted(text)), is_over_topic=is_over_topic)
+        user, vhost = self._writer.account
+        shown = one_line(self._writer.redacted(text))
+        return ChannelClosedError(call["code"], shown, is_over_topic=is_over_topic, user=user, vhost=vhost)
 
     def _cancelled(self, call: Call) -> None:
         tag = call["consumer_tag"]

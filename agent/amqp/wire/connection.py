@@ -75,6 +75,11 @@ class WireConnection(asyncio.BufferedProtocol):
         return self._terms.where
 
     @property
+    def account(self) -> tuple[str, str]:
+        """The user that is logged in, and the vhost."""
+        return self._terms.user, self._terms.vhost
+
+    @property
     def heard(self) -> float:
         """When the peer was heard last, by the loop's clock."""
         return self._inbound.heard

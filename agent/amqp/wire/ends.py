@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.errors import BrokerError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, TransientError
 
 _LONGEST_TEXT: Final = 300
 STANDSTILL: Final = 1.0
@@ -19,6 +19,8 @@ def one_line(text: str) -> str:
 
 class ConnectionClosedError(BrokerError):
     """The broker closed the connection; `code` is AMQP's."""
+
+    facts = Failure(FailureKind.CLOSED)
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text or f"code {code}, without a reason")
@@ -36,6 +38,8 @@ class NotAmqpError(BrokerError):
 class StoodStillError(TransientError):
     """The agent did nothing for so long that another one may run the link: no broker is to blame."""
 
+    facts = Failure(FailureKind.STOOD_STILL)
+
     def __init__(self) -> None:
         super().__init__("the agent stood still for so long that another agent of its group may run the link")
 
@@ -43,6 +47,10 @@ class StoodStillError(TransientError):
 class HeartbeatMissedError(BrokerError):
     """Nothing was received for twice the heartbeat interval."""
 
+    facts = Failure(FailureKind.HEARTBEATS_MISSED)
+
 
 class EndOfStreamError(BrokerError):
     """The peer closed the socket without a reason."""
+
+    facts = Failure(FailureKind.LOST)

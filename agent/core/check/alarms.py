@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.check.finding import Finding, Level, Topic
-from agent.core.status.advice import CLEARING, Trouble
+from agent.core.status.advice import CLEARING
+from agent.errors import FailureKind
 
 MOST_NAMED: Final = 5  # brokers or nodes in one text
 
@@ -25,7 +26,7 @@ class NodeAlarms:
 class Alarm:
     """One resource that the named nodes lack."""
 
-    trouble: Trouble
+    trouble: FailureKind
     nodes: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -34,8 +35,8 @@ class Alarm:
 
 def alarms_of(nodes: Sequence[NodeAlarms]) -> tuple[Alarm, ...]:
     found = (
-        Alarm(Trouble.MEMORY_ALARM, tuple(each.node for each in nodes if each.memory)),
-        Alarm(Trouble.DISK_ALARM, tuple(each.node for each in nodes if each.disk)),
+        Alarm(FailureKind.MEMORY_ALARM, tuple(each.node for each in nodes if each.memory)),
+        Alarm(FailureKind.DISK_ALARM, tuple(each.node for each in nodes if each.disk)),
     )
     return tuple(each for each in found if each.nodes)
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-from agent.errors import Side
+from agent.errors import Failure, FailureKind, Side
 
 
 class Status(StrEnum):
@@ -37,18 +37,6 @@ class Level(StrEnum):
     DOWN = "down"
 
 
-class Trouble(StrEnum):
-    """The kinds of failure, few enough to be counted separately."""
-
-    UNREACHABLE = "unreachable"
-    REFUSED = "refused"  # and the configuration or a permission has to be changed first
-    LOST = "lost"
-    CLOSED = "closed"  # by the broker, with a reason
-    HEARTBEAT = "heartbeat"
-    STANDSTILL = "standstill"  # of the agent itself
-    OTHER = "other"
-
-
 class Phase(StrEnum):
     """What the link holds: nothing, a timer, connections being opened, connections, or connections being closed.
     `LINGERING` is the wait until the upstream objects of an unwanted link may be removed, `CLEANING` the removal.
@@ -63,6 +51,9 @@ class Phase(StrEnum):
     CLEANING = "cleaning"
     GONE = "gone"
 
+
+UPSTREAM_FAILED: Final = Failure(side=Side.UPSTREAM)
+"""Nothing else is known; most questions go there."""
 
 # Events
 
@@ -82,10 +73,8 @@ class Failed:
     """Opening failed, or an open link broke. `steady`: it had run long enough to try again at once."""
 
     error: str
-    permanent: bool = False
+    failure: Failure = UPSTREAM_FAILED
     steady: bool = False
-    side: Side = Side.UPSTREAM
-    trouble: Trouble = Trouble.OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +91,7 @@ class RetryDue:
 class Blocked:
     side: Side
     reason: str = ""
+    kind: FailureKind = FailureKind.BLOCKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +102,7 @@ class Unblocked:
 @dataclass(frozen=True, slots=True)
 class Stalled:
     reason: str = ""
+    side: Side = Side.DOWNSTREAM  # the broker that confirms nothing, or that probes can't be sent to
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +300,7 @@ class LinkState:
     is_served: bool = True  # while it is on standby
     unwanted: Unwanted | None = None
     stop: Stop | None = None
-    failure: Failed | None = None
+    broken: Failed | None = None
     attempt: int = 0
     blocked: tuple[Blocked, ...] = ()
     stalled: Stalled | None = None
@@ -332,8 +323,8 @@ class LinkState:
             return Status.PAUSED
         if self.standby is not None:
             return Status.STANDBY if self.is_served else Status.BACKOFF
-        if self.failure is not None:
-            return Status.INVALID if self.failure.permanent else Status.BACKOFF
+        if self.broken is not None:
+            return Status.INVALID if self.broken.failure.is_permanent else Status.BACKOFF
         if self.blocked:
             return Status.BLOCKED
         if self.phase is not Phase.OPEN:
@@ -349,7 +340,7 @@ class LinkState:
             case Status.STANDBY:
                 return self.standby or ""
             case Status.INVALID | Status.BACKOFF:
-                return self.failure.error if self.failure else self.standby or ""
+                return self.broken.error if self.broken else self.standby or ""
             case Status.BLOCKED:
                 return "; ".join(f"{block.side} blocked: {block.reason}" for block in self.blocked)
             case Status.STALLED:
@@ -361,7 +352,28 @@ class LinkState:
             case _:
                 return ""
 
+    @property
+    def failure(self) -> Failure | None:
+        """The facts of what keeps messages from moving; None while nothing does, or somebody asked for that."""
+        match self.status:
+            case Status.INVALID | Status.BACKOFF:
+                return NO_LEASE if self.broken is None else self.broken.failure
+            case Status.BLOCKED:
+                return Failure(min((block.kind for block in self.blocked), key=_ALARMS.index), side=self._blocked_by)
+            case Status.STALLED if self.stalled is not None:
+                return Failure(FailureKind.NO_CONFIRMS, side=self.stalled.side)
+            case _:
+                return None
 
+    @property
+    def _blocked_by(self) -> Side:
+        """What messages can't be sent to counts before what they can't be acknowledged to."""
+        return Side.DOWNSTREAM if any(block.side is Side.DOWNSTREAM for block in self.blocked) else Side.UPSTREAM
+
+
+NO_LEASE: Final = Failure(FailureKind.LOST, side=Side.DOWNSTREAM)
+"""Of a link that no agent of the group runs: leases are in the downstream, and another one hasn't taken it either."""
+_ALARMS: Final = (FailureKind.MEMORY_ALARM, FailureKind.DISK_ALARM, FailureKind.BLOCKED)
 NO_LONGER_DEFINED: Final = "no longer defined; what it built upstream is removed unless it is defined again"
 HAS_COMPLETED: Final = "finished: it has moved all that its definition asks for; restart it to run it again"
 
@@ -419,10 +431,10 @@ def _follow(state: LinkState) -> Step:
             idle, effects = _follow(replace(state, phase=Phase.IDLE))
             return idle, (CancelLinger(), *effects)
         case Phase.WAITING if not state.wants_to_run:
-            idle, effects = _follow(replace(state, phase=Phase.IDLE, failure=None, attempt=0))
+            idle, effects = _follow(replace(state, phase=Phase.IDLE, broken=None, attempt=0))
             return idle, (CancelWait(), *effects)
         case Phase.OPENING | Phase.OPEN if not state.wants_to_run:
-            return _close(replace(state, failure=None, attempt=0), settle=True)
+            return _close(replace(state, broken=None, attempt=0), settle=True)
         case _:
             return state, ()
 
@@ -431,15 +443,15 @@ def _answered(state: LinkState, event: Event) -> Step:
     """Handles the result of an effect; results of effects that were given up meanwhile are ignored."""
     match event, state.phase:
         case Opened(), Phase.OPENING:
-            return replace(state, phase=Phase.OPEN, failure=None), (HoldReading(),) if state.blocked else ()
+            return replace(state, phase=Phase.OPEN, broken=None), (HoldReading(),) if state.blocked else ()
         case Failed(), Phase.OPENING | Phase.OPEN:
             attempt = 1 if event.steady else state.attempt + 1
-            return _close(replace(state, failure=event, attempt=attempt), settle=False)
-        case Closed(), Phase.CLOSING if state.failure is not None and state.wants_to_run:
+            return _close(replace(state, broken=event, attempt=attempt), settle=False)
+        case Closed(), Phase.CLOSING if state.broken is not None and state.wants_to_run:
             waiting = replace(state, phase=Phase.WAITING)
-            return waiting, (Wait(state.attempt, slow=state.failure.permanent),)
+            return waiting, (Wait(state.attempt, slow=state.broken.failure.is_permanent),)
         case Closed(), Phase.CLOSING:
-            return _follow(replace(state, phase=Phase.IDLE, failure=None))
+            return _follow(replace(state, phase=Phase.IDLE, broken=None))
         case RetryDue(), Phase.WAITING:
             return _open(state)
         case RemovalDue(messages), Phase.LINGERING:
@@ -453,7 +465,7 @@ def _answered(state: LinkState, event: Event) -> Step:
 
 
 def _restart(state: LinkState) -> Step:
-    fresh = replace(state, failure=None, attempt=0, completed=False)
+    fresh = replace(state, broken=None, attempt=0, completed=False)
     match state.phase:
         case Phase.IDLE if state.completed:
             return _follow(fresh)

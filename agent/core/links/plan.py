@@ -42,6 +42,7 @@ from agent.core.rules import objects
 from agent.core.rules.bindings import Route
 from agent.core.rules.hops import Site
 from agent.core.text.counts import counted
+from agent.errors import UNKNOWN, Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Sight:
     site: Site | None = None
     seen: Seen = field(default_factory=Seen)
     error: str | None = None
-    error_is_permanent: bool = False
+    failure: Failure = UNKNOWN  # where there is an error
     destination: Sight | None = None  # of a shovel, whose other end this is
     is_served_by_agent: bool = False  # the agent that runs with this configuration consumes from the queue
     running: RunningLink | None = None  # the same link of that agent
@@ -119,6 +120,7 @@ class PlannedLink:
     bindings: int = 0
     actions: tuple[Action, ...] = ()
     is_paused: bool = False  # by an operator: it does nothing until it is resumed
+    failure: Failure | None = None  # of the broker that stops it
 
     @property
     def changes(self) -> tuple[Action, ...]:
@@ -184,7 +186,8 @@ def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
 def _plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
     outlook, reason = _outlook(link, sight, downstream)
     if outlook is not Outlook.RUN:
-        return PlannedLink(link, outlook, reason, _concerned(link, sight, outlook))
+        failed = [each.failure for each in (sight, sight.destination) if each is not None and each.error is not None]
+        return PlannedLink(link, outlook, reason, _concerned(link, sight, outlook), failure=next(iter(failed), None))
     if isinstance(link, ExchangeLink) and sight.site is not None:
         return _plan_exchange_link(link, sight, upstream=sight.site, downstream=downstream)
     if isinstance(link, QueueLink):
@@ -201,7 +204,7 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
             f"{plugin_of(link)} of the downstream runs this link; the agent waits until it ends",
         )
     if sight.error is not None:
-        return (Outlook.INVALID if sight.error_is_permanent else Outlook.BACKOFF), sight.error
+        return _stopped_by(sight.failure), sight.error
     if isinstance(link, ShovelLink):
         return _outlook_of_shovel(link, sight)
     queue = sight.seen.queue
@@ -211,6 +214,10 @@ def _outlook(link: Link, sight: Sight, downstream: Downstream) -> tuple[Outlook,
         served = f"the upstream queue has {counted(queue.consumers, 'consumer')}"
         return Outlook.STANDBY, f"{served}: the federation plugin or another agent serves it; the agent waits"
     return Outlook.RUN, ""
+
+
+def _stopped_by(failure: Failure) -> Outlook:
+    return Outlook.INVALID if failure.is_permanent else Outlook.BACKOFF
 
 
 def plugin_of(link: Link) -> str:
@@ -320,7 +327,7 @@ def _outlook_of_shovel(link: ShovelLink, sight: Sight) -> tuple[Outlook, str]:
     """What is missing at either end, and isn't declared by the shovel, is waited for."""
     destination = sight.destination
     if destination is not None and destination.error is not None:
-        return (Outlook.INVALID if destination.error_is_permanent else Outlook.BACKOFF), destination.error
+        return _stopped_by(destination.failure), destination.error
     waits = [_missing(link.shovel.source, sight)]
     if destination is not None:
         waits.append(_missing(link.shovel.destination, destination))

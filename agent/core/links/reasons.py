@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import LinkState, Status
-from agent.errors import Side
+from agent.errors import Failure, FailureKind
 
 
 def reason_of(before: LinkState | None, after: LinkState) -> Reason:
@@ -18,16 +18,36 @@ def reason_of(before: LinkState | None, after: LinkState) -> Reason:
             return _RELEASED.get(before.status, Reason.RESTARTED)
         case Status.RUNNING:
             return _RECOVERED.get(before.status, Reason.OPENED)
-        case Status.BLOCKED:
-            sides = {block.side for block in after.blocked}
-            return Reason.DOWNSTREAM_BLOCKED if Side.DOWNSTREAM in sides else Reason.UPSTREAM_BLOCKED
+        case Status.BLOCKED if after.failure is not None:
+            return Reason(f"{after.failure.side}_blocked")
         case Status.STOPPING:
             return Reason.REMOVED if after.stop is None else Reason.STOPPED
         case Status.BACKOFF | Status.INVALID if after.failure is not None:
-            return Reason(f"{after.failure.side}_{after.failure.trouble}")
+            return Reason(f"{after.failure.side}_{word_of(after.failure)}")
         case status:
             return _REACHED[status]
 
+
+def word_of(failure: Failure) -> str:
+    """The `reason` of a failure in metrics, and the second half of that in events: few enough to be counted."""
+    return "refused" if failure.is_permanent else _WORDS.get(failure.kind, "other")
+
+
+_WORDS: Final = {
+    FailureKind.UNREACHABLE: "unreachable",
+    FailureKind.UNRESOLVED: "unreachable",
+    FailureKind.NOT_ANSWERING: "unreachable",
+    FailureKind.LOGIN: "refused",
+    FailureKind.PERMISSION: "refused",
+    FailureKind.NO_VHOST: "refused",
+    FailureKind.LOST: "lost",
+    FailureKind.TLS: "lost",
+    FailureKind.CLOSED: "closed",
+    FailureKind.NOT_FOUND: "closed",
+    FailureKind.HEARTBEATS_MISSED: "heartbeat",
+    FailureKind.STOOD_STILL: "standstill",
+}
+WORDS: Final = ("unreachable", "refused", "lost", "closed", "heartbeat", "standstill", "other")
 
 _RELEASED: Final = {
     Status.PAUSED: Reason.RESUMED,
@@ -37,7 +57,6 @@ _RELEASED: Final = {
 }
 _RECOVERED: Final = {Status.BLOCKED: Reason.UNBLOCKED, Status.STALLED: Reason.PROGRESSED}
 _REACHED: Final = {
-    Status.BACKOFF: Reason.DOWNSTREAM_LOST,  # there its lease is, which another agent hasn't taken either
     Status.STALLED: Reason.NO_CONFIRMS,
     Status.PAUSED: Reason.PAUSED,
     Status.STANDBY: Reason.SERVED_ELSEWHERE,

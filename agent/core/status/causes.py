@@ -13,12 +13,15 @@ from agent.core.links.critical import NO_LAG, LagDescription
 from agent.core.links.lifecycle import Level, Status
 from agent.core.model import LinkKind
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.core.status.advice import DELETED, Trouble, advice, denied, trouble_of
+from agent.core.status.advice import DELETED, advice, grouped
 from agent.core.text.counts import counted, waiting_text
 from agent.core.text.durations import in_words
+from agent.errors import Failure, FailureKind, Side
 
 DOWN: Final = frozenset({Status.INVALID, Status.BACKOFF})
-AWAY: Final = frozenset({Trouble.UNREACHABLE, Trouble.SILENT})  # where a connection was lost, these often follow
+AWAY: Final = frozenset(
+    {FailureKind.UNREACHABLE, FailureKind.NOT_ANSWERING}
+)  # where a connection was lost, these often follow
 DEGRADED: Final = frozenset({Status.BLOCKED, Status.STALLED})
 _DOWNSTREAM: Final = "downstream"
 _UPSTREAM: Final = "upstream"
@@ -36,13 +39,13 @@ _NOT_ACTIVE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """`reason` is that of its status and error. `waiting` is the backlog where it is known, `waited_last` what it was
-    when it was last known. `last_confirm` and `ran_until` are when the link last moved a message and when it last
-    ceased to run, as far as this agent knows."""
+    """`failure` and `error` are of its status, or of the trouble that recurs. `waiting` is the backlog where it is
+    known, `waited_last` what it was when it was last known. `last_confirm` and `ran_until` are when the link last moved
+    a message and when it last ceased to run, as far as this agent knows."""
 
     id: str
     status: Status
-    reason: str
+    failure: Failure | None
     error: str
     upstream: str
     since: float
@@ -53,6 +56,7 @@ class LinkFacts:
     is_forgotten: bool = False  # paused for so long that nobody may remember it
     lag: LagDescription = NO_LAG  # how far behind it is and how that goes on, while that is critical
     behind_since: float | None = None  # since when it has been further behind than `lag-critical` allows
+    is_refused: bool = False  # messages wait that its destination refused
     is_from_downstream: bool = False  # rather than from another broker
     destination: str = ""  # the broker that its messages go to, unless that is the downstream
     destination_vhost: str = ""
@@ -120,13 +124,14 @@ class Cause:
     id: str  # eight hex digits, the same for as long as its broker is called the same
     side: str  # downstream | upstream | destination | agent
     broker: str
-    trouble: Trouble
+    trouble: FailureKind
     since: float
     links: tuple[str, ...]
     names: tuple[str, ...]  # of the few that have it for the shortest time
     were_flowing: int
     waiting: Waiting
     error: str
+    failure: Failure | None
     advice: str
     recurs: bool = False
     acknowledged: Acknowledgement | None = None
@@ -151,16 +156,28 @@ def advice_for(
     if not link.needs_somebody and link.status is not Status.PAUSED:
         return ""
     key = _key(link, downstream)
-    errors = [other.error for other in others if other.needs_somebody and _key(other, downstream) == key]
-    vhosts = _held_up_in([link])
-    return advice(
-        Trouble(key[2]), key[1], link.error, (link.id,), others=errors, needs=needs, lag=link.lag, vhosts=vhosts
-    )
+    alike = [link, *(other for other in others if other.needs_somebody and _key(other, downstream) == key)]
+    return _advice(key, alike, (link.id,), needs=needs, lag=link.lag, vhosts=_held_up_in([link]))
+
+
+def _advice(
+    key: tuple[str, ...],
+    links: Sequence[LinkFacts],
+    ids: Sequence[str],
+    *,
+    needs: Sequence[Need] = (),
+    lag: LagDescription,
+    vhosts: Sequence[str],
+) -> str:
+    errors = [link.error for link in links]
+    failures = [link.failure for link in links if link.failure is not None]
+    kind, broker = FailureKind(key[2]), key[1]
+    return advice(kind, broker, ids, errors=errors, failures=failures, needs=needs, lag=lag, vhosts=vhosts)
 
 
 def _held_up_in(links: Iterable[LinkFacts]) -> tuple[str, ...]:
     """The vhosts that they can't get their messages into."""
-    found = (link for link in links if is_blamed_on_destination(link.status, link.reason, link.error))
+    found = (link for link in links if link.failure is not None and link.failure.side is Side.DOWNSTREAM)
     return tuple(dict.fromkeys(link.destination_vhost for link in found))
 
 
@@ -168,24 +185,26 @@ def stands_still(status: Status) -> bool:
     return status in DOWN | DEGRADED
 
 
-def blamed(link: LinkFacts) -> tuple[str, Trouble]:
+def blamed(link: LinkFacts) -> tuple[str, FailureKind]:
     """The side on which the cause of a link's trouble is, and the kind of trouble."""
     if link.deleted is not None:
         return _DOWNSTREAM, DELETED[link.deleted]
     if link.is_behind:
-        return _side(link), Trouble.BEHIND
-    trouble = trouble_of(link.status, link.reason, link.error)
-    if link.recurs and trouble in AWAY:  # for moments, after it was lost
-        trouble = Trouble.LOST
-    return _side(link), trouble
+        return _side(link), FailureKind.BEHIND
+    if link.failure is None:
+        return _side(link), FailureKind.PAUSED
+    kind = grouped(link.failure)
+    if link.recurs and kind in AWAY:  # for moments, after it was lost
+        kind = FailureKind.LOST
+    return _side(link), kind
 
 
 def _key(link: LinkFacts, downstream: str) -> tuple[str, ...]:
     """A broker is one cause, whether links come from there or go there."""
-    side, trouble = blamed(link)
-    missing = denied(link.error) if trouble is Trouble.PERMISSION else None
-    whose = () if missing is None else (missing.user, missing.vhost)
-    return side if side in {_DOWNSTREAM, _AGENT} else "", _broker(link, side, downstream), trouble, *whose
+    side, kind = blamed(link)
+    is_about_user = kind is FailureKind.PERMISSION and link.failure is not None
+    whose = (link.failure.user, link.failure.vhost) if is_about_user and link.failure else ()
+    return side if side in {_DOWNSTREAM, _AGENT} else "", _broker(link, side, downstream), kind, *whose
 
 
 def broker_of(link: LinkFacts, *, downstream: str) -> str:
@@ -203,33 +222,20 @@ def _side(link: LinkFacts) -> str:
     """A shovel may go to another broker than the downstream, and come from that."""
     if link.deleted is not None:
         return _DOWNSTREAM
-    if not link.is_behind and trouble_of(link.status, link.reason, link.error) is Trouble.STOOD_STILL:
+    failure = None if link.is_behind else link.failure
+    if failure is not None and failure.kind is FailureKind.STOOD_STILL:
         return _AGENT
-    is_at_destination = (
-        "by the downstream" in link.error
-        if link.is_behind
-        else is_blamed_on_destination(link.status, link.reason, link.error)
-    )
+    is_at_destination = link.is_refused if link.is_behind else failure is not None and failure.side is Side.DOWNSTREAM
     if is_at_destination:
         return _DESTINATION if link.destination else _DOWNSTREAM
     return _DOWNSTREAM if link.is_from_downstream else _UPSTREAM
 
 
-def is_blamed_on_destination(status: Status, reason: str, error: str) -> bool:
-    """Whether the broker that a link's messages go to keeps it from running, rather than the one that they come from.
-    Errors and reasons call the one downstream and the other upstream."""
-    if status is Status.STALLED:  # but for a probe that couldn't be sent, and the like
-        return not (error.startswith("upstream ") or ": upstream " in error)
-    if status is Status.BLOCKED:
-        return error.startswith("downstream") or "; downstream" in error
-    return reason.startswith("downstream_") or error.startswith("downstream ")
-
-
 def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
-    known_side, broker, trouble = key[0], key[1], Trouble(key[2])
+    known_side, broker = key[0], key[1]
     newest = sorted(members, key=lambda link: link.blamed_since, reverse=True)
-    errors = [link.error for link in newest]
-    error = Counter(errors).most_common(1)[0][0]
+    error = Counter(link.error for link in newest).most_common(1)[0][0]
+    shown_first = sorted(newest, key=lambda link: link.error != error)
     lag = min((link.lag for link in members), key=lambda each: (not each.text, each.is_catching_up))  # a bad one
     links = tuple(link.id for link in members)
     comes_from_there = any(_side(link) == _UPSTREAM for link in members)
@@ -237,14 +243,15 @@ def _cause(key: tuple[str, ...], members: Sequence[LinkFacts]) -> Cause:
         id=sha256("\0".join(key).encode(errors="replace")).hexdigest()[:8],
         side=known_side or (_UPSTREAM if comes_from_there else _DESTINATION),
         broker=broker,
-        trouble=trouble,
+        trouble=FailureKind(key[2]),
         since=min(link.blamed_since for link in members),
         links=links,
         names=tuple(dict.fromkeys(f"{link.vhost}/{link.name}" for link in newest))[:MOST_NAMED],
         were_flowing=sum(link.was_flowing for link in members),
         waiting=waiting_of(members),
         error=error or lag.text,
-        advice=advice(trouble, broker, error, links, others=errors, lag=lag, vhosts=_held_up_in(members)),
+        failure=shown_first[0].failure,
+        advice=_advice(key, shown_first, links, lag=lag, vhosts=_held_up_in(members)),
         recurs=any(link.recurs for link in members),
         acknowledged=_acknowledgement(members),
     )
@@ -260,9 +267,9 @@ def _acknowledgement(members: Sequence[LinkFacts]) -> Acknowledgement | None:
     return max(found, key=lambda each: each.at) if len(found) == len(members) else None
 
 
-def _is_known(known: Acknowledgement, side: str, trouble: Trouble) -> bool:
+def _is_known(known: Acknowledgement, side: str, trouble: FailureKind) -> bool:
     """A broker that restarts is unreachable, silent and lost in turn: that is one trouble."""
-    return known.side == side and (known.trouble == trouble or {known.trouble, trouble} <= AWAY | {Trouble.LOST})
+    return known.side == side and (known.trouble == trouble or {known.trouble, trouble} <= AWAY | {FailureKind.LOST})
 
 
 def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
@@ -274,7 +281,7 @@ def waiting_of(links: Iterable[LinkFacts]) -> Waiting:
 def _rank(cause: Cause) -> tuple[bool, bool, int, int, int, int, int, str]:
     return (
         cause.acknowledged is not None,
-        cause.trouble is Trouble.PAUSED,
+        cause.trouble is FailureKind.PAUSED,
         _urgency(cause),
         -len(str(len(cause.links))),
         -int(cause.since // TOGETHER),
@@ -329,12 +336,12 @@ def headline(cause: Cause, total: int, *, now: float) -> str:
 
 
 _HOW: Final = {
-    Trouble.MEMORY_ALARM: "blocked",
-    Trouble.DISK_ALARM: "blocked",
-    Trouble.BLOCKED: "blocked",
-    Trouble.NO_CONFIRMS: "stalled",
-    Trouble.PAUSED: "paused",
-    Trouble.BEHIND: "behind",
-    Trouble.EXCHANGE_DELETED: "gone",
-    Trouble.QUEUE_DELETED: "gone",
+    FailureKind.MEMORY_ALARM: "blocked",
+    FailureKind.DISK_ALARM: "blocked",
+    FailureKind.BLOCKED: "blocked",
+    FailureKind.NO_CONFIRMS: "stalled",
+    FailureKind.PAUSED: "paused",
+    FailureKind.BEHIND: "behind",
+    FailureKind.EXCHANGE_DELETED: "gone",
+    FailureKind.QUEUE_DELETED: "gone",
 }

@@ -28,7 +28,7 @@ from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.core.links.probe import OnItsWay, Passage
 from agent.core.rules import names
-from agent.errors import BrokerError
+from agent.errors import BrokerError, Side, happening_on
 from agent.links.flow import Flow
 
 SILENT: Final = 2.8
@@ -69,7 +69,7 @@ class Probing:
         self._proved_at = self._loop.time()
         self._forwarded = 0
         self._is_listening = False
-        self._trouble = ""
+        self._trouble: BrokerError | None = None
         self._upstream: Connection | None = None  # where probes are published
 
     @property
@@ -86,8 +86,14 @@ class Probing:
         waited = now - self._proved_at
         if waited < SILENT * self._interval:
             return ""
-        why = self._trouble or "look for what holds up the link's queue, and at the downstream"
+        hint = "look for what holds up the link's queue, and at the downstream"
+        why = hint if self._trouble is None else one_line(str(self._trouble))
         return f"no probe has come through for {SILENT * self._interval:g} s: {why}"
+
+    @property
+    def trouble_is_at(self) -> Side:
+        """Where probes can't be sent or heard, if that is why none comes through."""
+        return (self._trouble.side if self._trouble is not None else None) or Side.DOWNSTREAM
 
     def publish(self, token: bytes, channel: int) -> bytes | None:
         """See `Probes`."""
@@ -102,11 +108,13 @@ class Probing:
         """Until cancelled. `opener` opens what probes are published by; a failure is shown, and tried again."""
         while True:
             try:
-                async with await opener() as upstream:
+                with happening_on(Side.UPSTREAM):
+                    opened = await opener()
+                async with opened as upstream:
                     self._upstream = upstream.connection
                     await self._probe(upstream.connection)
             except BrokerError as error:
-                self._trouble = one_line(str(error))
+                self._trouble = error
             finally:
                 self._is_listening, self._upstream = False, None
             await asyncio.sleep(self._interval)
@@ -123,22 +131,27 @@ class Probing:
                     (out.closed, into.closed), timeout=self._interval / LOOKS, return_when=asyncio.FIRST_COMPLETED
                 )
                 if done:
-                    error = done.pop().result()
-                    raise (
-                        refusal(upstream, "publishing a probe", error)
-                        if isinstance(error, ChannelClosedError)
-                        else error
-                    )
+                    raise self._ended(out, into, upstream)
         finally:
             out.leave()
             into.leave()
+
+    def _ended(self, out: Channel, into: Channel, upstream: Connection) -> BrokerError:
+        """Why one of the channels is closed."""
+        is_upstream = out.closed.done()
+        error = (out if is_upstream else into).closed.result()
+        if isinstance(error, ChannelClosedError):
+            error = refusal(upstream if is_upstream else self._down, "publishing a probe", error)
+        error.side = error.side or (Side.UPSTREAM if is_upstream else Side.DOWNSTREAM)
+        return error
 
     async def _listen(self, channel: Channel) -> None:
         channel.on_message = self._arrived
         own = {"queue": self._private, "exclusive": True}
         try:
-            await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, auto_delete=True, **own)
-            await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, no_ack=True, **own)
+            with happening_on(Side.DOWNSTREAM):
+                await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, auto_delete=True, **own)
+                await channel.ask(methods.BASIC_CONSUME, methods.BASIC_CONSUME_OK, no_ack=True, **own)
         except ChannelClosedError as error:
             raise refusal(self._down, "declaring a queue for probes", error) from error
         self._is_listening = True
@@ -148,8 +161,10 @@ class Probing:
         way, flow = self._on_its_way, self._flow
         if way is None or upstream.wire.blocked is not None:  # what is blocked answers nothing
             return
+        declared = {"queue": self._queue, "passive": True}
         try:
-            found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, queue=self._queue, passive=True)
+            with happening_on(Side.UPSTREAM):
+                found = await channel.ask(methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
         except ChannelClosedError as error:
             raise refusal(upstream, f"looking for queue {self._queue!r}", error) from error
         seen = Passage(
@@ -176,6 +191,6 @@ class Probing:
         if way is None or token != way.token:
             return
         self._on_its_way = None
-        self._lag, self._proved_at, self._trouble = now - way.sent, now, ""
+        self._lag, self._proved_at, self._trouble = now - way.sent, now, None
         self.last_answer = self._wall()
         self.answers += 1

@@ -99,6 +99,7 @@ class Upkeep:
     def _look_at_probes(self, probing: Probing, now: float, *, is_blocked: bool) -> None:
         flow = self._flow
         flow.unproved = probing.observe(now, forwarded=self._counts.forwarded, is_blocked=is_blocked)
+        flow.unproved_by = probing.trouble_is_at
         flow.lag, flow.last_probe = probing.lag, probing.last_answer
 
     # What the lookout finds

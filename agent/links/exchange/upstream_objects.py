@@ -181,7 +181,7 @@ async def delete_queue(connection: Connection, name: str, *, if_empty: bool = Fa
     if not isinstance(found, ChannelClosedError):
         return
     if found.code == PRECONDITION_FAILED:
-        is_used, has_messages = "in use" in str(found), if_empty and "not empty" in str(found)
+        is_used, has_messages = str(found).endswith("in use"), if_empty and str(found).endswith("not empty")
         if (kept := _kept(connection, name, consumers=is_used, messages=has_messages)) is not None:
             raise kept from found
     raise refusal(connection, f"deleting queue {name!r}", found)

@@ -24,9 +24,9 @@ from agent.core.check.releases import Opened
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import ExchangeLink, Link, QueueLink, ShovelLink
 from agent.core.rules.objects import queue_arguments
-from agent.core.status.advice import Trouble, advice, denied
+from agent.core.status.advice import advice
 from agent.downstream.reading import Bindings
-from agent.errors import BrokerError
+from agent.errors import BrokerError, Failure, FailureKind
 from agent.links.ends import DOWNSTREAM
 from agent.runtime.preflight.api import Api
 from agent.runtime.preflight.endpoints import CONNECTION_NAME, DEFAULT_VHOST, PATIENCE, Endpoint
@@ -151,16 +151,17 @@ async def judge_events(scene: Scene) -> AsyncIterator[Finding]:
         found = (await _look(scene.apis.downstream, DEFAULT_VHOST, [EVENTS]))[EVENTS]
     except BrokerError as error:
         why = f"{EVENTS!r} can't be looked for in vhost '/', so {message}: {error}"
-        yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, _to_look(str(error)))
+        yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, _to_look(error.failure))
         return
     if found.presence is Presence.MISSING:
         why = f"exchange {EVENTS!r} is missing in vhost '/': {message}"
         yield Finding(Level.WARNING, Topic.EVENTS, DOWNSTREAM, why, "rabbitmq-plugins enable rabbitmq_event_exchange")
 
 
-def _to_look(error: str) -> str:
+def _to_look(failure: Failure) -> str:
     """What lets the agent look; whether the plugin is enabled isn't known."""
-    return "" if denied(error) is None else advice(Trouble.PERMISSION, f"the {DOWNSTREAM}", error)
+    is_denied = failure.kind is FailureKind.PERMISSION
+    return advice(failure.kind, f"the {DOWNSTREAM}", failures=[failure]) if is_denied else ""
 
 
 async def judge_alternates(scene: Scene) -> AsyncIterator[Finding]:

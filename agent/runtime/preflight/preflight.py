@@ -18,10 +18,9 @@ from agent.core.check.permissions import Grant
 from agent.core.check.releases import judge_clock, judge_opened, judge_pair
 from agent.core.links.plan import Outlook
 from agent.core.model import Definitions, native_link
-from agent.core.status.advice import denied
 from agent.definitions.sources.load import Configuration
 from agent.definitions.sources.references import may_be_elsewhere
-from agent.errors import BrokerError, Severity
+from agent.errors import BrokerError, Failure, FailureKind, Severity
 from agent.runtime.preflight.alarms import judge_alarms
 from agent.runtime.preflight.api import Api
 from agent.runtime.preflight.endpoints import Tried, endpoints_of, try_all
@@ -241,14 +240,15 @@ async def _unreachable(tried: Sequence[Tried], accounts: Sequence[Account], scen
             continue
         text = str(each.error)
         level = Level.WARNING if each.endpoint in working else Level.ERROR
-        topic = Topic.TLS if "certificate" in text or "TLS" in text else Topic.CONNECTION
+        kind = each.error.failure.kind
+        topic = Topic.TLS if kind is FailureKind.TLS else Topic.CONNECTION
         vhost = each.uri.vhost(each.endpoint.default_vhost)
         place = each.endpoint, vhost, each.uri.login[0]
         account = next((one for one in accounts if (one.endpoint, one.vhost, one.user) == place), None)
-        if account is not None and f"vhost {vhost!r} does not exist" in text:
+        if account is not None and kind is FailureKind.NO_VHOST:
             fix = f"rabbitmqctl add_vhost {quote(vhost)} && {account.command(Grant())}"
         else:
-            fix = await _fix(account if denied(text) is not None else None, scene.apis)
+            fix = await _fix(account if kind is FailureKind.PERMISSION else None, scene.apis)
         labels = tuple(link.label for link in scene.links if each.endpoint in (link.source, link.destination))
         yield Finding(level, topic, each.where, text.removeprefix(f"{each.where}: "), fix, labels)
 
@@ -274,11 +274,10 @@ async def _links(
         labels = tuple(each.label for each in of_reason)
         where = str(of_reason[0].planned.broker)
         if outlook is not Outlook.STANDBY:
-            refused = denied(reason)
-            account = next(
-                (one for one in accounts if refused is not None and _is_of(one, refused.user, refused.vhost)), None
-            )
-            topic = Topic.LINK if refused is None else Topic.PERMISSIONS
+            refused = of_reason[0].planned.failure
+            is_denied = refused is not None and refused.kind is FailureKind.PERMISSION
+            account = next((one for one in accounts if is_denied and refused and _is_of(one, refused)), None)
+            topic = Topic.PERMISSIONS if is_denied else Topic.LINK
             yield Finding(Level.ERROR, topic, where, reason, await _fix(account, scene.apis), labels)
         elif any(native_link(each.link) in found.reading.native_links for each in of_reason):
             fix = "disable the plugin on the downstream, or remove the definition from one of the two"
@@ -291,5 +290,5 @@ async def _fix(account: Account | None, apis: Apis) -> str:
     return "" if account is None else account.command(await present_grant(account, apis))
 
 
-def _is_of(account: Account, user: str, vhost: str) -> bool:
-    return (account.user, account.vhost) == (user, vhost)
+def _is_of(account: Account, refused: Failure) -> bool:
+    return (account.user, account.vhost) == (refused.user, refused.vhost)

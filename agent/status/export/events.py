@@ -16,7 +16,7 @@ from agent.status.export.files import Line
 
 _NOTHING: Final = dict.fromkeys(FIELDS)
 _OF_VIEW: Final = (
-    "kind", "vhost", "upstream", "uri", "status", "error",
+    "kind", "vhost", "upstream", "uri", "status", "error", "failure",
     "forwarded", "bytes", "redelivered", "dropped", "quarantined", "returned", "reconnects",
     "backlog", "in_flight", "oldest_unconfirmed_seconds", "lag_seconds", "last_probe", "bindings",
 )  # fmt: skip

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from agent.core.check.permissions import Permission
 from agent.core.export_event import Reason
 from agent.core.links.lifecycle import Level, Status
 from agent.core.model import LinkKind
 from agent.core.rules.names import LETTERS
 from agent.core.status.acknowledgements import LONGEST
-from agent.core.status.advice import Trouble
+from agent.core.status.advice import CAUSES
 from agent.core.status.causes import SIDES
+from agent.errors import FailureKind
 from agent.status.history import Range
 from agent.status.http import native
 
@@ -101,6 +103,25 @@ _COUNTERS: Final[Json] = {
     "bindings": COUNT,
     "last_confirm": TIME_OR_NONE,
 }
+_FAILURE: Final[Json] = {
+    "anyOf": [
+        _object(
+            {
+                "kind": {"type": "string", "enum": [str(kind) for kind in FailureKind]},
+                "side": TEXT_OR_NONE,
+                "broker": TEXT_OR_NONE,
+                "user": TEXT_OR_NONE,
+                "vhost": TEXT_OR_NONE,
+                "object": TEXT_OR_NONE,
+                "object_type": {"enum": ["exchange", "queue", "topic", "vhost", None]},
+                "permission": {"enum": [*(str(each) for each in Permission), None]},
+            }
+        ),
+        {"type": "null"},
+    ],
+    "description": "The facts of what keeps messages from moving, as far as the broker says them; null where nothing "
+    "fails. The object of a topic is its exchange.",
+}
 _ENDS: Final[Json] = dict.fromkeys(
     ("exchange", "upstream_exchange", "queue", "upstream_queue", "name", "source", "destination", "destination_uri"),
     TEXT,
@@ -116,6 +137,7 @@ _LINK: Final[Json] = {
     "policy": TEXT,
     "status": STATUS,
     "error": TEXT_OR_NONE,
+    "failure": _FAILURE,
     "since": TIME,
     "owner": TEXT_OR_NONE,
     **_COUNTERS,
@@ -176,7 +198,7 @@ SCHEMAS: Final[Json] = {
             "id": {**LINK_ID, "description": "The same as long as it lasts and its broker is called the same."},
             "side": {"type": "string", "enum": list(SIDES)},
             "broker": TEXT,
-            "trouble": {"type": "string", "enum": [str(trouble) for trouble in Trouble]},
+            "trouble": {"type": "string", "enum": [str(kind) for kind in CAUSES]},
             "headline": TEXT,
             "since": TIME,
             "links": _list(LINK_ID),
@@ -184,6 +206,7 @@ SCHEMAS: Final[Json] = {
             "were_flowing": COUNT,
             "waiting": _WAITING,
             "error": TEXT,
+            "failure": _FAILURE,
             "advice": TEXT,
             "acknowledged": {
                 "anyOf": [

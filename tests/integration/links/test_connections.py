@@ -11,11 +11,9 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.capture import Capture
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.target import Target
-from agent.amqp.failures import trouble_of
 from agent.amqp.wire.ends import HeartbeatMissedError
 from agent.core.addresses.uri import AmqpUri, parse
-from agent.core.links.lifecycle import Trouble
-from agent.errors import Side, TransientError
+from agent.errors import FailureKind, Side, TransientError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import End, reachable
@@ -133,4 +131,4 @@ async def test_a_lease_that_the_downstream_lost_is_its_fault_although_the_link_r
         with pytest.raises(TransientError, match="the lease of links is lost"):
             await connection.channel()
         lost = connection.wire.closed.result()
-        assert (lost.side, trouble_of(lost)) == (Side.DOWNSTREAM, Trouble.HEARTBEAT)
+        assert (lost.failure.side, lost.failure.kind) == (Side.DOWNSTREAM, FailureKind.HEARTBEATS_MISSED)

@@ -29,7 +29,7 @@ from agent.core.model import (
     ShovelLink,
 )
 from agent.core.settings import HttpSettings
-from agent.errors import Place
+from agent.errors import Failure, FailureKind, Place, Side
 from agent.status.board import Board, Gauges
 from agent.status.http.server import HttpServer
 
@@ -44,7 +44,8 @@ T = TypeVar("T")
 
 
 def failed(error: str, *, permanent: bool = False) -> LinkState:
-    return LinkState(phase=Phase.WAITING, started=True, failure=Failed(error, permanent=permanent))
+    failure = Failure(FailureKind.INVALID if permanent else FailureKind.OTHER, Side.UPSTREAM, is_permanent=permanent)
+    return LinkState(phase=Phase.WAITING, started=True, broken=Failed(error, failure))
 
 
 def link(

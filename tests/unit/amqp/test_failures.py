@@ -5,45 +5,44 @@ from ssl import SSLError
 import pytest
 
 from agent.amqp.connect import Server
-from agent.amqp.failures import NOT_ALLOWED, NoAccessError, blames_message, lost, one_line, opening_failed, trouble_of
+from agent.amqp.failures import NOT_ALLOWED, NoAccessError, blames_message, lost, one_line, opening_failed
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError, EndOfStreamError, HeartbeatMissedError
 from agent.amqp.wire.login import Terms
 from agent.core import fields
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism
-from agent.core.links.lifecycle import Trouble
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, FailureKind, PermanentError, TransientError
 
 
 @pytest.mark.parametrize(
     ("cause", "kind"),
     [
-        (HeartbeatMissedError(), Trouble.HEARTBEAT),
-        (ConnectionClosedError(320, "shutdown"), Trouble.CLOSED),
-        (ChannelClosedError(406, "no"), Trouble.CLOSED),
-        (EndOfStreamError(), Trouble.LOST),
-        (ConnectionRefusedError(), Trouble.UNREACHABLE),
-        (TimeoutError(), Trouble.UNREACHABLE),
-        (ValueError(), Trouble.OTHER),
-        (None, Trouble.OTHER),
+        (HeartbeatMissedError(), FailureKind.HEARTBEATS_MISSED),
+        (ConnectionClosedError(320, "shutdown"), FailureKind.CLOSED),
+        (ChannelClosedError(406, "no"), FailureKind.CLOSED),
+        (EndOfStreamError(), FailureKind.LOST),
+        (ConnectionRefusedError(), FailureKind.UNREACHABLE),
+        (TimeoutError(), FailureKind.UNREACHABLE),
+        (ValueError(), FailureKind.OTHER),
+        (None, FailureKind.OTHER),
     ],
 )
-def test_what_caused_a_failure_tells_its_kind(cause: BaseException | None, kind: Trouble) -> None:
+def test_what_caused_a_failure_tells_its_kind(cause: BaseException | None, kind: FailureKind) -> None:
     told = TransientError("upstream origin: in an operator's words")
     told.__cause__ = cause
-    assert trouble_of(told) is kind
+    assert told.failure.kind is kind
     around = TransientError("several endpoints")
     around.__cause__ = told
-    assert trouble_of(around) is kind
+    assert around.failure.kind is kind
     if isinstance(cause, BrokerError):
-        assert trouble_of(cause) is kind
+        assert cause.failure.kind is kind
 
 
 def test_what_has_to_be_changed_first_was_refused() -> None:
     told = PermanentError("login refused")
     told.__cause__ = ConnectionClosedError(403, "ACCESS_REFUSED")
-    assert trouble_of(told) is Trouble.REFUSED
+    assert told.failure.is_permanent
 
 
 def test_what_ends_a_connection_that_stood_passes() -> None:

@@ -7,10 +7,10 @@ import pytest
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.links.critical import LagCritical
-from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Stalled, Trouble, Unwanted
+from agent.core.links.lifecycle import Blocked, Failed, LinkState, Phase, Stalled, Unwanted
 from agent.core.model import Exchange, ExchangeLink, Link, LinkSettings, ShovelLink
 from agent.core.status.acknowledgements import acknowledged
-from agent.errors import Side
+from agent.errors import Failure, FailureKind, Side
 from agent.status.board import Board, Gauges
 from agent.status.causes import facts, summary
 from agent.status.http.native import link_view
@@ -31,7 +31,7 @@ LINK = ExchangeLink(
 )
 RUNNING = LinkState(phase=Phase.OPEN, started=True)
 STANDBY = LinkState(started=True, standby="the plugin runs it")
-BROKEN = LinkState(phase=Phase.WAITING, started=True, failure=Failed("connection refused"))
+BROKEN = LinkState(phase=Phase.WAITING, started=True, broken=Failed("connection refused"))
 
 
 class Clock:
@@ -109,14 +109,11 @@ def test_a_link_that_is_wanted_again_while_it_goes_is_counted_anew() -> None:
 
 def test_why_it_had_to_begin_anew_is_counted_once_an_outage() -> None:
     made, _ = board()
-    lost = Failed("downstream h: cut", side=Side.DOWNSTREAM, trouble=Trouble.LOST)
-    again = Failed("downstream h: connection refused", side=Side.DOWNSTREAM, trouble=Trouble.UNREACHABLE)
-    for failure in (lost, again, None, again):
-        made.changed(LINK.id, replace(RUNNING, failure=failure))
-    assert made[LINK.id].failures == {
-        (Side.DOWNSTREAM, Trouble.LOST): 1,
-        (Side.DOWNSTREAM, Trouble.UNREACHABLE): 1,
-    }
+    lost = Failed("downstream h: cut", Failure(FailureKind.LOST, Side.DOWNSTREAM))
+    again = Failed("downstream h: connection refused", Failure(FailureKind.UNREACHABLE, Side.DOWNSTREAM))
+    for broken in (lost, again, None, again):
+        made.changed(LINK.id, replace(RUNNING, broken=broken))
+    assert made[LINK.id].failures == {(Side.DOWNSTREAM, "lost"): 1, (Side.DOWNSTREAM, "unreachable"): 1}
     assert made.view(made[LINK.id])["reconnects"] == 2
 
 
@@ -226,7 +223,8 @@ async def test_causes_are_those_of_all_links_with_the_downstream_by_name() -> No
     assert (await summary(made))["verdict"] == "1 link, 1 running"
     made[LINK.id].meter.forwarded += 1
     made.moved(LINK.id)
-    made.changed(LINK.id, replace(RUNNING, blocked=(Blocked(Side.DOWNSTREAM, "low on memory"),)))
+    low = Blocked(Side.DOWNSTREAM, "low on memory", FailureKind.MEMORY_ALARM)
+    made.changed(LINK.id, replace(RUNNING, blocked=(low,)))
     clock.now += 240
     found = await summary(made)
     assert found["level"] == "down"
@@ -417,8 +415,8 @@ def test_a_link_without_lag_critical_is_never_behind() -> None:
     assert (shown["lag_critical"], shown["behind_seconds"], shown["critical_since"]) == (None, None, None)
 
 
-def failing(error: str, side: Side, trouble: Trouble = Trouble.UNREACHABLE) -> LinkState:
-    return LinkState(phase=Phase.WAITING, started=True, failure=Failed(f"{side} {error}", side=side, trouble=trouble))
+def failing(error: str, side: Side, kind: FailureKind = FailureKind.UNREACHABLE) -> LinkState:
+    return LinkState(phase=Phase.WAITING, started=True, broken=Failed(f"{side} {error}", Failure(kind, side)))
 
 
 async def causes_told(made: Board) -> list[tuple[str, str, str, int]]:
@@ -429,7 +427,7 @@ async def causes_told(made: Board) -> list[tuple[str, str, str, int]]:
 async def test_a_link_in_backoff_that_fails_otherwise_has_that_reason_and_since_then() -> None:
     made, clock = board()
     made.cluster = "dc2"
-    made.changed(LINK.id, failing("x", Side.UPSTREAM, Trouble.OTHER))
+    made.changed(LINK.id, failing("x", Side.UPSTREAM, FailureKind.OTHER))
     clock.now += 240
     made.changed(LINK.id, failing("no answer", Side.DOWNSTREAM))
     clock.now += 15
@@ -437,7 +435,7 @@ async def test_a_link_in_backoff_that_fails_otherwise_has_that_reason_and_since_
     told = await summary(made)
     assert await causes_told(made) == [("downstream", "dc2", "unreachable", 1)]
     assert told["verdict"] == "dc2 (downstream): unreachable for 15 s, 1 of 1 link down"
-    made.changed(LINK.id, failing("no answer", Side.DOWNSTREAM, Trouble.HEARTBEAT))
+    made.changed(LINK.id, failing("no answer", Side.DOWNSTREAM, FailureKind.HEARTBEATS_MISSED))
     assert await causes_told(made) == [("downstream", "dc2", "not answering", 1)]
 
 
@@ -517,7 +515,7 @@ async def test_a_link_that_is_cut_again_and_again_stays_a_cause() -> None:
         made.changed(LINK.id, RUNNING)
         assert (await summary(made))["level"] == ("fine" if cuts < 3 else "degraded")
         clock.now += 3
-        made.changed(LINK.id, failing("ended", Side.UPSTREAM, Trouble.LOST))
+        made.changed(LINK.id, failing("ended", Side.UPSTREAM, FailureKind.LOST))
     made.changed(LINK.id, RUNNING)
     clock.now += 59
     told = await summary(made)
@@ -614,7 +612,9 @@ async def is_known(made: Board) -> bool:
     return cause["acknowledged"] is not None
 
 
-REFUSED = replace(BROKEN, failure=Failed("upstream h: connection refused", trouble=Trouble.UNREACHABLE))
+REFUSED = replace(
+    BROKEN, broken=Failed("upstream h: connection refused", Failure(FailureKind.UNREACHABLE, Side.UPSTREAM))
+)
 
 
 async def test_an_acknowledgement_ends_with_its_time() -> None:
@@ -654,14 +654,14 @@ async def test_an_acknowledgement_is_not_that_of_another_trouble() -> None:
     made, _ = board()
     made.changed(LINK.id, REFUSED)
     acknowledge(made)
-    made.changed(LINK.id, replace(BROKEN, failure=Failed("upstream h: login refused for user 'u'")))
+    made.changed(LINK.id, failing("h: login refused", Side.UPSTREAM, FailureKind.LOGIN))
     assert not await is_known(made)
     made.changed(LINK.id, REFUSED)
     assert await is_known(made)
     made.changed(LINK.id, STANDBY)
     made.changed(LINK.id, REFUSED)
     assert await is_known(made), "its own consumer of a moment ago may have been in its way"
-    made.changed(LINK.id, replace(BROKEN, failure=Failed("upstream h: heartbeats missed", trouble=Trouble.HEARTBEAT)))
+    made.changed(LINK.id, failing("h: silent", Side.UPSTREAM, FailureKind.HEARTBEATS_MISSED))
     assert await is_known(made), "a broker that restarts is unreachable and silent in turn"
 
 

@@ -12,8 +12,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.amqp.data.splice import Counts
-from agent.core.links.lifecycle import Blocked, Failed, LinkState, Status, Trouble
-from agent.errors import Side
+from agent.core.links.lifecycle import Blocked, Failed, LinkState, Status
+from agent.errors import Failure, FailureKind, Side
 from agent.status import metrics
 from agent.status.board import Board, Gauges
 from agent.status.http import native
@@ -22,10 +22,10 @@ from agent.status.stuck import STUCK
 from tests.unit.status.test_board import BROKEN, LINK, RUNNING, Clock
 
 BEGAN = Clock.now
-BLOCKED = replace(RUNNING, blocked=(Blocked(Side.DOWNSTREAM, "low on memory"),))
+BLOCKED = replace(RUNNING, blocked=(Blocked(Side.DOWNSTREAM, "low on memory", FailureKind.MEMORY_ALARM),))
 LOST = {
-    side: replace(BROKEN, failure=Failed("connection lost", side=side, trouble=trouble))
-    for side, trouble in ((Side.UPSTREAM, Trouble.LOST), (Side.DOWNSTREAM, Trouble.CLOSED))
+    side: replace(BROKEN, broken=Failed("connection lost", Failure(kind, side)))
+    for side, kind in ((Side.UPSTREAM, FailureKind.LOST), (Side.DOWNSTREAM, FailureKind.CLOSED))
 }
 HISTORY = (
     (1, RUNNING), (3_600, LOST[Side.UPSTREAM]), (3_601, RUNNING), (7_200, LOST[Side.DOWNSTREAM]), (7_260, RUNNING),

@@ -56,7 +56,7 @@ async def fleet_of(port: int, userinfo: str = "", *, patience: float = PATIENCE)
 
 async def test_a_summary_has_links_by_upstream() -> None:
     made = board()
-    made.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, failure=Failed("gone")))
+    made.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, broken=Failed("gone")))
     found = await summary(made)
     assert (found["level"], found["links"], found["cluster"]) == ("down", {"backoff": 1}, "dc2")
     [edge] = found["edges"]

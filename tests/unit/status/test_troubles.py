@@ -7,9 +7,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent.core.links.lifecycle import Status
+from agent.errors import Failure, FailureKind, Side
 from agent.status.troubles import STEADY, Troubles
 
-LOST, UNREACHABLE = "upstream_lost", "upstream_unreachable"
+LOST, UNREACHABLE, REFUSED = (
+    Failure(kind, Side.UPSTREAM, is_permanent=kind is FailureKind.INVALID)
+    for kind in (FailureKind.LOST, FailureKind.UNREACHABLE, FailureKind.INVALID)
+)
+LOST_DOWNSTREAM, UNREACHABLE_DOWNSTREAM, MEMORY = (
+    Failure(kind, Side.DOWNSTREAM) for kind in (FailureKind.LOST, FailureKind.UNREACHABLE, FailureKind.MEMORY_ALARM)
+)
 
 
 @dataclass
@@ -19,15 +26,15 @@ class Course:
     now: float = 1_000.0
     troubles: Troubles = field(default_factory=Troubles)
 
-    def turn(self, status: Status, reason: str, *, worked: bool = True, lasts: float = 1.0) -> None:
-        self.troubles.turn(self.now, status, reason, "", worked=worked)
+    def turn(self, status: Status, failure: Failure | None, *, worked: bool = True, lasts: float = 1.0) -> None:
+        self.troubles.turn(self.now, status, failure, "", worked=worked)
         self.now += lasts
 
-    def fail(self, reason: str = LOST, *, worked: bool = True, lasts: float = 1.0) -> None:
-        self.turn(Status.BACKOFF, reason, worked=worked, lasts=lasts)
+    def fail(self, failure: Failure = LOST, *, worked: bool = True, lasts: float = 1.0) -> None:
+        self.turn(Status.BACKOFF, failure, worked=worked, lasts=lasts)
 
     def run(self, lasts: float = 3.0) -> None:
-        self.turn(Status.RUNNING, "opened", worked=False, lasts=lasts)
+        self.turn(Status.RUNNING, None, worked=False, lasts=lasts)
 
     @property
     def lasts(self) -> float | None:
@@ -41,9 +48,9 @@ class Course:
 
 def test_another_trouble_begins_anew() -> None:
     course = Course()
-    course.fail("upstream_refused", lasts=240)
-    course.fail("downstream_lost")
-    course.fail("downstream_unreachable", lasts=14)
+    course.fail(REFUSED, lasts=240)
+    course.fail(LOST_DOWNSTREAM)
+    course.fail(UNREACHABLE_DOWNSTREAM, lasts=14)
     assert (course.lasts, course.recurs) == (15, False)
 
 
@@ -51,8 +58,8 @@ def test_troubles_that_take_turns_without_a_run_all_last() -> None:
     """Where both brokers are away, sometimes the one is reported and sometimes the other."""
     course = Course()
     for _ in range(10):
-        course.fail("upstream_unreachable", worked=False, lasts=5)
-        course.fail("downstream_unreachable", worked=False, lasts=5)
+        course.fail(UNREACHABLE, worked=False, lasts=5)
+        course.fail(UNREACHABLE_DOWNSTREAM, worked=False, lasts=5)
     assert course.lasts == 95
     assert not course.recurs
 
@@ -60,9 +67,9 @@ def test_troubles_that_take_turns_without_a_run_all_last() -> None:
 def test_attempts_that_open_for_a_moment_end_no_trouble() -> None:
     course = Course()
     for _ in range(10):
-        course.turn(Status.INVALID, "upstream_refused", worked=False, lasts=5)
+        course.turn(Status.INVALID, REFUSED, worked=False, lasts=5)
         course.run(lasts=1)
-    course.turn(Status.INVALID, "upstream_refused", worked=False)
+    course.turn(Status.INVALID, REFUSED, worked=False)
     assert (course.lasts, course.recurs) == (61, False)
 
 
@@ -79,7 +86,7 @@ def test_a_link_that_is_cut_again_and_again_is_in_trouble_in_between() -> None:
     course.run(lasts=STEADY - 1)
     spell = course.troubles.recurring(course.now)
     assert spell is not None
-    assert (course.lasts, course.now - spell.first, spell.reason) == (None, 10 + STEADY, LOST)
+    assert (course.lasts, course.now - spell.first, spell.failure) == (None, 10 + STEADY, LOST)
     course.now += 1
     assert not course.recurs
 
@@ -102,22 +109,20 @@ def test_a_link_that_stays_down_no_longer_comes_and_goes() -> None:
     assert (course.lasts, course.recurs) == (STEADY + 1, False)
 
 
-@pytest.mark.parametrize(
-    ("status", "reason"), [(Status.BLOCKED, "downstream_blocked"), (Status.INVALID, "upstream_refused")]
-)
-def test_only_connections_come_and_go(status: Status, reason: str) -> None:
+@pytest.mark.parametrize(("status", "failure"), [(Status.BLOCKED, MEMORY), (Status.INVALID, REFUSED)])
+def test_only_connections_come_and_go(status: Status, failure: Failure) -> None:
     course = Course()
     for _ in range(5):
         course.run()
-        course.turn(status, reason)
+        course.turn(status, failure)
     assert (course.lasts, course.recurs) == (1, False)
 
 
 def test_an_alarm_that_was_over_is_another_one_for_an_idle_link_too() -> None:
     course = Course()
-    course.turn(Status.BLOCKED, "downstream_blocked", worked=False)
+    course.turn(Status.BLOCKED, MEMORY, worked=False)
     course.run()
-    course.turn(Status.BLOCKED, "downstream_blocked", worked=False)
+    course.turn(Status.BLOCKED, MEMORY, worked=False)
     assert course.lasts == 1
 
 
@@ -125,6 +130,6 @@ def test_restarts_by_an_operator_are_no_runs() -> None:
     course = Course()
     for _ in range(5):
         course.fail(worked=False)
-        course.turn(Status.STARTING, "restarted", worked=False)
+        course.turn(Status.STARTING, None, worked=False)
     course.fail(worked=False)
     assert (course.lasts, course.recurs) == (11, False)

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from agent.core.links import lifecycle as life
 from agent.core.links.lifecycle import LinkState, Phase, Status, step
-from agent.errors import Side
+from agent.errors import Failure, Side
 
 
 def run(*events: life.Event) -> tuple[LinkState, list[life.Effect]]:
@@ -134,7 +134,7 @@ class Runtime(RuleBasedStateMachine):
     @precondition(lambda self: self.opening or (self.consumer and not self.closing))
     @rule(permanent=st.booleans(), steady=st.booleans())
     def failed(self, permanent: bool, steady: bool) -> None:
-        self.send(life.Failed("refused", permanent=permanent, steady=steady))
+        self.send(life.Failed("refused", Failure(is_permanent=permanent), steady))
 
     @precondition(lambda self: self.closing)
     @rule(event=st.sampled_from([life.Opened(), life.Failed("late"), life.RetryDue()]))
@@ -255,7 +255,9 @@ def test_attempts_grow_until_the_link_has_run_steadily() -> None:
 
 
 def test_what_only_a_change_mends_is_invalid_and_retried_slowly() -> None:
-    state, done = run(life.Start(), life.Failed("login refused for user fed", permanent=True), life.Closed())
+    state, done = run(
+        life.Start(), life.Failed("login refused for user fed", Failure(is_permanent=True)), life.Closed()
+    )
     assert state.status is Status.INVALID
     assert done[-1] == life.Wait(1, slow=True)
     state, effects = step(state, life.Restart())

@@ -21,7 +21,7 @@ from agent.core.model import (
     QueueType,
 )
 from agent.core.rules.hops import Site
-from agent.errors import Place
+from agent.errors import Failure, Place
 from tests.unit.core.some_links import BROKER, queue_link, shovel_link
 from tests.unit.core.some_links import exchange_link as link
 
@@ -109,7 +109,9 @@ def test_the_agent_stands_aside_for_who_serves_the_link() -> None:
 def test_what_cannot_be_seen_or_has_to_be_mended_is_said() -> None:
     away = plan.plan_link(link(), Sight(BROKER, error="connection refused by h:5672"), downstream())
     assert (away.outlook, away.reason) == (Outlook.BACKOFF, "connection refused by h:5672")
-    refused = plan.plan_link(link(), Sight(BROKER, error="login refused", error_is_permanent=True), downstream())
+    refused = plan.plan_link(
+        link(), Sight(BROKER, error="login refused", failure=Failure(is_permanent=True)), downstream()
+    )
     assert refused.outlook is Outlook.INVALID
     assert plan.plan_link(link(problem="mend it"), Sight(BROKER, UP), downstream()).reason == "mend it"
 
@@ -158,7 +160,7 @@ def test_a_shovels_destination_is_declared_or_waited_for() -> None:
     assert planned(ExchangeDestination("x"), missing).outlook is Outlook.BACKOFF
     assert planned(ExchangeDestination("x"), Sight(BROKER, UP, Seen(exchange_exists=True))).outlook is Outlook.RUN
     assert planned(ExchangeDestination(routing_key="k"), missing).outlook is Outlook.RUN
-    refused = planned(queue, Sight(BROKER, error="login refused", error_is_permanent=True))
+    refused = planned(queue, Sight(BROKER, error="login refused", failure=Failure(is_permanent=True)))
     assert (refused.outlook, refused.reason) == (Outlook.INVALID, "login refused")
 
 

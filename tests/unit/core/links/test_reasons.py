@@ -4,10 +4,11 @@ import pytest
 
 from agent.core.export_event import Reason
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState, Trouble
-from agent.core.links.reasons import reason_of
-from agent.errors import Side
+from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState
+from agent.core.links.reasons import WORDS, reason_of, word_of
+from agent.errors import Failure, FailureKind, Side
 
+REFUSED = Failure(FailureKind.INVALID, Side.UPSTREAM, is_permanent=True)
 OPENED = (lifecycle.Start(), lifecycle.Opened())
 UNWANTED = lifecycle.Unwanted(1.0)
 REMOVED = (UNWANTED, lifecycle.Closed(), lifecycle.RemovalDue(messages=False))
@@ -30,9 +31,13 @@ def after(*events: Event) -> LinkState:
         ((*OPENED, Blocked(Side.UPSTREAM)), lifecycle.Unblocked(Side.UPSTREAM), Reason.UNBLOCKED),
         (OPENED, lifecycle.Stalled("waits"), Reason.NO_CONFIRMS),
         ((*OPENED, lifecycle.Stalled("waits")), lifecycle.Progressed(), Reason.PROGRESSED),
-        (OPENED, Failed("cut", side=Side.DOWNSTREAM, trouble=Trouble.LOST), Reason.DOWNSTREAM_LOST),
+        (OPENED, Failed("cut", Failure(FailureKind.LOST, Side.DOWNSTREAM)), Reason.DOWNSTREAM_LOST),
         (OPENED, Failed("who knows"), Reason.UPSTREAM_OTHER),
-        ((lifecycle.Start(),), Failed("no", permanent=True, trouble=Trouble.REFUSED), Reason.UPSTREAM_REFUSED),
+        (
+            (lifecycle.Start(),),
+            Failed("no", REFUSED),
+            Reason.UPSTREAM_REFUSED,
+        ),
         ((*OPENED, Failed("cut"), lifecycle.Closed(), lifecycle.RetryDue()), lifecycle.Opened(), Reason.OPENED),
         ((*OPENED, Failed("cut"), lifecycle.Closed()), lifecycle.Restart(), Reason.RESTARTED),
         (OPENED, lifecycle.Pause(), Reason.PAUSED),
@@ -60,10 +65,12 @@ def test_a_new_link_has_appeared() -> None:
 
 
 @pytest.mark.parametrize("side", Side)
-@pytest.mark.parametrize("trouble", Trouble)
-def test_each_kind_of_failure_on_each_side_has_a_word(side: Side, trouble: Trouble) -> None:
-    failed = after(*OPENED, Failed("cut", side=side, trouble=trouble))
-    assert reason_of(LinkState(), failed) == f"{side}_{trouble}"
+@pytest.mark.parametrize("kind", FailureKind)
+def test_each_kind_of_failure_on_each_side_has_a_word(side: Side, kind: FailureKind) -> None:
+    for failure in (Failure(kind, side), Failure(kind, side, is_permanent=True)):
+        assert word_of(failure) in WORDS
+        failed = after(*OPENED, Failed("cut", failure))
+        assert reason_of(LinkState(), failed) == f"{side}_{word_of(failure)}"
 
 
 def test_a_link_without_a_lease_waits_for_the_downstream() -> None:

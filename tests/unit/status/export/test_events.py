@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from agent.amqp.data.splice import Counts
 from agent.core.export_event import FIELDS, AgentStatus, FieldType
 from agent.core.links.critical import LagCritical
-from agent.core.links.lifecycle import Failed, LinkState, Phase, Status, Trouble
+from agent.core.links.lifecycle import Failed, LinkState, Phase, Status
 from agent.core.links.upstream_account import Compared
 from agent.core.model import LinkSettings
+from agent.errors import Failure, FailureKind, Side
 from agent.status.board import Board, Gauges
 from agent.status.export.events import Events
 from agent.status.export.files import Line
@@ -34,6 +35,7 @@ PYTHON: dict[FieldType, Any] = {
     FieldType.LONG: int,
     FieldType.DOUBLE: float,
     FieldType.BOOLEAN: bool,
+    FieldType.FAILURE: dict,
     FieldType.HISTOGRAM: dict,
 }
 
@@ -71,6 +73,10 @@ def test_a_transition_tells_all_of_its_link() -> None:
         "link": "1a2b3c4d", "kind": "exchange", "vhost": "/", "name": "orders",
         "upstream": "origin", "upstream_name": "there", "upstream_cluster": "dc1", "uri": "amqp://h:5672/%2f",
         "status": "backoff", "previous": "running", "reason": "upstream_other", "error": "connection refused",
+        "failure": {
+            "kind": "failing", "side": "upstream", "broker": "dc1", "user": None, "vhost": None,
+            "object": None, "object_type": None, "permission": None,
+        },
         "forwarded": 3, "bytes": 300, "redelivered": 1, "dropped": 5, "quarantined": 0, "returned": 2,
         "taken": 20, "given_back": 3, "unsettled": 9,
         "looks": None, "entered": None, "acknowledged": None, "growth": None,
@@ -104,7 +110,7 @@ def test_a_sample_repeats_the_reason_and_knows_no_previous_status() -> None:
 def test_a_sample_has_the_reason_of_the_transition_before_it() -> None:
     found = board()
     found.changed(LINK.id, BROKEN)
-    found.changed(LINK.id, replace(BROKEN, failure=Failed("timed out", trouble=Trouble.UNREACHABLE)))
+    found.changed(LINK.id, replace(BROKEN, broken=Failed("timed out", Failure(FailureKind.UNREACHABLE, Side.UPSTREAM))))
     entry = found[LINK.id]
     sample, transition = (told(line) for line in (Events(found).sample(entry), Events(found).transition(entry, None)))
     assert sample["reason"] == transition["reason"] == "upstream_other"
@@ -149,7 +155,7 @@ def test_numbers_go_up_and_times_follow_the_clock_wherever_it_goes() -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_any_text_makes_one_line(text: str) -> None:
     found = board(name=text, vhost=text, upstream=text)
-    found.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, failure=Failed(text)))
+    found.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, broken=Failed(text)))
     event = told(Events(found).transition(found[LINK.id], Status.RUNNING))
     assert (event["name"], event["vhost"], event["error"]) == (text, text, text or None)
 

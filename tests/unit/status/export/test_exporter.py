@@ -11,9 +11,9 @@ import pytest
 
 from agent.amqp.data.splice import Counts
 from agent.core.links import lifecycle
-from agent.core.links.lifecycle import Failed, LinkState, Trouble
+from agent.core.links.lifecycle import Failed, LinkState
 from agent.core.settings import StatusExportSettings
-from agent.errors import CannotStartError, Side
+from agent.errors import CannotStartError, Failure, FailureKind, Side
 from agent.status.board import Board, Gauges
 from agent.status.export.exporter import Exporter
 from tests.lab.waiting import eventually, eventually_async
@@ -76,10 +76,10 @@ async def test_every_change_of_status_is_told_also_of_one_moment(tmp_path: Path)
     for event in (
         lifecycle.Start(),
         lifecycle.Opened(),
-        Failed("connection lost", side=Side.DOWNSTREAM, trouble=Trouble.LOST),
+        Failed("connection lost", Failure(FailureKind.LOST, Side.DOWNSTREAM)),
         lifecycle.Closed(),
         lifecycle.RetryDue(),
-        Failed("connection refused", trouble=Trouble.UNREACHABLE),
+        Failed("connection refused", Failure(FailureKind.UNREACHABLE, Side.UPSTREAM)),
         lifecycle.Pause(),
     ):
         state, _ = lifecycle.step(state, event)

@@ -90,7 +90,7 @@ async def test_answers_are_as_described(serve: Serve, path: str, method: str) ->
 
 def test_a_link_has_every_field_that_was_promised() -> None:
     promised = (
-        "id kind vhost upstream upstream_cluster destination_cluster uri policy status error since owner "
+        "id kind vhost upstream upstream_cluster destination_cluster uri policy status error failure since owner "
         "forwarded bytes redelivered dropped quarantined returned in_flight backlog oldest_unconfirmed_seconds "
         "prefetch bindings reconnects lag_seconds last_probe last_confirm reason rate backlog_is_exact backlog_last "
         "backlog_last_at paused lag_critical behind_seconds critical_since incident"

@@ -23,7 +23,7 @@ from agent.core.rules import hops
 from agent.core.rules.bindings import Group
 from agent.core.rules.hops import Site
 from agent.core.tagged import from_tagged
-from agent.errors import CannotStartError, PermanentError, Side
+from agent.errors import CannotStartError, Failure, FailureKind, PermanentError, Side
 from agent.status.board import Gauges
 from tests.unit.core.some_links import shovel_link
 from tests.unit.status.serving import TOKEN, Serve, Served
@@ -56,13 +56,15 @@ async def test_a_link_tells_what_to_do_about_it(serve: Serve) -> None:
     served.board.cluster = "dc2"
     served.board.clusters.downstream = frozenset({("h", 5672)})  # where the shovels go to
     assert (await served.ask(f"/api/links/{LINK.id}"))[1]["advice"] is None
-    error = "downstream x: ACCESS_REFUSED - configure access to queue '{}' in vhost '/' refused for user 'fed'"
+    denied = Failure(
+        FailureKind.PERMISSION, Side.DOWNSTREAM, is_permanent=True, user="fed", vhost="/", permission="configure"
+    )
     others = [replace(shovel_link(), id=link_id) for link_id in ("00000002", "00000003")]
     links: list[Link] = [LINK, *others]
     for at, each in enumerate(links):
         served.board.put(each, LinkState(), Counts(), Gauges)
-        failure = Failed(error.format(at), side=Side.DOWNSTREAM, permanent=True)
-        served.board.changed(each.id, LinkState(phase=Phase.WAITING, started=True, failure=failure))
+        broken = Failed("refused", replace(denied, object=str(at), object_type="queue"))
+        served.board.changed(each.id, LinkState(phase=Phase.WAITING, started=True, broken=broken))
     [cause] = (await served.ask("/api/causes"))[1]["causes"]
     for each in links:
         assert cause["advice"].partition("Run ")[2] in (await served.ask(f"/api/links/{each.id}"))[1]["advice"]
@@ -75,9 +77,10 @@ async def test_it_advises_the_patterns_that_check_advises(serve: Serve) -> None:
     """Of all links of the user there, as one line replaces the other; `check` says so of a user without permissions."""
     served = await serve()
     served.board.cluster, other = "dc2", replace(LINK, id="00000002", remote_name="other", name="other")
-    error = "upstream origin h:5672: access to exchange 'there' in vhost '/' refused for user 'u'"
+    about = {"user": "u", "vhost": "/", "object": "there", "object_type": "exchange"}
+    denied = Failed("refused", Failure(FailureKind.PERMISSION, Side.UPSTREAM, is_permanent=True, **about))
     served.board.put(other, RUNNING, Counts(), Gauges)
-    served.board.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, failure=Failed(error, permanent=True)))
+    served.board.changed(LINK.id, LinkState(phase=Phase.WAITING, started=True, broken=denied))
     [cause] = (await served.ask("/api/causes"))[1]["causes"]
     needs = [Need(Permission.CONFIGURE, "there", "declaring it, as it is missing")]
     for link in (LINK, other):

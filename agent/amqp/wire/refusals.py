@@ -1,4 +1,6 @@
-"""Which permission a broker misses. Before 4.0 it names the object and the user, and not the permission."""
+"""What a broker says when it closes a channel, as facts. Its texts are read here and nowhere else: only they name the
+object, and before 4.0 none names the permission that is missing.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agent.amqp.wire import methods
+from agent.errors import Failure, FailureKind
 
 ACCESS_REFUSED: Final = 403
+NOT_FOUND: Final = 404
 _OBJECT: Final = re.compile(r"(?<!read )(?<!write )(?<!configure )access to (exchange|queue) '(.{0,255}?)' in vhost ")
 _TOPIC: Final = re.compile(r"(?<!read )(?<!write )access to topic '")
 _REFUSED_TOPIC: Final = re.compile(r"ACCESS_REFUSED - (?:(?:read|write) )?access to topic '")
 _BACKEND_FAILED: Final = "returned an error"  # whom the broker asks for permissions, such as a directory
+_DENIED: Final = re.compile(r"ACCESS_REFUSED - (?:(configure|write|read) )?access to (exchange|queue|topic) '")
+_MISSING: Final = re.compile(r"NOT_FOUND - no (exchange|queue) '")
+_BEFORE_VHOST: Final = "' in vhost '"
+_BEFORE_EXCHANGE: Final = "' in exchange '"
 _OF_TOPIC: Final = {
     methods.EXCHANGE_BIND.ids: "read",
     methods.EXCHANGE_UNBIND.ids: "read",
@@ -31,6 +39,22 @@ _ALWAYS: Final = {
     (methods.BASIC_PUBLISH.ids, "exchange"): "write",
 }
 _BETWEEN_EXCHANGES: Final = frozenset({methods.EXCHANGE_BIND.ids, methods.EXCHANGE_UNBIND.ids})
+
+
+def facts_of(code: int, text: str, *, user: str, vhost: str) -> Failure:
+    """Of a refusal as `with_permission` answers it: code and beginning decide, which no name is part of."""
+    if code == ACCESS_REFUSED and (found := _DENIED.match(text)) is not None:
+        name, _, _ = text[found.end() :].rpartition(_BEFORE_VHOST)
+        if found[2] == "topic":
+            name = name.rpartition(_BEFORE_EXCHANGE)[2]
+        return Failure(
+            FailureKind.PERMISSION, user=user, vhost=vhost, object=name, object_type=found[2], permission=found[1] or ""
+        )
+    if code == NOT_FOUND:
+        found = _MISSING.match(text)
+        name, kind = ("", "") if found is None else (text[found.end() :].rpartition(_BEFORE_VHOST)[0], found[1])
+        return Failure(FailureKind.NOT_FOUND, user=user, vhost=vhost, object=name, object_type=kind)
+    return Failure(FailureKind.CLOSED, user=user, vhost=vhost)
 
 
 def with_permission(text: str, ids: tuple[int, int], values: Mapping[str, Any]) -> str:

@@ -8,7 +8,8 @@ import pytest
 
 from agent.amqp.wire import methods
 from agent.amqp.wire.methods import Method
-from agent.amqp.wire.permissions import refuses_topic, with_permission
+from agent.amqp.wire.refusals import facts_of, refuses_topic, with_permission
+from agent.errors import Failure, FailureKind
 
 REFUSED = "ACCESS_REFUSED - access to {} in vhost 'v' refused for user 'u'"
 
@@ -60,3 +61,22 @@ def test_a_refused_key(action: str, key: str) -> None:
 
 def test_a_refused_exchange_is_no_refused_key() -> None:
     assert not refuses_topic(REFUSED.format("exchange 'access to topic 'k''"), {"routing_key": "k"})
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "facts"),
+    [
+        (403, REFUSED.format("queue 'q'"), {"kind": FailureKind.PERMISSION, "object": "q", "object_type": "queue"}),
+        (
+            403,
+            "ACCESS_REFUSED - read access to topic 'k' in exchange 'x y' in vhost 'v' refused for user 'u'",
+            {"kind": FailureKind.PERMISSION, "object": "x y", "object_type": "topic", "permission": "read"},
+        ),
+        (403, "ACCESS_REFUSED - queue 'q' in vhost 'v' in exclusive use", {"kind": FailureKind.CLOSED}),
+        (404, "NOT_FOUND - no queue 'q' in vhost 'v'", {"object": "q", "object_type": "queue"}),
+        (404, "refused, and with names as long as these the broker can't send why", {}),
+    ],
+)
+def test_what_a_refusal_says(code: int, text: str, facts: dict[str, Any]) -> None:
+    expected = {"kind": FailureKind.NOT_FOUND, "user": "u", "vhost": "v"} | facts
+    assert facts_of(code, text, user="u", vhost="v") == Failure(**expected)
