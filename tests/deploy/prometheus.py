@@ -54,6 +54,6 @@ class Prometheus:
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The samples of an instant query that are numbers."""
         asked = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{asked}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{asked}", timeout=30) as answer:
             found = json.load(answer)["data"]["result"]
         return [sample for sample in found if math.isfinite(float(sample["value"][1]))]

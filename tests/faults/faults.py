@@ -24,7 +24,7 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 
 BLACKHOLE: Final = 60.0
-NOTICED: Final = 2 * 10 + 2.0
+NOTICED: Final = 2 * 10 + 12.0
 """Two heartbeats of the default, and until the status is looked at."""
 ALARM: Final = 10.0
 THROTTLED: Final = 50 * 1024

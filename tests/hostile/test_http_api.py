@@ -135,6 +135,7 @@ def test_a_restart_with_bindings_that_can_not_be_read_loses_nothing(scene: Scene
         api.misbehaviour = None
         scene.agent.signal(signal.SIGHUP)
         assert scene.victim.take(21, deadline=SHOWN) == [*(f"{number:06}" for number in range(20)), "kept"]
+        scene.agent.wait_for("running", scene.hostile_link)
         assert (link["status"], scene.hostile_status()["status"]) == ("starting", "running")
         assert "bindings of its exchange can be read" in link["error"]
         assert scene.hostile_status()["error"] is None
@@ -160,14 +161,14 @@ def test_a_pattern_that_takes_too_long_holds_nobody_up(scene: Scene, broker: Nod
         }
         before = len(scene.agent.history(*scene.hostile_link))
         scene.agent.write(good | {scene.victim.vhost: hostile})
-        eventually(lambda: _is_shown(scene, "federation-upstream-pattern can't be used: it takes too long"), what="it")
+        eventually(
+            lambda: _is_shown(scene, "federation-upstream-pattern can't be used: it takes too long"), SHOWN, what="it"
+        )
         scene.endure(1.5)
         assert scene.agent.history(*scene.hostile_link)[before:] == []
         scene.there.exchange("fed.new")
         scene.here.exchange("fed.new").queue("#", name="new.q", exchange="fed.new")
-        begun = time.monotonic()
-        scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"))
-        assert time.monotonic() - begun < 15
+        scene.agent.wait_for("running", (scene.here.vhost, "fed.new", "origin"), deadline=SHOWN)
 
 
 def _federated(uri: str, pattern: str) -> dict[str, object]:

@@ -17,8 +17,9 @@ KEPT = 60.0  # MiB at most, of 115 that come
 def test_no_memory_is_kept_of_headers_that_are_large_and_never_come_again(scene: Scene) -> None:
     with HostileBroker(different_hop_arrays) as hostile:
         scene.start(hostile.uri)
-        assert scene.endure(4.0) < KEPT
-        assert scene.hostile_status()["dropped"] == 1_000
+        most = scene.endure(4.0)
+        eventually(lambda: scene.hostile_status()["dropped"] == 1_000, 60, what="all have come and are dropped")
+        assert max(most, scene.endure(0.1)) < KEPT
         scene.stop()
 
 

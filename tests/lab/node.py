@@ -240,8 +240,7 @@ class Node:
 
     def pids(self, program: str) -> list[int]:
         """Its processes that run the program."""
-        pids = processes.marked(self._own_mark)
-        return [pid for pid in pids if (Path("/proc") / str(pid) / "comm").read_text().strip() == program]
+        return [pid for pid in processes.marked(self._own_mark) if processes.program(pid) == program]
 
     def state(self) -> str:
         """What a test may have changed in a running node, but for agents' leases: compare it with that of before."""

@@ -16,6 +16,14 @@ def marked(entry: str) -> list[int]:
     return [int(folder.name) for folder in PROC.iterdir() if folder.name.isdigit() and _is_marked(folder, entry)]
 
 
+def program(pid: int) -> str:
+    """What it runs; nothing of one that has ended."""
+    try:
+        return (PROC / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def born(pid: int) -> str:
     """When it began, by which a process differs from a later one with its id; nothing of one that has ended.
 

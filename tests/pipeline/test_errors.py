@@ -16,6 +16,8 @@ from tests.acceptance.command import COMMAND, federation_agent
 from tests.lab.waiting import eventually
 from tests.pipeline.lines import line, write
 
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
+
 
 def java_of(directory: Path, says: str) -> Path:
     """A JAVA_HOME whose Java is as old as can be told."""
@@ -107,12 +109,14 @@ def test_one_report_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_a_line(tmp_path: Path, number: signal.Signals) -> None:
-    home = java_of(tmp_path, "touch $JAVA_HOME/began; exec sleep 3")
+    home = java_of(tmp_path, "touch $JAVA_HOME/began; until [ -e $JAVA_HOME/over ]; do sleep 0.1; done")
     command: list[str | Path] = [COMMAND, "report", "--input", tmp_path, "--output", tmp_path / "out"]
     environment = os.environ | {"JAVA_HOME": str(home)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
         eventually((tmp_path / "began").exists, 60)
         running.send_signal(number)
+        running.wait(60)
+        (tmp_path / "over").touch()
         assert running.stderr
         errors = running.stderr.read().splitlines()
     assert running.returncode == 128 + number

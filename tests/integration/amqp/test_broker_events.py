@@ -27,7 +27,7 @@ async def listen(connection: Connection, *keys: str) -> Events:
 
 async def until(events: Events, done: Callable[[BrokerEvent], bool]) -> list[BrokerEvent]:
     heard: list[BrokerEvent] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in events:
             heard.append(event)
             if done(event):

@@ -314,7 +314,7 @@ async def test_a_large_message_cut_in_the_middle_is_published_whole_or_not_at_al
     async with running(other):
         for forwarded in (0, 1):  # a 20 MiB message each time
             await link.start()
-            proxy.throttle(4 * MIB)
+            proxy.throttle(MIB)
             await until(lambda: link.into.is_midway, what="a large message is on its way")
             await publish_async(second_broker.uri(), other.name, KEY, ["beside"])
             await other.forwarded(1 + forwarded)
@@ -344,10 +344,10 @@ async def test_a_small_message_cut_in_the_middle_leaves_the_channel_as_good_as_n
     declare(second_broker, link.name)
     declare(broker, link.name)
     await publish_async(second_broker.uri(), link.name, KEY, [bytes(1_000_000)])
-    proxy.throttle(1_000_000)
+    proxy.throttle(100_000)
     before = proxy.bytes_down
     await link.start()
-    await until(lambda: proxy.bytes_down > before + 300_000, what="a part of it has come")
+    await until(lambda: proxy.bytes_down > before + 100_000, what="a part of it has come")
     proxy.cut()
     await until(lambda: link.up.is_closed, what="the connection is lost")
     assert not link.into.is_midway

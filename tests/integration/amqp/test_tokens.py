@@ -15,7 +15,7 @@ from agent.errors import PermanentError
 from tests.integration.amqp.conftest import Connecting
 from tests.lab.tokens import TokenBroker
 
-LIFE: Final = 4.0  # seconds of a token that is about to end
+LIFE: Final = 10.0  # seconds of a token that is about to end
 
 
 async def declare(connection: Connection) -> Any:

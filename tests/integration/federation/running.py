@@ -17,7 +17,7 @@ from tests.lab.preloaded import COMMAND, Started
 from tests.lab.waiting import NeverHappenedError, eventually
 
 HURRIED: Final = "tests.integration.federation.hurried"
-DEADLINE: Final = 20.0
+DEADLINE: Final = 60.0
 EXIT_DEADLINE: Final = 20.0
 CHANGED: Final = "link changed"
 

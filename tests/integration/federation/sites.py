@@ -13,8 +13,8 @@ from tests.lab.admin import AdminError
 from tests.lab.node import Node
 from tests.lab.waiting import eventually
 
-SYNC_DEADLINE: Final = 20.0
-CANARY_DEADLINE: Final = 40.0
+SYNC_DEADLINE: Final = 60.0
+CANARY_DEADLINE: Final = 60.0
 X: Final = "fed.x"
 Q: Final = "q"
 

@@ -17,7 +17,7 @@ from tests.lab.waiting import eventually
 
 def ask(agent: Agent, path: str, method: str = "GET") -> Any:
     request = urllib.request.Request(f"http://127.0.0.1:{agent.port}{path}", method=method)
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=30) as answer:
         text = answer.read().decode()
     return json.loads(text) if answer.headers.get_content_type() == "application/json" else text
 

@@ -188,7 +188,7 @@ def test_failures_that_pass_and_those_that_need_a_change(
     assert "login refused for user 'guest'" in links[link(here, "wrong")]["error"]
     assert "'no-such-vhost' does not exist" in links[link(here, "nowhere")]["error"]
     proxy.accept()
-    agent.wait_for("running", link(here), deadline=5)
+    agent.wait_for("running", link(here), deadline=12)
     upstreams["wrong"]["uri"] = there.uri
     upstreams["wrong"]["exchange"] = "another"
     agent.write({here.vhost: definition})
@@ -326,7 +326,7 @@ def test_links_go_on_without_the_http_api(agent_of: AgentOf, here: Site, there: 
     there.wait_bound("k", "l", "m")
     agent.wait_told("definitions read again")
     assert agent.history(*link(here)) == ["running"]
-    assert len(agent.told("definitions not read")) == 1
+    assert len(agent.told("definitions not read")) in (1, 2)  # a reading may be cut in its midst, which reads otherwise
 
 
 def test_what_may_not_be_published_needs_a_change(agent_of: AgentOf, here: Site, there: Site) -> None:

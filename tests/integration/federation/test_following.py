@@ -48,7 +48,7 @@ def test_bindings_are_followed_both_ways_and_quickly(agent_of: AgentOf, here: Si
         begun = time.monotonic()
         there.wait_bound(*(f"k{each}" for each in range(number + 1)))
         took.append(time.monotonic() - begun)
-    assert min(took) < 0.1, f"a look at the HTTP API and the way of a binding, on a busy machine mostly more: {took}"
+    assert min(took) < 1, f"a look at the HTTP API and the way of a binding, on a busy machine mostly more: {took}"
     here.queue("k0", name="second")
     here.node.admin.bind(here.vhost, X, "further", "k1", to_exchange=True)
     here.node.admin.bind(here.vhost, X, Q, "k1", arguments={"n": 1})
@@ -77,7 +77,7 @@ def test_exchanges_come_and_go(agent_of: AgentOf, here: Site, there: Site) -> No
 
     # Messages came through the other one, so that it is gone is shown until somebody says that this is right.
     here.delete_exchange("fed.two")
-    eventually(lambda: link(here, "fed.two") not in agent.links(), what="fed.two is gone")
+    eventually(lambda: get(agent, "/api/links") == [], what="fed.two is gone")
     [cause] = get(agent, "/api/causes")["causes"]
     assert (cause["side"], cause["trouble"], cause["names"]) == (
         "downstream", "exchange deleted", [f"{here.vhost}/fed.two"],
@@ -147,7 +147,7 @@ def test_the_upstream_exchange_is_deleted_and_made_anew(agent_of: AgentOf, here:
     there.wait_bound(*(f"k{number}" for number in range(30)), deadline=30)
     there.delete_exchange()
     there.exchange()
-    there.wait_bound(*(f"k{number}" for number in range(30)), deadline=30)
+    there.wait_bound(*(f"k{number}" for number in range(30)), deadline=60)
     there.publish(["m"], "k7")
     assert here.take(1) == ["m"]
 

@@ -13,7 +13,7 @@ from tests.integration.federation.conftest import AgentOf
 from tests.integration.federation.sites import Q, Site, federated
 
 NEW = "fed.new"
-SOON = 5.0  # polling alone takes up to 30 s where events are heard
+SOON = 12.0  # polling alone takes up to 30 s where events are heard
 EVENT_ARRIVES = 0.5
 
 

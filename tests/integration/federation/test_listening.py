@@ -42,4 +42,4 @@ def test_one_connection_hears_definitions_and_bindings(
     assert agent.told("definitions not read") == []
     agent.wait_for("running", (here.vhost, X, "origin"))  # the connection of the link was cut as well
     here.bind("l")
-    there.wait_bound("k", "l", deadline=2)
+    there.wait_bound("k", "l", deadline=12)

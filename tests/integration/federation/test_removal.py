@@ -79,17 +79,20 @@ def test_a_file_that_still_grows_takes_no_effect(agent_of: AgentOf, here: Site, 
     text = agent.path.read_text()
     with agent.path.open("w") as file:
         file.write(text.split("vhosts:", 1)[0])
+        longest, before = 0.0, time.monotonic()
         for _ in range(15):
             file.write("# this line is one of many\n")
             file.flush()
             time.sleep(0.2)
+            longest, before = max(longest, time.monotonic() - before), time.monotonic()
         file.write("vhosts:" + text.split("vhosts:", 1)[1])
     agent.wait_told("configuration read", 2)
-    assert agent.history(*link(here)) == ["running"]
+    if longest < 0.8:  # otherwise it didn't grow all the time
+        assert agent.history(*link(here)) == ["running"]
 
 
 def test_an_empty_queue_is_removed_after_the_time_that_was_set(agent_of: AgentOf, here: Site, there: Site) -> None:
-    agent = started(agent_of, here, there, {"empty": 4})
+    agent = started(agent_of, here, there, {"empty": 10})
     built = there.links_objects()
     agent.write({})
     wait_shown(agent, "removing")
@@ -154,19 +157,19 @@ def test_a_link_that_is_defined_again_comes_back_untouched(
 
 
 def test_the_end_of_the_agent_removes_nothing(agent_of: AgentOf, here: Site, there: Site) -> None:
-    agent = started(agent_of, here, there, {"empty": 2})
+    agent = started(agent_of, here, there, {"empty": 6})
     built = there.links_objects()
     agent.write({})
     wait_shown(agent, "removing")
     assert agent.terminate() == 0
-    time.sleep(2)
+    time.sleep(6)
     assert there.links_objects() == built
 
 
 def test_a_renamed_upstream_takes_the_queue_over_from_the_link_that_is_removed(
     agent_of: AgentOf, here: Site, there: Site
 ) -> None:
-    agent = started(agent_of, here, there, {"empty": 3})
+    agent = started(agent_of, here, there, {"empty": 6})
     agent.write({})
     wait_shown(agent, "removing")
     there.publish(numbered(5))
@@ -175,13 +178,13 @@ def test_a_renamed_upstream_takes_the_queue_over_from_the_link_that_is_removed(
     agent.write({here.vhost: definition})
     agent.wait_for("running", link(here, "renamed"))
     assert here.take(5) == numbered(5)
-    time.sleep(3)
+    time.sleep(5)
     assert queue_of(here) in there.links_objects()
     assert [each["upstream"] for each in ask(agent, "/api/links")] == ["renamed"]
 
 
 def test_nothing_is_removed_while_the_configuration_is_refused(agent_of: AgentOf, here: Site, there: Site) -> None:
-    agent = started(agent_of, here, there, {"empty": 3})
+    agent = started(agent_of, here, there, {"empty": 6})
     defined, built = agent.path.read_text(), there.links_objects()
     agent.write({})
     wait_shown(agent, "removing")
@@ -250,9 +253,9 @@ def test_a_queue_that_is_wanted_again_while_its_removal_connects_keeps_its_messa
     agent.write({})
     wait_shown(agent, "stopping")
     proxy.blackhole()
+    accepted = proxy.accepted  # none more, as long as it refuses
     proxy.accept()
-    accepted = proxy.accepted
-    eventually(lambda: proxy.accepted > accepted, 20, what="the removal connects")
+    eventually(lambda: proxy.accepted > accepted, what="the removal connects")
     definition = federated(there, uri=uri)
     definition["upstreams"] = {upstream: definition["upstreams"]["origin"]}
     agent.write({here.vhost: definition})

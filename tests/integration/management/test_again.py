@@ -29,7 +29,7 @@ def failing(status: int, times: int | None = None) -> Misbehaviour:
 
 
 def silent() -> Iterator[bytes]:
-    time.sleep(1)
+    time.sleep(10)
     yield b""
 
 
@@ -80,8 +80,8 @@ async def test_all_attempts_together_take_no_longer_than_one_may(api: HostileApi
     api.misbehaviour = Misbehaviour("overview", lambda: silent() if len(api.asked) > 1 else iter(()), status=503)
     begun = time.monotonic()
     with pytest.raises(TransientError):
-        await ask(api, seconds=0.6)
-    assert time.monotonic() - begun < 1.2
+        await ask(api, seconds=2)
+    assert time.monotonic() - begun < 3.9
     assert len(api.asked) <= 2
 
 

@@ -56,6 +56,9 @@ def objects(pair: Pair) -> list[object]:
 async def test_a_message_is_published_received_and_nothing_left(pair: Pair, running: Running) -> None:
     running(pair)
     eventually(lambda: "key" in str(pair.there.admin.get("bindings", pair.vhost)), 20, what="the binding is upstream")
+    # The exchange that notices deletions comes some seconds later, which may be in the midst of the trial.
+    canary = "federation-agent: "
+    eventually(lambda: canary in str(pair.there.admin.get("bindings", pair.vhost)), what="all is there")
     before = objects(pair)
     [found] = await deliver(pair)
     assert found.level is Level.NOTE, found

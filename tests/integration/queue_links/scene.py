@@ -46,7 +46,7 @@ def declare(*sites: Site, name: str = Q, **flags: Any) -> None:
 
 def link_of(agent: Agent, name: str = Q) -> dict[str, Any]:
     """The link as the agent's HTTP API shows it."""
-    with urlopen(f"http://127.0.0.1:{agent.port}/api/links", timeout=5) as answer:
+    with urlopen(f"http://127.0.0.1:{agent.port}/api/links", timeout=30) as answer:
         [found] = [each for each in json.load(answer) if each.get("queue") == name]
     return dict(found)
 

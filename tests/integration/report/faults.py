@@ -1,4 +1,4 @@
-"""Faults at known times: the tables tell them within two seconds of the truth."""
+"""Faults at known times: the tables tell them within five seconds of the truth."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.lab.node import Node
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import eventually
 
-NEAR: Final = 2.0
-A_WHILE: Final = 3.0
+NEAR: Final = 5.0
+A_WHILE: Final = 10.0
 """Longer than three sample intervals, so that a dead agent is known to be dead."""
 
 
@@ -76,7 +76,7 @@ def faulty(
         "name": "dc2-a",
         "group": "faults",
         "http": {"listen": f"127.0.0.1:{agent.port}"},
-        "status-export": {"directory": "status", "sample-interval": 0.5, "rotate": 1},
+        "status-export": {"directory": "status", "sample-interval": 2, "rotate": 1},
     }
     agent.write(vhosts, agent=about).start()
     return Faults(agent, network, upstream, by_proxy, direct)
@@ -140,7 +140,7 @@ def check(scene: Faults, course: Course, table: Callable[[str], DataFrame]) -> N
 
     # Before its first word a link is unknown, and so it is after its agent's last.
     begun, ended = course.lived
-    unknown, paused = "bucket = 'unknown' and seconds > 1.5", "bucket = 'paused'"
+    unknown, paused = "bucket = 'unknown' and seconds > 5", "bucket = 'paused'"
     for link in (by_proxy, direct):
         dead = [span for span in rows_of("intervals", link, unknown) if begun < span[1] and span[0] < ended]
         assert near(dead, [course.dead]), (dead, course)

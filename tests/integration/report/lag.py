@@ -20,7 +20,7 @@ from tests.lab.waiting import eventually
 
 HELD: Final = 20
 LIMIT: Final = 5
-INTERVAL: Final = 0.5
+INTERVAL: Final = 1.0
 SAMPLES: Final = 6
 """So many lines, at least, say that the link is too far behind."""
 ROUNDED: Final = 0.001  # the API's times
@@ -60,7 +60,7 @@ def lagging(agent_of: AgentOf, here: Site, there: Site) -> Lagging:
 def live(scene: Lagging) -> tuple[float, float]:
     """How long the lag was critical, at least and at most."""
     agent = scene.agent
-    eventually(lambda: any(one["lag_is_critical"] is False for one in lines(agent)), what="lines before")
+    eventually(lambda: any(one["lag_is_critical"] is False for one in lines(agent)), 30, what="lines before")
 
     scene.there.publish(numbered(HELD), "full.a")
     behind = link_when(agent, "that is behind", lambda found: found["critical_since"] is not None)

@@ -13,6 +13,7 @@ import pytest
 from agent.core.links.plan import Outlook
 from tests.conftest import Borrowed
 from tests.integration.runtime.planning import Pair, messages_in, told, wait_for_consumer
+from tests.lab.admin import AdminError
 from tests.lab.node import NATIVE_PLUGINS, Node
 from tests.lab.user_program import publish_async
 from tests.lab.waiting import eventually
@@ -46,7 +47,7 @@ def native(request: pytest.FixtureRequest, pair: Pair, borrowed: Borrowed) -> tu
     define(node, pair.vhost)
     native = replace(pair, here=node)
     wait_for_consumer(pair.there, pair.vhost, native.queue)
-    eventually(lambda: letters(native), what="the plugin's internal exchange")
+    eventually(lambda: is_bound(native), 60, what="the plugin's binding", ignoring=AdminError)
     return native, disable
 
 
@@ -59,6 +60,12 @@ def define(node: Node, vhost: str) -> None:
     admin.exchange(vhost, "xx")
     admin.queue(vhost, "q")
     admin.bind(vhost, "x", "q", "key")
+
+
+def is_bound(native: Pair) -> bool:
+    """The plugin binds after it has made its internal exchange."""
+    found = native.there.admin.get("exchanges", native.vhost, "x", "bindings", "source")
+    return any(each["routing_key"] == "key" for each in found)
 
 
 def letters(native: Pair) -> list[str]:

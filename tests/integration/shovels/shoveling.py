@@ -11,7 +11,7 @@ from tests.integration.federation.sites import Site
 from tests.lab.waiting import eventually
 
 SHOVEL: Final = "drain"
-DEADLINE: Final = 20.0
+DEADLINE: Final = 60.0
 
 
 def shovel(source: Site, destination: Site, **keys: Any) -> dict[str, Any]:

@@ -24,7 +24,8 @@ def test_pause_resume_and_restart(agent_of: AgentOf, here: Site, there: Site) ->
     agent.wait_for("paused", named(here))
     there.publish(waiting := numbered(100, start=100), "src", exchange="")
     assert [each["state"] for each in ask(agent, "/api/shovels")] == ["terminated"]
-    assert (depth(there.uri, "src"), depth(here.uri, "dest")) == (100, 0)
+    eventually(lambda: depth(there.uri, "src") == 100, what="all wait at the source")
+    assert depth(here.uri, "dest") == 0
     ask(agent, f"/api/links/{link['id']}/resume", "POST")
     assert here.take(100, queue="dest") == waiting
     ask(agent, f"/api/links/{link['id']}/restart", "POST")

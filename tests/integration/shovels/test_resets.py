@@ -25,7 +25,7 @@ from tests.tiers import thorough
 
 RESETS: Final = 20
 PREFETCH: Final = 200
-QUIET: Final = 0.5
+QUIET: Final = 2.0
 COUNT: Final = int(os.environ.get("SHOVEL_RESET_MESSAGES", "4000"))
 """How many messages flow meanwhile; `--log-cli-level info` shows what was lost and repeated of them."""
 ENDS: Final = ("source", "destination")
@@ -217,7 +217,7 @@ def test_what_was_there_in_a_quorum_queue_of_another_release(
 
 def interrupted(agent: Agent, site: Site, proxy: Proxy, definition: dict[str, Any]) -> Agent:
     """The agent, whose shovel is cut off again and again until it has finished; slowly, so that it is midway."""
-    proxy.throttle(COUNT * 40)
+    proxy.throttle(COUNT * 10)
     agent.write({site.vhost: shovels(definition)}).start()
     agent.wait_for("running", named(site))
     for _ in range(RESETS):

@@ -70,9 +70,9 @@ def test_a_destination_queue_that_is_deleted_loses_nothing(agent_of: AgentOf, he
     agent = running(agent_of(here.node), here, shovel(there, here, **QUICKLY))
     here.delete_queue("dest")
     there.publish(bodies := numbered(2_000), "src", exchange="")
+    eventually(lambda: "backoff" in agent.history(here.vhost, "drain", ""), what="the deletion is noticed")
     agent.wait_for("running", named(here))
     assert set(here.take(2_000, queue="dest")) == set(bodies)
-    assert "backoff" in agent.history(here.vhost, "drain", "")
 
 
 def test_a_source_queue_that_is_deleted_is_declared_again(agent_of: AgentOf, here: Site, there: Site) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -130,7 +129,7 @@ def test_messages_flow_while_the_disk_is_gone(agent_of: AgentOf, here: Site, the
     agent = agent_of(here.node)
     directory = exporting(agent, federated(there), here.vhost)
     agent.start().wait_for("running", (here.vhost, X, "origin"))
-    shutil.rmtree(directory)
+    directory.rename(agent.directory / "away")  # what is written meanwhile would keep it from being removed
     directory.write_text("in the way")
     eventually(lambda: (metric(agent, DROPPED) or 0) > 0, what="events are dropped")
     there.publish(["1", "2"])

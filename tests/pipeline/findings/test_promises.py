@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from agent.pipeline.findings.asked import WHICH, Asked
 from agent.pipeline.findings.promises import promises
+
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
 CALM: Final = {f"burn_{name}": 0.0 for name in ("1h", "5m", "6h", "30m", "3d")}
 OF_ALL: Final = {

@@ -2,10 +2,13 @@
 
 from threading import Barrier
 
+import pytest
 from pyspark.sql import SparkSession
 
 from agent.pipeline.spark.side_by_side import side_by_side
 from agent.pipeline.spark.steps import begin
+
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
 
 def test_each_has_its_own_step(spark: SparkSession) -> None:

@@ -103,7 +103,7 @@ def test_garbage_is_no_agent(answer: Answer) -> None:
 def test_an_answer_that_never_ends_is_given_up_once_and_not_for_each_link(answer: Answer) -> None:
     links = json.dumps([LINK] * 50).encode()
     with listening(http(links), answer) as port:
-        began, within = time.monotonic(), 0.2
+        began, within = time.monotonic(), 0.6
         found, has_answered = links_of(port, within)
         assert (list(found), has_answered) == ([], False)
         assert time.monotonic() - began < 50 * within / 2
@@ -122,20 +122,20 @@ def test_an_answer_that_never_ends_is_given_up_once_and_not_for_each_link(answer
 )
 def test_what_no_agent_answers_is_not_believed(wrong: dict[str, Any]) -> None:
     with listening(http(json.dumps([LINK]).encode()), http(json.dumps(BINDINGS | wrong).encode())) as port:
-        assert links_of(port, 5.0) == ((), False)
+        assert links_of(port, 30.0) == ((), False)
 
 
 def test_a_paused_shovel_is_told_without_asking_what_it_has_bound() -> None:
     shovel = {"id": "s", "kind": "shovel", "vhost": "v", "name": "drain", "status": "paused", "backlog_last": 7}
     with listening(http(json.dumps([shovel]).encode()), http(b"[]")) as port:
-        [link], has_answered = links_of(port, 5.0)
+        [link], has_answered = links_of(port, 30.0)
     assert has_answered
     assert (link.kind, link.vhost, link.name, link.backlog, link.is_paused) == ("shovel", "v", "drain", 7, True)
 
 
 def test_what_a_link_has_bound() -> None:
     with listening(http(json.dumps([LINK]).encode()), http(json.dumps(BINDINGS).encode())) as port:
-        [link], has_answered = links_of(port, 5.0)
+        [link], has_answered = links_of(port, 30.0)
     assert has_answered
     assert link.is_consuming
     assert link.known is not None

@@ -19,7 +19,7 @@ from agent.errors import UriError
 from agent.status.board import Board, Gauges
 from agent.status.fleet import MOST_EDGES, summary
 from agent.status.peer_summary import LONGEST, UnusableError, checked
-from agent.status.peers import MOST_BYTES, PATIENCE, Peers
+from agent.status.peers import MOST_BYTES, Peers
 from tests.lab.ports import Ports
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load
 from tests.unit.status.test_board import LINK, RUNNING, Clock, shovel_between
@@ -28,7 +28,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def board(cluster: str = "dc2", upstream: str = "dc1") -> Board:
-    made = Board(Clock(), f"{cluster}-a", cluster=cluster, group=cluster)
+    made = Board(Clock(), f"{cluster}-a", monotonic=Clock(), cluster=cluster, group=cluster)
     made.put(LINK, LinkState(), Counts(), lambda: Gauges(upstream_cluster=upstream, backlog=7))
     made.changed(LINK.id, RUNNING)
     return made
@@ -48,7 +48,7 @@ async def listening(answer: Answer) -> AsyncIterator[int]:
     ports.release()
 
 
-async def fleet_of(port: int, userinfo: str = "", *, patience: float = PATIENCE) -> list[dict[str, Any]]:
+async def fleet_of(port: int, userinfo: str = "", *, patience: float = 60.0) -> list[dict[str, Any]]:
     peers = Peers(board(), lambda: (parse_peer(f"http://{userinfo}127.0.0.1:{port}"),), patience=patience)
     found: list[dict[str, Any]] = (await peers.fleet())["agents"]
     return found
@@ -83,7 +83,7 @@ async def test_peers_are_asked_with_their_token_and_not_again_at_once() -> None:
         return web.json_response(await summary(board("dc1", "dc2")))
 
     async with listening(answer) as port:
-        peers = Peers(board(), lambda: (parse_peer(f"http://agent:t0ken@127.0.0.1:{port}"),))
+        peers = Peers(board(), lambda: (parse_peer(f"http://agent:t0ken@127.0.0.1:{port}"),), patience=60.0)
         own, peer = (await peers.fleet())["agents"]
         await asyncio.gather(*(peers.fleet() for _ in range(5)))
     assert asked == ["Bearer t0ken"]
@@ -134,7 +134,7 @@ async def deep(request: web.Request) -> web.StreamResponse:
 )
 async def test_a_peer_that_misbehaves_is_named_and_costs_little(answer: Answer, said: str) -> None:
     async with listening(answer) as port:
-        own, peer = await fleet_of(port, patience=0.1 if answer is silent else PATIENCE)
+        own, peer = await fleet_of(port, patience=0.1 if answer is silent else 60.0)
     assert own["error"] is None
     assert said in peer["error"]
     assert peer["summary"] is None
@@ -148,7 +148,7 @@ async def test_what_a_lost_peer_reported_last_is_kept() -> None:
     later = [0.0]
     made.monotonic = lambda: later[0]
     async with listening(answer) as port:
-        peers = Peers(made, lambda: (parse_peer(f"http://127.0.0.1:{port}"),))
+        peers = Peers(made, lambda: (parse_peer(f"http://127.0.0.1:{port}"),), patience=60.0)
         await peers.fleet()
     later[0] = 60.0
     _, peer = (await peers.fleet())["agents"]

@@ -12,7 +12,7 @@ import pytest
 from agent.amqp.data.splice import Counts
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Failed, LinkState
-from agent.core.settings import StatusExportSettings
+from agent.core.settings import Fsync, StatusExportSettings
 from agent.errors import CannotStartError, Failure, FailureKind, Side
 from agent.status.board import Board, Gauges
 from agent.status.export.exporter import Exporter
@@ -33,7 +33,10 @@ class Exported:
         self.time = VirtualTime()
         self.board = Board(lambda: STARTED + self.time.now, "dc2-a")
         self.exporter = Exporter(
-            StatusExportSettings(str(directory), **settings), self.board, clock=self.time.clock, sleep=self.time.sleep
+            StatusExportSettings(str(directory), fsync=Fsync.NEVER, **settings),
+            self.board,
+            clock=self.time.clock,
+            sleep=self.time.sleep,
         )
 
     def put(self, count: int = 1) -> list[str]:
@@ -147,7 +150,7 @@ async def test_the_board_shows_what_could_not_be_kept(tmp_path: Path) -> None:
         await exported.time.advance(0.01)
         return exported.board.export_dropped >= 3
 
-    await eventually_async(are_dropped, what="they are dropped")
+    await eventually_async(are_dropped, 60, what="they are dropped")
     directory.unlink()
     found = await exported.stop()
     assert [event["status"] for event in found] == ["running", "stopped"]

@@ -36,7 +36,7 @@ async def reading(served: Served, query: str = "") -> AsyncIterator[Next]:
         assert answer.content_type == "text/event-stream"
 
         async def block() -> tuple[str, Any]:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 lines = (await answer.content.readuntil(b"\n\n")).decode().splitlines()
             if not lines:
                 return "", None
@@ -99,7 +99,7 @@ async def test_the_end_of_the_agent_ends_it(serve: Serve) -> None:
     served = await serve()
     async with reading(served) as event:
         await event()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await served.server.stop()
         assert await event() == ("", None)
     assert served.board.readers == 0
@@ -130,7 +130,7 @@ async def test_a_reader_that_takes_nothing_is_disconnected(serve: Serve) -> None
         client.connect(("127.0.0.1", served.port))
         client.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await readers(served, 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while served.board.readers:
                 for entry in served.board:
                     served.board.moved(entry.link.id)
@@ -154,7 +154,7 @@ async def readers(served: Served, count: int) -> None:
     async def there() -> bool:
         return served.board.readers == count
 
-    await eventually_async(there, HEARTBEAT / 3, what=f"{count} readers")
+    await eventually_async(there, 0.9 * HEARTBEAT, what=f"{count} readers")
 
 
 @pytest.mark.parametrize("leave", ["half-closed", "reset"])
