@@ -6,13 +6,17 @@ from typing import Final
 
 from playwright.sync_api import Page, ViewportSize, expect
 
+from agent.amqp.failures import alarm_of
 from agent.core.links.lifecycle import Blocked, LinkState, Phase
-from agent.errors import Side
+from agent.errors import Failure, FailureKind, Side
 from agent.status.board import Gauges
-from tests.integration.page.served import PAUSED, RUNNING, STALLED, STARTING, Served, Shown, failed, link
+from tests.integration.page.served import PAUSED, RUNNING, STALLED, STARTING, Served, Shown, failed, failed_for, link
 
 REFUSED: Final = failed("upstream paris: connection refused by paris.example:5672; see that a broker listens there")
-DENIED: Final = failed("upstream oslo: login refused for user fed on oslo.example:5672", permanent=True)
+DENIED: Final = failed(
+    "upstream oslo: login refused for user fed on oslo.example:5672", FailureKind.LOGIN, permanent=True
+)
+REFUSED_QUEUE: Final = "ACCESS_REFUSED - configure access to queue '{}' in vhost '/' refused for user 'fed'"
 LONG: Final = "billing.invoices." + "created-and-paid." * 12 + "at-last"
 MARKUP: Final = "<img src=x onerror=\"document.title='owned'\">"
 PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
@@ -30,8 +34,14 @@ def few() -> list[Shown]:
     ]
 
 
+def denied(queue: str) -> LinkState:
+    about = {"user": "fed", "vhost": "/", "object": queue, "object_type": "queue", "permission": "configure"}
+    failure = Failure(FailureKind.PERMISSION, Side.UPSTREAM, is_permanent=True, **about)
+    return failed_for(REFUSED_QUEUE.format(queue), failure)
+
+
 def blocked(why: str) -> LinkState:
-    return LinkState(phase=Phase.OPEN, started=True, blocked=(Blocked(Side.DOWNSTREAM, why),))
+    return LinkState(phase=Phase.OPEN, started=True, blocked=(Blocked(Side.DOWNSTREAM, why, alarm_of(why)),))
 
 
 def sixty(served: Served) -> None:

@@ -43,8 +43,11 @@ PATIENCE: Final = 10.0
 T = TypeVar("T")
 
 
-def failed(error: str, *, permanent: bool = False) -> LinkState:
-    failure = Failure(FailureKind.INVALID if permanent else FailureKind.OTHER, Side.UPSTREAM, is_permanent=permanent)
+def failed(error: str, kind: FailureKind = FailureKind.UNREACHABLE, *, permanent: bool = False) -> LinkState:
+    return failed_for(error, Failure(kind, Side.UPSTREAM, is_permanent=permanent))
+
+
+def failed_for(error: str, failure: Failure) -> LinkState:
     return LinkState(phase=Phase.WAITING, started=True, broken=Failed(error, failure))
 
 

@@ -9,13 +9,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from agent.core.links.lifecycle import LinkState
+from agent.errors import FailureKind
 from agent.status.board import Gauges
 from tests.integration.page.conftest import Open, Serve
-from tests.integration.page.scenes import DENIED, WIDE, blocked, few, forwarding
+from tests.integration.page.scenes import DENIED, REFUSED_QUEUE, WIDE, blocked, denied, few, forwarding
 from tests.integration.page.served import COMPLETED, PAUSED, RUNNING, STALLED, Shown, failed, link
 
 ERROR = "upstream oslo: login refused for user fed on oslo.example:5672"
-REFUSED = "ACCESS_REFUSED - configure access to queue '{}' in vhost '/' refused for user 'fed'"
 
 
 def test_what_it_is_and_what_can_be_done_with_it_now(serve: Serve, visit: Open) -> None:
@@ -74,7 +74,7 @@ def test_advice_follows_the_state_and_the_error_of_a_link(serve: Serve, visit: O
         (blocked("low on disk"), "On dc2, free disk space until it is above disk_free_limit"),
         (STALLED, "Messages wait and dc2 confirms none"),
         (PAUSED, "Run federation-agent resume 00000001 if the reason is over."),
-        (failed(ERROR, permanent=True), "create the user on dc1"),
+        (failed(ERROR, FailureKind.LOGIN, permanent=True), "create the user on dc1"),
         (COMPLETED, "It has moved all that its definition asks for."),
     ):
         served.change(shown, state)
@@ -166,15 +166,15 @@ def copied(page: Page, what: str, at: str) -> object:
 @pytest.mark.thorough
 def test_ids_addresses_errors_and_commands_can_be_copied(serve: Serve, visit: Open) -> None:
     served = serve()
-    served.put([Shown(link(at, f"x{at}"), failed(REFUSED.format(f"q{at}"), permanent=True)) for at in (1, 2)])
-    served.put([Shown(link(3, "a"), failed(ERROR))])
+    served.put([Shown(link(at, f"x{at}"), denied(f"q{at}")) for at in (1, 2)])
+    served.put([Shown(link(3, "a"), failed(ERROR, FailureKind.LOGIN))])
     opened = visit(served.url)
     page = opened.page
 
     command = "rabbitmqctl set_permissions -p / fed '^(federation|q1$|q2$)' '.*' '.*'"
     cause = "#causes .cause >> nth=0"
     expect(page.locator(cause).locator(".advice code").first).to_have_text(command)
-    assert copied(page, "the error", cause) == REFUSED.format("q2")  # of what began last
+    assert copied(page, "the error", cause) == REFUSED_QUEUE.format("q2")  # of what began last
     for at in (1, 2):  # the page of a link has the command of its cause
         opened.go(f"#/links/0000000{at}")
         advice = page.locator("#detail-advice")

@@ -12,10 +12,22 @@ from playwright.sync_api import expect
 from agent.amqp.data.splice import Counts
 from agent.cli.link_table import in_order
 from agent.core.links.critical import LagCritical
+from agent.errors import FailureKind
 from agent.status.board import Gauges
 from tests.integration.page.conftest import Open, Serve
 from tests.integration.page.measures import AFTER_FRAMES, SLOWLY
-from tests.integration.page.scenes import DENIED, LONG, MARKUP, PHONE, REFUSED, blocked, expect_names, few, names
+from tests.integration.page.scenes import (
+    DENIED,
+    LONG,
+    MARKUP,
+    PHONE,
+    REFUSED,
+    blocked,
+    denied,
+    expect_names,
+    few,
+    names,
+)
 from tests.integration.page.served import COMPLETED, Served, Shown, failed, link, queue_link, shovel_link
 
 TOP: Final = "(node) => node.getBoundingClientRect().top"
@@ -128,10 +140,8 @@ def test_a_link_that_is_behind_is_shown_as_well_nowhere(serve: Serve, visit: Ope
 def causes(served: Served) -> None:
     """A downstream memory alarm with six live links blocked, old mistakes, links refused for one permission, and two
     links that have one name."""
-    error = "ACCESS_REFUSED - configure access to queue 'federation: x{} -> dc2' in vhost '/' refused for user 'fed'"
     old = [Shown(link(at, f"old{at}", upstream=f"u{at}"), DENIED, cluster=f"old{at}") for at in range(8)]
-    why = [failed(error.format(at), permanent=True) for at in range(12)]
-    denied = [Shown(link(20 + at, f"x{at}"), each, cluster="dc9") for at, each in enumerate(why)]
+    refused = [Shown(link(20 + at, f"x{at}"), denied(f"federation: x{at} -> dc2"), cluster="dc9") for at in range(12)]
     one_name = [
         Shown(link(50, "orders", upstream="dc1"), REFUSED, cluster="paris"),
         Shown(link(51, "orders", upstream="dc3"), REFUSED, cluster="rome"),
@@ -140,7 +150,7 @@ def causes(served: Served) -> None:
         Shown(link(at, f"live{at}"), blocked("low on memory"), counts=Counts(forwarded=5), gauges=Gauges(backlog=100))
         for at in range(60, 66)
     ]
-    served.put([*old, *denied, *one_name, *live])
+    served.put([*old, *refused, *one_name, *live])
 
 
 @pytest.mark.thorough
@@ -310,7 +320,7 @@ def test_where_there_are_no_links_it_says_what_to_do(serve: Serve, visit: Open) 
 def test_the_table_begins_with_the_incident_as_the_command_does(serve: Serve, visit: Open) -> None:
     """Old mistakes, and links that an alarm stopped; of one of those nothing is known to have flowed."""
     served = serve()
-    old = [Shown(link(at, f"a-old{at}"), failed("no", permanent=True)) for at in (1, 2)]
+    old = [Shown(link(at, f"a-old{at}"), failed("no", FailureKind.INVALID, permanent=True)) for at in (1, 2)]
     live = [Shown(link(at, f"m-live{at}"), counts=Counts(), gauges=Gauges(backlog=1)) for at in (4, 3)]
     served.put([*old, *live, Shown(link(5, "z-idle"), blocked("low on memory")), Shown(link(6, "a-fine"))])
     served.put([Shown(link(7, "a", vhost="b")), Shown(link(8, "b", vhost="a")), Shown(shovel_link(9, "c"), COMPLETED)])
