@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tests.bench.bench import Bench
 from tests.bench.load import WorkerError
 from tests.bench.measures.decisions import print_decisions
-from tests.bench.measures.registry import MEASURES, WITHOUT_BROKERS, Measuring
+from tests.bench.measures.registry import MEASURES, ONLY_BY_NAME, WITHOUT_BROKERS, Measuring
 from tests.bench.scene import Pair
 from tests.bench.table import Measure, machine, print_lines, print_table
 from tests.lab.admin import AdminError
@@ -26,7 +26,7 @@ FAILURES = (WorkerError, AdminError, NeverHappenedError, NodeError, OSError)
 def main() -> int:
     told = _arguments()
     began = time.monotonic()
-    only = told.only.split(",") if told.only else [*WITHOUT_BROKERS, *MEASURES]
+    only = told.only.split(",") if told.only else [name for name in NAMES if name not in ONLY_BY_NAME]
     measures = [found for name in only if name in WITHOUT_BROKERS for found in WITHOUT_BROKERS[name]()]
     only = [name for name in only if name in MEASURES]
     if not only:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +26,7 @@ class Bench:
         """Some targets are higher for brokers of series 4."""
         return self.version >= (4,)
 
-    def turns(self, runs: int | None = None) -> Iterator[Side]:
+    def turns(self, runs: int | None = None, *, sides: Sequence[Side] = SIDES) -> Iterator[Side]:
         """Each side once a run, taking turns at going first."""
         for run in range(runs or self.runs):
-            yield from SIDES if run % 2 == 0 else SIDES[::-1]
+            yield from sides if run % 2 == 0 else sides[::-1]

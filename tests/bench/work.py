@@ -64,10 +64,16 @@ class Federation:
 
 @dataclass(frozen=True, slots=True)
 class Shovel:
-    """From a queue upstream to the one of the same name downstream, which is given as most users write it."""
+    """From a queue upstream to the one of the same name downstream, which is given as most users write it, but by its
+    address where a proxy listens before it at `port`."""
 
     takes_from_queue: bool = True
     hops: int = 0
+    port: int | None = None
+
+    def destination(self, scene: Scene) -> str:
+        """The downstream as a program reaches it that isn't beside it."""
+        return scene.pair.down.uri(scene.vhost, port=self.port)
 
     def define(self, scene: Scene) -> None:
         """A shovel runs as soon as it is defined."""
@@ -85,7 +91,7 @@ class Shovel:
         return {
             "src-uri": scene.link_uri,
             "src-queue": scene.queue,
-            "dest-uri": f"amqp:///{scene.vhost}",
+            "dest-uri": self.destination(scene) if self.port else f"amqp:///{scene.vhost}",
             "dest-queue": scene.queue,
         }
 

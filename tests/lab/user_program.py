@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import aio_pika
 import uvloop
 from aio_pika.abc import AbstractExchange, AbstractIncomingMessage, HeadersType
-from pamqp.commands import Basic
+from pamqp.commands import Basic, Queue
 
 DEADLINE: Final = 40.0
 QUIET: Final = 0.3  # nothing came for so long: nothing more comes
@@ -47,6 +47,11 @@ def messages(uri: str, queue: str, count: int, deadline: float = DEADLINE) -> li
 def depth(uri: str, queue: str) -> int:
     """How many messages are ready in the queue."""
     return _run(depth_async(uri, queue))
+
+
+def consumers(uri: str, queue: str) -> int:
+    """How many consume from the queue."""
+    return _run(consumers_async(uri, queue))
 
 
 def times(bodies: Iterable[str]) -> dict[str, int]:
@@ -109,6 +114,14 @@ async def messages_async(uri: str, queue: str, count: int, deadline: float = DEA
 
 
 async def depth_async(uri: str, queue: str) -> int:
+    return (await _declared(uri, queue)).message_count or 0
+
+
+async def consumers_async(uri: str, queue: str) -> int:
+    return (await _declared(uri, queue)).consumer_count or 0
+
+
+async def _declared(uri: str, queue: str) -> Queue.DeclareOk:
     async with await aio_pika.connect(uri) as connection:
         channel = await connection.channel()
-        return (await channel.declare_queue(queue, passive=True)).declaration_result.message_count or 0
+        return (await channel.declare_queue(queue, passive=True)).declaration_result

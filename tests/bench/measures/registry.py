@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from tests.bench.bench import Bench
-from tests.bench.measures import bindings, kinds, latency, links, memory, pipeline, scrapes, splice, throughput
+from tests.bench.measures import bindings, kinds, latency, links, memory, peers, pipeline, scrapes, splice, throughput
 from tests.bench.table import Measure
 
 Measuring: TypeAlias = Callable[[Bench], list[Measure]]
@@ -30,6 +30,9 @@ MEASURES: Final[Mapping[str, Measuring]] = {
     "scrapes": scrapes.scrapes,
     "slow-downstream": memory.slow_downstream,
     "pipeline": pipeline.report,
+    "peers": peers.peers,
 }
+
+ONLY_BY_NAME: Final = frozenset({"peers"})  # it installs packages
 
 WITHOUT_BROKERS: Final[Mapping[str, Callable[[], list[Measure]]]] = {"splice": splice.splice}

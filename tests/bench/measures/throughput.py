@@ -69,10 +69,10 @@ def queue_drain(bench: Bench) -> list[Measure]:
 def _drain_queue(bench: Bench, name: str, work: Work) -> list[Measure]:
     found = _measures(name, rate=Target(at_least=1.2 if bench.is_recent else 1.05), cpu=Target(at_most=1.0), own=6.0)
     found["first"] = Measure(f"{name}-first", "ms from the definition to the first message", digits=0)
-    return _drain(bench, found, _fill, work=work)
+    return _drain(bench, found, fill, work=work)
 
 
-def _fill(scene: Scene, count: int) -> None:
+def fill(scene: Scene, count: int) -> None:
     with scene.publisher() as publisher:
         publisher.ask("publish", count=count, size=SIZE, window=WINDOW).answer()
 
@@ -179,7 +179,7 @@ def _arguments_of_native(bench: Bench) -> dict[str, str]:
 def _collect(scene: Scene, arguments: Mapping[str, str], count: int) -> None:
     """Fills the link's queue as the link would have, without one."""
     _bind_upstream_queue(scene, arguments)
-    _fill(scene, count)
+    fill(scene, count)
     scene.pair.up.admin.delete("bindings", scene.vhost, "e", scene.exchange, "q", scene.upstream_queue, scene.key)
 
 
