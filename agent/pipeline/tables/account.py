@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from agent.pipeline.schema import CELL, LINK, UPSTREAM_COUNTERS
+from agent.pipeline.tables import periods
 from agent.pipeline.window import Bounds
 
 _ENDS: Final = ("forwarded", "dropped", "quarantined", "given_back")
@@ -22,9 +23,7 @@ def account(counted: DataFrame, hours: DataFrame, within: Bounds) -> DataFrame:
     """From the gains of `traffic.cells`: hours and days in which a link was reported. Agents that don't count what they
     take leave nulls."""
     at = fn.greatest(fn.col("cell") * CELL, fn.lit(within.start))
-    dated = counted.withColumn("at", at).join(
-        fn.broadcast(hours), (fn.col("at") >= fn.col("hour_start")) & (fn.col("at") < fn.col("hour_end"))
-    )
+    dated = periods.dated(counted.withColumn("at", at), "at", hours)
     # Days are not complete in a window, and have 23 to 25 hours.
     days = hours.groupBy("day").agg(fn.min("hour_start").alias("day_start"), fn.max("hour_end").alias("day_end"))
     so_far = Window.partitionBy(*LINK).orderBy("hour_start")

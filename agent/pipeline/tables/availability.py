@@ -52,9 +52,7 @@ def _of_period(by_hour: DataFrame, period: str, key: list[str]) -> DataFrame:
 
 def _failed(failures: DataFrame, hours: DataFrame) -> DataFrame:
     """Incidents, counted where they begin; an open one has lasted until now and has no repair time."""
-    begun = failures.join(
-        fn.broadcast(hours), (failures.start >= hours.hour_start) & (failures.start < hours.hour_end)
-    ).withColumn("lasted", fn.col("end") - failures.start)
+    begun = periods.dated(failures, "start", hours).withColumn("lasted", fn.col("end") - fn.col("start"))
     placed = begun.select(*LINK, "day", "hour_start", "open", "lasted")
     both = placed.withColumn("period", fn.lit("hour")).unionByName(
         placed.withColumns({"period": fn.lit("day"), "hour_start": fn.lit(None).cast("bigint")})

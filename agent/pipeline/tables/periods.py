@@ -72,10 +72,21 @@ def table(spark: SparkSession, within: Bounds, zone: ZoneInfo) -> DataFrame:
 def cut(spans: DataFrame, hours_of: DataFrame) -> DataFrame:
     """Rows with `start` and `end` → one for each hour that they overlap, with the overlap as `part`."""
     near = fn.col("near")
-    by_day = hours_of.withColumn("near", _days("hour_start", "hour_end"))
-    touched = spans.withColumn("near", _days("start", "end"))
+    touched = _with_near(spans.withColumn("near", _days("start", "end")), hours_of)
     part = fn.least("end", "hour_end", (near + 1) * _DAY) - fn.greatest("start", "hour_start", near * _DAY)
-    return touched.join(fn.broadcast(by_day), "near").withColumn("part", part).where(fn.col("part") > 0).drop("near")
+    return touched.withColumn("part", part).where(fn.col("part") > 0).drop("near")
+
+
+def dated(rows: DataFrame, moment: str, hours_of: DataFrame) -> DataFrame:
+    """Rows with the hour of a moment: those outside of all hours are left out."""
+    near = _with_near(rows.withColumn("near", fn.expr(f"{moment} div {_DAY}")), hours_of)
+    at = fn.col(moment)
+    return near.where((at >= fn.col("hour_start")) & (at < fn.col("hour_end"))).drop("near")
+
+
+def _with_near(rows: DataFrame, hours_of: DataFrame) -> DataFrame:
+    """By UTC day: comparing each row with all hours of ninety days was most of the work."""
+    return rows.join(fn.broadcast(hours_of.withColumn("near", _days("hour_start", "hour_end"))), "near")
 
 
 def _days(start: str, end: str) -> Column:

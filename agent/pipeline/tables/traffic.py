@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as fn
 
 from agent.pipeline.schema import CELL, COUNTERS, LINK, SECOND
+from agent.pipeline.tables import periods
 from agent.pipeline.window import Bounds
 
 _SPEAKER = ("group", "link", "agent")
@@ -149,10 +150,7 @@ def traffic(found: DataFrame, links: DataFrame, hours: DataFrame, within: Bounds
     start = fn.col("cell") * CELL
     covered = fn.least(start + CELL, fn.lit(within.end)) - fn.greatest(start, fn.lit(within.start))
     named = found.join(links, [*LINK], "left").withColumn("start", fn.greatest(start, fn.lit(within.start)))
-    dated = named.join(
-        fn.broadcast(hours), (fn.col("start") >= fn.col("hour_start")) & (fn.col("start") < fn.col("hour_end"))
-    )
-    return dated.select(
+    return periods.dated(named, "start", hours).select(
         *links.columns,
         fn.timestamp_micros(start).alias("start"),
         fn.col("forwarded").alias("messages"),
