@@ -39,7 +39,9 @@ def main() -> int:
         pair = Pair.start(lab, told.release)
         versions = [node.admin.get("overview")["rabbitmq_version"] for node in (pair.down, pair.up)]
         version = tuple(int(part) for part in versions[0].split(".")[:2])
-        bench = Bench(pair, version, full=told.full, runs=told.runs)
+        bench = Bench(
+            pair, version, full=told.full, runs=told.runs, sizes=tuple(told.links), replicas=tuple(told.agents)
+        )
         where = f"{machine(*versions)}; load when it began {os.getloadavg()[0]:.1f}"
         print(where, flush=True)
         for name in only:
@@ -70,11 +72,17 @@ def _measured(name: str, measure: Measuring, bench: Bench, failed: list[str]) ->
         print(f"  took {time.monotonic() - began:.0f} s", flush=True)
 
 
+def _numbers(told: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in told.split(","))
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--release", help="brokers of `make versions`, such as trixie; this machine's by default")
     parser.add_argument("--only", help=f"some of {', '.join(NAMES)}; with commas between")
     parser.add_argument("--runs", type=int, default=2, help="how often each side has its turn; 2")
+    parser.add_argument("--links", type=_numbers, default=(), help="the sizes of `scale`; with commas between")
+    parser.add_argument("--agents", type=_numbers, default=(), help="how many agents share the links of `scale`")
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", action="store_true", help="small sizes, for the shape; the default")
     sizes.add_argument("--full", action="store_true", help="the sizes that the targets are about")

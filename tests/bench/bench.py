@@ -14,12 +14,15 @@ SIDES: Final[tuple[Side, ...]] = (Native(), Agent())
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """`version` is the brokers'; `full` asks for the sizes that the targets are about."""
+    """`version` is the brokers'; `full` asks for the sizes that the targets are about. `sizes` and `replicas` are those
+    of `scale`, where they are given."""
 
     pair: Pair
     version: tuple[int, ...]
     full: bool
     runs: int
+    sizes: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()
 
     @property
     def is_recent(self) -> bool:

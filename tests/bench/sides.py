@@ -102,7 +102,7 @@ class Agent:
                 stderr=stderr,
             )
         try:
-            eventually(lambda: _is_quiet(process.pid), STOPPED, what="the agent has started and is quiet")
+            eventually(lambda: is_quiet(process.pid), STOPPED, what="the agent has started and is quiet")
 
             def go() -> None:
                 path.write_text(self.configuration(scene, port, begins=True))
@@ -113,7 +113,7 @@ class Agent:
             print(f"the agent's log ends with:\n{log.read_text(errors='replace')[-2000:]}", flush=True)
             raise
         finally:
-            _stop(process)
+            stop(process)
 
     def configuration(self, scene: Scene, port: int, *, begins: bool) -> str:
         down = scene.pair.down
@@ -139,14 +139,14 @@ def running(scene: Scene, side: Side) -> Iterator[Mapping[str, int]]:
         yield ready.processes
 
 
-def _is_quiet(pid: int) -> bool:
+def is_quiet(pid: int) -> bool:
     """It has read everything and waits: no CPU for a while, after some."""
     before = cpu_seconds(pid)
     time.sleep(QUIET)
     return 0.2 < before == cpu_seconds(pid)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOPPED)

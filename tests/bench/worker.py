@@ -150,14 +150,18 @@ class Watching:
                 await self._bindings.reach(told["bindings"])
                 await self._consumers.reach(told["consumers"])
                 return {"at": max(self._bindings.last, self._consumers.last), "bindings": self._bindings.count}
+            case "count":
+                at = max(self._bindings.last, self._consumers.last)
+                return {"at": at, "bindings": self._bindings.count, "consumers": self._consumers.count}
             case "late":
                 return {"seconds": await self._bind_late(**told["binding"])}
         raise ValueError(f"no such command: {told['do']}")
 
-    async def _bind_late(self, uri: str, exchange: str, queue: str, key: str) -> float:
+    async def _bind_late(self, uri: str, exchange: str, queue: str, key: str, links: int = 1) -> float:
+        """Until so many links have copied the binding."""
         if self._downstream is None:
             self._downstream = await opened(uri)
-        wanted = self._bindings.count + 1
+        wanted = self._bindings.count + links
         begun = time.monotonic()
         await self._downstream.ask(bound(exchange, queue, key))
         await self._bindings.reach(wanted)

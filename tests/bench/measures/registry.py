@@ -6,7 +6,19 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from tests.bench.bench import Bench
-from tests.bench.measures import bindings, kinds, latency, links, memory, peers, pipeline, scrapes, splice, throughput
+from tests.bench.measures import (
+    bindings,
+    kinds,
+    latency,
+    links,
+    memory,
+    peers,
+    pipeline,
+    scale,
+    scrapes,
+    splice,
+    throughput,
+)
 from tests.bench.table import Measure
 
 Measuring: TypeAlias = Callable[[Bench], list[Measure]]
@@ -31,8 +43,9 @@ MEASURES: Final[Mapping[str, Measuring]] = {
     "slow-downstream": memory.slow_downstream,
     "pipeline": pipeline.report,
     "peers": peers.peers,
+    "scale": scale.scale,
 }
 
-ONLY_BY_NAME: Final = frozenset({"peers"})  # it installs packages
+ONLY_BY_NAME: Final = frozenset({"peers", "scale"})  # one installs packages, the other takes an hour
 
 WITHOUT_BROKERS: Final[Mapping[str, Callable[[], list[Measure]]]] = {"splice": splice.splice}
