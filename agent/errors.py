@@ -144,7 +144,19 @@ class BrokerError(AgentError):
         return replace(facts, side=self.side or facts.side, is_permanent=is_permanent)
 
 
-_PASSING: Final = frozenset({FailureKind.UNREACHABLE, FailureKind.OTHER})
+_PASSING: Final = frozenset(
+    {
+        FailureKind.UNREACHABLE,
+        FailureKind.UNRESOLVED,
+        FailureKind.NOT_ANSWERING,
+        FailureKind.HEARTBEATS_MISSED,
+        FailureKind.LOST,
+        FailureKind.CLOSED,
+        FailureKind.STOOD_STILL,
+        FailureKind.OTHER,
+    }
+)
+"""What an error that won't pass may have been raised from, and isn't itself."""
 
 
 def _facts(error: BaseException | None) -> Failure:

@@ -88,7 +88,7 @@ async def _read(path: str, *, where: str, key: str) -> bytes:
     try:
         return await read_in_time(path, MAX_FILE)
     except HangingError as error:
-        raise TransientError(f"{where}: {key} {path} can't be used: {error}", facts=_TLS) from error
+        raise TransientError(f"{where}: {key} {path} can't be used: {error}") from error
     except UnreadableError as error:
         raise PermanentError(f"{where}: {key} {path} can't be used: {error}", facts=_TLS) from error
 

@@ -271,14 +271,19 @@ async def connect_any(
         raise failures[0]
     message = "; ".join(str(error) for error in failures) or f"{where}: no endpoint is given"
     if any(isinstance(error, TransientError) for error in failures):
-        raise TransientError(message) from next((each for each in failures if _is_permanent(each)), failures[0])
+        raise TransientError(message) from _telling(failures)
     kind = NoAccessError if failures and all(isinstance(error, NoAccessError) for error in failures) else PermanentError
-    raise kind(message) from (failures[0] if failures else None)
+    raise kind(message) from (_telling(failures) if failures else None)
 
 
-def _is_permanent(error: BrokerError) -> bool:
-    """Of several addresses, the one that something has to be done about shows what is wrong."""
-    return isinstance(error, PermanentError)
+def _telling(failures: Sequence[BrokerError]) -> BrokerError:
+    """Of several addresses of a broker: what somebody has to do there, or else that it is away."""
+    said = [each for each in failures if each.failure.kind in _SAID]
+    away = [each for each in failures if isinstance(each, TransientError)]
+    return next(iter((*said, *away)), failures[0])
+
+
+_SAID = frozenset({FailureKind.LOGIN, FailureKind.NO_VHOST, FailureKind.PERMISSION})
 
 
 def _terms(uri: AmqpUri, where: str, default_vhost: str) -> Terms:

@@ -109,6 +109,11 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
     """A refusal while the connection is being opened."""
     where, user, vhost = terms.where, terms.user, terms.vhost
     said = text.replace(f"'{vhost}'", "", 1).replace(f"'{user}'", "", 1)  # a name may read like a reason
+    about = Failure(FailureKind.NO_VHOST, user=user, vhost=vhost, object=vhost, object_type="vhost")
+    if code == NOT_ALLOWED and text.startswith(_NO_VHOST):
+        return PermanentError(
+            f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about
+        )
     if _LIMIT.search(said):
         return TransientError(f"{where}: a limit on connections is reached: {text}")
     refused = Failure(FailureKind.LOGIN, user=user, vhost=vhost)
@@ -125,11 +130,6 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
     if code == ACCESS_REFUSED:
         return PermanentError(
             f"{where}: login refused for user {user!r}: check user and password in its URI", facts=refused
-        )
-    about = Failure(FailureKind.NO_VHOST, user=user, vhost=vhost, object=vhost, object_type="vhost")
-    if code == NOT_ALLOWED and text.startswith(_NO_VHOST):
-        return PermanentError(
-            f"{where}: vhost {vhost!r} does not exist: create it there or fix the path of the URI", facts=about
         )
     if code == NOT_ALLOWED and text.startswith(_NO_ACCESS) and _BACKEND_FAILED not in said:
         return NoAccessError(

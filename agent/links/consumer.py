@@ -168,4 +168,5 @@ class Consumer:
 
 
 def is_consumed_by_another(error: ChannelClosedError) -> bool:
-    return error.code == ACCESS_REFUSED and "exclusive" in str(error)
+    """By its beginning: a long name leaves no room for the rest. Where a permission is missing, it is another one."""
+    return error.code == ACCESS_REFUSED and str(error).startswith("ACCESS_REFUSED - queue '")

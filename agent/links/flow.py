@@ -113,6 +113,12 @@ class Flow:
         return self._target is not None and self._target.count_refused > 0
 
     @property
+    def held_at(self) -> Side:
+        """Where it is that messages don't get through: the quarantine is beside the source."""
+        lacks_quarantine = self._target is not None and self._target.lacks_quarantine
+        return Side.UPSTREAM if lacks_quarantine else Side.DOWNSTREAM
+
+    @property
     def in_flight(self) -> int:
         return self._target.confirms.in_flight if self._target else 0
 
@@ -210,7 +216,8 @@ class Flow:
 
     async def start(self, rewriter: Rewriter, *, paused: bool = False) -> None:
         """Channels on both sides, and the consumer, unless it is `paused` from the start."""
-        into = self._into = self._down.wire.begin_channel()
+        with happening_on(Side.DOWNSTREAM):
+            into = self._into = self._down.wire.begin_channel()
         out = self._out = self._up.wire.begin_channel()
         await self._ask_for_confirms(into)
         out.on_cancel = self._end_cancelled

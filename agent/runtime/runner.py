@@ -60,9 +60,9 @@ class LinkRunner:
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
         "_account", "_apart_until", "_bindings", "_brokers", "_built_under", "_connections", "_is_renewed",
-        "_is_served", "_is_troubled", "_keeping_up", "_kinds", "_leaving", "_linger_task", "_looked_at", "_loop",
+        "_is_troubled", "_keeping_up", "_kinds", "_leaving", "_linger_task", "_looked_at", "_loop",
         "_on_change", "_opened_at", "_opening", "_owner", "_removing", "_resting",
-        "_resting_task", "_runnable", "_seen", "_served_by", "_session", "_tasks", "_timer", "_turn",
+        "_resting_task", "_runnable", "_seen", "_served_by", "_session", "_tasks", "_timer", "_turn", "_unserved",
         "_was_served", "_watched", "counts", "ends", "finished", "has_recalled", "has_removed", "link", "note", "slot",
         "state",
     )  # fmt: skip
@@ -91,7 +91,7 @@ class LinkRunner:
         self._opened_at = 0.0
         self._served_by: dict[Other, str] = {}
         self._owner: str | None = None  # the other agent of the group that runs it
-        self._is_served = True  # by that agent, as far as is known
+        self._unserved: Failure | None = None  # why that agent doesn't serve it, as far as is known
         self._was_served = False  # by somebody else, since its last session
         self.has_recalled = False  # what it is counts, whatever was remembered before
         self._turn: asyncio.Task[None] | None = None
@@ -259,7 +259,9 @@ class LinkRunner:
         is_stalled, unproved = self.state.stalled is not None, self._flow.unproved if self._flow else ""
         is_due = waited >= self._brokers.stall_after
         if (is_due or unproved) and not is_stalled:
-            self.send(lifecycle.Stalled(self._why_stalled(waited)) if is_due else self._unproved(unproved))
+            held_at = self._flow.held_at if self._flow else Side.DOWNSTREAM
+            stalled = lifecycle.Stalled(self._why_stalled(waited), held_at) if is_due else self._unproved(unproved)
+            self.send(stalled)
         elif not is_due and not unproved and is_stalled:
             self.send(lifecycle.Progressed())
 
@@ -374,8 +376,8 @@ class LinkRunner:
         elif self._served_by.pop(other, None) is None:
             return
         if self._served_by:
-            is_served = self._is_served or self._served_by.keys() != {Other.REPLICA}
-            self.send(lifecycle.StandAside("; ".join(self._served_by.values()), is_served))
+            unserved = self._unserved if self._served_by.keys() == {Other.REPLICA} else None
+            self.send(lifecycle.StandAside("; ".join(self._served_by.values()), unserved))
         else:
             self.send(lifecycle.TakeOver())
 
@@ -392,7 +394,8 @@ class LinkRunner:
 
     def run_elsewhere(self, verdict: Elsewhere) -> None:
         """Another agent of the group runs the link, and remembers whether it is paused."""
-        self._owner, self._is_served = verdict.owner, verdict.is_served
+        self._owner = verdict.owner
+        self._unserved = None if verdict.is_served else verdict.failure or lifecycle.NO_LEASE
         if self._served_by.get(Other.REPLICA) == verdict.reason:
             return
         self._served_by.pop(Other.CONSUMER, None)
@@ -403,7 +406,7 @@ class LinkRunner:
 
     def run_here(self) -> None:
         """No other agent of the group runs the link."""
-        self._owner, self._is_served = None, True
+        self._owner = self._unserved = None
         self.served_by(Other.REPLICA, None)
 
     def waits_for(self, other: Other) -> bool:

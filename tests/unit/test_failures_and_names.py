@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 import agent
+from agent.amqp.connect import Connection
 from agent.amqp.failures import opening_failed
+from agent.amqp.questions import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.login import Terms
@@ -28,11 +31,17 @@ def phrases() -> Iterator[str]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
                 yield node.value
+    yield "connection limit (5) is reached"
+    yield "' in exclusive use"
 
 
 NAMES = st.lists(st.sampled_from(sorted(set(phrases()))), min_size=1, max_size=3).map(
     lambda found: "".join(found)[:200]
 )
+
+
+class Somewhere:
+    where = "upstream x"
 
 
 def cause_of(error: BrokerError) -> tuple[str, FailureKind]:
@@ -46,10 +55,11 @@ def cause_of(error: BrokerError) -> tuple[str, FailureKind]:
 
 
 def refused(code: int, text: str, *, permanent: bool, side: Side) -> BrokerError:
-    closed = ChannelClosedError(code, text, user="u", vhost="v")
-    error = (PermanentError if permanent else TransientError)(f"{side} x: declaring {text}", facts=closed.facts)
-    error.side = side
-    return error
+    closed = ChannelClosedError(code, text, login="u", vhost="v")
+    closed.side = side
+    found = refusal(cast("Connection", Somewhere()), "declaring", closed)
+    assert isinstance(found, PermanentError) is permanent
+    return found
 
 
 @given(NAMES, st.sampled_from(Side))

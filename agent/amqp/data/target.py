@@ -14,7 +14,7 @@ from agent.amqp.data.refused import Refused
 from agent.amqp.data.returns import LONGEST, Later, Returns
 from agent.amqp.data.unfit import TOO_LARGE, TOO_MANY_HEADERS, Unfit
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.channel import Channel
+from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.tables import CodecError
 from agent.core.links.confirms import Confirms
 from agent.core.links.histogram import Histogram
@@ -33,7 +33,9 @@ _REQUEUE: Final = 2
 MOST_UNSETTLED: Final = 4 * 65_535  # consumers follow one another, and none has a larger prefetch than that
 TRANSFER_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0)
 BINDING_SYNC_BOUNDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
-_LARGER: Final = re.compile(r"larger than (?:configured )?max size (\d{1,15})")
+_LARGER: Final = re.compile(
+    r"PRECONDITION_FAILED - message size \d+ is larger than (?:configured )?max size (\d{1,15})"
+)
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ class Counts:
 
 def largest_taken(error: BrokerError) -> int | None:
     """The largest body that a broker takes, from what it says when it closes a channel over a larger one."""
-    said = _LARGER.search(str(error))
+    said = _LARGER.match(str(error)) if isinstance(error, ChannelClosedError) else None
     return int(said[1]) if said else None
 
 
@@ -322,7 +324,7 @@ class Target:
         limits: dict[str, int] = {TOO_MANY_HEADERS: self.outlet.frame_max, TOO_LARGE: self.largest or 0}
         told = [self._lost() if self._ack_mode is AckMode.NO_ACK else self._unfit.describe(limits)]
         refused = self.count_refused
-        if self._no_quarantine and (told[0] or refused or self._on_the_way_aside):
+        if self.lacks_quarantine:
             told.append(f"what can't be published downstream can't be put into the quarantine: {self._no_quarantine}")
         if refused:
             where = self.refused.where if self.refused else ""
@@ -330,6 +332,11 @@ class Target:
             why = "basic.nack: is a queue there full?"
             told.append(f"{refused} refused by the downstream ({why}) and tried again{oldest}")
         return "; ".join(filter(None, told))
+
+    @property
+    def lacks_quarantine(self) -> bool:
+        """Whether messages wait that belong into a quarantine which can't be used."""
+        return bool(self._no_quarantine) and bool(self._unfit.count or self.count_refused or self._on_the_way_aside)
 
     def _lost(self) -> str:
         """Where nothing is acknowledged."""

@@ -26,8 +26,8 @@ MOST_DEMANDS: Final = 10
 class ChannelClosedError(BrokerError):
     """The broker closed a channel; `code` is AMQP's. `is_over_topic`: the user may not use that routing key."""
 
-    def __init__(self, code: int, text: str, *, is_over_topic: bool = False, user: str = "", vhost: str = "") -> None:
-        super().__init__(text, facts=facts_of(code, text, user=user, vhost=vhost))
+    def __init__(self, code: int, text: str, *, is_over_topic: bool = False, login: str = "", vhost: str = "") -> None:
+        super().__init__(text, facts=facts_of(code, text, login=login, vhost=vhost))
         self.code = code
         self.is_over_topic = is_over_topic
 
@@ -259,9 +259,9 @@ class Channel:
             values = self._questions.values_of(ids)
             is_over_topic = refuses_topic(text, values)
             text = with_permission(text, ids, values)
-        user, vhost = self._writer.account
+        login, vhost = self._writer.account
         shown = one_line(self._writer.redacted(text))
-        return ChannelClosedError(call["code"], shown, is_over_topic=is_over_topic, user=user, vhost=vhost)
+        return ChannelClosedError(call["code"], shown, is_over_topic=is_over_topic, login=login, vhost=vhost)
 
     def _cancelled(self, call: Call) -> None:
         tag = call["consumer_tag"]

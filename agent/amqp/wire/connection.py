@@ -76,8 +76,8 @@ class WireConnection(asyncio.BufferedProtocol):
 
     @property
     def account(self) -> tuple[str, str]:
-        """The user that is logged in, and the vhost."""
-        return self._terms.user, self._terms.vhost
+        """The user of the URI, unless a certificate says who it is, and the vhost."""
+        return "" if self.mechanism is Mechanism.EXTERNAL else self._terms.user, self._terms.vhost
 
     @property
     def heard(self) -> float:

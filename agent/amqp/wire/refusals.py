@@ -19,6 +19,8 @@ _REFUSED_TOPIC: Final = re.compile(r"ACCESS_REFUSED - (?:(?:read|write) )?access
 _BACKEND_FAILED: Final = "returned an error"  # whom the broker asks for permissions, such as a directory
 _DENIED: Final = re.compile(r"ACCESS_REFUSED - (?:(configure|write|read) )?access to (exchange|queue|topic) '")
 _MISSING: Final = re.compile(r"NOT_FOUND - no (exchange|queue) '")
+_BEFORE_USER: Final = "' refused for user '"
+_BEFORE_BACKEND: Final = "', backend "
 _BEFORE_VHOST: Final = "' in vhost '"
 _BEFORE_EXCHANGE: Final = "' in exchange '"
 _OF_TOPIC: Final = {
@@ -41,20 +43,34 @@ _ALWAYS: Final = {
 _BETWEEN_EXCHANGES: Final = frozenset({methods.EXCHANGE_BIND.ids, methods.EXCHANGE_UNBIND.ids})
 
 
-def facts_of(code: int, text: str, *, user: str, vhost: str) -> Failure:
-    """Of a refusal as `with_permission` answers it: code and beginning decide, which no name is part of."""
+def facts_of(code: int, text: str, *, login: str, vhost: str) -> Failure:
+    """Of a refusal as `with_permission` answers it: code and beginning decide, which no name is part of. `login` is the
+    user where the text names none."""
     if code == ACCESS_REFUSED and (found := _DENIED.match(text)) is not None:
-        name, _, _ = text[found.end() :].rpartition(_BEFORE_VHOST)
+        name, user = _object_and_user(text[found.end() :])
         if found[2] == "topic":
             name = name.rpartition(_BEFORE_EXCHANGE)[2]
         return Failure(
-            FailureKind.PERMISSION, user=user, vhost=vhost, object=name, object_type=found[2], permission=found[1] or ""
+            FailureKind.PERMISSION,
+            user=user or login,
+            vhost=vhost,
+            object=name,
+            object_type=found[2],
+            permission=found[1] or "",
         )
     if code == NOT_FOUND:
         found = _MISSING.match(text)
         name, kind = ("", "") if found is None else (text[found.end() :].rpartition(_BEFORE_VHOST)[0], found[1])
-        return Failure(FailureKind.NOT_FOUND, user=user, vhost=vhost, object=name, object_type=kind)
-    return Failure(FailureKind.CLOSED, user=user, vhost=vhost)
+        return Failure(FailureKind.NOT_FOUND, user=login, vhost=vhost, object=name, object_type=kind)
+    return Failure(FailureKind.CLOSED, user=login, vhost=vhost)
+
+
+def _object_and_user(text: str) -> tuple[str, str]:
+    """Empty where a long name leaves no room for them. A backend's error may follow the user."""
+    where, is_named, who = text.rpartition(_BEFORE_USER)
+    if not is_named:
+        return text.rpartition(_BEFORE_VHOST)[0], ""
+    return where.rpartition(_BEFORE_VHOST)[0], who.partition(_BEFORE_BACKEND)[0].removesuffix("'")
 
 
 def with_permission(text: str, ids: tuple[int, int], values: Mapping[str, Any]) -> str:

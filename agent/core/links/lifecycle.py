@@ -149,10 +149,10 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class StandAside:
-    """Another replica or the native plugin runs this link. `is_served` is false where one has to be found yet."""
+    """Another replica or the native plugin runs this link. With a `failure` none does yet, because of that."""
 
     reason: str
-    is_served: bool = True
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ class LinkState:
     paused: bool = False
     pause: Pause = Pause()
     standby: str | None = None
-    is_served: bool = True  # while it is on standby
+    unserved: Failure | None = None  # why nobody runs it, while it is on standby and nobody does
     unwanted: Unwanted | None = None
     stop: Stop | None = None
     broken: Failed | None = None
@@ -322,7 +322,7 @@ class LinkState:
         if self.paused:
             return Status.PAUSED
         if self.standby is not None:
-            return Status.STANDBY if self.is_served else Status.BACKOFF
+            return Status.STANDBY if self.unserved is None else Status.BACKOFF
         if self.broken is not None:
             return Status.INVALID if self.broken.failure.is_permanent else Status.BACKOFF
         if self.blocked:
@@ -357,7 +357,7 @@ class LinkState:
         """The facts of what keeps messages from moving; None while nothing does, or somebody asked for that."""
         match self.status:
             case Status.INVALID | Status.BACKOFF:
-                return NO_LEASE if self.broken is None else self.broken.failure
+                return self.unserved if self.broken is None else self.broken.failure
             case Status.BLOCKED:
                 return Failure(min((block.kind for block in self.blocked), key=_ALARMS.index), side=self._blocked_by)
             case Status.STALLED if self.stalled is not None:
@@ -404,10 +404,10 @@ def _asked(state: LinkState, event: Event) -> LinkState:
             return replace(state, paused=True, pause=event)
         case Resume():
             return replace(state, paused=False, pause=Pause())
-        case StandAside(reason, is_served):
-            return replace(state, standby=reason, is_served=is_served)
+        case StandAside(reason, failure):
+            return replace(state, standby=reason, unserved=failure)
         case TakeOver():
-            return replace(state, standby=None, is_served=True)
+            return replace(state, standby=None, unserved=None)
         case Unwanted():
             return replace(state, unwanted=state.unwanted or event)
         case Wanted():

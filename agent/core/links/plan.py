@@ -186,7 +186,7 @@ def plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
 def _plan_link(link: Link, sight: Sight, downstream: Downstream) -> PlannedLink:
     outlook, reason = _outlook(link, sight, downstream)
     if outlook is not Outlook.RUN:
-        failed = [each.failure for each in (sight, sight.destination) if each is not None and each.error is not None]
+        failed = [each.failure for each in (sight, sight.destination) if each is not None and each.error == reason]
         return PlannedLink(link, outlook, reason, _concerned(link, sight, outlook), failure=next(iter(failed), None))
     if isinstance(link, ExchangeLink) and sight.site is not None:
         return _plan_exchange_link(link, sight, upstream=sight.site, downstream=downstream)

@@ -22,7 +22,7 @@ def reason_of(before: LinkState | None, after: LinkState) -> Reason:
             return Reason(f"{after.failure.side}_blocked")
         case Status.STOPPING:
             return Reason.REMOVED if after.stop is None else Reason.STOPPED
-        case Status.BACKOFF | Status.INVALID if after.failure is not None:
+        case Status.BACKOFF | Status.INVALID if after.broken is not None and after.failure is not None:
             return Reason(f"{after.failure.side}_{word_of(after.failure)}")
         case status:
             return _REACHED[status]
@@ -37,9 +37,9 @@ _WORDS: Final = {
     FailureKind.UNREACHABLE: "unreachable",
     FailureKind.UNRESOLVED: "unreachable",
     FailureKind.NOT_ANSWERING: "unreachable",
-    FailureKind.LOGIN: "refused",
-    FailureKind.PERMISSION: "refused",
-    FailureKind.NO_VHOST: "refused",
+    FailureKind.LOGIN: "unreachable",  # by one of several addresses; the others may be there again soon
+    FailureKind.PERMISSION: "unreachable",
+    FailureKind.NO_VHOST: "unreachable",
     FailureKind.LOST: "lost",
     FailureKind.TLS: "lost",
     FailureKind.CLOSED: "closed",
@@ -57,6 +57,7 @@ _RELEASED: Final = {
 }
 _RECOVERED: Final = {Status.BLOCKED: Reason.UNBLOCKED, Status.STALLED: Reason.PROGRESSED}
 _REACHED: Final = {
+    Status.BACKOFF: Reason.DOWNSTREAM_LOST,  # there its lease is, which another agent hasn't taken either
     Status.STALLED: Reason.NO_CONFIRMS,
     Status.PAUSED: Reason.PAUSED,
     Status.STANDBY: Reason.SERVED_ELSEWHERE,

@@ -12,6 +12,7 @@ from agent.core.replicas.holding import Held
 from agent.core.replicas.messages import Report
 from agent.core.replicas.shares import has_room, load_of, surplus_of_empty, surpluses
 from agent.core.replicas.slots import SLOTS, slot_of
+from agent.errors import Failure
 
 LEASE: Final = 1.7
 """Seconds without a word of the broker after which a replica stops using the connections of its links."""
@@ -35,6 +36,7 @@ class Elsewhere:
     reason: str
     owner: str | None = None
     is_served: bool = True  # false where no agent is known to run it
+    failure: Failure | None = None  # why not, where that is known
 
 
 Verdict = Elsewhere | bool | None
@@ -44,7 +46,7 @@ Verdict = Elsewhere | bool | None
 @dataclass(slots=True)
 class Sharing:
     """`leased_at` is None while there is no lease: without a connection to the broker nobody can be asked. `failure` is
-    why there is none; `refusal` why there will be none."""
+    why there is none, `facts` are those of it; `refusal` why there will be none."""
 
     replica: str
     others: Group = field(default_factory=Group)
@@ -52,6 +54,7 @@ class Sharing:
     links: Mapping[str, LinkKind] = field(default_factory=dict)
     leased_at: float | None = None
     failure: str = ""
+    facts: Failure | None = None
     refusal: str = ""
     changed_at: float = 0.0
     _is_deaf: bool = False
@@ -118,6 +121,7 @@ class Sharing:
 
     def begin(self, now: float) -> None:
         self.leased_at, self.failure, self.refusal, self._was_leased = now, "", "", True
+        self.facts = None
 
     def lose(self) -> bool:
         """The lease is gone, or may be. Whether others may run now what this one held; one that is alone goes on."""
@@ -178,7 +182,7 @@ class Sharing:
             return Elsewhere("waits for its lease", is_served=False) if self._was_leased else None
         if kind is LinkKind.EXCHANGE and slot in self._ran:
             return True
-        return Elsewhere(f"waits for its lease: {self.failure}", is_served=False)
+        return Elsewhere(f"waits for its lease: {self.failure}", is_served=False, failure=self.facts)
 
     def _held_by(self, holder: Member, link: str, kind: LinkKind, now: float) -> Verdict:
         """Agents of one group may have different configurations: a link that the holder of its slot doesn't know is run

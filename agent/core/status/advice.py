@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from shlex import quote
 from typing import Final
 
@@ -23,7 +24,11 @@ _GROUPED: Final = {
     FailureKind.HEARTBEATS_MISSED: FailureKind.NOT_ANSWERING,
     FailureKind.UNRESOLVED: FailureKind.UNREACHABLE,
 }
-_OF_ANY_CAUSE: Final = frozenset({FailureKind.CLOSED, FailureKind.TLS, FailureKind.OTHER})
+_OF_ANY_CAUSE: Final = {  # unless the configuration has to change
+    FailureKind.CLOSED: FailureKind.OTHER,
+    FailureKind.OTHER: FailureKind.OTHER,
+    FailureKind.TLS: FailureKind.LOST,
+}
 
 CAUSES: Final = tuple(each for each in FailureKind if each not in {*_GROUPED, FailureKind.CLOSED, FailureKind.TLS})
 
@@ -31,7 +36,7 @@ CAUSES: Final = tuple(each for each in FailureKind if each not in {*_GROUPED, Fa
 def grouped(failure: Failure) -> FailureKind:
     """The kind of cause that it belongs to: some need the same to be done about them."""
     if failure.kind in _OF_ANY_CAUSE:
-        return FailureKind.INVALID if failure.is_permanent else FailureKind.OTHER
+        return FailureKind.INVALID if failure.is_permanent else _OF_ANY_CAUSE[failure.kind]
     return _GROUPED.get(failure.kind, failure.kind)
 
 
@@ -51,10 +56,11 @@ def advice(
     that is behind, `vhosts` are those that messages don't get into."""
     error = errors[0] if errors else ""
     if kind is FailureKind.PERMISSION:
-        return _grant(tuple(dict.fromkeys(failures)), broker, needs)
+        missing = dict.fromkeys(replace(each, side=None, is_permanent=False) for each in failures)
+        return _grant(tuple(missing), broker, needs)
     if kind is FailureKind.NO_VHOST:
         return _create_vhosts(broker, list(dict.fromkeys(each.vhost for each in failures)))
-    if failures and failures[0].kind is FailureKind.UNRESOLVED:
+    if kind is FailureKind.UNREACHABLE and failures and failures[0].kind is FailureKind.UNRESOLVED:
         return (
             f"The name of {broker} doesn't resolve on the agent's machine: check DNS there, or the host in the URI. "
             "The agent tries again by itself."
@@ -119,7 +125,7 @@ def _user(failure: Failure) -> str:
 
 def _grant(missing: Sequence[Failure], broker: str, needs: Sequence[Need]) -> str:
     """What one user lacks in one vhost."""
-    if not missing:
+    if not missing or not missing[0].user:
         return f"Give the user that the error names the missing permission on {broker}."
     user, vhost = missing[0].user, missing[0].vhost
     topics = dict.fromkeys(each.object for each in missing if each.object_type == _TOPIC)
@@ -149,7 +155,7 @@ def _needs(missing: Sequence[Failure]) -> str:
 
 def _need(each: Failure) -> str:
     """RabbitMQ asks for topic permissions besides those on the exchange, where there are any for user and exchange."""
-    if each.object_type == _VHOST:
+    if each.object_type == _VHOST or not each.object:  # a long name leaves no room for the rest
         return "permissions"
     on = f"topics of exchange '{each.object}'" if each.object_type == _TOPIC else f"{each.object_type} '{each.object}'"
     return f"{each.permission or 'permission'} on {on}"
@@ -189,7 +195,7 @@ def _set_topic_permissions(exchanges: Sequence[str], user: str, vhost: str) -> s
 
 def _configures(missing: Sequence[Failure]) -> str:
     """What links declare, and what was refused; the beginning that all names share where they are many."""
-    configured = (_name(each) for each in missing if each.permission == "configure")
+    configured = (_name(each) for each in missing if each.permission == "configure" and each.object)
     names = sorted({each for each in configured if not each.startswith("federation")})
     if not names:
         return "'^federation'"

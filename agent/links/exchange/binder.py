@@ -158,9 +158,8 @@ class Binder:
         why = one_line(str(error))
         if not error.is_over_topic:
             return LeftOut(group, why, is_refused=True)
-        user, _ = self._connection.uri.login  # not who a certificate or a long key's refusal doesn't name
-        is_sure = why.endswith(f" for user {user!r}")
-        advice = topic_advice(self._source, user, self._connection.vhost) if is_sure else ALLOW_KEY
+        user = error.failure.user  # a certificate's isn't known where the refusal of a long key doesn't name it
+        advice = topic_advice(self._source, user, self._connection.vhost) if user else ALLOW_KEY
         return LeftOut(group, f"{why}. {advice} Then restart the link.", is_refused=True, advice=advice)
 
 

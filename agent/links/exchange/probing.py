@@ -120,7 +120,9 @@ class Probing:
             await asyncio.sleep(self._interval)
 
     async def _probe(self, upstream: Connection) -> None:
-        out, into = upstream.wire.begin_channel(), self._down.wire.begin_channel()
+        with happening_on(Side.UPSTREAM):
+            out = upstream.wire.begin_channel()
+        into = self._down.wire.begin_channel()
         try:
             await self._listen(into)
             for beat in count():

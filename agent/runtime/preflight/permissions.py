@@ -196,7 +196,7 @@ def _errors(account: Account, tried: Sequence[Tried]) -> list[BrokerError]:
     """Why the account reached the broker by none of its addresses; empty if it did by one, or if nothing was tried."""
     of_user = [each for each in tried if _is_of_user(each, account)]
     in_vhost = [each for each in of_user if each.uri.vhost(each.endpoint.default_vhost) == account.vhost]
-    if not in_vhost and any(each.error is None or "vhost" in str(each.error) for each in of_user):
+    if not in_vhost and any(each.error is None or each.error.failure.object_type == "vhost" for each in of_user):
         return []  # what is wrong is with other vhosts
     errors = [each.error for each in in_vhost or of_user]
     return [] if None in errors else [each for each in errors if each is not None]

@@ -274,7 +274,7 @@ class LeaseChannel:
     def _refused(self, error: ChannelClosedError, *, is_opening: bool) -> BrokerError:
         found = refusal(self._connection, "sharing links with other agents of the group", error)
         if error.code != ACCESS_REFUSED or not is_opening:
-            return TransientError(str(found))
+            return TransientError(str(found), facts=found.facts)
         advice = f"grant configure, write and read on '^{AGENT_PREFIX}' in vhost {self._connection.vhost!r}"
         return LeasesRefusedError(f"{found}; {advice}")
 

@@ -29,7 +29,7 @@ from agent.core.replicas.messages import Asked, Leaving, Removed, Report
 from agent.core.replicas.sharing import SURELY_ENDED, Sharing, Verdict
 from agent.core.replicas.slots import SLOTS, slot_of
 from agent.core.status.acknowledgements import Acknowledgement
-from agent.errors import AgentError, BrokerError
+from agent.errors import AgentError, BrokerError, Failure, Side
 from agent.runtime.replicas.fence import TICK, Fence, no_lease
 from agent.runtime.replicas.lease_channel import LeaseChannel, LeasesRefusedError
 from agent.tasks import GuardedTasks
@@ -304,7 +304,7 @@ class Replica:
         if text != self._logged:
             log.warning(message, reason=text)
         self._logged = text
-        self._go_on_without(text)
+        self._go_on_without(text, error.failure if isinstance(error, BrokerError) else None)
 
     def _is_refused(self, error: AgentError) -> bool:
         """Whether it won't get leases as long as its permissions are what they are."""
@@ -316,11 +316,12 @@ class Replica:
         self._no_access_at = now
         return now - self._no_access_since >= NO_ACCESS_FOR
 
-    def _go_on_without(self, reason: str) -> None:
+    def _go_on_without(self, reason: str, facts: Failure | None = None) -> None:
         """There is no lease. What nobody else runs, as far as is known, is run all the same."""
         if self._fence.has_ended:
             self._end_links()
         self._sharing.failure = reason
+        self._sharing.facts = None if facts is None else replace(facts, side=Side.DOWNSTREAM, is_permanent=False)
         self._fence.is_severed = False
         self._fence.move(None)
         self._runs.share()

@@ -8,7 +8,7 @@ from agent.core.addresses import uri
 from agent.core.check.finding import Finding
 from agent.core.check.permissions import Need, Permission
 from agent.core.check.releases import Opened
-from agent.errors import BrokerError, PermanentError, TransientError
+from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
 from agent.runtime.preflight.endpoints import Tried, upstream
 from agent.runtime.preflight.permissions import Account, judge
 from agent.runtime.preflight.scene import Apis, Scene
@@ -41,5 +41,6 @@ async def test_where_nobody_can_log_in_the_user_may_be_missing() -> None:
 
 @pytest.mark.parametrize(("in_vhost", "findings"), [("v", 0), ("other", 1)])
 async def test_what_is_wrong_with_a_vhost_says_nothing_of_others(in_vhost: str, findings: int) -> None:
-    error = PermanentError(f"upstream origin 127.0.0.1:1: vhost {in_vhost!r} does not exist")
+    facts = Failure(FailureKind.NO_VHOST, object=in_vhost, object_type="vhost")
+    error = PermanentError(f"upstream origin 127.0.0.1:1: vhost {in_vhost!r} does not exist", facts=facts)
     assert len(await judged(error, in_vhost=in_vhost)) == findings

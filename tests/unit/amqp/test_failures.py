@@ -12,6 +12,8 @@ from agent.amqp.wire.login import Terms
 from agent.core import fields
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism
+from agent.core.links.reasons import word_of
+from agent.core.status.advice import grouped
 from agent.errors import BrokerError, FailureKind, PermanentError, TransientError
 
 
@@ -42,7 +44,18 @@ def test_what_caused_a_failure_tells_its_kind(cause: BaseException | None, kind:
 def test_what_has_to_be_changed_first_was_refused() -> None:
     told = PermanentError("login refused")
     told.__cause__ = ConnectionClosedError(403, "ACCESS_REFUSED")
-    assert told.failure.is_permanent
+    assert (told.failure.is_permanent, word_of(told.failure), grouped(told.failure)) == (
+        True, "refused", FailureKind.INVALID,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "cause", [EndOfStreamError(), HeartbeatMissedError(), ConnectionClosedError(320, ""), OSError()]
+)
+def test_what_has_to_be_changed_is_no_passing_failure_that_it_was_raised_from(cause: BaseException) -> None:
+    found = PermanentError("brokers from 4.1 on need more")
+    found.__cause__ = cause
+    assert grouped(found.failure) is FailureKind.INVALID
 
 
 def test_what_ends_a_connection_that_stood_passes() -> None:

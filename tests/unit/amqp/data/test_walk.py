@@ -12,7 +12,8 @@ from agent.core.fields import Field, Table
 from tests.unit.amqp.wire.strategies import tables, values
 
 NAME = "searched"
-NAMES = Names(NAME, "other")
+OTHER = "other"
+NAMES = Names(NAME, OTHER)
 long_ones = st.tuples(
     st.integers(0, 255).map(lambda size: "n" * size), st.integers(0, 300).map(lambda size: fields.text("v" * size))
 )
@@ -20,21 +21,23 @@ long_ones = st.tuples(
 
 @given(tables, tables, st.lists(long_ones, max_size=3), st.none() | values)
 @example((("n" * 63, fields.text("v" * 63)),), (("n" * 64, fields.text("v" * 64)),), [], fields.boolean(True))
+@example((), ((OTHER, fields.boolean(True)),), [], None)
 def test_the_first_entry_of_a_name_is_found(
     before: Table, after: Table, between: list[tuple[str, Field]], value: Field | None
 ) -> None:
     there = () if value is None else ((NAME, value),)
     table = (*before, *between, *there, *after)
     data = encode_table(table)
-    expected = fields.get(table, NAME)
+    expected = next(((name, each) for name, each in table if name in {NAME, OTHER}), None)
     found = NAMES.find(data, 4, len(data))
     if expected is None:
         assert found is None
         return
     assert found is not None
     begin, at, end = found
-    assert data[begin:at] == bytes((len(NAME),)) + NAME.encode()
-    assert data[at:end] == encode_value(expected)
+    name, wanted = expected
+    assert data[begin:at] == bytes((len(name),)) + name.encode()
+    assert data[at:end] == encode_value(wanted)
 
 
 @st.composite

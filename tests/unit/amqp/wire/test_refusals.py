@@ -72,6 +72,21 @@ def test_a_refused_exchange_is_no_refused_key() -> None:
             "ACCESS_REFUSED - read access to topic 'k' in exchange 'x y' in vhost 'v' refused for user 'u'",
             {"kind": FailureKind.PERMISSION, "object": "x y", "object_type": "topic", "permission": "read"},
         ),
+        (
+            403,
+            "ACCESS_REFUSED - access to queue 'q' in vhost 'v' refused for user 'CN=agent,O=x'",
+            {"kind": FailureKind.PERMISSION, "object": "q", "object_type": "queue", "user": "CN=agent,O=x"},
+        ),
+        (
+            403,
+            REFUSED.format("queue 'q'").replace("'u'", "'other', backend ldap returned an error: 'x'"),
+            {"kind": FailureKind.PERMISSION, "object": "q", "object_type": "queue", "user": "other"},
+        ),
+        (
+            403,
+            f"ACCESS_REFUSED - access to queue '{'q' * 200}",
+            {"kind": FailureKind.PERMISSION, "object_type": "queue"},
+        ),
         (403, "ACCESS_REFUSED - queue 'q' in vhost 'v' in exclusive use", {"kind": FailureKind.CLOSED}),
         (404, "NOT_FOUND - no queue 'q' in vhost 'v'", {"object": "q", "object_type": "queue"}),
         (404, "refused, and with names as long as these the broker can't send why", {}),
@@ -79,4 +94,4 @@ def test_a_refused_exchange_is_no_refused_key() -> None:
 )
 def test_what_a_refusal_says(code: int, text: str, facts: dict[str, Any]) -> None:
     expected = {"kind": FailureKind.NOT_FOUND, "user": "u", "vhost": "v"} | facts
-    assert facts_of(code, text, user="u", vhost="v") == Failure(**expected)
+    assert facts_of(code, text, login="u", vhost="v") == Failure(**expected)

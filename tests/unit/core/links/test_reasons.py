@@ -5,7 +5,7 @@ import pytest
 from agent.core.export_event import Reason
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Blocked, Event, Failed, LinkState
-from agent.core.links.reasons import WORDS, reason_of, word_of
+from agent.core.links.reasons import WORDS, reason_of
 from agent.errors import Failure, FailureKind, Side
 
 REFUSED = Failure(FailureKind.INVALID, Side.UPSTREAM, is_permanent=True)
@@ -64,16 +64,30 @@ def test_a_new_link_has_appeared() -> None:
     assert reason_of(None, LinkState()) is Reason.APPEARED
 
 
+AWAY = {
+    *(FailureKind.UNREACHABLE, FailureKind.UNRESOLVED, FailureKind.NOT_ANSWERING),
+    *(FailureKind.LOGIN, FailureKind.PERMISSION, FailureKind.NO_VHOST),  # of one of several addresses
+}
+EXPECTED = {
+    **dict.fromkeys(AWAY, "unreachable"),
+    **dict.fromkeys((FailureKind.LOST, FailureKind.TLS), "lost"),
+    **dict.fromkeys((FailureKind.CLOSED, FailureKind.NOT_FOUND), "closed"),
+    FailureKind.HEARTBEATS_MISSED: "heartbeat",
+    FailureKind.STOOD_STILL: "standstill",
+}
+
+
 @pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("kind", FailureKind)
 def test_each_kind_of_failure_on_each_side_has_a_word(side: Side, kind: FailureKind) -> None:
-    for failure in (Failure(kind, side), Failure(kind, side, is_permanent=True)):
-        assert word_of(failure) in WORDS
+    expected = EXPECTED.get(kind, "other")
+    assert expected in WORDS
+    for failure, word in ((Failure(kind, side), expected), (Failure(kind, side, is_permanent=True), "refused")):
         failed = after(*OPENED, Failed("cut", failure))
-        assert reason_of(LinkState(), failed) == f"{side}_{word_of(failure)}"
+        assert reason_of(LinkState(), failed) == f"{side}_{word}"
 
 
 def test_a_link_without_a_lease_waits_for_the_downstream() -> None:
-    state = after(lifecycle.Start(), lifecycle.StandAside("waits for its lease", is_served=False))
+    state = after(lifecycle.Start(), lifecycle.StandAside("waits for its lease", lifecycle.NO_LEASE))
     assert (state.status, state.error) == (lifecycle.Status.BACKOFF, "waits for its lease")
     assert reason_of(LinkState(), state) is Reason.DOWNSTREAM_LOST
