@@ -18,7 +18,7 @@ from tests.lab.session import LAB, lab_of
 pytest_plugins = ["tests.lab.plugin", "tests.scheduling"]
 
 # How long an example takes says nothing where brokers and other tests share the cores. Each run tries the same few, so
-# that a change is what turns it red; `--hypothesis-profile=many` tries many others. What is found then gets an `@example`.
+# that a change is what turns it red; `--hypothesis-profile=many` tries many others. What that finds gets an `@example`.
 settings.register_profile(
     "few", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30, derandomize=True
 )
