@@ -365,7 +365,12 @@ OF_OBJECTS: Final = (
     Fault("the upstream queue is deleted", delete_upstream_queue, drains=True),
     Fault("the internal exchange is deleted", delete_internal_exchange, drains=True),
     Fault("the upstream exchange is deleted and made again", delete_upstream_exchange, drains=True),
-    Fault("the downstream exchange is deleted and made again", delete_downstream_exchange, drains=True),
+    Fault(
+        "the downstream exchange is deleted and made again",
+        delete_downstream_exchange,
+        drains=True,
+        may_show=frozenset({"removing"}),
+    ),
     Fault("permissions upstream are taken and given back", partial(take_permissions, upstream), ("invalid", "")),
     Fault("permissions downstream are taken and given back", partial(take_permissions, downstream), ("invalid", "")),
     Fault("the upstream's vhost is taken and given back", take_vhost, ("invalid", "vhost"), drains=True),

@@ -36,7 +36,7 @@ EVALUATED: Final = "{ok, "
 
 START_DEADLINE: Final = 60.0
 STOP_DEADLINE: Final = 30.0
-COMMAND_DEADLINE: Final = 60.0
+COMMAND_DEADLINE: Final = 180.0  # to disable a plugin took over a minute beside Spark
 LOG_TAIL: Final = 100
 
 CONF: Final = "rabbitmq.conf"
