@@ -15,6 +15,7 @@ from agent.amqp.wire.ends import (
     one_line,
 )
 from agent.amqp.wire.login import Terms
+from agent.amqp.wire.refusals import user_of
 from agent.core.addresses.uri import FRAME_MAX_SINCE_4_1, Mechanism
 from agent.core.addresses.url_text import Tls
 from agent.errors import BrokerError, Failure, FailureKind, PermanentError, TransientError
@@ -132,9 +133,10 @@ def _refused(code: int, text: str, terms: Terms, mechanism: Mechanism | None) ->
             f"{where}: login refused for user {user!r}: check user and password in its URI", facts=refused
         )
     if code == NOT_ALLOWED and text.startswith(_NO_ACCESS) and _BACKEND_FAILED not in said:
+        who = user_of(text) or user  # a certificate's isn't that of the URI
         return NoAccessError(
-            f"{where}: user {user!r} may not access vhost {vhost!r}: give it permissions there",
-            facts=replace(about, kind=FailureKind.PERMISSION),
+            f"{where}: user {who!r} may not access vhost {vhost!r}: give it permissions there",
+            facts=replace(about, kind=FailureKind.PERMISSION, user=who),
         )
     return TransientError(f"{where}: the broker closed the connection ({code}): {text}")
 

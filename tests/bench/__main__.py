@@ -72,8 +72,8 @@ def _measured(name: str, measure: Measuring, bench: Bench, failed: list[str]) ->
         print(f"  took {time.monotonic() - began:.0f} s", flush=True)
 
 
-def _numbers(told: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in told.split(","))
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
 
 
 def _arguments() -> argparse.Namespace:

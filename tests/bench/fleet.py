@@ -74,7 +74,7 @@ class Fleet:
             yield [started.enter_context(FleetAgent(self.pair, self.name, each)) for each in range(number)]
 
     def vhosts(self, *, with_fewer: bool = False) -> Mapping[str, Any]:
-        """What agents are told; `with_fewer` is another policy, which touches every link."""
+        """The configuration of agents; `with_fewer` is another policy, which touches every link."""
         return {vhost: self._of_vhost(with_fewer=with_fewer) for vhost in self.down_vhosts}
 
     def _of_vhost(self, *, with_fewer: bool) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""A process of the agent for a fleet of links: started, told, asked, restarted."""
+"""A process of the agent for a fleet of links: started, configured, asked, restarted."""
 
 from __future__ import annotations
 
@@ -112,11 +112,11 @@ class FleetAgent:
             return text
 
     def _start(self) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as told:
+        with self.log.open("ab") as log:
             return subprocess.Popen(
                 [COMMAND, "run", "-c", self._path],
                 env={**os.environ, **self._pair.lab.mark},
                 stdin=subprocess.DEVNULL,
-                stdout=told,
-                stderr=told,
+                stdout=log,
+                stderr=log,
             )

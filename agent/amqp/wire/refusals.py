@@ -47,7 +47,7 @@ def facts_of(code: int, text: str, *, login: str, vhost: str) -> Failure:
     """Of a refusal as `with_permission` answers it: code and beginning decide, which no name is part of. `login` is the
     user where the text names none."""
     if code == ACCESS_REFUSED and (found := _DENIED.match(text)) is not None:
-        name, user = _object_and_user(text[found.end() :])
+        name, user = text[found.end() :].rpartition(_BEFORE_VHOST)[0], user_of(text)
         if found[2] == "topic":
             name = name.rpartition(_BEFORE_EXCHANGE)[2]
         return Failure(
@@ -65,12 +65,10 @@ def facts_of(code: int, text: str, *, login: str, vhost: str) -> Failure:
     return Failure(FailureKind.CLOSED, user=login, vhost=vhost)
 
 
-def _object_and_user(text: str) -> tuple[str, str]:
-    """Empty where a long name leaves no room for them. A backend's error may follow the user."""
-    where, is_named, who = text.rpartition(_BEFORE_USER)
-    if not is_named:
-        return text.rpartition(_BEFORE_VHOST)[0], ""
-    return where.rpartition(_BEFORE_VHOST)[0], who.partition(_BEFORE_BACKEND)[0].removesuffix("'")
+def user_of(text: str) -> str:
+    """Whom a refusal names; nobody where a long name leaves no room for that. A backend's error may follow."""
+    _, is_named, who = text.rpartition(_BEFORE_USER)
+    return who.partition(_BEFORE_BACKEND)[0].removesuffix("'") if is_named else ""
 
 
 def with_permission(text: str, ids: tuple[int, int], values: Mapping[str, Any]) -> str:

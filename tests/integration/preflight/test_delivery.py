@@ -57,8 +57,8 @@ async def test_a_message_is_published_received_and_nothing_left(pair: Pair, runn
     running(pair)
     eventually(lambda: "key" in str(pair.there.admin.get("bindings", pair.vhost)), 20, what="the binding is upstream")
     # The exchange that notices deletions comes some seconds later, which may be in the midst of the trial.
-    canary = "federation-agent: "
-    eventually(lambda: canary in str(pair.there.admin.get("bindings", pair.vhost)), what="all is there")
+    ours = "federation-agent: "
+    eventually(lambda: ours in str(pair.there.admin.get("bindings", pair.vhost)), what="all is there")
     before = objects(pair)
     [found] = await deliver(pair)
     assert found.level is Level.NOTE, found

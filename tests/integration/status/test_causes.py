@@ -17,6 +17,7 @@ from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, federated
+from tests.integration.federation.test_api import ask
 from tests.integration.shovels.shoveling import named, shovel
 from tests.integration.status.asking import get
 from tests.integration.status.test_lag import alarm
@@ -193,3 +194,27 @@ def test_a_link_that_is_cut_again_and_again_stays_a_cause_since_the_first_cut(
     [cause] = eventually(interrupted, what="it runs, and has been interrupted")
     assert "connection lost again and again for " in cause["headline"]
     assert began <= _seconds(cause["since"]) <= began + 5
+
+
+def test_the_name_of_an_exchange_is_no_cause(agent_of: AgentOf, here: Site, there: Site) -> None:
+    """Sentences were searched for causes: a broker with an exchange of this name was taken for one that is away."""
+    name, user = "connection refused", f"few {there.vhost}"
+    there.node.admin.user(user, "few")
+    there.node.admin.permissions(there.vhost, user, configure="^federation")
+    here.exchange(name).queue("k", exchange=name)
+    definition = federated(there)
+    definition["upstreams"]["origin"]["uri"] = there.node.uri(there.vhost, user, "few")
+    [policy] = definition["policies"].values()
+    policy["pattern"] = f"^{name}$"
+    agent = agent_of(here.node).write({here.vhost: definition}).start()
+    agent.wait_for("invalid", (here.vhost, name, "origin"))
+    [cause] = wait_causes(agent, ("upstream", there.node.cluster_name, "permission missing"))
+    facts = {
+        "kind": "permission missing", "side": "upstream", "broker": there.node.cluster_name, "user": user,
+        "vhost": there.vhost, "object": name, "object_type": "exchange", "permission": "configure",
+    }  # fmt: skip
+    [link] = get(agent, "/api/links")
+    assert (link["status"], link["reason"], link["failure"]) == ("invalid", "upstream_refused", facts)
+    assert cause["failure"] == facts
+    assert f"set_permissions -p {there.vhost} '{user}' '^(connection refused$|federation" in cause["advice"]
+    assert 'trouble="permission missing"' in ask(agent, "/metrics")
