@@ -1,11 +1,14 @@
-"""How much of one peer's data is processed before all others have a turn."""
+"""How much of what peers send is processed in one turn of the loop."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
+from weakref import WeakKeyDictionary
 
-TURN: Final = 0.005  # seconds until all others have had a turn
+TURN: Final = 0.005  # seconds, of all connections
 LARGEST_PORTION: Final = 256 * 1024
 SMALLEST_PORTION: Final = 1024
 WAKING: Final = TURN / 20
@@ -13,22 +16,65 @@ WAKING: Final = TURN / 20
 thousand links that open or close together would keep the loop for seconds."""
 
 
+class Turn:
+    """What the connections of a loop have done since the last turn that one of them had to wait for: hundreds of them
+    may have something to do at once. To begin anew with each turn would cost each read.
+    """
+
+    __slots__ = ("_begins_soon", "_call_soon", "_waiting", "spent")
+    _of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Turn]] = WeakKeyDictionary()
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self.spent = 0.0
+        self._begins_soon = False
+        self._call_soon = call_soon
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> Turn:
+        """The one that its connections share."""
+        found = cls._of_loops.get(loop)
+        if found is None:
+            found = cls._of_loops[loop] = cls(loop.call_soon)
+        return found
+
+    @property
+    def is_over(self) -> bool:
+        return self.spent >= TURN
+
+    def put_off(self, step: Callable[[], None]) -> None:
+        """Until the next turn, or one after that: in the order in which they came."""
+        self._waiting.append(step)
+        self._begin_soon()
+
+    def _begin_soon(self) -> None:
+        if not self._begins_soon:
+            self._begins_soon = True
+            self._call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._begins_soon, self.spent = False, 0.0
+        try:
+            for _ in range(len(self._waiting)):
+                if self.is_over:
+                    break
+                self._waiting.popleft()()
+        finally:
+            if self._waiting:
+                self._begin_soon()
+
+
 class Budget:
-    """The work that one connection may cause until all others have had a turn. It counts time, because a peer decides
-    how expensive a byte is; and it counts over many reads, since to begin anew with each turn would cost each read. A
+    """The work that one connection may cause. It counts time, because a peer decides how expensive a byte is. A
     consumer of frames can't be interrupted, so `portion` is how many bytes it gets at once: fewer after it took longer
     than a turn, more again once it is fast.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], turn: Turn) -> None:
         self.portion = LARGEST_PORTION
+        self.turn = turn
         self._clock = clock
-        self._spent = 0.0
         self._since = 0.0
-
-    def renew(self) -> None:
-        """All others have had their turn."""
-        self._spent = 0.0
 
     def start(self) -> None:
         """Work from now on counts."""
@@ -39,9 +85,10 @@ class Budget:
         now = self._clock()
         took = now - self._since
         self._since = now
-        self._spent += took + (WAKING if waking else 0.0)
+        turn = self.turn
+        turn.spent += took + (WAKING if waking else 0.0)
         if took > TURN:
             self.portion = max(SMALLEST_PORTION, int(self.portion * TURN / took))
         elif self.portion < LARGEST_PORTION and took < TURN / 4:
             self.portion = min(2 * self.portion, LARGEST_PORTION)
-        return self._spent >= TURN
+        return turn.spent >= TURN

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.budget import Budget
+from agent.amqp.wire.budget import Budget, Turn
 from agent.amqp.wire.ends import NotAmqpError
 from agent.amqp.wire.tables import CodecError
 from agent.amqp.wire.unread import MOST_UNREAD, Unread
@@ -31,8 +31,8 @@ class Taker(Protocol):
 
 
 class Inbound:
-    """Nothing is copied on the way in. A peer that sends without end is read a `Budget` at a time: the rest
-    waits in the buffer and in the socket.
+    """Nothing is copied on the way in. What peers send is read a `Turn` at a time: the rest waits in the buffer and in
+    the socket.
     """
 
     def __init__(self, receive: Receive, end: Callable[[BrokerError], None], clock: Callable[[], float]) -> None:
@@ -49,8 +49,8 @@ class Inbound:
         self._buffer = bytearray(BUFFER)
         self._filled = 0
         self._greeted = False
-        self._budget = Budget(clock)
-        self._turn: asyncio.Handle | None = None  # the next one, where the budget is spent
+        self._budget = Budget(clock, Turn.of(self._loop))
+        self._has_turn = False  # soon, to read what was put off
         self._is_behind = False  # has read all that it may until then
         self._takers: dict[int, Taker] = {}
         self._holders: set[object] = set()
@@ -70,8 +70,6 @@ class Inbound:
         """What was read already must not be read again, and nothing keeps the connection in memory."""
         self._is_over = True
         self._receive = self._end = _nothing
-        if self._turn is not None:
-            self._turn.cancel()
 
     def room(self) -> memoryview:
         """Where the transport writes to."""
@@ -83,10 +81,12 @@ class Inbound:
 
     def came(self, nbytes: int) -> None:
         self._filled += nbytes
-        if self._unread is None:
-            self._guarded(self._read_frames)
-        else:
+        if self._unread is not None:
             self._look_ahead()
+        elif self._budget.turn.is_over:  # others have spent it
+            self._put_off()
+        else:
+            self._guarded(self._read_frames)
 
     def divert(self, number: int, taker: Taker) -> None:
         self._takers[number] = taker
@@ -197,21 +197,24 @@ class Inbound:
                 self._receive(kind, channel, bytes(memoryview(buffer)[at + 7 : after - 1]))
                 at = after
             if budget.is_spent(waking=taker is None and kind == frames.METHOD):
-                self._is_behind = True
-                self._pause()
-                self._schedule_turn()
+                self._put_off()
                 break
         self._keep(at)
         self._make_room(awaited)
 
+    def _put_off(self) -> None:
+        self._is_behind = True
+        self._pause()
+        self._schedule_turn()
+
     def _schedule_turn(self) -> None:
-        if self._turn is None:
-            self._turn = self._loop.call_soon(self._next_turn)
+        if not self._has_turn:
+            self._has_turn = True
+            self._budget.turn.put_off(self._next_turn)
 
     def _next_turn(self) -> None:
         """What the last turn left goes first; only then is more read."""
-        self._turn = None
-        self._budget.renew()
+        self._has_turn = False
         if not self._is_behind or self._holders or self._is_over:
             return
         self._is_behind = False

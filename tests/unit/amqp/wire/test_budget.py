@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 
 from agent.amqp.wire import frames, methods
-from agent.amqp.wire.budget import LARGEST_PORTION, SMALLEST_PORTION, TURN, WAKING, Budget
+from agent.amqp.wire.budget import LARGEST_PORTION, SMALLEST_PORTION, TURN, WAKING, Budget, Turn
 from agent.amqp.wire.inbound import BUFFER
 from agent.errors import TransientError
 from tests.unit.amqp.wire.link import Link, Sent, feed, opened, ready, turn
@@ -105,7 +105,8 @@ async def test_a_large_buffer_goes_with_its_frame() -> None:
 
 def test_portions_shrink_for_what_is_slow_and_grow_again() -> None:
     clock = Ticking(0)
-    budget = Budget(clock)
+    turn = Turn(lambda _: None)
+    budget = Budget(clock, turn)
     budget.start()
     clock.step = 4 * TURN
     assert budget.is_spent()
@@ -114,7 +115,22 @@ def test_portions_shrink_for_what_is_slow_and_grow_again() -> None:
     assert budget.is_spent()
     assert budget.portion == SMALLEST_PORTION
     clock.step = TURN / 10
-    budget.renew()
+    turn.spent = 0.0
     assert not any(budget.is_spent() for _ in range(8))
     assert budget.portion == LARGEST_PORTION
     assert any(budget.is_spent() for _ in range(3))
+
+
+async def test_connections_share_a_turn() -> None:
+    cancelled, connections = list[int](), [(await opened(clock=Ticking(TURN / 10)))[0] for _ in range(50)]
+    channels = [ready(connection) for connection in connections]
+    await turn()
+    for channel in channels:
+        channel.on_cancel = lambda tag: cancelled.append(int(tag))
+    for connection, channel in zip(connections, channels, strict=True):
+        feed(connection, cancels(channel.number, 10))
+    seen = [len(cancelled)]
+    while len(cancelled) < 500:
+        await asyncio.sleep(0)
+        seen.append(len(cancelled))
+    assert max(after - before for before, after in pairwise([0, *seen])) <= 10

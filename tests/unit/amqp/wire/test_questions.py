@@ -153,6 +153,7 @@ async def test_a_peer_that_asks_and_does_not_read_is_left() -> None:
     for _ in range(1_001):
         channel = ready(connection)
         feed(connection, frames.frame(frames.METHOD, channel.number, methods.CHANNEL_CLOSE.encode(code=404)))
+        await turn()
         if connection.closed.done():
             break
     assert "reads none of the answers" in str(connection.closed.result())
