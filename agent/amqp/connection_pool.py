@@ -79,9 +79,10 @@ class Pool:
         self._tasks = GuardedTasks(errors or UnexpectedErrors())
 
     async def acquire(self, key: Hashable, opener: Opener) -> Shared:
-        if key not in self._groups:
-            self._forget_needless(*self._groups)
-        group = self._groups.setdefault(key, _Group())
+        group = self._groups.get(key)
+        if group is None:
+            self._forget_all_needless()
+            group = self._groups[key] = _Group()
         group.waiting += 1
         try:
             while (shared := self._with_room(group)) is None:
@@ -132,15 +133,20 @@ class Pool:
                 shared.is_left = True
                 self._tasks.once("close a connection", shared.connection.close())
 
-    def _forget_needless(self, *keys: Hashable) -> None:
-        """Links that are set apart have keys of their own, which nobody asks for again once such a link is gone."""
-        now = asyncio.get_running_loop().time()
-        for key in keys:
-            group = self._groups.get(key)
-            if group is not None:
-                group.forget_left()
-                if group.is_needless(now):
-                    del self._groups[key]
+    def _forget_all_needless(self) -> None:
+        """Links that are set apart have keys of their own, which nobody asks for again once such a link is gone. Keys
+        are long, so only those that are found are looked up."""
+        for key in [key for key, group in self._groups.items() if self._is_needless(group)]:
+            del self._groups[key]
+
+    def _forget_needless(self, key: Hashable) -> None:
+        group = self._groups.get(key)
+        if group is not None and self._is_needless(group):
+            del self._groups[key]
+
+    def _is_needless(self, group: _Group) -> bool:
+        group.forget_left()
+        return group.is_needless(asyncio.get_running_loop().time())
 
     def _with_room(self, group: _Group) -> Shared | None:
         group.forget_left()
