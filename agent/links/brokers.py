@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.connection_pool import Pool, Shared
@@ -30,6 +32,10 @@ QUARANTINE: Final = names.AGENT_PREFIX + "putting messages into quarantine"
 PROBES: Final = names.AGENT_PREFIX + "probing"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
+BUILT_AT_ONCE: Final = 400
+"""Links at one broker, which are more than keep it busy. It works for all of them in turn: where ten thousand ask at
+once, none has its answer in time."""
+APART_AT_ONCE: Final = 20
 KEPT_TOGETHER: Final = 48 * 1024 * 1024  # bytes of messages that wait for their confirms
 
 
@@ -52,6 +58,8 @@ class Brokers:
     room: Room = field(default_factory=lambda: Room(KEPT_TOGETHER))  # for what isn't confirmed yet, of all links
     quarantines: Quarantines = field(init=False)
     _heard: LastHeard = field(default_factory=LastHeard)
+    _gates: WeakValueDictionary[Hashable, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
+    _apart: dict[str, float] = field(default_factory=dict)  # links with connections of their own, until when
     _controls: Pool = field(init=False)
     _probing: Pool = field(init=False)
     _sources: Pool = field(init=False)
@@ -71,6 +79,23 @@ class Brokers:
     def federation_ends(self, link: Link) -> Ends:
         """Of a link that federates."""
         return federation_ends(link, self.downstream, self.cluster)
+
+    def gate(self, end: End) -> asyncio.Semaphore:
+        """What is built or removed at a broker is within its gate. Links of a broker that is away wait there, and no
+        others do."""
+        addresses = frozenset((uri.connect_host, uri.connect_port) for uri in end.uris)
+        found = self._gates.get(addresses)
+        if found is None:
+            found = self._gates[addresses] = asyncio.Semaphore(BUILT_AT_ONCE)
+        return found
+
+    def may_be_apart(self, link_id: str, now: float, until: float) -> bool:
+        """Whether a link gets connections of its own for a while. Where many need them, none is to blame: their broker
+        is slow, and would be slower with a thousand connections more."""
+        self._apart = {each: end for each, end in self._apart.items() if end > now}
+        if link_id in self._apart or len(self._apart) < APART_AT_ONCE:
+            self._apart[link_id] = until
+        return link_id in self._apart
 
     async def control(self, end: End) -> Shared:
         """Where a broker is asked things. No messages travel that way, so it is read whatever a destination takes."""

@@ -229,7 +229,8 @@ class LinkRunner:
 
     def set_apart(self, now: float) -> None:
         """For a while it shares no connection: others would wait for it."""
-        self._apart_until = now + APART
+        if self._brokers.may_be_apart(self.link.id, now, now + APART):
+            self._apart_until = now + APART
 
     def tick(self, now: float) -> bool:
         """Looks after the link; answers whether anything moved since the last time."""
@@ -478,7 +479,8 @@ class LinkRunner:
 
     async def _open(self) -> None:
         try:
-            await self._build()
+            async with self._brokers.gate(self.ends.source):
+                await self._build()
         except ServedElsewhereError as error:
             self.served_by(Other.CONSUMER, str(error))
             queue = error.queue
@@ -613,7 +615,10 @@ class LinkRunner:
 
     async def _clean_up(self, *, messages: bool) -> None:
         self.has_removed = False
-        error = await self._runnable.remove(cluster=self._built_under, messages=messages, still=self._is_still_unwanted)
+        async with self._brokers.gate(self.ends.source):
+            error = await self._runnable.remove(
+                cluster=self._built_under, messages=messages, still=self._is_still_unwanted
+            )
         if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)
             self.send(lifecycle.Kept())
