@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ import uvloop
 from pydantic_core import PydanticCustomError
 
 from agent.amqp.broker_events import DEFINITION_EVENTS
+from agent.cli.collecting import collect_in_parts
 from agent.cli.deadline import SECONDS, StopDeadline
 from agent.cli.logs import configure_logging
 from agent.core.settings import HttpSettings, LogFormat, LogLevel, LogSettings
@@ -40,10 +40,6 @@ from agent.status.http.server import HttpServer
 from agent.tasks import GuardedTasks
 
 END_PATIENCE: Final = 2.0
-COLLECT_AFTER: Final = (5_000, 10, 10)
-"""A thousand links are 300,000 objects, and a full collection of them takes a tenth of a second and more. By default
-there are eight while so many links open, and as many while they close."""
-
 log = structlog.get_logger()
 
 
@@ -57,9 +53,8 @@ async def _run(path: Path, *, log_format: str | None, log_level: str | None, wai
     deadline = StopDeadline(lambda: log.error("not stopped in time: the process ends anyway", seconds=SECONDS))
     told = _told_to_stop(deadline)
     raise_descriptor_limit()
-    gc.freeze()  # the modules, which are never let go; a full collection keeps the loop, the longer the more there is
-    gc.set_threshold(*COLLECT_AFTER)
     board = _board()
+    collect_in_parts(lambda: len(board))
     asyncio.get_running_loop().set_exception_handler(board.errors.of_loop)
     load = partial(load_configuration, str(path), environment=os.environ)
     waiting = None

@@ -453,6 +453,9 @@ class Board:
     def __iter__(self) -> Iterator[Entry]:
         return iter(tuple(self._entries.values()))
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def __getitem__(self, link_id: str) -> Entry:
         return self._entries[link_id]
 
