@@ -6,8 +6,9 @@ A thread would compete with the loop for the interpreter, and delay it longer.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from typing import Final, TypeVar
 
 SLICE: Final = 0.002  # seconds; a turn of the loop costs some 30 µs, as much as looking at five quiet links
@@ -38,3 +39,49 @@ async def steps_in_slices(steps: Generator[None, None, T], clock: Clock = time.p
         if clock() >= end:
             await asyncio.sleep(0)
             end = clock() + SLICE
+
+
+class Gradually:
+    """Steps that begin at once; those that take longer than a slice go on in the turns that follow. Asked for once more
+    meanwhile, all of them are taken again. It counts CPU, so that few steps are done at once also where that is scarce.
+    """
+
+    def __init__(self, steps: Callable[[], Iterator[None]], clock: Clock = time.thread_time) -> None:
+        self._steps = steps
+        self._clock = clock
+        self._left: Iterator[None] | None = None
+        self._is_asked_again = False
+
+    def __call__(self) -> None:
+        self._is_asked_again = self.is_under_way
+        if self._left is None:
+            self._left = self._steps()
+            self._go_on()
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._left is not None
+
+    def finish(self) -> None:
+        """All that is left, now."""
+        while self._left is not None:
+            self._take(math.inf)
+
+    def _go_on(self) -> None:
+        if self._left is not None:
+            self._take(self._clock() + SLICE)
+        if self._left is not None:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _take(self, end: float) -> None:
+        """One that fails ends the others."""
+        steps, is_over = self._left, True
+        try:
+            for _ in steps or ():
+                if self._clock() >= end:
+                    is_over = False
+                    break
+        finally:
+            if is_over:
+                self._left = self._steps() if self._is_asked_again else None
+                self._is_asked_again = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from typing import Final
 
 import structlog
@@ -27,16 +27,16 @@ log = structlog.get_logger()
 
 class BindingFollower:
     """Applies changes of bindings, or reads bindings again, as soon as an event reports a change. `sources` are the
-    exchanges that matter now. A few changes that events describe completely are applied directly: an exchange may have
-    very many bindings. Otherwise the bindings are read; reads never overlap, and each is followed by a pause of the
-    same length.
+    exchanges that matter now, in any of its sets: there may be thousands, and an event is about one. A few changes that
+    events describe completely are applied directly: an exchange may have very many bindings. Otherwise the bindings are
+    read; reads never overlap, and each is followed by a pause of the same length.
     """
 
     def __init__(
         self,
         *,
         listener: Listener,
-        sources: Callable[[], frozenset[Federated]],
+        sources: Callable[[], Iterable[Set[Federated]]],
         change: Callable[[Sequence[Change]], None],
         read: Callable[[frozenset[Federated]], Awaitable[None]],
     ) -> None:
@@ -66,12 +66,13 @@ class BindingFollower:
         async with self._listener.events(BINDING_EVENTS) as events:
             if events is None:
                 return
-            self._mark(self._sources())  # for changes while not subscribed
+            self._mark(frozenset[Federated]().union(*self._sources()))  # for changes while not subscribed
             async for event in events:
                 self._note(event)
 
     def _note(self, event: BrokerEvent) -> None:
-        concerned = self._sources() & {_source(event)}
+        source = _source(event)
+        concerned = {source} if any(source in each for each in self._sources()) else frozenset[Federated]()
         binding = binding_of_event(event.fields)
         if binding is None or concerned & self._changed:
             self._mark(concerned)
@@ -90,7 +91,7 @@ class BindingFollower:
             else:
                 self._change(changes)
 
-    def _mark(self, changed: frozenset[Federated]) -> None:
+    def _mark(self, changed: Set[Federated]) -> None:
         if changed:
             self._changed |= changed
             self._wake.set()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -50,21 +51,24 @@ class KnownBindings:
             self._changes = [(at, change) for at, change in self._changes if at >= oldest]
 
     @property
-    def asked(self) -> frozenset[Federated]:
-        """The exchanges that are being read: what changes now may not be in the answer."""
-        return frozenset[Federated]().union(*self._asking.values())
+    def asked(self) -> Collection[frozenset[Federated]]:
+        """The exchanges that are being read, by reading: what changes now may not be in the answer."""
+        return self._asking.values()
 
     def learn(
         self, number: int, found: Mapping[Federated, Iterable[Binding]]
     ) -> Mapping[Federated, frozenset[Binding]]:
         """Applies the result of a read and returns the current bindings, including those from later reads."""
+        later: dict[Federated, list[Change]] = defaultdict(list)
+        for at, change in self._changes:
+            if at >= number:
+                later[change.source].append(change)
         for source, bindings in found.items():
             if number > self._asked_at.get(source, 0):
                 self._asked_at[source] = number
                 self._known[source] = frozenset(bindings)
-                for at, change in self._changes:
-                    if at >= number and change.source == source:
-                        self._apply(change)
+                for change in later.get(source, ()):
+                    self._apply(change)
         return {source: self._known[source] for source in found}
 
     def of(self, source: Federated) -> frozenset[Binding] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from agent.amqp.wire.permit import Permit
@@ -14,6 +15,7 @@ from agent.core.links.reasons import word_of
 from agent.core.links.restarts import purpose_of
 from agent.core.model import Binding, Link, LinkKind
 from agent.core.replicas.sharing import Elsewhere
+from agent.core.replicas.slots import SLOTS
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of
 from agent.errors import BrokerError, TransientError
@@ -23,11 +25,13 @@ from agent.runtime.link_log import LinkLog
 from agent.runtime.replicas.replica import Replica
 from agent.runtime.replicas.requests import UNTOLD_FOR, Request, Requests
 from agent.runtime.runner import LinkRunner, Other
+from agent.slices import Gradually, in_slices
 from agent.status.board import Board
 from agent.tasks import GuardedTasks
 
 STOP_PATIENCE: Final = 15.0
 LEAVE_PATIENCE: Final = 2.0
+STARTED_AT_ONCE: Final = 50
 REOPEN_EVERY: Final = 0.05
 GIVE_UP_AFTER: Final = 2.0
 GIVE_UP_AGAIN: Final = 10.0
@@ -58,13 +62,16 @@ class Runners:
         self._log = LinkLog(board.clock)
         self._tasks = GuardedTasks(board.errors)
         self._runners: dict[str, LinkRunner] = {}
+        self._of_exchange: dict[Federated, set[LinkRunner]] = defaultdict(set)  # those that copy its bindings
         self._leaving: set[LinkRunner] = set()
         self._is_stopping = False
-        self._follows_soon = False
+        self._goes_on_soon = False
         self._requests = Requests(asyncio.get_running_loop().time)
         self._untold = Requests(asyncio.get_running_loop().time, kept_for=UNTOLD_FOR)  # nobody could be asked yet
         self._unheard = Requests(asyncio.get_running_loop().time)  # the connection was lost as others were asked
         self._failing: set[LinkRunner] = set()  # that are looked at again
+        self.start_ready = Gradually(self._start_ready)
+        self._share = Gradually(self._place_again)
         self.on_completed: Callable[[Link], object] | None = None  # a link has done all that its definition asks for
         self.on_settled: Callable[[], object] | None = None  # and its connections have ended
 
@@ -80,9 +87,9 @@ class Runners:
         return (runner for runner in self if runner.state.unwanted is None)
 
     @property
-    def followed(self) -> frozenset[Federated]:
-        """The downstream exchanges of wanted links."""
-        return exchanges_of(each.link for each in self.wanted)
+    def followed(self) -> Set[Federated]:
+        """The downstream exchanges of links."""
+        return self._of_exchange.keys()
 
     def get_or_make(self, link: Link, kinds: Kinds) -> LinkRunner:
         if self._brokers is None:
@@ -91,61 +98,81 @@ class Runners:
         runner = self._runners.get(link.id)
         if runner is None:
             runner = self._runners[link.id] = LinkRunner(link, kinds, on_change=self._changed)
+            for exchange in exchanges_of((link,)):
+                self._of_exchange[exchange].add(runner)
             runner.rebind(self._bindings.of((link.vhost, link.name)) or frozenset())
         return runner
 
     def rebind(self, in_force: Mapping[Federated, frozenset[Binding]]) -> None:
-        for runner in self:
-            for source in exchanges_of((runner.link,)) & in_force.keys():
-                runner.rebind(in_force[source])
+        for exchange in in_force.keys() & self._of_exchange.keys():
+            for runner in self._of_exchange[exchange]:
+                runner.rebind(in_force[exchange])
 
     def let_go(self, runner: LinkRunner) -> None:
         """Ends the link and leaves what it built upstream."""
-        del self._runners[runner.link.id]
+        self._drop(runner)
         self._replica.remember_finished(runner.link.id, None)  # defined again, it begins again
         self._replica.remember_acknowledged({runner.link.id: None})
         self._leaving.add(runner)
         runner.send(lifecycle.Stop())
         self._tasks.once("wait for the end of a link", self._await_end(runner), link=runner.link.id)
 
+    def _drop(self, runner: LinkRunner) -> None:
+        del self._runners[runner.link.id]
+        for exchange in exchanges_of((runner.link,)):
+            self._of_exchange[exchange].discard(runner)
+            if not self._of_exchange[exchange]:
+                del self._of_exchange[exchange]
+
     async def _await_end(self, runner: LinkRunner) -> None:
         await asyncio.shield(runner.finished)
         self._leaving.discard(runner)
         if runner.link.id not in self._runners:
             self._forget(runner.link.id)
-        if any(not each.state.started for each in self._runners.values()):
-            self.start_ready()
+        self._go_on_soon()
 
     def _forget(self, link_id: str) -> None:
         self._board.gone(link_id)
         self._log.gone(link_id)
-        if not self._follows_soon:  # once, however many links end together
-            self._follows_soon = True
-            asyncio.get_running_loop().call_soon(self._follow)
+
+    def _go_on_soon(self) -> None:
+        """After the end of a link: once, however many end together."""
+        if not self._goes_on_soon:
+            self._goes_on_soon = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on_soon = False
+        self._follow()
+        self.start_ready()
 
     def _follow(self) -> None:
-        self._follows_soon = False
         self._replica.follow(runner.link for runner in self)
 
-    def start_ready(self) -> None:
+    def _start_ready(self) -> Iterator[None]:
         """Starts new links; none over a queue that is being removed, nor one whose predecessor hasn't ended yet, nor
         one whose bindings could not be read so far: it would take those that exist upstream for superfluous."""
+        new = [runner for runner in self if not runner.state.started]
+        for begin in range(0, len(new), STARTED_AT_ONCE):
+            leaving = {runner.link.id for runner in self._leaving}
+            known = (*self, *self._leaving)
+            removed = SharedQueues(runner.link for runner in known if runner.state.phase is Phase.CLEANING)
+            for runner in new[begin : begin + STARTED_AT_ONCE]:
+                is_known = self._runners.get(runner.link.id) is runner and not runner.state.started
+                if is_known and runner.link.id not in leaving and not removed.have_that_of(runner.link):
+                    self._start(runner)
+            yield
+
+    def _start(self, runner: LinkRunner) -> None:
         if self._is_stopping:
             return
-        leaving = {runner.link.id for runner in self._leaving}
-        known = (*self, *self._leaving)
-        removed = SharedQueues(runner.link for runner in known if runner.state.phase is Phase.CLEANING)
-        for runner in self:
-            if runner.state.started or runner.link.id in leaving or removed.have_that_of(runner.link):
-                continue
-            if not self._place(runner):
-                runner.note = NO_LEASE
-                continue
-            if runner.link.problem is None and self._lacks_bindings(runner.link):
-                runner.note = NO_BINDINGS
-            else:
-                runner.note = ""
-                runner.start()
+        if not self._place(runner):
+            runner.note = NO_LEASE
+        elif runner.link.problem is None and self._lacks_bindings(runner.link):
+            runner.note = NO_BINDINGS
+        else:
+            runner.note = ""
+            runner.start()
 
     def share_with_others(self, *, prefers_quorum: bool = False) -> None:
         """Whichever links other agents of the group run, this one doesn't. Those that are no longer defined count, too:
@@ -166,11 +193,17 @@ class Runners:
         """The downstream has other addresses."""
         self._replica.move()
 
-    def share(self) -> None:
-        """Other links may be run by other agents of the group now."""
+    def share(self, *, at_once: bool = False) -> None:
+        """Other links may be run by other agents of the group now. With `at_once` nothing happens in between."""
+        self._share()
+        if at_once:
+            self._share.finish()
+
+    def _place_again(self) -> Iterator[None]:
         for runner in self:
-            if runner.state.started:
+            if runner.state.started and self._runners.get(runner.link.id) is runner:
                 self._place(runner)
+            yield
         self.start_ready()
 
     def _place(self, runner: LinkRunner) -> bool:
@@ -258,8 +291,10 @@ class Runners:
                 runner.send(lifecycle.Restart())
                 await asyncio.sleep(REOPEN_EVERY)
 
-    def is_at_rest(self, slot: int) -> bool:
-        return all(runner.is_at_rest for runner in (*self, *self._leaving) if runner.slot == slot)
+    def slots_at_work(self) -> Container[int]:
+        if self._share.is_under_way:  # a link that waits for its next attempt may not know that it has to leave
+            return range(SLOTS)
+        return {runner.slot for runner in (*self, *self._leaving) if not runner.is_at_rest}
 
     def may_remove(self, runner: LinkRunner) -> bool:
         """Whether a link that others serve may be removed here once they don't: an agent of the same group may have
@@ -301,11 +336,11 @@ class Runners:
         if runner.finished.done() and self._runners.get(link_id) is runner:
             self._replica.remember_pause(link_id, None)
             self._replica.remember_acknowledged({link_id: None})
-            del self._runners[link_id]
+            self._drop(runner)
             self._forget(link_id)
             if runner.has_removed:
                 self._replica.tell_removed(link_id)
-        self.start_ready()
+        self._go_on_soon()
 
     def act(self, link_id: str, action: str, pause: lifecycle.Pause | None = None) -> None:
         """What an operator asks of a link: done by the agent of the group that runs it."""
@@ -381,7 +416,7 @@ class Runners:
         """Settles what is in flight and leaves everything upstream as it is."""
         self.hold()
         runners = [*self, *self._leaving]
-        for runner in runners:
+        async for runner in in_slices(runners):
             runner.send(lifecycle.Stop())
         try:
             async with asyncio.timeout(STOP_PATIENCE):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from typing import Final
 
@@ -49,7 +49,7 @@ from agent.runtime.ticker import TASK as TICKER
 from agent.runtime.ticker import tick_links
 from agent.runtime.upstream_looks import TASK as LOOKING_UPSTREAM
 from agent.runtime.upstream_looks import UpstreamLooks
-from agent.slices import steps_in_slices
+from agent.slices import in_slices, steps_in_slices
 from agent.status.board import Board
 from agent.status.clusters import address_of
 from agent.tasks import GuardedTasks
@@ -169,7 +169,7 @@ class Supervisor:
         prefers_quorum = await self._prefers_quorum()
         with self._bindings.reading(exchanges_of(wanted.values())) as number:
             bindings = await self._read_bindings(wanted.values())
-            self._keep_all(wanted, kinds, reading)
+            await self._keep_all(wanted, kinds, reading)
             self._runners.share_with_others(prefers_quorum=prefers_quorum)
             self._learn(number, bindings)
         self._bindings.keep(exchanges_of(each.link for each in self._runners))
@@ -179,13 +179,13 @@ class Supervisor:
         self._board.vhosts = reading.visible
         self._board.ready = True
 
-    def _keep_all(self, wanted: Mapping[str, Link], kinds: Kinds, reading: Reading) -> None:
+    async def _keep_all(self, wanted: Mapping[str, Link], kinds: Kinds, reading: Reading) -> None:
         self._renew_passwords(wanted, kinds)
         queues = SharedQueues(wanted.values())
-        for runner in self._runners:
-            if runner.link.id not in wanted:
+        async for runner in in_slices(each for each in self._runners if each.link.id not in wanted):
+            if self._runners.by_id.get(runner.link.id) is runner:
                 self._remove(runner, reading, queues)
-        for link in wanted.values():
+        async for link in in_slices(wanted.values()):
             self._keep(link, kinds, reading)
 
     async def _prefers_quorum(self) -> bool:
@@ -363,9 +363,9 @@ class Supervisor:
         async with ManagementClient(self.configuration.settings.downstream.management) as client:
             return await client.consumers(vhost)
 
-    def _followed(self) -> frozenset[Federated]:
-        """The exchanges of wanted links, and those that are read for links to come."""
-        return self._bindings.asked | self._runners.followed
+    def _followed(self) -> Iterable[Set[Federated]]:
+        """The exchanges of links, and those that are read for links to come."""
+        return self._runners.followed, *self._bindings.asked
 
     async def _look_for_plugin(self) -> None:
         """No event reports that the plugin is disabled, and the links that waited for that shouldn't wait long."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
-from agent.slices import SLICE, in_slices, steps_in_slices
+import pytest
+
+from agent.slices import SLICE, Gradually, in_slices, steps_in_slices
 
 
 class Others:
@@ -63,3 +66,68 @@ async def test_what_takes_no_time_is_one_slice() -> None:
     with others.beside():
         assert [item async for item in in_slices(range(1000), Clock(0.0))] == list(range(1000))
     assert others.turns == 0
+
+
+def taking(done: list[int], count: int) -> Callable[[], Iterator[None]]:
+    def steps() -> Iterator[None]:
+        for number in range(count):
+            done.append(number)
+            yield
+
+    return steps
+
+
+async def test_a_few_steps_are_taken_at_once() -> None:
+    done: list[int] = []
+    work = Gradually(taking(done, 1000), Clock(0.0))
+    work()
+    assert len(done) == 1000
+    assert not work.is_under_way
+
+
+async def test_others_have_their_turn_between_slices_of_what_is_done_gradually() -> None:
+    done: list[int] = []
+    work = Gradually(taking(done, 30), Clock())
+    work()
+    seen = [len(done)]
+    while len(done) < 30:
+        await asyncio.sleep(0)
+        seen.append(len(done))
+    assert max(after - before for before, after in pairwise([0, *seen])) <= 4
+    await asyncio.sleep(0)
+    assert not work.is_under_way
+
+
+async def test_what_is_asked_for_again_meanwhile_is_done_once_more() -> None:
+    done: list[int] = []
+    work = Gradually(taking(done, 30), Clock())
+    for _ in range(3):
+        work()
+    for _ in range(60):
+        await asyncio.sleep(0)
+    assert done == [*range(30), *range(30)]
+
+
+async def test_what_is_left_can_be_done_at_once() -> None:
+    done: list[int] = []
+    work = Gradually(taking(done, 30), Clock())
+    work()
+    work()
+    work.finish()
+    assert done == [*range(30), *range(30)]
+    assert not work.is_under_way
+
+
+async def test_a_step_that_fails_ends_what_is_under_way_and_nothing_else() -> None:
+    done: list[int] = []
+
+    def steps() -> Iterator[None]:
+        yield
+        done.append(len(done))
+        raise OSError("no")
+
+    work = Gradually(steps, Clock(0.0))
+    for _ in range(2):
+        with pytest.raises(OSError, match="no"):
+            work()
+    assert done == [0, 1]

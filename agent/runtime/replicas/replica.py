@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 from uuid import uuid4
@@ -64,11 +64,11 @@ log = structlog.get_logger()
 class Runs(Protocol):
     """What runs the links."""
 
-    def share(self) -> None:
-        """Verdicts may be others now."""
+    def share(self, *, at_once: bool = False) -> None:
+        """Verdicts may be others now; `at_once` where they will be others again in a moment."""
 
-    def is_at_rest(self, slot: int) -> bool:
-        """Whether nothing of a slot is connected."""
+    def slots_at_work(self) -> Container[int]:
+        """Those of which anything is connected."""
 
     def begin_sharing(self) -> None:
         """There is another agent in the group."""
@@ -172,7 +172,8 @@ class Replica:
     def has_finished(self, link: Link) -> bool:
         """Whether it has done what it is defined for, here or elsewhere, as it is remembered."""
         held = self._sharing.held.get(slot_of(link.id))
-        return held is not None and held.token.finished.get(link.id) == purpose_of(link)
+        purpose = None if held is None else held.token.finished.get(link.id)
+        return purpose is not None and purpose == purpose_of(link)
 
     def remember_finished(self, link_id: str, purpose: str | None) -> None:
         slot = slot_of(link_id)
@@ -270,7 +271,7 @@ class Replica:
             if self._lease is not lease:  # the group or the broker is another by now
                 return
             if self._fence.is_severed:  # so soon that links haven't been placed without a lease yet
-                self._runs.share()
+                self._runs.share(at_once=True)
             self._sharing.begin(self._loop.time())
             self._fence.is_severed, self._logged = False, ""
             self._fence.move(lease)
@@ -519,7 +520,7 @@ class Replica:
 
     async def _end_of_links(self, slot: int) -> None:
         until = self._loop.time() + RELEASED_WITHIN
-        while not self._runs.is_at_rest(slot):
+        while slot in self._runs.slots_at_work():
             if self._loop.time() > until:
                 log.warning("links didn't end in time, and are handed over all the same", slot=slot)
                 return
@@ -541,7 +542,8 @@ class Replica:
             if slot not in self._sharing.held and slot not in self._arrived:
                 self._lease.leave(slot, None)
         while self._sharing.held and self._lease is not None:
-            ended = [slot for slot in self._sharing.held if self._runs.is_at_rest(slot)]
+            at_work = self._runs.slots_at_work()
+            ended = [slot for slot in self._sharing.held if slot not in at_work]
             given = [(slot, self._sharing.held.pop(slot)) for slot in ended]
             if given:
                 self._report()  # before the tokens are there, so that nobody waits for an end that has been

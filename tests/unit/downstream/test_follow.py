@@ -52,7 +52,7 @@ def test_a_binding_is_followed_at_once_while_a_reading_that_failed_waits_for_its
         def change(changes: Sequence[Change]) -> None:
             changed.extend(each.binding.routing_key for each in changes)
 
-        follower = BindingFollower(listener=listener, sources=lambda: frozenset({X}), change=change, read=read)
+        follower = BindingFollower(listener=listener, sources=lambda: [{X}], change=change, read=read)
         task = asyncio.create_task(follower.run())
         await asyncio.sleep(HANGS + 2)
         listener.reported.put_nowait(created("k"))

@@ -40,11 +40,11 @@ class Runner:
         self.severed_with.append(self._permit.until - now())
         self.severed_by.append(str(why))
 
-    def is_at_rest(self, _: int) -> bool:
-        return True
+    def slots_at_work(self) -> frozenset[int]:
+        return frozenset()
 
     def __getattr__(self, _: str) -> Callable[..., None]:
-        return lambda *_: None
+        return lambda *_, **__: None
 
 
 class Agent:

@@ -65,11 +65,11 @@ class AnotherAgent:
     def removed_by_another(self, link_id: str) -> None:
         self.removed.append(link_id)
 
-    def is_at_rest(self, _: int) -> bool:
-        return True
+    def slots_at_work(self) -> frozenset[int]:
+        return frozenset()
 
     def __getattr__(self, _: str) -> Callable[..., None]:
-        return lambda *_: None
+        return lambda *_, **__: None
 
 
 def runners_of(link: ExchangeLink, *, at: str = HERE) -> Runners:
