@@ -7,16 +7,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 FULL: Final = 2  # the generation
-COLLECT_AFTER: Final = (2_500, 10, 2)
-PART: Final = 2_500 * 10 * 2  # objects that are made between two full collections
+COLLECT_AFTER: Final = (1_000, 10, 2)
+PART: Final = 1_000 * 10 * 2  # objects that are made between two full collections
 OBJECTS_OF_LINK: Final = 300
-SPARE_PARTS: Final = 4
+SPARE_PARTS: Final = 20
+MUCH: Final = 3  # times what there should be
 
 
 def collect_in_parts(links: Callable[[], int]) -> None:
     """A full collection looks at all that there is: a thousand links are 300,000 objects, and that takes a tenth of a
-    second and more. So what has outlived one is left out of those that follow, until that is half as much again as
-    there should be, by the number of `links`: then there is one that looks at everything.
+    second and more. So what has outlived one is left out of those that follow. It may be garbage by now, a few
+    hundredths of it are: where three times as much was made as there should be, by the number of `links`, there is a
+    collection that looks at everything.
     """
     parts = 0
 
@@ -25,7 +27,7 @@ def collect_in_parts(links: Callable[[], int]) -> None:
         if phase != "stop" or info["generation"] != FULL:
             return
         parts += 1
-        if parts <= SPARE_PARTS + 1.5 * links() * OBJECTS_OF_LINK / PART:
+        if parts <= SPARE_PARTS + MUCH * links() * OBJECTS_OF_LINK / PART:
             gc.freeze()
         else:
             gc.unfreeze()
