@@ -32,9 +32,9 @@ QUARANTINE: Final = names.AGENT_PREFIX + "putting messages into quarantine"
 PROBES: Final = names.AGENT_PREFIX + "probing"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
-BUILT_AT_ONCE: Final = 400
-"""Links at one broker, which are more than keep it busy. It works for all of them in turn: where ten thousand ask at
-once, none has its answer in time."""
+BUILT_AT_ONCE: Final = 100
+"""Links at one broker, which are enough to keep it busy. It works for all of them in turn: of four hundred, one that
+builds seven in a second leaves some without an answer for 30 s."""
 APART_AT_ONCE: Final = 20
 KEPT_TOGETHER: Final = 48 * 1024 * 1024  # bytes of messages that wait for their confirms
 
