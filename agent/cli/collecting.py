@@ -11,13 +11,13 @@ COLLECT_AFTER: Final = (1_000, 10, 2)
 PART: Final = 1_000 * 10 * 2  # objects that are made between two full collections
 OBJECTS_OF_LINK: Final = 300
 SPARE_PARTS: Final = 20
-MUCH: Final = 3  # times what there should be
+MUCH: Final = 2  # times what there should be
 
 
 def collect_in_parts(links: Callable[[], int]) -> None:
     """A full collection looks at all that there is: a thousand links are 300,000 objects, and that takes a tenth of a
     second and more. So what has outlived one is left out of those that follow. It may be garbage by now, a few
-    hundredths of it are: where three times as much was made as there should be, by the number of `links`, there is a
+    hundredths of it are: where twice as much was made as there should be, by the number of `links`, there is a
     collection that looks at everything.
     """
     parts = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 from agent.amqp.wire import frames, methods
@@ -160,7 +161,8 @@ class Inbound:
 
     def _resume(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+            with suppress(RuntimeError):  # uvloop closes one that nobody waits for any more, and doesn't say so
+                self._transport.resume_reading()
 
     # Reading
 
