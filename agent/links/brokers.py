@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
@@ -32,10 +33,11 @@ QUARANTINE: Final = names.AGENT_PREFIX + "putting messages into quarantine"
 PROBES: Final = names.AGENT_PREFIX + "probing"
 TRIAL: Final = names.AGENT_PREFIX + "trying an exchange type"
 LINKS_PER_CONTROL: Final = 1_000
-BUILT_AT_ONCE: Final = 100
-"""Links at one broker, which are enough to keep it busy. It works for all of them in turn: of four hundred, one that
-builds seven in a second leaves some without an answer for 30 s."""
-APART_AT_ONCE: Final = 20
+CHANGED_AT_ONCE: Final = 100
+"""Links that build or remove at one broker: enough to keep it busy. It works for all of them in turn: of four hundred,
+one that builds seven in a second leaves some without an answer for 30 s."""
+CHANGED_BY_VHOST: Final = CHANGED_AT_ONCE // 2
+APART_AT_ONCE: Final = 5  # links of one end
 KEPT_TOGETHER: Final = 48 * 1024 * 1024  # bytes of messages that wait for their confirms
 
 
@@ -59,7 +61,9 @@ class Brokers:
     quarantines: Quarantines = field(init=False)
     _heard: LastHeard = field(default_factory=LastHeard)
     _gates: WeakValueDictionary[Hashable, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
-    _apart: dict[str, float] = field(default_factory=dict)  # links with connections of their own, until when
+    _apart: dict[tuple[End, str], float] = field(
+        default_factory=dict
+    )  # links with connections of their own, until when
     _controls: Pool = field(init=False)
     _probing: Pool = field(init=False)
     _sources: Pool = field(init=False)
@@ -80,22 +84,28 @@ class Brokers:
         """Of a link that federates."""
         return federation_ends(link, self.downstream, self.cluster)
 
-    def gate(self, end: End) -> asyncio.Semaphore:
-        """What is built or removed at a broker is within its gate. Links of a broker that is away wait there, and no
-        others do."""
+    @asynccontextmanager
+    async def changing(self, end: End, vhost: str) -> AsyncIterator[None]:
+        """While a link of a vhost builds or removes something at a broker. Links wait only for others of their vhost, and
+        of their broker: not for a broker that is away, and not for a vhost whose links take long."""
         addresses = frozenset((uri.connect_host, uri.connect_port) for uri in end.uris)
-        found = self._gates.get(addresses)
+        async with self._gate((addresses, vhost), CHANGED_BY_VHOST), self._gate(addresses, CHANGED_AT_ONCE):
+            yield
+
+    def _gate(self, key: Hashable, width: int) -> asyncio.Semaphore:
+        found = self._gates.get(key)
         if found is None:
-            found = self._gates[addresses] = asyncio.Semaphore(BUILT_AT_ONCE)
+            found = self._gates[key] = asyncio.Semaphore(width)
         return found
 
-    def may_be_apart(self, link_id: str, now: float, until: float) -> bool:
+    def may_be_apart(self, end: End, link_id: str, *, now: float, until: float) -> bool:
         """Whether a link gets connections of its own for a while. Where many need them, none is to blame: their broker
         is slow, and would be slower with a thousand connections more."""
-        self._apart = {each: end for each, end in self._apart.items() if end > now}
-        if link_id in self._apart or len(self._apart) < APART_AT_ONCE:
-            self._apart[link_id] = until
-        return link_id in self._apart
+        self._apart = {each: ends for each, ends in self._apart.items() if ends > now}
+        known = (end, link_id)
+        if known in self._apart or sum(each == end for each, _ in self._apart) < APART_AT_ONCE:
+            self._apart[known] = until
+        return known in self._apart
 
     async def control(self, end: End) -> Shared:
         """Where a broker is asked things. No messages travel that way, so it is read whatever a destination takes."""

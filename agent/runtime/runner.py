@@ -229,7 +229,7 @@ class LinkRunner:
 
     def set_apart(self, now: float) -> None:
         """For a while it shares no connection: others would wait for it."""
-        if self._brokers.may_be_apart(self.link.id, now, now + APART):
+        if self._brokers.may_be_apart(self.ends.source, self.link.id, now=now, until=now + APART):
             self._apart_until = now + APART
 
     def tick(self, now: float) -> bool:
@@ -479,7 +479,7 @@ class LinkRunner:
 
     async def _open(self) -> None:
         try:
-            async with self._brokers.gate(self.ends.source):
+            async with self._brokers.changing(self.ends.source, self.link.vhost):
                 await self._build()
         except ServedElsewhereError as error:
             self.served_by(Other.CONSUMER, str(error))
@@ -615,7 +615,7 @@ class LinkRunner:
 
     async def _clean_up(self, *, messages: bool) -> None:
         self.has_removed = False
-        async with self._brokers.gate(self.ends.source):
+        async with self._brokers.changing(self.ends.source, self.link.vhost):
             error = await self._runnable.remove(
                 cluster=self._built_under, messages=messages, still=self._is_still_unwanted
             )

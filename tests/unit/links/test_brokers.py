@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from agent.core.addresses.uri import parse
-from agent.links.brokers import APART_AT_ONCE, Brokers
+from agent.links.brokers import APART_AT_ONCE, CHANGED_AT_ONCE, CHANGED_BY_VHOST, Brokers
 from agent.links.ends import End
 
 
@@ -15,16 +17,41 @@ def brokers() -> Brokers:
     return Brokers((), "here", stall_after=30)
 
 
-async def test_links_of_one_broker_have_one_gate_whatever_vhost_they_are_in() -> None:
-    shared = brokers()
-    gate = shared.gate(end("amqp://there/a", "amqp://beside/a"))
-    assert shared.gate(end("amqp://beside/b", "amqp://user:secret@there/b")) is gate
-    assert shared.gate(end("amqp://there/a")) is not gate
+async def changing_at_once(asked: list[tuple[End, str]]) -> int:
+    """How many of them are let in while none ends."""
+    shared, let_in, over = brokers(), 0, asyncio.Event()
+
+    async def change(place: End, vhost: str) -> None:
+        nonlocal let_in
+        async with shared.changing(place, vhost):
+            let_in += 1
+            await over.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for place, vhost in asked:
+            tasks.create_task(change(place, vhost))
+        for _ in range(3):  # through both gates
+            await asyncio.sleep(0)
+        found = let_in
+        over.set()
+    assert let_in == len(asked)
+    return found
+
+
+async def test_links_of_one_vhost_leave_half_of_a_broker_to_others() -> None:
+    there = end("amqp://there/a", "amqp://beside/a")
+    same = end("amqp://beside/b", "amqp://user:secret@there/b")
+    assert await changing_at_once([(there, "slow")] * 80 + [(same, "slow")] * 80) == CHANGED_BY_VHOST
+    assert await changing_at_once([(there, "slow")] * 160 + [(same, "another")]) == CHANGED_BY_VHOST + 1
+    vhosts = [(there, str(number)) for number in range(160)]
+    assert await changing_at_once(vhosts) == CHANGED_AT_ONCE
+    assert await changing_at_once([*vhosts, (end("amqp://away/a"), "0")]) == CHANGED_AT_ONCE + 1
 
 
 async def test_few_links_have_connections_of_their_own_at_a_time() -> None:
-    shared = brokers()
-    assert all(shared.may_be_apart(str(number), 0.0, 10.0) for number in range(APART_AT_ONCE))
-    assert not shared.may_be_apart("another", 0.0, 10.0)
-    assert shared.may_be_apart("0", 0.0, 10.0)
-    assert shared.may_be_apart("another", 10.0, 20.0)
+    shared, place = brokers(), end("amqp://there/a")
+    assert all(shared.may_be_apart(place, str(number), now=0.0, until=10.0) for number in range(APART_AT_ONCE))
+    assert not shared.may_be_apart(place, "another", now=0.0, until=10.0)
+    assert shared.may_be_apart(end("amqp://there/b"), "another", now=0.0, until=10.0)
+    assert shared.may_be_apart(place, "0", now=0.0, until=10.0)
+    assert shared.may_be_apart(place, "another", now=10.0, until=20.0)
