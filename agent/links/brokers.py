@@ -86,8 +86,8 @@ class Brokers:
 
     @asynccontextmanager
     async def changing(self, end: End, vhost: str) -> AsyncIterator[None]:
-        """While a link of a vhost builds or removes something at a broker. Links wait only for others of their vhost, and
-        of their broker: not for a broker that is away, and not for a vhost whose links take long."""
+        """While a link of a vhost builds or removes something at a broker. Links wait only for others of their vhost,
+        and of their broker: not for a broker that is away, and not for a vhost whose links take long."""
         addresses = frozenset((uri.connect_host, uri.connect_port) for uri in end.uris)
         async with self._gate((addresses, vhost), CHANGED_BY_VHOST), self._gate(addresses, CHANGED_AT_ONCE):
             yield

@@ -1,68 +1,115 @@
-"""What a kind of link offers. The runtime runs links through this and knows no kind; kinds don't know each other."""
+"""What a kind of link offers: the runtime runs links through this and knows no kind, and kinds don't know each other.
+
+A kind is a folder with a `Kind`, and a line in `agent.links.registry`. Its `RunnableLink` is one link with what its
+sessions learn for those that follow, its `Session` the time from one opening to its end. What isn't overridden holds
+for a link that copies no bindings, builds nothing upstream, and has no limit.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.reconcile import Known
+from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, Link
-from agent.errors import BrokerError
+from agent.errors import BrokerError, Side
+from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import Ends
 from agent.links.flow import Flow
+from agent.links.learned import LearnedPath
 
-Link_contra = TypeVar("Link_contra", bound=Link, contravariant=True)
+LinkT = TypeVar("LinkT", bound=Link)
 
 
-class Session(Protocol):
-    """One link from its opening to its end. `open` comes first; it may raise BrokerError or ServedElsewhereError.
-
-    The flow's `close` and `leave` come last, however far `open` came.
-    """
+class Upkeep(Protocol):
+    """What a session does while messages flow."""
 
     @property
-    def flow(self) -> Flow | None:
-        """Its messages; None before they may flow."""
+    def backlog(self) -> int | None:
+        """How many messages wait."""
+
+    def is_quiet(self, now: float) -> bool:
+        """Nothing moved, waits or is due."""
+
+    def tick(self, now: float, *, is_blocked: bool) -> float:
+        """For how many seconds messages have waited and none was confirmed."""
+
+    async def run(self) -> None:
+        """Until cancelled, or until a broker refuses something."""
+
+
+UpkeepT = TypeVar("UpkeepT", bound=Upkeep)
+
+
+class Session(ABC, Generic[UpkeepT]):
+    """One link from its opening to its end. The flow's `close` and `leave` come last, however far `open` came.
+
+    `open` fills in the connections where brokers are asked, the flow and the upkeep, as far as it comes.
+    """
+
+    def __init__(self) -> None:
+        self.flow: Flow | None = None  # before messages may flow
+        self._controls: list[tuple[Shared, Side]] = []
+        self._upkeep: UpkeepT | None = None
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Returns once messages flow; may raise BrokerError or ServedElsewhereError."""
 
     @property
     def backlog(self) -> int | None:
         """How many messages wait; None where that isn't known."""
+        return None if self._upkeep is None else self._upkeep.backlog
 
     @property
     def met(self) -> tuple[tuple[AmqpUri, str], ...]:
         """The brokers that it is connected to, and their clusters' names where they tell these."""
+        there = (control.connection for control, _ in self._controls)
+        return tuple((each.uri, each.cluster) for each in there if each.cluster is not None)
 
     @property
     def ends(self) -> list[asyncio.Future[BrokerError]]:
         """What ends the link when it is done."""
+        asked = [control.connection.wire.closed for control, _ in self._controls]
+        return [*asked, *(self.flow.ends if self.flow else ())]
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
         """Why the link ended; the error has its side."""
+        for control, side in self._controls:
+            if end is control.connection.wire.closed:
+                error = end.result()
+                error.side = error.side or side
+                return error
+        return self.flow.explain(end) if self.flow else end.result()
 
-    async def open(self) -> None:
-        """Returns once messages flow."""
-
-    def follow(self, bindings: frozenset[Binding]) -> None:
-        """The bindings of the downstream object are these now."""
+    def follow(self) -> None:
+        """The bindings of the downstream object may be others now."""
 
     def is_quiet(self, now: float) -> bool:
         """Nothing moved since the last tick, nothing waits, and nothing is due."""
+        return self._upkeep is not None and self._upkeep.is_quiet(now)
 
     def tick(self, now: float, *, is_blocked: bool) -> float:
         """Called every second; answers for how many seconds messages have waited and none was confirmed."""
+        return 0.0 if self._upkeep is None else self._upkeep.tick(now, is_blocked=is_blocked)
 
     async def keep_up(self) -> None:
         """Does what `tick` and `follow` find to do, until it is cancelled or a broker refuses something.
 
         Where it returns, the link has done all that its definition asks for.
         """
+        if self._upkeep is not None:
+            await self._upkeep.run()
 
 
 class Removing(Protocol):
@@ -79,73 +126,102 @@ class Removing(Protocol):
         """Until the removal is due; answers whether messages may wait in the queue even so."""
 
 
-class RunnableLink(Protocol):
-    """One link as its kind runs it, with what one session learned for the next."""
-
-    @property
-    def bound(self) -> int:
-        """How many bindings it has upstream."""
-
-    @property
-    def known(self) -> Known | None:
-        """What it has bound upstream, where it keeps bindings there and they are known now."""
-
-    @property
-    def remaining(self) -> int | None:
-        """How many messages the next session is to move, where the definition limits them."""
-
-    @property
-    def notes(self) -> str:
-        """What an operator should know of what it built; empty where all is as defined."""
-
-    @property
-    def uri(self) -> AmqpUri | None:
-        """The endpoint that it is connected to, or was last."""
-
-    @property
-    def upstream_cluster(self) -> str | None:
-        """The name that the upstream gave last, as it may be shown."""
-
-    def inherit(self, former: RunnableLink) -> None:
-        """Takes over what the same link has learned and built under its former definition."""
-
-    def was_served_by_another(self) -> None:
-        """Since the last session, whoever that was: what exists for the link may be other than that left it."""
-
-    def is_suspected(self, now: float) -> bool:
-        """Whether one of its messages may have made the downstream close a connection, so that it shares none."""
-
-    def session(self, connections: Connections, bindings: Callable[[], frozenset[Binding]], *, apart: bool) -> Session:
-        """`bindings` answers those of the downstream object; `apart`: on connections that no other link uses."""
-
-    async def is_free(self, queue: str) -> bool:
-        """Whether the queue has no consumer any more."""
-
-    def waits_in(self, vhost: str) -> str | None:
-        """The queue in this vhost of its source that its messages wait in while it has no session."""
+class Cleanup(Protocol):
+    """Removes what a link built upstream."""
 
     def removing(self, *, cluster: str, since: float) -> Removing:
         """`cluster` is the downstream's name when the link became unwanted, at `since`."""
 
     async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:
-        """Removes what it built upstream, as long as it is `still` to be done; answers why something is left.
+        """As long as it is `still` to be done; answers why something is left.
 
         Without `messages` only where none wait. KeptError says that nothing is removed for now, InDoubtError that it
         isn't known what waits.
         """
 
 
-class Kind(Protocol[Link_contra]):
-    """Makes links of one kind runnable; holds what all of them share."""
+class RunnableLink(ABC, Generic[LinkT]):
+    """One link as its kind runs it, with what one session learned for the next."""
 
-    def ends(self, link: Link_contra) -> Ends:
+    cleanup: Cleanup | None = None  # None: it leaves nothing behind, or nothing that is ever removed
+
+    def __init__(self, kind: Kind[LinkT], link: LinkT, counts: Counts, on_noted: Callable[[], None]) -> None:
+        """`on_noted` is called when `notes` may have changed while a session is open."""
+        self.link = link
+        self.brokers = kind.brokers
+        self.counts = counts
+        self.on_noted = on_noted
+        self.bindings: frozenset[Binding] = frozenset()  # of the downstream object
+        self.path = LearnedPath()
+        self.uri: AmqpUri | None = None  # the endpoint that it is connected to, or was last
+        self.upstream_cluster: str | None = None  # the name that the upstream gave last, as it may be shown
+        self._kind = kind
+
+    @property
+    def ends(self) -> Ends:
+        return self._kind.ends(self.link)
+
+    @property
+    def bound(self) -> int:
+        """How many bindings it has upstream."""
+        return 0
+
+    @property
+    def known(self) -> Known | None:
+        """What it has bound upstream, where it keeps bindings there and they are known now."""
+        return None
+
+    @property
+    def remaining(self) -> int | None:
+        """How many messages the next session is to move, where the definition limits them."""
+        return None
+
+    @property
+    def notes(self) -> str:
+        """What an operator should know of what it built; empty where all is as defined."""
+        return ""
+
+    def is_suspected(self, now: float) -> bool:
+        """Whether one of its messages may have made the downstream close a connection, so that it shares none."""
+        return self.path.suspicion.watch(now) is not Watch.OFF
+
+    def was_served_by_another(self) -> None:
+        """Since the last session, whoever that was: what exists for the link may be other than that left it."""
+
+    @abstractmethod
+    def inherit(self, former: RunnableLink[Any]) -> None:
+        """Takes over what the same link has learned and built under its former definition."""
+
+    @abstractmethod
+    def session(self, connections: Connections, *, apart: bool) -> Session[Any]:
+        """`apart`: on connections that no other link uses."""
+
+    @abstractmethod
+    async def is_free(self, queue: str) -> bool:
+        """Whether the queue has no consumer any more."""
+
+    @abstractmethod
+    def waits_in(self, vhost: str, /) -> str | None:
+        """The queue in this vhost of its source that its messages wait in while it has no session."""
+
+
+class Kind(ABC, Generic[LinkT]):
+    """One kind of links for one agent; holds what all of them share."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self.brokers = brokers
+
+    @abstractmethod
+    def ends(self, link: LinkT) -> Ends:
         """Where its messages come from and go to."""
 
-    def runnable(self, link: Link_contra, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink:
-        """`on_noted` is called when `notes` may have changed while a session is open."""
+    @abstractmethod
+    def runnable(self, link: LinkT, counts: Counts, on_noted: Callable[[], None]) -> RunnableLink[LinkT]: ...
 
-    def rewriter(self, link: Link_contra, source: Connection, destination: Connection) -> Rewriter:
+    @abstractmethod
+    def rewriter(self, link: LinkT, source: Connection, destination: Connection, /) -> Rewriter:
         """What the link changes of messages on their way between these."""
 
-    def destination(self, link: Link_contra) -> Destination:
+    @abstractmethod
+    def destination(self, link: LinkT) -> Destination:
         """Where its messages are published."""

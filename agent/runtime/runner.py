@@ -59,7 +59,7 @@ class LinkRunner:
     """One link of any kind. `on_change` is called at every change of its state."""
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_account", "_apart_until", "_bindings", "_brokers", "_built_under", "_connections", "_is_renewed",
+        "_account", "_apart_until", "_brokers", "_built_under", "_connections", "_is_renewed",
         "_is_troubled", "_keeping_up", "_kinds", "_leaving", "_linger_task", "_looked_at", "_loop",
         "_on_change", "_opened_at", "_opening", "_owner", "_removing", "_resting",
         "_resting_task", "_runnable", "_seen", "_served_by", "_session", "_tasks", "_timer", "_turn", "_unserved",
@@ -69,19 +69,18 @@ class LinkRunner:
 
     def __init__(self, link: Link, kinds: Kinds, *, on_change: OnChange) -> None:
         self.link = link
-        self.ends = kinds.ends(link)  # that its next session connects to
         self.state = LinkState()
         self.counts = Counts()
         self._account = UpstreamAccount()
         self._looked_at: tuple[str, ...] = ()  # upstream: another API or queue counts otherwise
         self.note = ""
-        self._bindings: frozenset[Binding] = frozenset()
         self._brokers = kinds.brokers
         self._kinds = kinds
         self._on_change = on_change
         self._is_renewed = False  # its definition has other passwords than the open session
         self._runnable = self._made_runnable()
-        self._session: Session | None = None
+        self.ends = self._runnable.ends  # that its next session connects to
+        self._session: Session[Any] | None = None
         self._connections = Connections(kinds.brokers, self._blocked)
         self._tasks = GuardedTasks(kinds.brokers.errors)
         self._opening: asyncio.Task[None] | None = None
@@ -305,7 +304,7 @@ class LinkRunner:
         """While it is paused, or only the downstream fails, its queue is still looked at."""
         is_due = self._is_paused or self._lacks_downstream
         if is_due and self._resting is None:
-            source = self._kinds.ends(self.link).source
+            source = self._kinds.of(self.link).ends(self.link).source
             resting = self._resting = Resting(self._brokers, source, self._runnable.waits_in)
             self._resting_task = self._keep(resting.run, "look at the queue of a link without a session")
         elif not is_due:
@@ -366,7 +365,8 @@ class LinkRunner:
         self._account = self._account.interrupted()
         former, self._runnable = self._runnable, self._made_runnable()
         self._runnable.inherit(former)
-        self.ends, self._is_renewed = self._kinds.ends(self.link), False
+        self._runnable.bindings = former.bindings
+        self.ends, self._is_renewed = self._runnable.ends, False
 
     def served_by(self, other: Other, reason: str | None) -> None:
         """Somebody else serves the link, or, without a reason, does so no more; it waits for the last of them."""
@@ -414,12 +414,12 @@ class LinkRunner:
         return other in self._served_by
 
     def rebind(self, bindings: frozenset[Binding]) -> None:
-        self._bindings = bindings
+        self._runnable.bindings = bindings
         if self._session is not None:
-            self._session.follow(bindings)
+            self._session.follow()
 
-    def _made_runnable(self) -> RunnableLink:
-        return self._kinds.runnable(self.link, self.counts, self._take_notes)
+    def _made_runnable(self) -> RunnableLink[Any]:
+        return self._kinds.of(self.link).runnable(self.link, self.counts, self._take_notes)
 
     def _execute(self, effect: Effect) -> None:
         match effect:
@@ -443,9 +443,11 @@ class LinkRunner:
 
     def _execute_removal(self, effect: Effect) -> None:
         self._removing = None
+        cleanup = self._runnable.cleanup
         match effect:
             case lifecycle.Linger(since):
-                removing = self._removing = self._runnable.removing(cluster=self._built_under, since=since)
+                removing = None if cleanup is None else cleanup.removing(cluster=self._built_under, since=since)
+                self._removing = removing
                 self._linger_task = self._keep(lambda: self._linger(removing), "wait for the removal")
             case lifecycle.CancelLinger():
                 if self._linger_task is not None:
@@ -502,7 +504,7 @@ class LinkRunner:
         if self._was_served:
             self._runnable.was_served_by_another()
             self._was_served = False
-        session = self._session = self._runnable.session(self._connections, lambda: self._bindings, apart=apart)
+        session = self._session = self._runnable.session(self._connections, apart=apart)
         await session.open()
         self._take_notes()
         self._opened_at = self._loop.time()
@@ -543,7 +545,7 @@ class LinkRunner:
             self._unwatch()
             self._begin(self._give_reason(self._session, end), "watch")
 
-    async def _give_reason(self, session: Session, end: asyncio.Future[BrokerError]) -> None:
+    async def _give_reason(self, session: Session[Any], end: asyncio.Future[BrokerError]) -> None:
         self._broken(session.explain(end))
 
     def _unwatch(self) -> None:
@@ -557,7 +559,7 @@ class LinkRunner:
         else:
             self.send(lifecycle.Blocked(Side.DOWNSTREAM, reason, alarm_of(reason)))
 
-    async def _keep_up(self, session: Session) -> None:
+    async def _keep_up(self, session: Session[Any]) -> None:
         try:
             await session.keep_up()
         except ServedElsewhereError as error:
@@ -610,15 +612,13 @@ class LinkRunner:
             await asyncio.wait(tasks)
         self._opening = self._keeping_up = None
 
-    async def _linger(self, removing: Removing) -> None:
-        self.send(lifecycle.RemovalDue(messages=await removing.run()))
+    async def _linger(self, removing: Removing | None) -> None:
+        self.send(lifecycle.RemovalDue(messages=removing is not None and await removing.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:
         self.has_removed = False
         async with self._brokers.changing(self.ends.source, self.link.vhost):
-            error = await self._runnable.remove(
-                cluster=self._built_under, messages=messages, still=self._is_still_unwanted
-            )
+            error = await self._remove(messages=messages)
         if isinstance(error, KeptError) or (isinstance(error, InDoubtError) and not messages):
             await asyncio.sleep(FILLED)
             self.send(lifecycle.Kept())
@@ -627,6 +627,12 @@ class LinkRunner:
         if error is not None:
             self._take_note(f"what exists upstream could not be removed: {error}")
         self.send(lifecycle.CleanedUp())
+
+    async def _remove(self, *, messages: bool) -> BrokerError | None:
+        cleanup = self._runnable.cleanup
+        if cleanup is None:
+            return None
+        return await cleanup.remove(cluster=self._built_under, messages=messages, still=self._is_still_unwanted)
 
     def _is_still_unwanted(self) -> bool:
         return self.state.unwanted is not None and self.state.stop is None

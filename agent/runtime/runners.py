@@ -13,7 +13,7 @@ from agent.core.links import lifecycle
 from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.links.reasons import word_of
 from agent.core.links.restarts import purpose_of
-from agent.core.model import Binding, Link, LinkKind
+from agent.core.model import Binding, Link
 from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import SLOTS
 from agent.core.status.acknowledgements import Acknowledgement
@@ -304,8 +304,7 @@ class Runners:
         return not runner.waits_for(Other.CONSUMER) or self._replica.has_company
 
     def _lacks_bindings(self, link: Link) -> bool:
-        """Only exchange links copy bindings."""
-        return link.kind is LinkKind.EXCHANGE and self._bindings.of((link.vhost, link.name)) is None
+        return any(self._bindings.of(exchange) is None for exchange in exchanges_of((link,)))
 
     def _changed(self, runner: LinkRunner, before: LinkState) -> None:
         self._board.changed(runner.link.id, runner.state)

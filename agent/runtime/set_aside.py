@@ -93,7 +93,8 @@ class Destinations:
 
     def _check(self, why: Why) -> None:
         """Anybody who may publish beside the source could ask for any destination; only the link's own is right."""
-        destination = self._kinds.destination(self._links[why.link])
+        link = self._links[why.link]
+        destination = self._kinds.of(link).destination(link)
         asked = ((destination.exchange, why.exchange), (destination.routing_key, why.routing_key))
         if any(fixed is not None and fixed != _name(found) for fixed, found in asked):
             raise ForgedError(f"a message says that it was going to {_name(why.exchange)!r}, where its link never goes")
@@ -103,11 +104,11 @@ class Destinations:
         if link is None:
             raise PermanentError("no definition has this link any more: define it again, or move its messages yourself")
         connection = await self._opened.enter_async_context(
-            await self._kinds.brokers.looking(self._kinds.ends(link).destination)
+            await self._kinds.brokers.looking(self._kinds.of(link).ends(link).destination)
         )
         publisher = Publisher(connection)
         await publisher.open()
-        ready = self._ready[link_id] = publisher, self._kinds.rewriter(link, self._source, connection)
+        ready = self._ready[link_id] = publisher, self._kinds.of(link).rewriter(link, self._source, connection)
         return ready
 
 
@@ -157,7 +158,7 @@ class Quarantined:
         self.problems: list[str] = []
         self.elsewhere: list[str] = []  # problems of brokers where no message of the one link that is chosen belongs
         chosen = self._links.get(self._choice.link or "")
-        own = None if chosen is None else kinds.ends(chosen).source
+        own = None if chosen is None else kinds.of(chosen).ends(chosen).source
         self._own = None if own is None else (own.uris, own.default_vhost)
         self._others: set[Connection] = set()
 
@@ -174,7 +175,7 @@ class Quarantined:
         kinds, own = Kinds(brokers), brokers.downstream
         if only:
             return cls(kinds, found.links, choice, (End(GIVEN, reachable([uri], DEFAULT_VHOST, own)) for uri in only))
-        used = (kinds.ends(link).source for link in found.links)
+        used = (kinds.of(link).ends(link).source for link in found.links)
         return cls(kinds, found.links, choice, (*used, *_defined(reading.definitions, own)))
 
     async def look(self, *, with_bodies: bool) -> AsyncGenerator[SetAside, None]:

@@ -91,7 +91,9 @@ class Supervisor:
         return self._kinds.brokers.cluster if self._kinds else None
 
     def shown_certificates(self, link: Link) -> Iterable[tuple[Side, bytes]]:
-        return () if self._kinds is None else self._kinds.shown_certificates(link)
+        if self._kinds is None:
+            return ()
+        return self._kinds.brokers.shown_certificates(self._kinds.of(link).ends(link), link.id)
 
     async def reload(self, causes: frozenset[Cause]) -> None:
         """What the watcher calls; an error leaves everything as it is."""
@@ -206,7 +208,7 @@ class Supervisor:
             found = [(runner, link) for runner, link in found if has_other_passwords(runner.link, link)]
         if not found:
             return
-        successors = {runner.link.id: kinds.ends(link) for runner, link in found}
+        successors = {runner.link.id: kinds.of(link).ends(link) for runner, link in found}
         changes = ((runner.ends, successors.get(runner.link.id, runner.ends)) for runner in self._runners)
         kinds.brokers.renew(renewed_ends(changes), self._tasks)
         for runner, link in found:

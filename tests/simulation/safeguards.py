@@ -20,8 +20,8 @@ from agent.downstream.consumers import Consumers
 from agent.links.exchange.binder import Binder
 from agent.links.exchange.building import Building
 from agent.links.exchange.canary import Canary
-from agent.links.exchange.session import ExchangeSession
-from agent.links.queue.session import QueueSession
+from agent.links.exchange.link import ExchangeSession
+from agent.links.queue.link import QueueSession
 from agent.runtime.replicas.fence import Fence
 from agent.runtime.replicas.lease_channel import LeaseChannel
 from agent.runtime.runner import LinkRunner
@@ -179,9 +179,9 @@ def resume_after_an_alarm() -> None:
 
 def give_way() -> None:
     """A queue link consumes upstream with the priority of everybody else."""
-    from agent.links.queue import session
+    from agent.links.queue import link
 
-    _put(session, "PRIORITY", ())
+    _put(link, "PRIORITY", ())
 
 
 def count_only_users() -> None:

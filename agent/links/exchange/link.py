@@ -1,135 +1,255 @@
-"""Exchange links as the runtime runs them."""
+"""An exchange link as the runtime runs it, and one session of it: what exists upstream, its messages, its upkeep."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Any, Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
+from agent.amqp.failures import one_line
 from agent.amqp.questions import count_consumers
-from agent.core.addresses.uri import AmqpUri
-from agent.core.links.reconcile import Known, upstream_queue_name
+from agent.core.links.reconcile import Known, Wanted, upstream_queue_name
 from agent.core.links.restarts import leads_elsewhere
-from agent.core.links.suspicion import Watch
-from agent.core.model import Binding, ExchangeLink
+from agent.core.model import Binding, ExchangeLink, QueueType
 from agent.core.rules import names
-from agent.errors import BrokerError
+from agent.core.rules.bindings import Route
+from agent.core.rules.hops import Site
+from agent.errors import Side
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.ends import Ends
-from agent.links.exchange.lingering import Lingering
+from agent.links.ends import Ends, written_uri
+from agent.links.exchange.building import Building
+from agent.links.exchange.built import Built
+from agent.links.exchange.internal_exchange import InternalExchanges
 from agent.links.exchange.lookout import Lookouts
 from agent.links.exchange.plugin_type import PluginTypes
-from agent.links.exchange.removal import Removal
-from agent.links.exchange.session import ExchangeSession, Memory, destination_of, header_of, route_of
+from agent.links.exchange.probing import Probing
+from agent.links.exchange.received_from import ReceivedFromHeader
+from agent.links.exchange.removal import ExchangeCleanup
+from agent.links.exchange.upkeep import Upkeep
+from agent.links.flow import Flow
+from agent.links.kind import Kind, RunnableLink, Session
+from agent.links.options import FlowOptions
+from agent.links.tasks import both
+from agent.tasks import together
+
+LOOK_EVERY: Final = 1.0
 
 
-@dataclass
-class ExchangeLinks:
-    """What exchange links share: what was found out about upstream brokers, and who looks at what exists there."""
+class ExchangeLinks(Kind[ExchangeLink]):
+    """They share what was found out about upstream brokers, and who looks at what exists there."""
 
-    brokers: Brokers
-    plugin_types: PluginTypes = field(default_factory=PluginTypes)
-    lookouts: Lookouts = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lookouts = Lookouts(self.brokers.errors)
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__(brokers)
+        self.plugin_types = PluginTypes()
+        self.lookouts = Lookouts(brokers.errors)
 
     def ends(self, link: ExchangeLink) -> Ends:
         return self.brokers.federation_ends(link)
 
     def runnable(self, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableExchangeLink:
-        return RunnableExchangeLink(link, self, counts, on_noted)
+        return RunnableExchangeLink(self, link, counts, on_noted)
 
     def destination(self, link: ExchangeLink) -> Destination:
         return destination_of(link)
 
-    def rewriter(self, link: ExchangeLink, source: Connection, destination: Connection) -> Rewriter:  # noqa: ARG002 - it depends on the source alone
+    def rewriter(self, link: ExchangeLink, source: Connection, _destination: Connection, /) -> Rewriter:
         return header_of(link, source, route_of(link, source, self.brokers.cluster))
 
 
-class RunnableExchangeLink:
-    remaining = None
-
-    def __init__(self, link: ExchangeLink, shared: ExchangeLinks, counts: Counts, on_noted: Callable[[], None]) -> None:
-        self.link = link
-        self._shared = shared
-        self._counts = counts
-        self._on_noted = on_noted
-        self.memory = Memory()
+class RunnableExchangeLink(RunnableLink[ExchangeLink]):
+    def __init__(self, kind: ExchangeLinks, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> None:
+        super().__init__(kind, link, counts, on_noted)
+        self.plugin_types, self.lookouts = kind.plugin_types, kind.lookouts
+        self.built = Built()
+        self.cleanup = ExchangeCleanup(link, self.brokers, lambda: self.built)
 
     @property
     def bound(self) -> int:
-        return len(self.memory.built.bound)
+        return len(self.built.bound)
 
     @property
     def known(self) -> Known | None:
-        return self.memory.built.known
+        return self.built.known
 
     @property
     def notes(self) -> str:
-        return self.memory.built.notes
+        return self.built.notes
 
-    @property
-    def uri(self) -> AmqpUri | None:
-        return self.memory.uri
-
-    @property
-    def upstream_cluster(self) -> str | None:
-        return self.memory.upstream_cluster
-
-    def inherit(self, former: object) -> None:
+    def inherit(self, former: RunnableLink[Any]) -> None:
         """What was built stays known; what of it no longer fits is replaced."""
         if not isinstance(former, RunnableExchangeLink):
             return
         if not leads_elsewhere(map(str, former.link.uris), map(str, self.link.uris)):
-            self.memory.built = former.memory.built
+            self.built = former.built
 
     def was_served_by_another(self) -> None:
         """The internal exchange may be another one of the same name, with other bindings or none."""
-        self.memory.built.letter = None
-        self.memory.built.may_have_rival = True
+        self.built.letter = None
+        self.built.may_have_rival = True
 
-    def is_suspected(self, now: float) -> bool:
-        return self.memory.path.suspicion.watch(now) is not Watch.OFF
-
-    def session(
-        self, connections: Connections, bindings: Callable[[], frozenset[Binding]], *, apart: bool
-    ) -> ExchangeSession:
-        return ExchangeSession(
-            self.link,
-            connections=connections,
-            bindings=bindings,
-            apart=apart,
-            counts=self._counts,
-            memory=self.memory,
-            brokers=self._shared.brokers,
-            plugin_types=self._shared.plugin_types,
-            lookouts=self._shared.lookouts,
-            on_noted=self._on_noted,
-        )
+    def session(self, connections: Connections, *, apart: bool) -> ExchangeSession:
+        return ExchangeSession(self, connections, apart=apart)
 
     async def is_free(self, queue: str) -> bool:
-        brokers = self._shared.brokers
-        async with await brokers.control(brokers.federation_ends(self.link).source) as control:
+        async with await self.brokers.control(self.ends.source) as control:
             return not await count_consumers(control.connection, queue)
 
-    def waits_in(self, vhost: str) -> str | None:
-        queue = upstream_queue_name(self.link, vhost, self._shared.brokers.cluster)
+    def waits_in(self, vhost: str, /) -> str | None:
+        queue = upstream_queue_name(self.link, vhost, self.brokers.cluster)
         return None if names.are_too_long(queue) else queue
 
-    def removing(self, *, cluster: str, since: float) -> Lingering:
-        return Lingering(self.link, self._shared.brokers, cluster=cluster, since=since)
 
-    async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:
-        removal = Removal(
-            self.link,
-            self._shared.brokers,
-            cluster=cluster,
-            messages=messages,
-            stands_otherwise=bool(self.memory.built.note),
+class ExchangeSession(Session[Upkeep]):
+    def __init__(self, runnable: RunnableExchangeLink, connections: Connections, *, apart: bool) -> None:
+        super().__init__()
+        self._runnable = runnable
+        self._link = runnable.link
+        self._brokers = runnable.brokers
+        self._connections = connections
+        self._apart = apart
+        self._probing: Probing | None = None
+
+    async def keep_up(self) -> None:
+        probing = self._probing
+        if probing is None:
+            await super().keep_up()
+        else:
+            await together(super().keep_up(), probing.run(self._open_for_probes))
+
+    async def _open_for_probes(self) -> Shared:
+        control, _ = self._controls[0]
+        return await self._brokers.probing(self._runnable.ends.source, control.connection.uri)
+
+    async def open(self) -> None:
+        """Connections for messages are opened while it is looked what exists upstream."""
+        link = self._link
+        ends = self._runnable.ends
+        control = await self._connections.ask(ends.source)
+        self._controls = [(control, Side.UPSTREAM)]
+        connecting = asyncio.ensure_future(
+            self._connections.flow(
+                ends.source, control.connection.uri, ends.destination, apart=link.id if self._apart else None
+            )
         )
-        return await removal.run(still)
+        wanted = Wanted(link, route_of(link, control.connection, self._brokers.cluster))
+        self._remember(control, wanted.route)
+        if self._brokers.is_shared:  # others may begin to build at any moment
+            self._runnable.built.may_have_rival = True
+        building = self._building(control, wanted, first=connecting)
+        _, (up, down) = await both(building.prepare(), connecting)
+        options = self._options(wanted.queue)
+        flow = self.flow = Flow(
+            options,
+            up=up.connection,
+            down=down.connection,
+            counts=self._runnable.counts,
+            path=self._runnable.path,
+            capture=self._brokers.capture(
+                ends.source, up.connection, link=link.id, options=options, is_quorum=options.is_quorum
+            ),
+            room=self._brokers.room,
+        )
+        if link.settings.probe is not None:
+            flow.probes = self._probing = Probing(
+                wanted.queue, link.settings.probe, flow=flow, counts=self._runnable.counts, down=down.connection
+            )
+        starting = asyncio.ensure_future(flow.start(header_of(link, control.connection, wanted.route)))
+        bound, _ = await both(self._bind(building, starting), starting)
+        self._upkeep = Upkeep(
+            building, flow, self._runnable.counts, bound, on_followed=self._runnable.on_noted, probing=self._probing
+        )
+        self._upkeep.rebind(self._runnable.bindings)  # they may have changed meanwhile
+
+    def follow(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.rebind(self._runnable.bindings)
+
+    def _remember(self, control: Shared, route: Route) -> None:
+        there, name = control.connection, route.upstream.cluster
+        self._runnable.uri = written_uri(self._link.uris, there)
+        # As it may be shown: the peer chooses it.
+        self._runnable.upstream_cluster = None if name is None else one_line(there.wire.redacted(name))
+
+    def _options(self, queue: str) -> FlowOptions:
+        settings = self._link.settings
+        return FlowOptions(
+            queue,
+            names.consumer_tag(self._link.upstream),
+            destination_of(self._link),
+            exclusive=True,
+            ack_mode=settings.ack_mode,
+            prefetch=settings.prefetch_count,
+            is_quorum=settings.queue_type is QueueType.QUORUM,
+            quarantine_after=settings.quarantine_after,
+        )
+
+    def _building(self, control: Shared, wanted: Wanted, *, first: asyncio.Future[tuple[Shared, Shared]]) -> Building:
+        return Building(
+            wanted,
+            control=control,
+            built=self._runnable.built,
+            internal=InternalExchanges(
+                self._brokers, self._runnable.plugin_types, self._link, control=control, first=first
+            ),
+            lookout=self._runnable.lookouts.of(control),
+        )
+
+    async def _bind(self, building: Building, starting: asyncio.Future[None]) -> frozenset[Binding]:
+        """What waits in the queue flows while bindings are still made: there may be very many of them.
+
+        They are followed while messages can't flow yet, too: a downstream may be blocked for hours.
+        """
+        if building.may_have_rival or building.replaces:
+            await _settled_soon(starting)
+        bound = self._runnable.bindings
+        await building.complete(bound, holds_queue=starting.done())
+        while not starting.done():
+            await asyncio.wait([starting], timeout=LOOK_EVERY)
+            if self._runnable.bindings is not bound:
+                bound = self._runnable.bindings
+                await building.follow(bound)
+        await starting
+        await building.replace(bound, still=self._check_ends)
+        return bound
+
+    def _check_ends(self) -> None:
+        """Raises BrokerError where the queue is no longer held."""
+        ended = next((end for end in self.ends if end.done()), None)
+        if ended is not None:
+            raise self.explain(ended)
+
+
+async def _settled_soon(starting: asyncio.Future[None]) -> None:
+    """Of agents that take a link over at the same moment only the one that gets the queue is to bind: it couldn't know
+    what others have bound to the same internal exchange.
+    """
+    await asyncio.wait([starting], timeout=LOOK_EVERY)
+    if starting.done():
+        starting.result()
+
+
+def route_of(link: ExchangeLink, there: Connection, cluster: str) -> Route:
+    upstream = Site(there.server.cluster_name, there.vhost)
+    return Route(upstream, Site(cluster, link.vhost), link.name, link.settings.max_hops)
+
+
+def header_of(link: ExchangeLink, there: Connection, route: Route) -> ReceivedFromHeader:
+    settings = link.settings
+    return ReceivedFromHeader(
+        str(written_uri(link.uris, there)),
+        link.name,
+        upstream=route.upstream,
+        downstream=route.downstream,
+        max_hops=settings.max_hops,
+        trust_user_id=settings.trust_user_id,
+    )
+
+
+def destination_of(link: ExchangeLink) -> Destination:
+    return Destination(link.name)

@@ -1,4 +1,4 @@
-"""The end of a link that is gone for good: what it has built upstream goes too."""
+"""The end of a link that is gone for good: first the wait, while what it built upstream stays, then its removal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
+from agent.amqp.questions import count_messages
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.core.links import backoff
 from agent.core.links.reconcile import upstream_queue_name
+from agent.core.links.removal import announce
 from agent.core.model import ExchangeLink, QueueType
 from agent.core.rules import names
 from agent.errors import BrokerError, PermanentError
@@ -18,12 +21,115 @@ from agent.links.brokers import Brokers
 from agent.links.ends import End
 from agent.links.errors import InDoubtError, KeptError
 from agent.links.exchange import upstream_objects
+from agent.links.exchange.built import Built
 from agent.links.exchange.canary import Canary
 
+LOOK_EVERY: Final = 5.0
+LOOK_PATIENCE: Final = 10.0
+HELD: Final = 1.0  # after that it is looked whether the removal may happen now
 PATIENCE: Final = 30.0
 NOT_IMPLEMENTED: Final = 540
-LOOKS: Final = 20  # whether definitions that are read just now are read
-BETWEEN_LOOKS: Final = 0.1
+READINGS: Final = 20  # whether definitions that are read just now are read
+BETWEEN_READINGS: Final = 0.1
+
+
+class ExchangeCleanup:
+    """See `agent.links.kind.Cleanup`."""
+
+    def __init__(self, link: ExchangeLink, brokers: Brokers, built: Callable[[], Built]) -> None:
+        self._link = link
+        self._brokers = brokers
+        self._built = built
+
+    def removing(self, *, cluster: str, since: float) -> RemovalWait:
+        return RemovalWait(self._link, self._brokers, cluster=cluster, since=since)
+
+    async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:
+        stands_otherwise = bool(self._built().note)
+        removal = Removal(
+            self._link, self._brokers, cluster=cluster, messages=messages, stands_otherwise=stands_otherwise
+        )
+        return await removal.run(still)
+
+
+class RemovalWait:
+    """`cluster` is the downstream's name under which the queue was built, `since` when the link became unwanted.
+
+    `messages` wait in its queue; None where that can't be known now.
+    """
+
+    def __init__(self, link: ExchangeLink, brokers: Brokers, *, cluster: str, since: float) -> None:
+        self.messages: int | None = None
+        self.looks = 0
+        self._link = link
+        self._brokers = brokers
+        self._cluster = cluster
+        self._since = since
+        self._control: Shared | None = None
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def _left(self) -> float:
+        """Seconds; a change of the configuration holds for the links that wait already."""
+        return self._brokers.cleanup_after.due_at(self._since, self.messages) - self._loop.time()
+
+    @property
+    def _is_long_ago(self) -> bool:
+        """Whether even messages have waited for long enough."""
+        return self._brokers.cleanup_after.due_at(self._since, None) <= self._loop.time()
+
+    @property
+    def text(self) -> str:
+        """What an operator is shown; nothing before the first look is over."""
+        if not self.looks:
+            return ""
+        return announce(self._left, self.messages, held=self._brokers.holds_removals(self._link))
+
+    async def run(self) -> bool:
+        """Until the removal is due; answers whether messages may wait in the queue even so."""
+        try:
+            while True:
+                if not self._brokers.cleanup_after.is_at_once:
+                    await self._look()
+                left = self._left
+                if left > 0:
+                    await asyncio.sleep(min(left, LOOK_EVERY))
+                elif self._brokers.holds_removals(self._link):
+                    await asyncio.sleep(HELD)
+                else:
+                    return self.messages != 0 or self._is_long_ago
+        finally:
+            await self._leave()
+
+    async def _look(self) -> None:
+        found = None
+        # The link has to end, whatever is wrong with looking at its queue.
+        with self._brokers.errors.catching("look at the queue of an unwanted link", link=self._link.id):
+            found = await self._count_in_time()
+        self.messages = found
+        if found is None:
+            await self._leave()
+        self.looks += 1
+
+    async def _count_in_time(self) -> int | None:
+        try:
+            async with asyncio.timeout(LOOK_PATIENCE):
+                return await self._count()
+        except (BrokerError, TimeoutError):
+            return None
+
+    async def _count(self) -> int:
+        if self._control is None:
+            self._control = await self._brokers.control(self._brokers.federation_ends(self._link).source)
+        queue = upstream_queue_name(self._link, self._control.connection.vhost, self._cluster)
+        if names.are_too_long(queue):  # nothing was ever built
+            return 0
+        return await count_messages(self._control, queue)
+
+    async def _leave(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            await control.release()
 
 
 class Removal:
@@ -93,11 +199,11 @@ class Removal:
 
     async def _delete(self, up: Connection, queue: str, still: Callable[[], bool]) -> None:
         # Connecting may have taken long, and by now the link may be wanted again.
-        looks = LOOKS
-        while self._brokers.holds_removals(self._link) and looks:
-            looks -= 1
-            await asyncio.sleep(BETWEEN_LOOKS)
-        if not looks or not still():
+        readings = READINGS
+        while self._brokers.holds_removals(self._link) and readings:
+            readings -= 1
+            await asyncio.sleep(BETWEEN_READINGS)
+        if not readings or not still():
             raise KeptError(f"{up.where}: queue {queue!r} is kept: the link may be defined again")
         # A queue with another consumer is kept: it is used by something else now.
         await upstream_objects.delete_queue(up, queue, if_empty=not self._messages, is_quorum=self._is_quorum)

@@ -1,119 +1,162 @@
-"""Queue links as the runtime runs them."""
+"""A queue link as the runtime runs it, and one session of it: both queues looked at, its messages, and its upkeep."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from dataclasses import replace
+from typing import Any, Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import count_consumers
-from agent.core.addresses.uri import AmqpUri
-from agent.core.links.suspicion import Watch
-from agent.core.model import Binding, QueueLink
-from agent.errors import BrokerError
+from agent.core import fields
+from agent.core.links import prefetch
+from agent.core.model import QueueLink
+from agent.core.rules import names
+from agent.errors import Side, happening_on
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.ends import Ends
-from agent.links.queue.session import Memory, QueueSession, destination_of, headers_of
+from agent.links.ends import End, Ends, written_uri
+from agent.links.flow import Flow
+from agent.links.kind import Kind, RunnableLink, Session
+from agent.links.options import FlowOptions
+from agent.links.queue.looks import LocalQueue
 from agent.links.queue.timing import Timing
+from agent.links.queue.upkeep import Upkeep
 from agent.links.queue.upstream_queue import UpstreamQueues
+from agent.links.queue.visits import VisitHeaders
+from agent.links.tasks import both
 
 TRIED_EVERY: Final = 6  # looks
+PRIORITY: Final = (("x-priority", fields.long(-1)),)  # consumers upstream go first
 
 
-@dataclass
-class QueueLinks:
-    """What queue links share."""
-
-    brokers: Brokers
-    upstream_queues: UpstreamQueues = field(default_factory=UpstreamQueues)
-    timing: Timing = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.timing = Timing(self.brokers.errors)
+class QueueLinks(Kind[QueueLink]):
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__(brokers)
+        self.upstream_queues = UpstreamQueues()
+        self.timing = Timing(brokers.errors)
 
     def ends(self, link: QueueLink) -> Ends:
         return self.brokers.federation_ends(link)
 
-    def runnable(self, link: QueueLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableQueueLink:  # noqa: ARG002 - it has no notes
-        return RunnableQueueLink(link, self, counts)
+    def runnable(self, link: QueueLink, counts: Counts, on_noted: Callable[[], None]) -> RunnableQueueLink:
+        return RunnableQueueLink(self, link, counts, on_noted)
 
     def destination(self, link: QueueLink) -> Destination:
-        return destination_of(link)
+        return Destination("", link.name)
 
-    def rewriter(self, link: QueueLink, source: Connection, destination: Connection) -> Rewriter:  # noqa: ARG002 - it depends on the source alone
+    def rewriter(self, link: QueueLink, source: Connection, _destination: Connection, /) -> Rewriter:
         return headers_of(link, source)
 
 
-class RunnableQueueLink:
-    bound = 0
-    known = None
-    remaining = None
-    notes = ""
-
-    def __init__(self, link: QueueLink, shared: QueueLinks, counts: Counts) -> None:
-        self._link = link
-        self._shared = shared
-        self._counts = counts
-        self.memory = Memory()
+class RunnableQueueLink(RunnableLink[QueueLink]):
+    def __init__(self, kind: QueueLinks, link: QueueLink, counts: Counts, on_noted: Callable[[], None]) -> None:
+        super().__init__(kind, link, counts, on_noted)
+        self.timing, self.upstream_queues = kind.timing, kind.upstream_queues
         self._asked = 0
 
-    @property
-    def uri(self) -> AmqpUri | None:
-        return self.memory.uri
-
-    @property
-    def upstream_cluster(self) -> str | None:
-        return self.memory.upstream_cluster
-
-    def inherit(self, former: object) -> None:
+    def inherit(self, former: RunnableLink[Any]) -> None:
         """What was learned of the path holds; nothing else is kept from one session to the next."""
-        if isinstance(former, RunnableQueueLink):
-            self.memory = former.memory
+        self.path, self.uri, self.upstream_cluster = former.path, former.uri, former.upstream_cluster
 
-    def was_served_by_another(self) -> None:
-        """It declares what it needs each time."""
-
-    def is_suspected(self, now: float) -> bool:
-        return self.memory.path.suspicion.watch(now) is not Watch.OFF
-
-    def session(
-        self,
-        connections: Connections,
-        bindings: Callable[[], frozenset[Binding]],  # noqa: ARG002 - it copies none
-        *,
-        apart: bool,
-    ) -> QueueSession:
-        shared = self._shared
-        return QueueSession(
-            self._link,
-            connections,
-            apart=apart,
-            counts=self._counts,
-            memory=self.memory,
-            brokers=shared.brokers,
-            timing=shared.timing,
-            upstream_queues=shared.upstream_queues,
-        )
+    def session(self, connections: Connections, *, apart: bool) -> QueueSession:
+        return QueueSession(self, connections, apart=apart)
 
     async def is_free(self, queue: str) -> bool:
         """Whether no other consumes exclusively, which is alone then; that can be seen only by trying, now and then."""
-        brokers = self._shared.brokers
-        async with await brokers.control(brokers.federation_ends(self._link).source) as control:
+        async with await self.brokers.control(self.ends.source) as control:
             consumers = await count_consumers(control.connection, queue)
         self._asked += 1
         return consumers != 1 or self._asked % TRIED_EVERY == 0
 
-    def waits_in(self, vhost: str) -> str | None:  # noqa: ARG002 - it is called the same in each
-        return self._link.remote_name
+    def waits_in(self, _vhost: str, /) -> str:
+        return self.link.remote_name
 
-    def removing(self, *, cluster: str, since: float) -> NoReturn:
-        """Nothing upstream is ever removed, so there is nothing to wait for: see `QueueLink.cleans_up`."""
-        raise NotImplementedError("nothing of a queue link is removed")
 
-    async def remove(self, *, cluster: str, messages: bool, still: Callable[[], bool]) -> BrokerError | None:  # noqa: ARG002 - nothing is removed
-        return None
+class QueueSession(Session[Upkeep]):
+    def __init__(self, runnable: RunnableQueueLink, connections: Connections, *, apart: bool) -> None:
+        super().__init__()
+        self._runnable = runnable
+        self._link = runnable.link
+        self._brokers = runnable.brokers
+        self._connections = connections
+        self._apart = apart
+
+    async def open(self) -> None:
+        """Messages flow from the start where consumers wait for them; whose they are is read meanwhile."""
+        link, runnable = self._link, self._runnable
+        ends = runnable.ends
+        self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
+        connections, apart = self._connections, link.id if self._apart else None
+        publishing = connections.to_destination(ends.destination, apart=apart)
+        (upstream, local), down = await both(self._ask_both(ends), publishing)
+        self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
+        there = upstream.connection
+        runnable.uri, runnable.upstream_cluster = written_uri(link.uris, there), there.cluster
+        connecting = connections.from_source(ends.source, there.uri, apart=apart)
+        _, up = await both(self._ensure(ends.source, there), connecting)
+        headers = headers_of(link, there)
+        options = self._options()
+        flow = self.flow = Flow(
+            options,
+            up=up.connection,
+            down=down.connection,
+            counts=runnable.counts,
+            path=runnable.path,
+            # The queue upstream may be of another type than that of the same name downstream.
+            capture=self._brokers.capture(ends.source, up.connection, link=link.id, options=options, is_quorum=None),
+            room=self._brokers.room,
+        )
+        upkeep = Upkeep(
+            flow,
+            runnable.counts,
+            LocalQueue(link.vhost, link.name, local, self._brokers.consumers),
+            control=upstream,
+            remote_name=link.remote_name,
+            headers=headers,
+            timing=runnable.timing,
+            is_auto_delete=link.queue.auto_delete,
+        )
+        await flow.start(headers, paused=not await upkeep.is_wanted())
+        self._upkeep = upkeep
+
+    async def _ask_both(self, ends: Ends) -> tuple[Shared, Shared]:
+        return await both(self._connections.ask(ends.source), self._ask_downstream(ends.destination))
+
+    async def _ask_downstream(self, end: End) -> Shared:
+        """Some brokers close the connection instead of answering that a queue with a long name is missing."""
+        may_be_lost = not names.can_be_asked_for(self._link.name, self._link.vhost, kind="queue")
+        with happening_on(Side.DOWNSTREAM):
+            return await self._connections.ask(replace(end, may_be_lost=may_be_lost))
+
+    async def _ensure(self, end: End, connection: Connection) -> None:
+        link = self._link
+        await self._runnable.upstream_queues.ensure(
+            connection, link.remote_name, link.queue, spare=lambda: self._brokers.trial(end, connection.uri)
+        )
+
+    def _options(self) -> FlowOptions:
+        link, settings = self._link, self._link.settings
+        # Another prefetch needs another consumer, and a queue with auto-delete may not outlive the change.
+        fixed_prefetch = prefetch.NEAR if link.queue.auto_delete else None
+        return FlowOptions(
+            link.remote_name,
+            settings.consumer_tag or names.consumer_tag(link.upstream),
+            Destination("", link.name),
+            arguments=PRIORITY,
+            ack_mode=settings.ack_mode,
+            prefetch=settings.prefetch_count or fixed_prefetch,
+            # AMQP doesn't show the type of an existing queue; what is done for a quorum queue does no harm to another.
+            is_quorum=True,
+            quarantine_after=settings.quarantine_after,
+            ends_on_return=True,
+        )
+
+
+def headers_of(link: QueueLink, there: Connection) -> VisitHeaders:
+    return VisitHeaders(str(written_uri(link.uris, there)), link.name, trust_user_id=link.settings.trust_user_id)

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from agent.amqp.data.splice import Counts
-from agent.core.model import ExchangeLink
+from agent.core.model import LinkKind
 from agent.links.brokers import Brokers
-from agent.links.exchange.link import ExchangeLinks, RunnableExchangeLink
-from agent.links.queue.link import QueueLinks, RunnableQueueLink
-from agent.links.registry import KINDS, Kinds, Registered, SharedQueues
+from agent.links.exchange.link import RunnableExchangeLink
+from agent.links.queue.link import RunnableQueueLink
+from agent.links.registry import KINDS, Kinds, SharedQueues
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
 
@@ -18,26 +16,27 @@ def brokers() -> Brokers:
 
 
 def test_a_link_is_run_by_its_kind() -> None:
-    made = Kinds(brokers()).runnable(exchange_link(), Counts(), lambda: None)
+    link = exchange_link()
+    made = Kinds(brokers()).of(link).runnable(link, Counts(), lambda: None)
     assert isinstance(made, RunnableExchangeLink)
 
 
 def test_a_queue_link_is_run_and_nothing_of_it_is_removed() -> None:
     link = queue_link()
-    made = Kinds(brokers()).runnable(link, Counts(), lambda: None)
+    kind = Kinds(brokers()).of(link)
+    made, former = (kind.runnable(link, Counts(), lambda: None) for _ in range(2))
     assert isinstance(made, RunnableQueueLink)
     assert not link.cleans_up
-    former = RunnableQueueLink(link, QueueLinks(brokers()), Counts())
-    former.memory.path.prefetch = 77
+    assert made.cleanup is None
+    former.path.prefetch = 77
     made.inherit(former)
-    assert made.memory.path.prefetch == 77
+    assert made.path.prefetch == 77
 
 
-def test_a_kind_is_registered_under_the_kind_of_its_links() -> None:
-    assert {kind: registered.links.kind for kind, registered in KINDS.items()} == {kind: kind for kind in KINDS}
-    kind = Registered(ExchangeLink, ExchangeLinks).for_agent(brokers())
-    with pytest.raises(TypeError, match="registered as another kind than queue"):
-        kind.runnable(queue_link(), Counts(), lambda: None)
+def test_each_kind_of_link_is_registered_and_runs_its_own() -> None:
+    assert set(KINDS) == set(LinkKind)
+    for link in (exchange_link(), queue_link(), shovel_link()):
+        assert Kinds(brokers()).of(link).runnable(link, Counts(), lambda: None).link is link
 
 
 def test_only_exchange_links_have_a_queue_of_their_own_upstream() -> None:

@@ -15,8 +15,7 @@ from agent.core.model import Binding
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.exchange.building import EXCHANGE, EXCHANGE_OR_CANARY
-from agent.links.exchange.link import ExchangeLinks, RunnableExchangeLink
-from agent.links.exchange.session import ExchangeSession
+from agent.links.exchange.link import ExchangeLinks, ExchangeSession, RunnableExchangeLink
 from agent.links.exchange.upkeep import SHOWN_FOR
 from tests.simulation.broker import exchanges
 from tests.simulation.broker.broker import Broker
@@ -30,14 +29,16 @@ TIME_FOR_CANARY = 60.0
 
 def agent() -> tuple[Brokers, RunnableExchangeLink]:
     shared = Brokers((parse(f"amqp://{HERE}"),), "here", stall_after=30)
-    return shared, ExchangeLinks(shared).runnable(LINK, Counts(), lambda: None)
+    runnable = ExchangeLinks(shared).runnable(LINK, Counts(), lambda: None)
+    runnable.bindings = frozenset({Binding("k")})
+    return shared, runnable
 
 
 @asynccontextmanager
 async def session(shared: Brokers, runnable: RunnableExchangeLink) -> AsyncIterator[ExchangeSession]:
     """Open until the end of the block."""
     connections = Connections(shared, lambda _: None)
-    opened = runnable.session(connections, lambda: frozenset({Binding("k")}), apart=False)
+    opened = runnable.session(connections, apart=False)
     try:
         await opened.open()
         yield opened

@@ -16,8 +16,7 @@ from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.errors import ServedElsewhereError
-from agent.links.exchange.link import ExchangeLinks, RunnableExchangeLink
-from agent.links.exchange.session import LOOK_EVERY
+from agent.links.exchange.link import LOOK_EVERY, ExchangeLinks, RunnableExchangeLink
 from tests.simulation.broker import exchanges
 from tests.simulation.broker.broker import Broker
 from tests.simulation.broker.queues import Consumer, Message
@@ -97,9 +96,15 @@ def brokers(*, is_shared: bool) -> Brokers:
     return Brokers((parse(f"amqp://{HERE}"),), "here", stall_after=30, is_shared=is_shared)
 
 
+def bound(kind: ExchangeLinks) -> RunnableExchangeLink:
+    runnable = kind.runnable(LINK, Counts(), lambda: None)
+    runnable.bindings = frozenset({Binding("k")})
+    return runnable
+
+
 async def opened_and_left(runnable: RunnableExchangeLink, shared: Brokers) -> None:
     connections = Connections(shared, lambda _: None)
-    session = runnable.session(connections, lambda: frozenset({Binding("k")}), apart=False)
+    session = runnable.session(connections, apart=False)
     try:
         await session.open()
     finally:
@@ -116,7 +121,7 @@ def test_the_one_that_does_not_get_the_queue_binds_nothing() -> None:
         rival = Rival(upstream)
         awaited = at_the_first(models, is_consume, lambda _: rival.consumes())
         shared = brokers(is_shared=True)
-        runnable = ExchangeLinks(shared).runnable(LINK, Counts(), lambda: None)
+        runnable = bound(ExchangeLinks(shared))
         with pytest.raises(ServedElsewhereError):
             await opened_and_left(runnable, shared)
         assert not awaited
@@ -133,7 +138,7 @@ def test_what_another_deletes_that_had_the_queue_for_a_moment_is_bound_again(mom
     async def live(models: Models) -> None:
         upstream = upstream_of(models)
         shared, rival = brokers(is_shared=False), Rival(upstream)
-        runnable = ExchangeLinks(shared).runnable(LINK, Counts(), lambda: None)
+        runnable = bound(ExchangeLinks(shared))
         await opened_and_left(runnable, shared)
         assert upstream.routing.route("x", "k") == [QUEUE]
         rival.builds()
