@@ -395,6 +395,11 @@ class _Federated(_AnyLink):
     policy: str
     management: tuple[HttpUrl, ...] = ()
 
+    @property
+    def counted_by(self) -> tuple[HttpUrl, ...]:
+        """The HTTP APIs that count its messages upstream; they would count probes, too."""
+        return () if self.settings.probe is not None else self.management
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeLink(_Federated):
@@ -424,6 +429,7 @@ class ShovelLink(_AnyLink):
     remote_name: ClassVar[str] = ""
     policy: ClassVar[str] = ""
     management: ClassVar[tuple[HttpUrl, ...]] = ()
+    counted_by: ClassVar[tuple[HttpUrl, ...]] = ()
     shovel: Shovel
 
     @property

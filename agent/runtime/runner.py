@@ -5,33 +5,28 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from contextvars import copy_context
-from dataclasses import replace
-from enum import StrEnum
 from typing import Any, Final
 
 import structlog
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
-from agent.amqp.failures import alarm_of
-from agent.amqp.wire.channel import UnansweredError
 from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Effect, Event, LinkState, Phase
 from agent.core.links.restarts import asks_the_same
+from agent.core.links.served_by import Other, ServedBy
 from agent.core.links.upstream_account import LinkCounts, QueueCounts, UpstreamAccount
-from agent.core.model import Binding, Link, ShovelLink
+from agent.core.model import Binding, Link
 from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import slot_of
-from agent.errors import AgentError, BrokerError, Failure, FailureKind, PermanentError, Side
-from agent.links.connections import Connections
+from agent.errors import BrokerError, Side
 from agent.links.ends import End
 from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
 from agent.links.flow import Flow
-from agent.links.kind import Removing, RunnableLink, Session
+from agent.links.kind import Removing, RunnableLink
 from agent.links.registry import Kinds
-from agent.runtime.resting import Resting
+from agent.runtime.idle_backlog import IdleBacklog
+from agent.runtime.session_runner import SessionRunner
 from agent.runtime.upstream_looks import Asked
 from agent.status.board import Gauges
 from agent.tasks import GuardedTasks
@@ -39,7 +34,6 @@ from agent.tasks import GuardedTasks
 LOOK_AGAIN: Final = 5.0  # at the latest: whether who serves a link has let go
 LOOK_SOON: Final = 0.5  # at first: whoever served it may be dead, which a broker notices within seconds
 SOON: Final = 20  # attempts
-APART: Final = 600.0
 FILLED: Final = 1.0  # a queue that fills and empties in turns is asked no more often than this
 
 OnChange = Callable[["LinkRunner", LinkState], None]
@@ -47,92 +41,80 @@ OnChange = Callable[["LinkRunner", LinkState], None]
 log = structlog.get_logger()
 
 
-class Other(StrEnum):
-    """Who else may serve a link."""
-
-    PLUGIN = "the federation plugin of the downstream"
-    CONSUMER = "a consumer of the upstream queue"
-    REPLICA = "another agent of the group"
-
-
 class LinkRunner:
     """One link of any kind. `on_change` is called at every change of its state."""
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_account", "_apart_until", "_brokers", "_built_under", "_connections", "_is_renewed",
-        "_is_troubled", "_keeping_up", "_kinds", "_leaving", "_linger_task", "_looked_at", "_loop",
-        "_on_change", "_opened_at", "_opening", "_owner", "_removing", "_resting",
-        "_resting_task", "_runnable", "_seen", "_served_by", "_session", "_tasks", "_timer", "_turn", "_unserved",
-        "_was_served", "_watched", "counts", "ends", "finished", "has_recalled", "has_removed", "link", "note", "slot",
-        "state",
+        "_account", "_brokers", "_built_under", "_idle_backlog", "_idle_task", "_is_renewed", "_is_troubled", "_kinds",
+        "_linger_task", "_looked_at", "_loop", "_on_change", "_removing", "_runnable", "_seen", "_served_by",
+        "_session", "_tasks", "_timer", "_turn", "_was_served", "counts", "ends", "finished", "has_recalled",
+        "has_removed", "link", "note", "slot", "state",
     )  # fmt: skip
 
     def __init__(self, link: Link, kinds: Kinds, *, on_change: OnChange) -> None:
         self.link = link
         self.state = LinkState()
         self.counts = Counts()
-        self._account = UpstreamAccount()
-        self._looked_at: tuple[str, ...] = ()  # upstream: another API or queue counts otherwise
         self.note = ""
+        self.slot = slot_of(link.id)
         self._brokers = kinds.brokers
         self._kinds = kinds
         self._on_change = on_change
-        self._is_renewed = False  # its definition has other passwords than the open session
+        self._loop = asyncio.get_running_loop()
+        self._tasks = GuardedTasks(kinds.brokers.errors)
+        self._timer: asyncio.TimerHandle | None = None  # of the next attempt
+        self.finished: asyncio.Future[None] = self._loop.create_future()
+        # Its definition and its sessions
         self._runnable = self._made_runnable()
         self.ends = self._runnable.ends  # that its next session connects to
-        self._session: Session[Any] | None = None
-        self._connections = Connections(kinds.brokers, self._blocked)
-        self._tasks = GuardedTasks(kinds.brokers.errors)
-        self._opening: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-        self.finished: asyncio.Future[None] = self._loop.create_future()
-        self._opened_at = 0.0
-        self._served_by: dict[Other, str] = {}
-        self._owner: str | None = None  # the other agent of the group that runs it
-        self._unserved: Failure | None = None  # why that agent doesn't serve it, as far as is known
+        self._is_renewed = False  # its definition has other passwords than the open session
+        self._session = SessionRunner(self, kinds.brokers)
+        # Who else may serve it
+        self._served_by = ServedBy()
         self._was_served = False  # by somebody else, since its last session
         self.has_recalled = False  # what it is counts, whatever was remembered before
         self._turn: asyncio.Task[None] | None = None
-        self.slot = slot_of(link.id)
-        self._keeping_up: asyncio.Task[None] | None = None
-        self._watched: list[asyncio.Future[BrokerError]] = []  # any of which ends the session
-        self._apart_until = 0.0
-        self._leaving: Flow | None = None  # whose messages in flight are being settled, or given back
+        # What waits for it, and what has moved
+        self._account = UpstreamAccount()
+        self._looked_at: tuple[str, ...] = ()  # upstream: another API or queue counts otherwise
+        self._idle_backlog: IdleBacklog | None = None
+        self._idle_task: asyncio.Task[None] | None = None
         self._seen: tuple[object, ...] = ()
         self._is_troubled = False
+        # Its removal
         self._built_under = ""  # the downstream's cluster name when the link became unwanted
         self._removing: Removing | None = None
-        self.has_removed = False  # all that it built upstream
         self._linger_task: asyncio.Task[None] | None = None
-        self._resting: Resting | None = None
-        self._resting_task: asyncio.Task[None] | None = None
+        self.has_removed = False  # all that it built upstream
+
+    # What is shown of it
 
     def gauges(self) -> Gauges:
         """What the board shows of this moment."""
+        flow, session, runnable = self._flow, self._session.current, self._runnable
         return Gauges(
             in_flight=self.in_flight,
-            unsettled=self._unsettled,
+            unsettled=self._session.unsettled,
             backlog=self._backlog,
             backlog_is_exact=not self._may_have_more,
             oldest_in_flight=self.waits(self._loop.time()),
             oldest_refused=self._refused_for,
-            lag=self._flow.lag if self._flow else None,
-            last_probe=self._flow.last_probe if self._flow else None,
-            bindings=self._runnable.bound,
-            known=self._runnable.known,
-            prefetch=self._flow.prefetch if self._flow else 0,
-            upstream_cluster=self._runnable.upstream_cluster,
-            uri=self._runnable.uri,
-            met=self._session.met if self._session else (),
+            lag=flow.lag if flow else None,
+            last_probe=flow.last_probe if flow else None,
+            bindings=runnable.bound,
+            known=runnable.known,
+            prefetch=flow.prefetch if flow else 0,
+            upstream_cluster=runnable.upstream_cluster,
+            uri=runnable.uri,
+            met=session.met if session else (),
             note="; ".join(filter(None, (self._trouble, self._idle, self.note))),
             trouble=self._trouble,
-            is_refused=self._flow is not None and self._flow.is_refused,
+            is_refused=flow is not None and flow.is_refused,
             upstream=self._account.compared,
             removal=self._removing.text if self._removing else "",
-            remaining=self._flow.remaining if self._flow else self._runnable.remaining,
-            destination=self._connections.down.connection.uri if self._connections.down else None,
-            owner=self._owner,
+            remaining=flow.remaining if flow else runnable.remaining,
+            destination=self.local.connection.uri if self.local else None,
+            owner=self._served_by.owner,
             runs_here=Other.REPLICA not in self._served_by,
         )
 
@@ -142,13 +124,18 @@ class LinkRunner:
         return self.state.completed and self.state.phase is Phase.IDLE
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether it holds no connection, and none is on its way."""
+        return self.state.phase in {Phase.IDLE, Phase.WAITING, Phase.GONE}
+
+    @property
     def _backlog(self) -> int | None:
         if self._removing is not None:
             return self._removing.messages
-        if self._resting is not None:
-            return self._resting.messages
-        if self._session is not None:
-            seen = self._session.backlog
+        if self._idle_backlog is not None:
+            return self._idle_backlog.messages
+        if self._session.current is not None:
+            seen = self._session.current.backlog
             return None if seen == 0 and self._is_unread else seen
         return None
 
@@ -169,11 +156,11 @@ class LinkRunner:
     @property
     def local(self) -> Shared | None:
         """The connection to the downstream, where there is one."""
-        return self._connections.down
+        return self._session.local
 
     @property
     def _flow(self) -> Flow | None:
-        return self._session.flow if self._session else None
+        return self._session.flow
 
     @property
     def _trouble(self) -> str:
@@ -187,10 +174,6 @@ class LinkRunner:
     def in_flight(self) -> int:
         return self._flow.in_flight if self._flow else 0
 
-    @property
-    def _unsettled(self) -> int:
-        return sum(flow.unaccounted for flow in (self._flow, self._leaving) if flow is not None)
-
     def waits(self, now: float) -> float:
         """For how long its oldest message has waited for its confirm."""
         oldest = self._flow.oldest_unconfirmed if self._flow else None
@@ -202,17 +185,26 @@ class LinkRunner:
         oldest = self._flow.oldest_refused if self._flow else None
         return 0.0 if oldest is None else self._loop.time() - oldest
 
+    def take_notes(self) -> None:
+        self._take_note(self._runnable.notes)
+
+    def _take_note(self, note: str) -> None:
+        """Something an operator should know of a link that works nevertheless."""
+        if note and note != self.note:
+            log.warning("link noted", link=self.link.id, vhost=self.link.vhost, name=self.link.name, note=note)
+        self.note = note
+
+    # What its upstream counts
+
     @property
     def upstream_queue(self) -> tuple[Asked, str] | None:
-        """Where the upstream's HTTP API counts the link's messages. Probes would count, too."""
+        """Where the upstream's HTTP API counts the link's messages."""
         link = self.link
-        if isinstance(link, ShovelLink) or not link.management or link.settings.probe is not None:
-            return None
-        if self._served_by or not self.state.started or self.state.unwanted is not None:
+        if not link.counted_by or self._served_by or not self.state.started or self.state.unwanted is not None:
             return None
         vhost = (self._runnable.uri or link.uris[0]).vhost(link.vhost)
         queue = self._runnable.waits_in(vhost)
-        return None if queue is None else (Asked(link.management, vhost, link.upstream), queue)
+        return None if queue is None else (Asked(link.counted_by, vhost, link.upstream), queue)
 
     def look_upstream(self, counts: QueueCounts | None, now: float) -> None:
         found = self.upstream_queue
@@ -226,34 +218,41 @@ class LinkRunner:
         settled = own.forwarded + sum(own.dropped.values()) + sum(own.quarantined.values())
         self._account = self._account.look(counts, LinkCounts(settled, own.redelivered), now)
 
-    def set_apart(self, now: float) -> None:
-        """For a while it shares no connection: others would wait for it."""
-        if self._brokers.may_be_apart(self.ends.source, self.link.id, now=now, until=now + APART):
-            self._apart_until = now + APART
+    # What is done every second
 
     def tick(self, now: float) -> bool:
         """Looks after the link; answers whether anything moved since the last time."""
-        session, counts = self._session, self.counts
+        session, counts = self._session.current, self.counts
         if session is not None and not self.state.blocked and self.state.stalled is None and session.is_quiet(now):
             return False
         seen: tuple[object, ...] = ()
         if session is not None and self.state.phase is Phase.OPEN:
             self._judge(session.tick(now, is_blocked=bool(self.state.blocked)))
-            self._tell_trouble()
+            self._log_trouble()
             self._share_again(now)
             dropped, trouble = sum(counts.dropped.values()), self._trouble
             bound, backlog = self._runnable.bound, session.backlog
             notes = self.note, trouble, self._idle
-            aside = sum(counts.quarantined.values())
+            quarantined = sum(counts.quarantined.values())
             probe = self._flow.last_probe if self._flow else None
-            seen = (probe, counts.forwarded, counts.bytes, counts.returned, dropped, aside, backlog, bound, *notes)
+            seen = (
+                probe,
+                counts.forwarded,
+                counts.bytes,
+                counts.returned,
+                dropped,
+                quarantined,
+                backlog,
+                bound,
+                *notes,
+            )
         if self._removing is not None:
             seen = (self._removing.looks, self._removing.messages)
-        elif self._resting is not None:
-            seen = ("resting", self._resting.messages)
-        moved = seen != self._seen or self.in_flight > 0
+        elif self._idle_backlog is not None:
+            seen = ("idle", self._idle_backlog.messages)
+        has_moved = seen != self._seen or self.in_flight > 0
         self._seen = seen
-        return moved
+        return has_moved
 
     def _judge(self, waited: float) -> None:
         is_stalled, unproved = self.state.stalled is not None, self._flow.unproved if self._flow else ""
@@ -276,7 +275,7 @@ class LinkRunner:
         late = f"messages wait, and the downstream has confirmed none for {waited:.0f} s"
         return f"{late}; {trouble}" if trouble else late
 
-    def _tell_trouble(self) -> None:
+    def _log_trouble(self) -> None:
         """Once, when messages begin not to go through; how many there are is shown, and not logged each time."""
         trouble = self._trouble
         if trouble and not self._is_troubled:
@@ -291,41 +290,19 @@ class LinkRunner:
             log.info("link shares connections again", link=self.link.id, vhost=self.link.vhost, name=self.link.name)
             self.send(lifecycle.Restart())
 
+    def set_apart(self, _now: float) -> None:
+        self._session.set_apart()
+
+    # What happens to it
+
     def send(self, event: Event) -> None:
         before = self.state
         self.state, effects = lifecycle.step(before, event)
         for effect in effects:
             self._execute(effect)
         if self.state != before:
-            self._rest()
+            self._follow_backlog()
             self._on_change(self, before)
-
-    def _rest(self) -> None:
-        """While it is paused, or only the downstream fails, its queue is still looked at."""
-        is_due = self._is_paused or self._lacks_downstream
-        if is_due and self._resting is None:
-            source = self._kinds.of(self.link).ends(self.link).source
-            resting = self._resting = Resting(self._brokers, source, self._runnable.waits_in)
-            self._resting_task = self._keep(resting.run, "look at the queue of a link without a session")
-        elif not is_due:
-            self._rest_no_more()
-
-    @property
-    def _is_paused(self) -> bool:
-        return self.state.status is lifecycle.Status.PAUSED and self.state.phase is Phase.IDLE
-
-    @property
-    def _lacks_downstream(self) -> bool:
-        """Also while it tries again: then nothing is known of what comes of it."""
-        broken = self.state.broken
-        is_apart = self.state.wants_to_run and self.state.phase in {Phase.WAITING, Phase.OPENING}
-        return is_apart and broken is not None and broken.failure.side is Side.DOWNSTREAM
-
-    def _rest_no_more(self) -> None:
-        self._resting = None
-        if self._resting_task is not None:
-            self._resting_task.cancel()
-            self._resting_task = None
 
     def start(self) -> None:
         if not self.state.started:
@@ -348,8 +325,8 @@ class LinkRunner:
         is_done = self.state.completed and asks_the_same(self.link, link)
         self.link = link
         self._make_runnable_again()
-        self._rest_no_more()  # its queue may be another one now
-        self._rest()
+        self._follow_backlog_no_more()  # its queue may be another one now
+        self._follow_backlog()
         if not is_done:
             self.send(lifecycle.Restart())
 
@@ -361,26 +338,10 @@ class LinkRunner:
         self.link = link
         self._is_renewed = True
 
-    def _make_runnable_again(self) -> None:
-        self._account = self._account.interrupted()
-        former, self._runnable = self._runnable, self._made_runnable()
-        self._runnable.inherit(former)
-        self._runnable.bindings = former.bindings
-        self.ends, self._is_renewed = self._runnable.ends, False
-
-    def served_by(self, other: Other, reason: str | None) -> None:
-        """Somebody else serves the link, or, without a reason, does so no more; it waits for the last of them."""
-        if reason is not None:
-            self._served_by[other] = reason
-            self._account = self._account.interrupted()
-            self._was_served = True
-        elif self._served_by.pop(other, None) is None:
-            return
-        if self._served_by:
-            unserved = self._unserved if self._served_by.keys() == {Other.REPLICA} else None
-            self.send(lifecycle.StandAside("; ".join(self._served_by.values()), unserved))
-        else:
-            self.send(lifecycle.TakeOver())
+    def rebind(self, bindings: frozenset[Binding]) -> None:
+        self._runnable.bindings = bindings
+        if self._session.current is not None:
+            self._session.current.follow()
 
     def has_completed_before(self) -> None:
         """It has done what it is defined for, here or elsewhere. That nobody remembers so is no reason to do it again:
@@ -388,142 +349,49 @@ class LinkRunner:
         """
         self.send(lifecycle.Completed(earlier=True))
 
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether it holds no connection, and none is on its way."""
-        return self.state.phase in {Phase.IDLE, Phase.WAITING, Phase.GONE}
+    def _make_runnable_again(self) -> None:
+        self._account = self._account.interrupted()
+        former, self._runnable = self._runnable, self._made_runnable()
+        self._runnable.inherit(former)
+        self._runnable.bindings = former.bindings
+        self.ends, self._is_renewed = self._runnable.ends, False
+
+    def _made_runnable(self) -> RunnableLink[Any]:
+        return self._kinds.of(self.link).runnable(self.link, self.counts, self.take_notes)
+
+    # Who else serves it
+
+    def served_by(self, other: Other, reason: str | None) -> None:
+        """Somebody else serves the link, or, without a reason, does so no more; it waits for the last of them."""
+        self._stand_by(self._served_by.ends(other) if reason is None else self._served_by.begins(other, reason))
 
     def run_elsewhere(self, verdict: Elsewhere) -> None:
         """Another agent of the group runs the link, and remembers whether it is paused."""
-        self._owner = verdict.owner
-        self._unserved = None if verdict.is_served else verdict.failure or lifecycle.NO_LEASE
-        if self._served_by.get(Other.REPLICA) == verdict.reason:
-            return
-        self._served_by.pop(Other.CONSUMER, None)
-        self.served_by(Other.REPLICA, verdict.reason)
-        if verdict.owner is not None:  # that agent remembers it
+        event = self._served_by.runs_elsewhere(verdict)
+        self._stand_by(event)
+        if event is not None and verdict.owner is not None:  # that agent remembers it
             self.has_recalled = False
             self.send(lifecycle.Resume())
 
     def run_here(self) -> None:
         """No other agent of the group runs the link."""
-        self._owner = self._unserved = None
-        self.served_by(Other.REPLICA, None)
+        self._stand_by(self._served_by.runs_here())
 
     def waits_for(self, other: Other) -> bool:
         return other in self._served_by
 
-    def rebind(self, bindings: frozenset[Binding]) -> None:
-        self._runnable.bindings = bindings
-        if self._session is not None:
-            self._session.follow()
+    def _stand_by(self, event: lifecycle.StandAside | lifecycle.TakeOver | None) -> None:
+        if isinstance(event, lifecycle.StandAside):
+            self._account = self._account.interrupted()
+            self._was_served = True
+        if event is not None:
+            self.send(event)
 
-    def _made_runnable(self) -> RunnableLink[Any]:
-        return self._kinds.of(self.link).runnable(self.link, self.counts, self._take_notes)
-
-    def _execute(self, effect: Effect) -> None:
-        match effect:
-            case lifecycle.Open():
-                self._opening = self._begin(self._open(), "open")
-            case lifecycle.Close(settle):
-                self._begin(self._close(settle=settle), "close", owes=lifecycle.Closed())
-            case lifecycle.Wait(attempt, slow):
-                self._wait(attempt, slow=slow)
-            case lifecycle.CancelWait():
-                if self._timer is not None:
-                    self._timer.cancel()
-            case lifecycle.HoldReading():
-                self._connections.hold()
-            case lifecycle.ReleaseReading():
-                self._connections.go_on()
-            case lifecycle.Finished():
-                self._finish()
-            case _:
-                self._execute_removal(effect)
-
-    def _execute_removal(self, effect: Effect) -> None:
-        self._removing = None
-        cleanup = self._runnable.cleanup
-        match effect:
-            case lifecycle.Linger(since):
-                removing = None if cleanup is None else cleanup.removing(cluster=self._built_under, since=since)
-                self._removing = removing
-                self._linger_task = self._keep(lambda: self._linger(removing), "wait for the removal")
-            case lifecycle.CancelLinger():
-                if self._linger_task is not None:
-                    self._linger_task.cancel()
-            case lifecycle.CleanUp(messages):
-                self._begin(self._clean_up(messages=messages), "clean up", owes=lifecycle.CleanedUp())
-
-    def _wait(self, attempt: int, *, slow: bool) -> None:
-        upper, chance = self.link.settings.reconnect_delay, random.random()
-        delay = backoff.slow_delay(upper, chance) if slow else backoff.delay(attempt, upper, chance)
-        self._timer = self._loop.call_later(delay, self.send, lifecycle.RetryDue())
-
-    def _finish(self) -> None:
-        if not self.finished.done():
-            self.finished.set_result(None)
-        self._tasks.cancel()
-
-    def _begin(self, work: Coroutine[Any, Any, None], doing: str, *, owes: Event | None = None) -> asyncio.Task[None]:
-        """`owes` is what the lifecycle waits for, whatever comes between."""
-        return self._tasks.once(
-            f"link: {doing}",
-            work,
-            # An unexpected error must not leave a link that neither runs nor shows why.
-            on_error=lambda error: self.send(owes or lifecycle.Failed(f"unexpected error: {type(error).__name__}")),
-            link=self.link.id,
-        )
-
-    def _keep(self, work: Callable[[], Coroutine[Any, Any, None]], doing: str) -> asyncio.Task[None]:
-        """What no answer to the lifecycle can stand for: after an unforeseen error it is tried again."""
-        return self._tasks.keep(f"link: {doing}", work, link=self.link.id)
-
-    async def _open(self) -> None:
-        try:
-            async with self._brokers.changing(self.ends.source, self.link.vhost):
-                await self._build()
-        except ServedElsewhereError as error:
-            self.served_by(Other.CONSUMER, str(error))
-            queue = error.queue
-            if self._turn is not None:
-                self._turn.cancel()
-            self._turn = self._keep(lambda: self._await_turn(queue), "await turn")
-        except BrokerError as error:
-            self._broken(error)
-        except AgentError as error:
-            invalid = Failure(FailureKind.INVALID, side=Side.UPSTREAM, is_permanent=True)
-            self.send(lifecycle.Failed(str(error), invalid))
-
-    async def _build(self) -> None:
-        link = self.link
-        if link.problem is not None:
-            raise PermanentError(link.problem)
-        now = self._loop.time()
-        apart = now < self._apart_until or self._runnable.is_suspected(now)
-        if self._was_served:
-            self._runnable.was_served_by_another()
-            self._was_served = False
-        session = self._session = self._runnable.session(self._connections, apart=apart)
-        await session.open()
-        self._take_notes()
-        self._opened_at = self._loop.time()
-        self.send(lifecycle.Opened())
-        self._opening = None
-        self._keeping_up = self._begin(self._keep_up(session), "keep up")
-        self._watched = session.ends
-        ended, context = self._ended, copy_context()  # one of each for all of them, which saves 0.8 KB a link
-        for end in self._watched:
-            end.add_done_callback(ended, context=context)
-
-    def _take_notes(self) -> None:
-        self._take_note(self._runnable.notes)
-
-    def _take_note(self, note: str) -> None:
-        """Something an operator should know of a link that works nevertheless."""
-        if note and note != self.note:
-            log.warning("link noted", link=self.link.id, vhost=self.link.vhost, name=self.link.name, note=note)
-        self.note = note
+    def has_consumer(self, error: ServedElsewhereError) -> None:
+        self.served_by(Other.CONSUMER, str(error))
+        if self._turn is not None:
+            self._turn.cancel()
+        self._turn = self._keep(lambda: self._await_turn(error.queue), "await turn")
 
     async def _await_turn(self, queue: str) -> None:
         """Looks, ever less often, whether the queue has lost its consumer; that of a lost connection soon goes."""
@@ -539,78 +407,107 @@ class LinkRunner:
             if is_free:
                 self.served_by(Other.CONSUMER, None)
 
-    def _ended(self, end: asyncio.Future[BrokerError]) -> None:
-        """One of them has; others that end with it are called for, too."""
-        if self._session is not None and end in self._watched:
-            self._unwatch()
-            self._begin(self._give_reason(self._session, end), "watch")
+    # What waits for it while it has no session
 
-    async def _give_reason(self, session: Session[Any], end: asyncio.Future[BrokerError]) -> None:
-        self._broken(session.explain(end))
+    def _follow_backlog(self) -> None:
+        """While it is paused, or only the downstream fails, its queue is still looked at."""
+        is_due = self._is_paused or self._lacks_downstream
+        if is_due and self._idle_backlog is None:
+            source = self._kinds.of(self.link).ends(self.link).source
+            idle = self._idle_backlog = IdleBacklog(self._brokers, source, self._runnable.waits_in)
+            self._idle_task = self._keep(idle.run, "look at the queue of a link without a session")
+        elif not is_due:
+            self._follow_backlog_no_more()
 
-    def _unwatch(self) -> None:
-        for end in self._watched:
-            end.remove_done_callback(self._ended)
-        self._watched = []
+    @property
+    def _is_paused(self) -> bool:
+        return self.state.status is lifecycle.Status.PAUSED and self.state.phase is Phase.IDLE
 
-    def _blocked(self, reason: str | None) -> None:
-        if reason is None:
-            self.send(lifecycle.Unblocked(Side.DOWNSTREAM))
-        else:
-            self.send(lifecycle.Blocked(Side.DOWNSTREAM, reason, alarm_of(reason)))
+    @property
+    def _lacks_downstream(self) -> bool:
+        """Also while it tries again: then nothing is known of what comes of it."""
+        broken = self.state.broken
+        is_apart = self.state.wants_to_run and self.state.phase in {Phase.WAITING, Phase.OPENING}
+        return is_apart and broken is not None and broken.failure.side is Side.DOWNSTREAM
 
-    async def _keep_up(self, session: Session[Any]) -> None:
-        try:
-            await session.keep_up()
-        except ServedElsewhereError as error:
-            self.send(lifecycle.Failed(str(error)))  # opening it again fails the same way, and then waits
-        except BrokerError as error:
-            self._broken(error)
-        else:
-            self.send(lifecycle.Completed())
+    def _follow_backlog_no_more(self) -> None:
+        self._idle_backlog = None
+        if self._idle_task is not None:
+            self._idle_task.cancel()
+            self._idle_task = None
 
-    def _broken(self, error: BrokerError) -> None:
-        if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer
-            self.set_apart(self._loop.time())
-        lasted, opened = self._loop.time() - self._opened_at, self.state.phase is Phase.OPEN
-        steady = opened and backoff.is_steady(lasted, self.link.settings.reconnect_delay)
-        failure = error.failure
-        failure = replace(failure, side=failure.side or Side.UPSTREAM)  # that is where most questions go
-        self.send(lifecycle.Failed(str(error), failure, steady))
+    # What the lifecycle asks for
 
-    async def _close(self, *, settle: bool) -> None:
-        await self._end_tasks()
-        held = self._connections.detach()
-        flow = self._leaving = self._flow
-        self._session = None
-        try:
-            if flow is not None:
-                await self._end(flow, settle=settle)
-        finally:
-            self._leaving = None
-            await self._connections.leave(held)
+    def _execute(self, effect: Effect) -> None:
+        match effect:
+            case lifecycle.Open():
+                self._open()
+            case lifecycle.Close(settle):
+                self._session.close(settle=settle)
+            case lifecycle.Wait(attempt, slow):
+                self._wait(attempt, slow=slow)
+            case lifecycle.CancelWait():
+                if self._timer is not None:
+                    self._timer.cancel()
+            case lifecycle.HoldReading():
+                self._session.hold_reading()
+            case lifecycle.ReleaseReading():
+                self._session.release_reading()
+            case lifecycle.Finished():
+                self._finish()
+            case _:
+                self._execute_removal(effect)
+
+    def _open(self) -> None:
+        if self._was_served:
+            self._runnable.was_served_by_another()
+            self._was_served = False
+        self._session.open(self._runnable)
+
+    def _wait(self, attempt: int, *, slow: bool) -> None:
+        upper, chance = self.link.settings.reconnect_delay, random.random()
+        delay = backoff.slow_delay(upper, chance) if slow else backoff.delay(attempt, upper, chance)
+        self._timer = self._loop.call_later(delay, self.send, lifecycle.RetryDue())
+
+    def _finish(self) -> None:
+        if not self.finished.done():
+            self.finished.set_result(None)
+        self._tasks.cancel()
+
+    def has_closed(self) -> None:
         if self._is_renewed:
             self._make_runnable_again()
         self.send(lifecycle.Closed())
 
-    async def _end(self, flow: Flow, *, settle: bool) -> None:
-        """Whatever happens meanwhile: a consumer that is left would keep the link from its own queue."""
-        try:
-            if settle:
-                with suppress(BrokerError, TimeoutError):
-                    await flow.close()
-        finally:
-            await flow.leave()
+    def begin(self, work: Coroutine[Any, Any, None], doing: str, *, owes: Event | None = None) -> asyncio.Task[None]:
+        """`owes` is what the lifecycle waits for, whatever comes between."""
+        return self._tasks.once(
+            f"link: {doing}",
+            work,
+            # An unexpected error must not leave a link that neither runs nor shows why.
+            on_error=lambda error: self.send(owes or lifecycle.Failed(f"unexpected error: {type(error).__name__}")),
+            link=self.link.id,
+        )
 
-    async def _end_tasks(self) -> None:
-        """None of a session's own works on while it is closed."""
-        self._unwatch()
-        tasks = [task for task in (self._opening, self._keeping_up) if task is not None and not task.done()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        self._opening = self._keeping_up = None
+    def _keep(self, work: Callable[[], Coroutine[Any, Any, None]], doing: str) -> asyncio.Task[None]:
+        """What no answer to the lifecycle can stand for: after an unforeseen error it is tried again."""
+        return self._tasks.keep(f"link: {doing}", work, link=self.link.id)
+
+    # Its removal
+
+    def _execute_removal(self, effect: Effect) -> None:
+        self._removing = None
+        cleanup = self._runnable.cleanup
+        match effect:
+            case lifecycle.Linger(since):
+                removing = None if cleanup is None else cleanup.removing(cluster=self._built_under, since=since)
+                self._removing = removing
+                self._linger_task = self._keep(lambda: self._linger(removing), "wait for the removal")
+            case lifecycle.CancelLinger():
+                if self._linger_task is not None:
+                    self._linger_task.cancel()
+            case lifecycle.CleanUp(messages):
+                self.begin(self._clean_up(messages=messages), "clean up", owes=lifecycle.CleanedUp())
 
     async def _linger(self, removing: Removing | None) -> None:
         self.send(lifecycle.RemovalDue(messages=removing is not None and await removing.run()))

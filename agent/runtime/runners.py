@@ -13,6 +13,7 @@ from agent.core.links import lifecycle
 from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.links.reasons import word_of
 from agent.core.links.restarts import purpose_of
+from agent.core.links.served_by import Other
 from agent.core.model import Binding, Link
 from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import SLOTS
@@ -24,7 +25,7 @@ from agent.links.registry import Kinds, SharedQueues
 from agent.runtime.link_log import LinkLog
 from agent.runtime.replicas.replica import Replica
 from agent.runtime.replicas.requests import UNTOLD_FOR, Request, Requests
-from agent.runtime.runner import LinkRunner, Other
+from agent.runtime.runner import LinkRunner
 from agent.slices import Gradually, in_slices
 from agent.status.board import Board
 from agent.tasks import GuardedTasks

@@ -16,6 +16,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import differ_in_passwords, has_other_passwords, needs_restart
+from agent.core.links.served_by import Other
 from agent.core.model import ExchangeLink, Link, QueueLink, native_link
 from agent.core.rules.resolve import resolving
 from agent.core.status.acknowledgements import Acknowledgement
@@ -43,7 +44,7 @@ from agent.runtime.finished import delete_finished, is_parameter
 from agent.runtime.problems import Problems, texts
 from agent.runtime.quarantine_looks import TASK as LOOKING_INTO_QUARANTINES
 from agent.runtime.quarantine_looks import QuarantineLooks
-from agent.runtime.runner import LinkRunner, Other
+from agent.runtime.runner import LinkRunner
 from agent.runtime.runners import Runners
 from agent.runtime.ticker import TASK as TICKER
 from agent.runtime.ticker import tick_links

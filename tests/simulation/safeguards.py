@@ -25,6 +25,7 @@ from agent.links.queue.link import QueueSession
 from agent.runtime.replicas.fence import Fence
 from agent.runtime.replicas.lease_channel import LeaseChannel
 from agent.runtime.runner import LinkRunner
+from agent.runtime.session_runner import SessionRunner
 
 
 def _put(owner: Any, name: str, what: Any) -> None:
@@ -102,7 +103,7 @@ def settle_before_closing() -> None:
     def hasty(close: Any) -> Any:
         return lambda self, *, settle: close(self, settle=False)
 
-    _replace(LinkRunner, "_close", hasty)
+    _replace(SessionRunner, "_close", hasty)
 
 
 def heartbeats() -> None:

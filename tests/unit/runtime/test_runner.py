@@ -10,6 +10,7 @@ from agent.core.addresses import http_url
 from agent.core.links import lifecycle
 from agent.core.links.lifecycle import Status
 from agent.core.links.removal import CleanupAfter
+from agent.core.links.served_by import Other
 from agent.core.links.upstream_account import Compared, QueueCounts
 from agent.core.model import Link, LinkSettings
 from agent.errors import TransientError
@@ -17,7 +18,7 @@ from agent.links.brokers import Brokers
 from agent.links.ends import End
 from agent.links.errors import ServedElsewhereError
 from agent.links.registry import Kinds
-from agent.runtime.runner import LinkRunner, Other
+from agent.runtime.runner import LinkRunner
 from agent.runtime.upstream_looks import Asked
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.status.test_board import LINK

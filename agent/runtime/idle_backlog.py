@@ -16,7 +16,7 @@ LOOK_EVERY: Final = 5.0
 LOOK_PATIENCE: Final = 10.0
 
 
-class Resting:
+class IdleBacklog:
     """`messages` wait; None where that can't be known now. `queue_of` names the queue in a vhost of the source, or
     answers None where there is none while no session is open."""
 

@@ -1,0 +1,209 @@
+"""The sessions of a link, one after another: opened, watched for what ends them, and closed.
+
+What becomes of a session is sent to the link's lifecycle, which decides what comes next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from agent.amqp.connection_pool import Shared
+from agent.amqp.failures import alarm_of
+from agent.amqp.wire.channel import UnansweredError
+from agent.core.links import backoff, lifecycle
+from agent.core.links.lifecycle import Event, LinkState, Phase
+from agent.core.model import Link
+from agent.errors import AgentError, BrokerError, Failure, FailureKind, PermanentError, Side
+from agent.links.brokers import Brokers
+from agent.links.connections import Connections
+from agent.links.ends import End
+from agent.links.errors import ServedElsewhereError
+from agent.links.flow import Flow
+from agent.links.kind import RunnableLink, Session
+
+APART: Final = 600.0
+
+
+class Owner(Protocol):
+    """The link whose sessions they are."""
+
+    link: Link
+    state: LinkState
+
+    def send(self, event: Event) -> None: ...
+
+    def begin(
+        self, work: Coroutine[Any, Any, None], doing: str, *, owes: Event | None = None
+    ) -> asyncio.Task[None]: ...
+
+    def take_notes(self) -> None:
+        """What an operator should know of what was built may be something else now."""
+
+    def has_consumer(self, error: ServedElsewhereError) -> None:
+        """Somebody else consumes from its queue."""
+
+    def has_closed(self) -> None:
+        """Everything of the session has ended."""
+
+
+class SessionRunner:
+    __slots__ = (  # a dict of so many would take 1.5 KB a link
+        "_apart_until", "_brokers", "_connections", "_keeping_up", "_leaving", "_loop", "_opened_at", "_opening",
+        "_owner", "_source", "_watched", "current",
+    )  # fmt: skip
+
+    def __init__(self, owner: Owner, brokers: Brokers) -> None:
+        self.current: Session[Any] | None = None
+        self._owner = owner
+        self._brokers = brokers
+        self._connections = Connections(brokers, self._blocked)
+        self._loop = asyncio.get_running_loop()
+        self._opening: asyncio.Task[None] | None = None
+        self._keeping_up: asyncio.Task[None] | None = None
+        self._watched: list[asyncio.Future[BrokerError]] = []  # any of which ends the session
+        self._leaving: Flow | None = None  # whose messages in flight are being settled, or given back
+        self._source = End("", ())  # of the session that is opened, or was last
+        self._opened_at = 0.0
+        self._apart_until = 0.0
+
+    @property
+    def flow(self) -> Flow | None:
+        return self.current.flow if self.current else None
+
+    @property
+    def unsettled(self) -> int:
+        return sum(flow.unaccounted for flow in (self.flow, self._leaving) if flow is not None)
+
+    @property
+    def local(self) -> Shared | None:
+        """The connection to the downstream, where there is one."""
+        return self._connections.down
+
+    def set_apart(self) -> None:
+        """For a while the link shares no connection: others would wait for it."""
+        now = self._loop.time()
+        until = now + APART
+        if self._brokers.may_be_apart(self._source, self._owner.link.id, now=now, until=until):
+            self._apart_until = until
+
+    def hold_reading(self) -> None:
+        self._connections.hold()
+
+    def release_reading(self) -> None:
+        self._connections.go_on()
+
+    def open(self, runnable: RunnableLink[Any]) -> None:
+        self._source = runnable.ends.source
+        self._opening = self._owner.begin(self._open(runnable), "open")
+
+    async def _open(self, runnable: RunnableLink[Any]) -> None:
+        owner = self._owner
+        try:
+            if owner.link.problem is not None:
+                raise PermanentError(owner.link.problem)
+            async with self._brokers.changing(self._source, owner.link.vhost):
+                await self._build(runnable)
+        except ServedElsewhereError as error:
+            owner.has_consumer(error)
+        except BrokerError as error:
+            self._broken(error)
+        except AgentError as error:
+            invalid = Failure(FailureKind.INVALID, side=Side.UPSTREAM, is_permanent=True)
+            owner.send(lifecycle.Failed(str(error), invalid))
+
+    async def _build(self, runnable: RunnableLink[Any]) -> None:
+        now = self._loop.time()
+        apart = now < self._apart_until or runnable.is_suspected(now)
+        session = self.current = runnable.session(self._connections, apart=apart)
+        await session.open()
+        owner = self._owner
+        owner.take_notes()
+        self._opened_at = self._loop.time()
+        owner.send(lifecycle.Opened())
+        self._opening = None
+        self._keeping_up = owner.begin(self._keep_up(session), "keep up")
+        self._watched = session.ends
+        ended, context = self._ended, copy_context()  # one of each for all of them, which saves 0.8 KB a link
+        for end in self._watched:
+            end.add_done_callback(ended, context=context)
+
+    def _ended(self, end: asyncio.Future[BrokerError]) -> None:
+        """One of them has; others that end with it are called for, too."""
+        if self.current is not None and end in self._watched:
+            self._unwatch()
+            self._owner.begin(self._explain(self.current, end), "watch")
+
+    async def _explain(self, session: Session[Any], end: asyncio.Future[BrokerError]) -> None:
+        self._broken(session.explain(end))
+
+    def _unwatch(self) -> None:
+        for end in self._watched:
+            end.remove_done_callback(self._ended)
+        self._watched = []
+
+    async def _keep_up(self, session: Session[Any]) -> None:
+        try:
+            await session.keep_up()
+        except ServedElsewhereError as error:
+            self._owner.send(lifecycle.Failed(str(error)))  # opening it again fails the same way, and then waits
+        except BrokerError as error:
+            self._broken(error)
+        else:
+            self._owner.send(lifecycle.Completed())
+
+    def _blocked(self, reason: str | None) -> None:
+        if reason is None:
+            self._owner.send(lifecycle.Unblocked(Side.DOWNSTREAM))
+        else:
+            self._owner.send(lifecycle.Blocked(Side.DOWNSTREAM, reason, alarm_of(reason)))
+
+    def _broken(self, error: BrokerError) -> None:
+        if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer
+            self.set_apart()
+        owner = self._owner
+        lasted, opened = self._loop.time() - self._opened_at, owner.state.phase is Phase.OPEN
+        steady = opened and backoff.is_steady(lasted, owner.link.settings.reconnect_delay)
+        failure = error.failure
+        failure = replace(failure, side=failure.side or Side.UPSTREAM)  # that is where most questions go
+        owner.send(lifecycle.Failed(str(error), failure, steady))
+
+    def close(self, *, settle: bool) -> None:
+        """With `settle` what is in flight may still be confirmed."""
+        self._owner.begin(self._close(settle=settle), "close", owes=lifecycle.Closed())
+
+    async def _close(self, *, settle: bool) -> None:
+        await self._end_tasks()
+        held = self._connections.detach()
+        flow = self._leaving = self.flow
+        self.current = None
+        try:
+            if flow is not None:
+                await self._end(flow, settle=settle)
+        finally:
+            self._leaving = None
+            await self._connections.leave(held)
+        self._owner.has_closed()
+
+    async def _end(self, flow: Flow, *, settle: bool) -> None:
+        """Whatever happens meanwhile: a consumer that is left would keep the link from its own queue."""
+        try:
+            if settle:
+                with suppress(BrokerError, TimeoutError):
+                    await flow.close()
+        finally:
+            await flow.leave()
+
+    async def _end_tasks(self) -> None:
+        """None of a session's own works on while it is closed."""
+        self._unwatch()
+        tasks = [task for task in (self._opening, self._keeping_up) if task is not None and not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._opening = self._keeping_up = None
