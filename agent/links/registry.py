@@ -9,12 +9,11 @@ from agent.core.model import Link, LinkKind
 from agent.links.brokers import Brokers
 from agent.links.exchange.link import ExchangeLinks
 from agent.links.exchange.renaming import sweep
-from agent.links.exchange.shared_queues import SharedQueues
 from agent.links.kind import Kind
 from agent.links.queue.link import QueueLinks
 from agent.links.shovel.link import ShovelLinks
 
-__all__ = ["KINDS", "Kinds", "SharedQueues", "sweep"]
+__all__ = ["KINDS", "Kinds", "sweep"]
 
 KINDS: Final[Mapping[LinkKind, Callable[[Brokers], Kind[Any]]]] = {
     LinkKind.EXCHANGE: ExchangeLinks,

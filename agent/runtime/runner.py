@@ -314,6 +314,18 @@ class LinkRunner:
             self._built_under = self._brokers.cluster
             self.send(lifecycle.Unwanted(self._loop.time()))
 
+    @property
+    def is_unwanted(self) -> bool:
+        return self.state.unwanted is not None
+
+    @property
+    def may_be_removed(self) -> bool:
+        """Also while others serve it: an agent of the same group may have died, and its consumer may be what serves it
+        still."""
+        if Other.PLUGIN in self._served_by:
+            return False
+        return Other.CONSUMER not in self._served_by or self._brokers.is_shared
+
     def want(self) -> None:
         """A definition asks for the link again: it comes back with what it had."""
         if self.state.unwanted is not None:

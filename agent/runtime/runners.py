@@ -10,6 +10,7 @@ from typing import Final
 from agent.amqp.wire.permit import Permit
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links import lifecycle
+from agent.core.links.changes import SharedQueues
 from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.links.reasons import word_of
 from agent.core.links.restarts import purpose_of
@@ -21,7 +22,7 @@ from agent.core.status.acknowledgements import Acknowledgement
 from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of
 from agent.errors import BrokerError, TransientError
 from agent.links.brokers import Brokers
-from agent.links.registry import Kinds, SharedQueues
+from agent.links.registry import Kinds
 from agent.runtime.link_log import LinkLog
 from agent.runtime.replicas.replica import Replica
 from agent.runtime.replicas.requests import UNTOLD_FOR, Request, Requests
@@ -296,13 +297,6 @@ class Runners:
         if self._share.is_under_way:  # a link that waits for its next attempt may not know that it has to leave
             return range(SLOTS)
         return {runner.slot for runner in (*self, *self._leaving) if not runner.is_at_rest}
-
-    def may_remove(self, runner: LinkRunner) -> bool:
-        """Whether a link that others serve may be removed here once they don't: an agent of the same group may have
-        died, and its consumer may be what serves it still."""
-        if runner.waits_for(Other.PLUGIN):
-            return False
-        return not runner.waits_for(Other.CONSUMER) or self._replica.has_company
 
     def _lacks_bindings(self, link: Link) -> bool:
         return any(self._bindings.of(exchange) is None for exchange in exchanges_of((link,)))

@@ -11,13 +11,13 @@ from typing import Final
 import structlog
 
 from agent.amqp.connect import Connection
-from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.changes import EndLink, RunLink, Seen, changes
 from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import differ_in_passwords, has_other_passwords, needs_restart
 from agent.core.links.served_by import Other
-from agent.core.model import ExchangeLink, Link, QueueLink, native_link
+from agent.core.model import Link
 from agent.core.rules.resolve import resolving
 from agent.core.status.acknowledgements import Acknowledgement
 from agent.definitions.sources.keeper import Keeper
@@ -35,7 +35,7 @@ from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers
 from agent.links.ends import End
-from agent.links.registry import Kinds, SharedQueues, sweep
+from agent.links.registry import Kinds, sweep
 from agent.links.renewals import renewed_ends
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
@@ -44,7 +44,6 @@ from agent.runtime.finished import delete_finished, is_parameter
 from agent.runtime.problems import Problems, texts
 from agent.runtime.quarantine_looks import TASK as LOOKING_INTO_QUARANTINES
 from agent.runtime.quarantine_looks import QuarantineLooks
-from agent.runtime.runner import LinkRunner
 from agent.runtime.runners import Runners
 from agent.runtime.ticker import TASK as TICKER
 from agent.runtime.ticker import tick_links
@@ -172,7 +171,10 @@ class Supervisor:
         prefers_quorum = await self._prefers_quorum()
         with self._bindings.reading(exchanges_of(wanted.values())) as number:
             bindings = await self._read_bindings(wanted.values())
-            await self._keep_all(wanted, kinds, reading)
+            self._renew_passwords(wanted, kinds)
+            seen = Seen(reading.states, reading.native_links, reading.sees)
+            async for change in in_slices(changes(wanted, self._runners.by_id, seen)):
+                self._execute(change, kinds)
             self._runners.share_with_others(prefers_quorum=prefers_quorum)
             self._learn(number, bindings)
         self._bindings.keep(exchanges_of(each.link for each in self._runners))
@@ -182,14 +184,25 @@ class Supervisor:
         self._board.vhosts = reading.visible
         self._board.ready = True
 
-    async def _keep_all(self, wanted: Mapping[str, Link], kinds: Kinds, reading: Reading) -> None:
-        self._renew_passwords(wanted, kinds)
-        queues = SharedQueues(wanted.values())
-        async for runner in in_slices(each for each in self._runners if each.link.id not in wanted):
-            if self._runners.by_id.get(runner.link.id) is runner:
-                self._remove(runner, reading, queues)
-        async for link in in_slices(wanted.values()):
-            self._keep(link, kinds, reading)
+    def _execute(self, change: RunLink | EndLink, kinds: Kinds) -> None:
+        match change:
+            case RunLink(link, restarts, is_native):
+                runner = self._runners.get_or_make(link, kinds)
+                if restarts:
+                    runner.redefine(link)
+                runner.link = link
+                runner.want()
+                self._board.put(link, runner.state, runner.counts, runner.gauges)
+                native = f"{plugin_of(link)} of the downstream runs this link" if is_native else None
+                runner.served_by(Other.PLUGIN, native)
+            case EndLink(link_id, removes, object_is_deleted):
+                if object_is_deleted:
+                    self._board.object_deleted(link_id)
+                ended = self._runners.by_id[link_id]
+                if removes:
+                    ended.unwant()
+                else:
+                    self._runners.let_go(ended)
 
     async def _prefers_quorum(self) -> bool:
         """Whether leases should outlive a node of the downstream; asked before they are first needed."""
@@ -262,35 +275,10 @@ class Supervisor:
             if runner.state.unwanted is not None:
                 self._runners.let_go(runner)
 
-    def _keep(self, link: Link, kinds: Kinds, reading: Reading) -> None:
-        runner = self._runners.get_or_make(link, kinds)
-        if needs_restart(runner.link, link):
-            runner.redefine(link)
-        runner.link = link
-        runner.want()
-        self._board.put(link, runner.state, runner.counts, runner.gauges)
-        native = native_link(link) in reading.native_links
-        runner.served_by(Other.PLUGIN, f"{plugin_of(link)} of the downstream runs this link" if native else None)
-
     def _is_unsure(self, link: Link) -> bool:
         """A link that seems unwanted may be defined by what couldn't be read, or wasn't read yet."""
         is_reading = self._reconciling.locked()
         return self.has_unread(link) or is_reading or self._problems.has_failed or bool(self._keeper.refusals)
-
-    def _remove(self, runner: LinkRunner, reading: Reading, wanted: SharedQueues) -> None:
-        """Called at each reconcile while the link is unwanted. What it built upstream is removed later; but not where
-        its vhost is out of sight, since it may be wanted again, nor what another program serves, or another link over
-        the same queue, such as that of a renamed upstream."""
-        link = runner.link
-        if runner.state.unwanted is None and _is_deleted(link, reading):
-            self._board.object_deleted(link.id)
-        is_native = native_link(link) in reading.native_links
-        is_served = runner.state.standby is not None and not self._runners.may_remove(runner)
-        is_ours = not is_served and not is_native and not wanted.have_that_of(link)
-        if is_ours and link.cleans_up and reading.sees(link.vhost):
-            runner.unwant()
-        else:
-            self._runners.let_go(runner)
 
     async def _read_bindings(self, links: Iterable[Link]) -> Bindings:
         if self._reading is None:
@@ -392,18 +380,3 @@ class Supervisor:
         self._runners.hold()
         await self._tasks.end(END_PATIENCE)
         await self._runners.stop()
-
-
-def _is_deleted(link: Link, reading: Reading) -> bool:
-    """Whether its exchange or queue was deleted by somebody, rather than its definition, or by the broker."""
-    state = reading.states.get(link.vhost)
-    if state is None or not reading.sees(link.vhost):
-        return False
-    match link:
-        case ExchangeLink(name=name, exchange=exchange):
-            return name not in state.exchanges and exchange.durable and not exchange.auto_delete
-        case QueueLink(name=name, queue=queue):
-            may_go = queue.auto_delete or fields.get(queue.arguments, "x-expires") is not None
-            return name not in state.queues and queue.durable and not may_go
-        case _:
-            return False

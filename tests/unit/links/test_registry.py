@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from agent.amqp.data.splice import Counts
 from agent.core.model import LinkKind
 from agent.links.brokers import Brokers
 from agent.links.exchange.link import RunnableExchangeLink
 from agent.links.queue.link import RunnableQueueLink
-from agent.links.registry import KINDS, Kinds, SharedQueues
+from agent.links.registry import KINDS, Kinds
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
 
@@ -37,13 +35,3 @@ def test_each_kind_of_link_is_registered_and_runs_its_own() -> None:
     assert set(KINDS) == set(LinkKind)
     for link in (exchange_link(), queue_link(), shovel_link()):
         assert Kinds(brokers()).of(link).runnable(link, Counts(), lambda: None).link is link
-
-
-def test_only_exchange_links_have_a_queue_of_their_own_upstream() -> None:
-    """A queue link consumes from a queue of users; one that is called as an exchange is another thing."""
-    link = exchange_link()
-    shared = SharedQueues([link, queue_link(), shovel_link()])
-    assert shared.have_that_of(replace(link, id="1", upstream="renamed"))
-    assert not shared.have_that_of(queue_link())
-    assert not shared.have_that_of(shovel_link())
-    assert not SharedQueues([queue_link()]).have_that_of(link)
