@@ -27,7 +27,7 @@ from agent.links.kind import Removing, RunnableLink
 from agent.links.registry import Kinds
 from agent.runtime.idle_backlog import IdleBacklog
 from agent.runtime.session_runner import SessionRunner
-from agent.runtime.upstream_looks import Asked
+from agent.runtime.upstream_counters import CountedVhost
 from agent.status.board import Gauges
 from agent.tasks import GuardedTasks
 
@@ -197,14 +197,14 @@ class LinkRunner:
     # What its upstream counts
 
     @property
-    def upstream_queue(self) -> tuple[Asked, str] | None:
+    def upstream_queue(self) -> tuple[CountedVhost, str] | None:
         """Where the upstream's HTTP API counts the link's messages."""
         link = self.link
         if not link.counted_by or self._served_by or not self.state.started or self.state.unwanted is not None:
             return None
         vhost = (self._runnable.uri or link.uris[0]).vhost(link.vhost)
         queue = self._runnable.waits_in(vhost)
-        return None if queue is None else (Asked(link.counted_by, vhost, link.upstream), queue)
+        return None if queue is None else (CountedVhost(link.counted_by, vhost, link.upstream), queue)
 
     def look_upstream(self, counts: QueueCounts | None, now: float) -> None:
         found = self.upstream_queue

@@ -13,19 +13,17 @@ from agent.core.links import lifecycle
 from agent.core.links.changes import SharedQueues
 from agent.core.links.lifecycle import LinkState, Phase
 from agent.core.links.reasons import word_of
-from agent.core.links.restarts import purpose_of
 from agent.core.links.served_by import Other
 from agent.core.model import Binding, Link
 from agent.core.replicas.sharing import Elsewhere
 from agent.core.replicas.slots import SLOTS
-from agent.core.status.acknowledgements import Acknowledgement
 from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_of
 from agent.errors import BrokerError, TransientError
 from agent.links.brokers import Brokers
 from agent.links.registry import Kinds
+from agent.runtime.commands import Commands
 from agent.runtime.link_log import LinkLog
 from agent.runtime.replicas.replica import Replica
-from agent.runtime.replicas.requests import UNTOLD_FOR, Request, Requests
 from agent.runtime.runner import LinkRunner
 from agent.slices import Gradually, in_slices
 from agent.status.board import Board
@@ -42,12 +40,6 @@ FENCE: Final = "end links that others may run"
 _NO_CONNECTION: Final = frozenset({"unreachable", "lost", "heartbeat"})
 NO_LEASE: Final = "waits until it is known which agent of the group runs it"
 NO_BINDINGS: Final = "waits until the bindings of its exchange can be read: see the agent's problems"
-
-_ASKED: Final[Mapping[str, lifecycle.Event]] = {
-    "restart": lifecycle.Restart(),
-    "pause": lifecycle.Pause(),
-    "resume": lifecycle.Resume(),
-}
 
 
 class Runners:
@@ -68,9 +60,7 @@ class Runners:
         self._leaving: set[LinkRunner] = set()
         self._is_stopping = False
         self._goes_on_soon = False
-        self._requests = Requests(asyncio.get_running_loop().time)
-        self._untold = Requests(asyncio.get_running_loop().time, kept_for=UNTOLD_FOR)  # nobody could be asked yet
-        self._unheard = Requests(asyncio.get_running_loop().time)  # the connection was lost as others were asked
+        self.commands = Commands(self._runners, self._replica, board)
         self._failing: set[LinkRunner] = set()  # that are looked at again
         self.start_ready = Gradually(self._start_ready)
         self._share = Gradually(self._place_again)
@@ -113,8 +103,7 @@ class Runners:
     def let_go(self, runner: LinkRunner) -> None:
         """Ends the link and leaves what it built upstream."""
         self._drop(runner)
-        self._replica.remember_finished(runner.link.id, None)  # defined again, it begins again
-        self._replica.remember_acknowledged({runner.link.id: None})
+        self.commands.forget(runner.link.id, keeps_pause=True)
         self._leaving.add(runner)
         runner.send(lifecycle.Stop())
         self._tasks.once("wait for the end of a link", self._await_end(runner), link=runner.link.id)
@@ -217,55 +206,18 @@ class Runners:
             runner.run_elsewhere(verdict)
             if verdict.owner is not None and runner.state.unwanted is None:
                 self._board.acknowledge({runner.link.id: None})  # that agent remembers it
-            if verdict.owner is not None and (asked := self._take_untold(runner.link.id)) is not None:
-                self.act(runner.link.id, asked.action, asked.pause)
+            if verdict.owner is not None:
+                self.commands.pass_on(runner.link.id)
         else:
-            self._recall(runner)  # before it may open
+            self.commands.recall(runner)  # before it may open
             if runner.waits_for(Other.REPLICA) or not runner.state.started:
                 runner.run_here()
         return True
 
-    def _recall(self, runner: LinkRunner) -> None:
-        """What was remembered counts where the link has just come here; otherwise what it is, which may have changed
-        while there was no lease to remember it."""
-        if not self._replica.holds(runner.slot):
-            return
-        if runner.has_recalled:
-            self._remember(runner)
-        else:
-            if (pause := self._replica.pause_of(runner.link.id)) is not None:
-                runner.send(pause)
-            if (known := self._replica.acknowledged(runner.link.id)) is not None:
-                self._board.acknowledge({runner.link.id: known})
-            if self._replica.has_finished(runner.link):
-                runner.has_completed_before()
-            if (asked := self._requests.take(runner.link.id)) is not None:
-                self._act(runner, asked.action, asked.pause)
-        runner.has_recalled = True
-
-    def _remember(self, runner: LinkRunner) -> None:
-        self._replica.remember_pause(runner.link.id, runner.state.pause if runner.state.paused else None)
-        self._replica.remember_acknowledged({runner.link.id: self._board.acknowledged(runner.link.id)})
-        if not runner.state.completed:
-            self._replica.remember_finished(runner.link.id, None)
-
-    def remember_finished(self, links: Iterable[Link]) -> None:
-        """They don't begin again where another agent takes them over, nor after a restart of this one."""
-        for link in links:
-            self._replica.remember_finished(link.id, purpose_of(link))
-
     def recall(self, slot: int) -> None:
         for runner in self:
-            if runner.slot != slot or runner.waits_for(Other.REPLICA):
-                continue
-            pause = self._replica.pause_of(runner.link.id)
-            runner.has_recalled = True
-            if self._replica.has_finished(runner.link):
-                runner.has_completed_before()
-            if pause is not None:
-                runner.send(pause)
-            elif runner.state.paused:
-                runner.send(lifecycle.Resume())
+            if runner.slot == slot and not runner.waits_for(Other.REPLICA):
+                self.commands.recall_changed(runner)
 
     def begin_sharing(self) -> None:
         """Links that run already connect again, so that brokers notice sooner if this agent is gone."""
@@ -277,10 +229,6 @@ class Runners:
         """Connections that are opened from now on may be silent for longer again."""
         if self._brokers is not None:
             self._brokers.is_shared = False
-
-    def hear_nothing(self) -> None:
-        """What others are asked for isn't heard: what was asked before may have been taken back since."""
-        self._requests.clear()
 
     def sever(self, why: BrokerError) -> None:
         if self._brokers is not None:
@@ -328,73 +276,12 @@ class Runners:
         """
         link_id = runner.link.id
         if runner.finished.done() and self._runners.get(link_id) is runner:
-            self._replica.remember_pause(link_id, None)
-            self._replica.remember_acknowledged({link_id: None})
+            self.commands.forget(link_id, keeps_pause=False)
             self._drop(runner)
             self._forget(link_id)
             if runner.has_removed:
                 self._replica.tell_removed(link_id)
         self._go_on_soon()
-
-    def act(self, link_id: str, action: str, pause: lifecycle.Pause | None = None) -> None:
-        """What an operator asks of a link: done by the agent of the group that runs it."""
-        runner = self._runners.get(link_id)
-        if runner is None:
-            return
-        if runner.waits_for(Other.REPLICA):
-            self._remember_for_next(runner, action, pause)
-        else:
-            self._act(runner, action, pause)
-        self._take_untold(link_id)
-        if not self._replica.ask_others(link_id, action, pause):
-            self._untold.keep(link_id, action, pause)
-
-    def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
-        """Somebody knows of the trouble of links that run here, or takes that back."""
-        self._board.acknowledge(links)
-        self._replica.remember_acknowledged(
-            {link_id: links[link_id] for link_id in links.keys() & self._runners.keys()}
-        )
-
-    def asked_in_vain(self, link_id: str, action: str, pause: lifecycle.Pause | None) -> None:
-        """Another agent may run the link by now, without knowing of it. A restart has been done, or is needless."""
-        if action != "restart" and link_id in self._runners:
-            self._unheard.keep(link_id, action, pause)
-
-    def _take_untold(self, link_id: str) -> Request | None:
-        untold, unheard = self._untold.take(link_id), self._unheard.take(link_id)
-        return untold or unheard
-
-    def _act(self, runner: LinkRunner, action: str, pause: lifecycle.Pause | None) -> None:
-        event = pause or _ASKED[action]
-        if isinstance(event, lifecycle.Pause) and runner.state.paused:
-            event = event.after(runner.state.pause)
-        runner.send(event)
-        runner.has_recalled = True
-        self._remember(runner)
-
-    def _remember_for_next(self, runner: LinkRunner, action: str, pause: lifecycle.Pause | None) -> None:
-        """While a link is handed over, its slot is held here still, and what is remembered goes with it. Its owner may
-        be gone without that being known yet, and this agent the next one.
-        """
-        runner.has_recalled = False
-        if action == "restart":  # not again here: its owner may have done it, and ended since
-            runner.send(lifecycle.Restart())
-            self._replica.remember_finished(runner.link.id, None)
-        else:
-            self._requests.keep(runner.link.id, action, pause)
-            remembered = (pause or lifecycle.Pause()) if action == "pause" else None
-            self._replica.remember_pause(runner.link.id, remembered)
-
-    def asked_by_another(self, link_id: str, action: str, pause: lifecycle.Pause | None) -> None:
-        runner = self._runners.get(link_id)
-        if runner is None or action not in _ASKED:
-            return
-        self._take_untold(link_id)  # it was asked before
-        if runner.waits_for(Other.REPLICA):
-            self._remember_for_next(runner, action, pause)
-        else:
-            self._act(runner, action, pause)
 
     def removed_by_another(self, link_id: str) -> None:
         """What this agent kept in mind, in case that the other had died before."""

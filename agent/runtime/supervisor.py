@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -39,16 +39,15 @@ from agent.links.registry import Kinds, sweep
 from agent.links.renewals import renewed_ends
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
-from agent.runtime.deleting import delete_parameter
-from agent.runtime.finished import delete_finished, is_parameter
 from agent.runtime.problems import Problems, texts
-from agent.runtime.quarantine_looks import TASK as LOOKING_INTO_QUARANTINES
-from agent.runtime.quarantine_looks import QuarantineLooks
+from agent.runtime.quarantine_depth import TASK as LOOKING_INTO_QUARANTINES
+from agent.runtime.quarantine_depth import QuarantineDepths
 from agent.runtime.runners import Runners
+from agent.runtime.shovel_parameters import delete_finished, delete_parameter, is_parameter
 from agent.runtime.ticker import TASK as TICKER
 from agent.runtime.ticker import tick_links
-from agent.runtime.upstream_looks import TASK as LOOKING_UPSTREAM
-from agent.runtime.upstream_looks import UpstreamLooks
+from agent.runtime.upstream_counters import TASK as LOOKING_UPSTREAM
+from agent.runtime.upstream_counters import UpstreamCounters
 from agent.slices import in_slices, steps_in_slices
 from agent.status.board import Board
 from agent.status.clusters import address_of
@@ -57,6 +56,8 @@ from agent.tasks import GuardedTasks
 END_PATIENCE: Final = 2.0  # for tasks that only have to notice their end
 LOOK_FOR_PLUGIN: Final = 3.0
 QUORUM_NODES: Final = 3
+
+Followers: TypeAlias = dict[str, Callable[[], Coroutine[Any, Any, None]]]
 
 log = structlog.get_logger()
 
@@ -71,7 +72,7 @@ class Supervisor:
         self._kinds: Kinds | None = None
         self._reading: Reading | None = None
         self._tasks = GuardedTasks(board.errors)
-        self._is_ticking = self._is_following = self._settles_soon = False
+        self._settles_soon = False
         self._downstream_is_renewed = False  # it has other passwords than at the last reconcile
         self._reconciling = asyncio.Lock()
         self._bindings = KnownBindings()
@@ -84,6 +85,8 @@ class Supervisor:
         self._keeper = Keeper()
         self._problems = Problems(board, self._keeper)
         self.listener = Listener(lambda: self.configuration.settings.downstream.uris, board.errors)
+        self._following: set[str] = set()
+        self._followers, self._followers_by_api = self._made_followers(), self._made_followers_by_api()
 
     @property
     def cluster(self) -> str | None:
@@ -146,7 +149,7 @@ class Supervisor:
         """At once, while their connections still end: this agent may be gone in a moment. Those of parameters aren't
         remembered: they are deleted, and may be set again.
         """
-        self._runners.remember_finished(link for link in completed if not is_parameter(link, self._keeper))
+        self._runners.commands.remember_finished(link for link in completed if not is_parameter(link, self._keeper))
 
     async def _settle_completed(self) -> None:
         """What fails here is done again with the next reading, and is shown then."""
@@ -179,7 +182,6 @@ class Supervisor:
             self._learn(number, bindings)
         self._bindings.keep(exchanges_of(each.link for each in self._runners))
         self._runners.start_ready()
-        self._begin_ticking()
         self._begin_following()
         self._board.vhosts = reading.visible
         self._board.ready = True
@@ -290,35 +292,20 @@ class Supervisor:
     def _learn(self, number: int, found: Bindings) -> None:
         self._runners.rebind(self._bindings.learn(number, found))
 
-    def _begin_ticking(self) -> None:
-        if not self._is_ticking:
-            self._is_ticking = True
-            self._tasks.keep(TICKER, lambda: tick_links(self._runners.by_id.items, self._board))
-            self._begin_looking_upstream()
-            looks = QuarantineLooks(lambda: self._runners, self._asking, self._board)
-            self._tasks.keep(LOOKING_INTO_QUARANTINES, looks.run)
-
     def _asking(self, end: End) -> Connection | None:
         return None if self._kinds is None else self._kinds.brokers.asking(end)
 
-    def _begin_looking_upstream(self) -> None:
-        """Only the export needs it, and whether there is one is decided at the start."""
-        export = self.configuration.settings.agent.status_export
-        if export is not None:
-            looks = UpstreamLooks(lambda: self._runners, self._board, every=export.sample_interval)
-            self._tasks.keep(LOOKING_UPSTREAM, looks.run)
-
     def act(self, link_id: str, action: str) -> None:
         """What an operator asks of a link."""
-        self._runners.act(link_id, action)
+        self._runners.commands.act(link_id, action)
 
     def pause(self, link_id: str, pause: Pause) -> None:
         """It stays paused until somebody resumes it, whatever becomes of this process."""
-        self._runners.act(link_id, "pause", pause)
+        self._runners.commands.act(link_id, "pause", pause)
 
     def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
         """It is remembered as a pause is, until the trouble of these links is over."""
-        self._runners.acknowledge(links)
+        self._runners.commands.acknowledge(links)
 
     async def delete_shovel(self, vhost: str, name: str) -> str | None:
         """Why it can't be deleted; None where its parameter is gone. It ends as soon as that is read."""
@@ -333,22 +320,37 @@ class Supervisor:
         self._problems.report(error)
 
     def _begin_following(self) -> None:
-        """What is followed besides what the watcher calls for; all of it needs the HTTP API."""
-        if self._is_following or not self.configuration.settings.downstream.management:
-            return
-        self._is_following = True
-        follower = BindingFollower(
+        """What goes on beside the readings, from the first one on; some of it needs the HTTP API."""
+        has_api = bool(self.configuration.settings.downstream.management)
+        for name, follow in (self._followers | self._followers_by_api if has_api else self._followers).items():
+            if name not in self._following:
+                self._following.add(name)
+                self._tasks.keep(name, follow)
+
+    def _made_followers(self) -> Followers:
+        followers: Followers = {
+            TICKER: lambda: tick_links(self._runners.by_id.items, self._board),
+            LOOKING_INTO_QUARANTINES: QuarantineDepths(lambda: self._runners, self._asking, self._board).run,
+        }
+        # Only the export needs it, and whether there is one is decided at the start.
+        if (export := self.configuration.settings.agent.status_export) is not None:
+            counters = UpstreamCounters(lambda: self._runners, self._board, every=export.sample_interval)
+            followers[LOOKING_UPSTREAM] = counters.run
+        return followers
+
+    def _made_followers_by_api(self) -> Followers:
+        bindings = BindingFollower(
             listener=self.listener,
             sources=self._followed,
             change=lambda changes: self._runners.rebind(self._bindings.change(changes)),
             read=self._read_bindings_of,
         )
-        self._tasks.keep("follow bindings", follower.run)
-        self._tasks.keep("follow consumers", self._consumer_follower().run)
-        self._tasks.keep("look for the federation plugin", self._look_for_plugin)
-
-    def _consumer_follower(self) -> ConsumerFollower:
-        return ConsumerFollower(self._consumers, listener=self.listener, read=self._read_consumers)
+        consumers = ConsumerFollower(self._consumers, listener=self.listener, read=self._read_consumers)
+        return {
+            "follow bindings": bindings.run,
+            "follow consumers": consumers.run,
+            "look for the federation plugin": self._look_for_plugin,
+        }
 
     async def _read_consumers(self, vhost: str) -> list[ConsumerAnswer]:
         async with ManagementClient(self.configuration.settings.downstream.management) as client:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from agent.amqp.connect import Connection
@@ -23,7 +24,6 @@ from agent.core.replicas.messages import Asked
 from agent.core.replicas.token import Token
 from agent.core.rules.names import AGENT_PREFIX
 from agent.errors import AgentError, BrokerError, PermanentError, TransientError
-from agent.runtime.replicas.unheard import Unheard
 from agent.tasks import GuardedTasks
 
 _MESSAGES: Final = "messages"
@@ -31,12 +31,39 @@ _EXPIRES: Final = 30 * 24 * 3600 * 1000  # milliseconds without any agent
 _HOLDER_FIRST: Final = 1.0  # seconds
 _AT_ONCE: Final = 16  # queues that are declared, each on a channel of its own
 _MOST_WAITING: Final = 1_000  # messages to one replica
+_MOST_UNCONFIRMED: Final = 10_000
 _PERSISTENT: Final = struct.pack(">HB", 0x1000, 2)
 _PLAIN: Final = struct.pack(">H", 0)
 
 
 class LeasesRefusedError(PermanentError):
     """The broker doesn't permit leases to this user."""
+
+
+class UnconfirmedRequests:
+    """What operators asked for and this agent passed on, until the broker has confirmed that the others will hear it.
+    It confirms everything that is published on the channel, by its number."""
+
+    def __init__(self) -> None:
+        self._published = 0
+        self._waiting: deque[tuple[int, Asked]] = deque(maxlen=_MOST_UNCONFIRMED)
+
+    def count(self) -> None:
+        """Something was published."""
+        self._published += 1
+
+    def expect(self, asked: Asked) -> None:
+        """It was published last, or couldn't be."""
+        self._waiting.append((self._published, asked))
+
+    def confirmed(self, call: methods.Call) -> None:
+        number, are_all = call["delivery_tag"], call["multiple"]
+        if call.method is methods.BASIC_ACK and self._waiting:
+            left = [each for each in self._waiting if each[0] > number or (each[0] < number and not are_all)]
+            self._waiting = deque(left, _MOST_UNCONFIRMED)
+
+    def __iter__(self) -> Iterator[Asked]:
+        return (asked for _, asked in self._waiting)
 
 
 class LeaseChannel:
@@ -64,8 +91,8 @@ class LeaseChannel:
         self._connection = connection
         self._talk = talk
         self._talking: Channel = talk.wire.begin_channel()
-        self.unheard = Unheard()
-        self._talking.on_confirm = self.unheard.confirmed
+        self.unconfirmed = UnconfirmedRequests()
+        self._talking.on_confirm = self.unconfirmed.confirmed
         self._on_lost = on_lost
         self._tasks = tasks
         self._group = group
@@ -229,12 +256,12 @@ class LeaseChannel:
 
     def pass_on(self, asked: Asked) -> None:
         self.say(asked.encode())
-        self.unheard.expect(asked)
+        self.unconfirmed.expect(asked)
 
     def _publish(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
         if self._talking.is_usable and not self._talk.is_closed:
             self._talking.publish(exchange, routing_key, properties, body)
-            self.unheard.count()
+            self.unconfirmed.count()
 
     def _received(self, message: Message) -> None:
         tag = message.call["consumer_tag"]

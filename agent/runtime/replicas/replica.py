@@ -61,8 +61,24 @@ LOOK_EVERY: Final = 0.02  # whether links have ended
 log = structlog.get_logger()
 
 
+class Commanded(Protocol):
+    """What takes from other agents what operators ask for."""
+
+    def hear_nothing(self) -> None:
+        """What operators ask other agents for isn't heard from now on."""
+
+    def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
+        """What an operator asked another agent for."""
+
+    def asked_in_vain(self, link_id: str, action: str, pause: Pause | None) -> None:
+        """What an operator asked this agent for, and others may not have heard of."""
+
+
 class Runs(Protocol):
     """What runs the links."""
+
+    @property
+    def commands(self) -> Commanded: ...
 
     def share(self, *, at_once: bool = False) -> None:
         """Verdicts may be others now; `at_once` where they will be others again in a moment."""
@@ -79,17 +95,8 @@ class Runs(Protocol):
     def recall(self, slot: int) -> None:
         """Another agent has changed which links of a slot are paused or finished."""
 
-    def hear_nothing(self) -> None:
-        """What operators ask other agents for isn't heard from now on."""
-
     def sever(self, why: BrokerError) -> None:
         """Others may run all links of this agent from now on: nothing more may be read or written for them."""
-
-    def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
-        """What an operator asked another agent for."""
-
-    def asked_in_vain(self, link_id: str, action: str, pause: Pause | None) -> None:
-        """What an operator asked this agent for, and others may not have heard of."""
 
     def removed_by_another(self, link_id: str) -> None:
         """A link that is no longer defined is gone upstream."""
@@ -333,9 +340,9 @@ class Replica:
             return
         lease, self._lease = self._lease, None
         self._arrived.clear()
-        self._runs.hear_nothing()
-        for asked in lease.unheard:
-            self._runs.asked_in_vain(asked.link, asked.action, asked.pause)
+        self._runs.commands.hear_nothing()
+        for asked in lease.unconfirmed:
+            self._runs.commands.asked_in_vain(asked.link, asked.action, asked.pause)
         was_leased = self._sharing.leased_at is not None
         may_run_elsewhere = self._sharing.lose() and not self._is_stopping
         if was_leased:  # otherwise it is as it was when the lease before this one was lost
@@ -463,7 +470,7 @@ class Replica:
             case Leaving(replica) if self._sharing.leave(replica, self._loop.time()):
                 self._runs.share()
             case Asked(_, link, action, pause):
-                self._runs.asked_by_another(link, action, pause)
+                self._runs.commands.asked_by_another(link, action, pause)
             case Removed(_, link):
                 self._runs.removed_by_another(link)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.runtime.quarantine_looks import EVERY
+from agent.runtime.quarantine_depth import EVERY
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
 from tests.integration.federation.sites import Site, X, federated

@@ -33,6 +33,10 @@ class Runner:
         self.severed_with: list[float] = []
         self.severed_by: list[str] = []
 
+    @property
+    def commands(self) -> Runner:
+        return self
+
     def begin_sharing(self) -> None:
         self.had_company_with.append(self._permit.until - now())
 

@@ -19,7 +19,7 @@ from agent.links.ends import End
 from agent.links.errors import ServedElsewhereError
 from agent.links.registry import Kinds
 from agent.runtime.runner import LinkRunner
-from agent.runtime.upstream_looks import Asked
+from agent.runtime.upstream_counters import CountedVhost
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 from tests.unit.status.test_board import LINK
 
@@ -204,7 +204,7 @@ def test_what_entered_upstream_is_looked_at_where_the_upstream_names_its_http_ap
         found = [runner.upstream_queue]
         runner.link = replace(LINK, management=api)
         found.append(runner.upstream_queue)
-        assert found == [None, (Asked(api, "/", "origin"), "federation: there -> here:orders")]
+        assert found == [None, (CountedVhost(api, "/", "origin"), "federation: there -> here:orders")]
         runner.link = replace(runner.link, settings=LinkSettings(probe=10.0))
         assert runner.upstream_queue is None, "the broker counts probes, too"
         runner.link = replace(LINK, management=api)

@@ -62,6 +62,10 @@ class AnotherAgent:
         assert link_id == LINK.id
         self.asked.append((action, pause))
 
+    @property
+    def commands(self) -> AnotherAgent:
+        return self
+
     def removed_by_another(self, link_id: str) -> None:
         self.removed.append(link_id)
 
@@ -111,7 +115,7 @@ def test_a_pause_goes_with_its_link() -> None:
         models.broker(THERE)
         runners = runners_of(LINK)
         await asyncio.sleep(SETTLED_WITHIN)
-        runners.act(LINK.id, "pause", PAUSE)
+        runners.commands.act(LINK.id, "pause", PAUSE)
         await asyncio.sleep(1)
         runner = runners.by_id[LINK.id]
         assert runner.state.paused
@@ -134,22 +138,22 @@ def test_what_may_not_have_been_heard_is_passed_on_to_the_agent_that_runs_the_li
         other = AnotherAgent()
         await asyncio.sleep(SETTLED_WITHIN)
         runners = runners_of(LINK)
-        runners.asked_in_vain(LINK.id, "restart", None)
+        runners.commands.asked_in_vain(LINK.id, "restart", None)
         await asyncio.sleep(SETTLED_WITHIN)
         assert runs_elsewhere(runners)
         assert other.asked == [], "it connected again when its connection was lost"
-        runners.asked_in_vain(LINK.id, "pause", PAUSE)
+        runners.commands.asked_in_vain(LINK.id, "pause", PAUSE)
         for _ in range(2):
             runners.share()
         await asyncio.sleep(1)
         assert other.asked == [("pause", PAUSE)]
-        runners.asked_in_vain(LINK.id, "pause", PAUSE)
-        runners.asked_by_another(LINK.id, "resume", None)
+        runners.commands.asked_in_vain(LINK.id, "pause", PAUSE)
+        runners.commands.asked_by_another(LINK.id, "resume", None)
         runners.share()
         await asyncio.sleep(1)
         assert other.asked == [("pause", PAUSE)], "somebody has taken it back"
-        runners.asked_in_vain(LINK.id, "pause", PAUSE)
-        runners.act(LINK.id, "resume")
+        runners.commands.asked_in_vain(LINK.id, "pause", PAUSE)
+        runners.commands.act(LINK.id, "resume")
         runners.share()
         await asyncio.sleep(1)
         assert other.asked == [("pause", PAUSE), ("resume", None)], "the operator has taken it back"
@@ -161,8 +165,8 @@ def test_what_may_not_have_been_heard_is_passed_on_to_the_agent_that_runs_the_li
     ("since", "asked"),
     [
         (lambda _: None, [("pause", PAUSE)]),
-        (lambda runners: runners.act(LINK.id, "resume"), [("resume", None)]),
-        (lambda runners: runners.asked_by_another(LINK.id, "resume", None), []),
+        (lambda runners: runners.commands.act(LINK.id, "resume"), [("resume", None)]),
+        (lambda runners: runners.commands.asked_by_another(LINK.id, "resume", None), []),
     ],
 )
 def test_what_is_asked_before_others_are_known_is_passed_on_unless_it_was_taken_back(
@@ -174,7 +178,7 @@ def test_what_is_asked_before_others_are_known_is_passed_on_unless_it_was_taken_
         await asyncio.sleep(SETTLED_WITHIN)
         runners = runners_of(LINK, at=ANOTHER_WAY)
         await asyncio.sleep(1)
-        runners.act(LINK.id, "pause", PAUSE)
+        runners.commands.act(LINK.id, "pause", PAUSE)
         await asyncio.sleep(1)
         since(runners)
         assert other.asked == [], "nobody can be asked"

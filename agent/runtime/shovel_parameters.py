@@ -1,4 +1,7 @@
-"""Shovels that have finished: the parameter that defines one is deleted, as the plugin does it."""
+"""The runtime parameters that define shovels: deleted once a shovel has finished, or when an operator asks for it.
+
+The plugin and its HTTP API do the same. What a file or the global parameter defines is the operator's, and stays.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from agent.core.addresses.http_url import HttpUrl
 from agent.core.model import Link, Shovel, ShovelLink
 from agent.definitions.sources.keeper import Keeper
 from agent.downstream.reading import Source
-from agent.errors import BrokerError
+from agent.errors import BrokerError, PermanentError
 from agent.management.client import ManagementClient
 
 PATIENCE: Final = 10.0
@@ -27,8 +30,7 @@ class Deleted:
 
 
 async def delete_finished(links: Iterable[Link], keeper: Keeper, management: Sequence[HttpUrl]) -> Deleted:
-    """Deletes the parameters of those that a parameter still defines as it was when they ran. Others stay: what is
-    written in a file or in the global parameter is the operator's."""
+    """Deletes the parameters of those that a parameter still defines as it was when they ran."""
     shovels = [link for link in links if isinstance(link, ShovelLink) and is_parameter(link, keeper)]
     if not shovels or not management:
         return Deleted()
@@ -55,3 +57,25 @@ async def _delete(client: ManagementClient, link: ShovelLink) -> str | None:
 
 def _is_same(ran: Shovel, defined: Shovel | None) -> bool:
     return defined is not None and replace(defined, place=ran.place) == ran
+
+
+async def delete_parameter(vhost: str, name: str, keeper: Keeper, management: Sequence[HttpUrl]) -> str | None:
+    """Answers why the shovel can't be deleted this way; None once its parameter is gone. BrokerError where the broker
+    fails or refuses it."""
+    if name not in keeper.standing(Source.PARAMETERS).definitions.of(vhost).shovels:
+        return _elsewhere(keeper.current.definitions.of(vhost).shovels.get(name))
+    if not management:
+        raise PermanentError("downstream.management is not set, and without the HTTP API no parameter can be deleted")
+    async with ManagementClient(management, timeout=PATIENCE) as client:
+        await client.delete_shovel(vhost, name)
+    log.info("parameter of a shovel deleted", vhost=vhost, name=name)
+    return None
+
+
+def _elsewhere(shovel: Shovel | None) -> str:
+    if shovel is None:
+        return "no definition in force has this shovel any more"
+    return (
+        f"no parameter of the broker defines this shovel, but {shovel.place} does: delete it there; "
+        "POST /api/links/ID/pause stops it until then"
+    )

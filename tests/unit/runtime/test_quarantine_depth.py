@@ -9,7 +9,7 @@ from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.core.rules.quarantine import QUEUE
 from agent.links.ends import End
-from agent.runtime.quarantine_looks import QuarantineLooks
+from agent.runtime.quarantine_depth import QuarantineDepths
 from agent.status.board import Board, InQuarantine
 from tests.simulation.broker.queues import Queue
 from tests.simulation.network import Stream
@@ -36,7 +36,7 @@ def test_where_nothing_is_it_asks_again_only_for_a_reason() -> None:
         end, board = End("upstream origin", (URI,)), Board(lambda: 0.0, "a")
         links = [Link(end) for _ in range(30)]
         open_ones = {end: await connect(URI, where="upstream origin", name="test")}
-        looks = QuarantineLooks(lambda: links, open_ones.get, board)
+        looks = QuarantineDepths(lambda: links, open_ones.get, board)
 
         for _ in range(3):
             await looks.look()
@@ -74,7 +74,7 @@ def test_ends_of_one_place_are_counted_together_whichever_has_put_something_ther
         ends = [End(f"upstream {name}", (URI,)) for name in ("late", "puts", "looked")]
         links, board = [Link(end) for end in ends], Board(lambda: 0.0, "a")
         open_ones = {end: await connect(URI, where=end.where, name="test") for end in ends[1:]}
-        looks = QuarantineLooks(lambda: links, open_ones.get, board)
+        looks = QuarantineDepths(lambda: links, open_ones.get, board)
         await looks.look()
         assert board.in_quarantine == InQuarantine(0, is_exact=False), "the first was never connected"
 

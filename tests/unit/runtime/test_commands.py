@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from agent.core.links.lifecycle import Pause
-from agent.runtime.replicas import requests
-from agent.runtime.replicas.requests import KEPT_FOR, Requests
+from agent.runtime import commands
+from agent.runtime.commands import ALONE_FOR, KEPT_FOR, Requests
 
 PAUSE = Pause("ann", 1.0, "a new disk")
 
@@ -36,6 +36,16 @@ def test_old_ones_are_forgotten() -> None:
     assert kept.take("b") is not None
 
 
+def test_what_is_kept_for_less_is_forgotten_sooner() -> None:
+    clock = Clock()
+    kept = Requests(clock)
+    kept.keep("a", "pause", PAUSE)
+    kept.keep("b", "pause", PAUSE, kept_for=ALONE_FOR)
+    clock.now = ALONE_FOR
+    assert kept.take("b") is None
+    assert kept.take("a") is not None
+
+
 def test_none_counts_once_nothing_is_heard() -> None:
     kept = Requests(Clock())
     kept.keep("a", "pause", PAUSE)
@@ -45,7 +55,7 @@ def test_none_counts_once_nothing_is_heard() -> None:
 
 def test_of_too_many_the_oldest_goes() -> None:
     kept = Requests(Clock())
-    for number in range(requests.MOST + 1):
+    for number in range(commands.MOST + 1):
         kept.keep(str(number), "pause", PAUSE)
     assert kept.take("0") is None
     assert kept.take("1") is not None

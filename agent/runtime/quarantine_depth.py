@@ -56,7 +56,7 @@ class _Look:
         return self.found is not None and (self.is_there or self.put != put)
 
 
-class QuarantineLooks:
+class QuarantineDepths:
     """`asking` answers the open connection on which a broker is asked things, and None where there is none."""
 
     def __init__(

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from agent.core.addresses import http_url
 from agent.core.links.upstream_account import QueueCounts
-from agent.runtime.upstream_looks import LONGEST, PATIENCE, SHORTEST, Asked, UpstreamLooks, queue_counts
+from agent.runtime.upstream_counters import LONGEST, PATIENCE, SHORTEST, CountedVhost, UpstreamCounters, queue_counts
 from agent.status.board import Board
 from tests.lab.certificates import Authority
 from tests.unit.runtime.http_api import HttpApi, http_api
@@ -46,7 +46,7 @@ def test_what_a_broker_shows_of_a_queue(answer: dict[str, Any], counts: QueueCou
 
 @dataclass
 class Link:
-    upstream_queue: tuple[Asked, str] | None
+    upstream_queue: tuple[CountedVhost, str] | None
     seen: list[QueueCounts | None] = field(default_factory=list)
 
     def look_upstream(self, counts: QueueCounts | None, now: float) -> None:  # noqa: ARG002 - it is called with both
@@ -62,8 +62,8 @@ def api() -> Iterator[HttpApi]:
         yield running
 
 
-def asked(api: HttpApi, upstream: str = "origin") -> Asked:
-    return Asked((http_url.parse(api.url),), "/", upstream)
+def asked(api: HttpApi, upstream: str = "origin") -> CountedVhost:
+    return CountedVhost((http_url.parse(api.url),), "/", upstream)
 
 
 class Clock:
@@ -75,8 +75,10 @@ class Clock:
         return self.now
 
 
-def looks(*links: Link, clock: Clock | None = None, patience: float = PATIENCE) -> UpstreamLooks:
-    return UpstreamLooks(lambda: links, Board(lambda: 0.0, "a"), every=EVERY, clock=clock or Clock(), patience=patience)
+def looks(*links: Link, clock: Clock | None = None, patience: float = PATIENCE) -> UpstreamCounters:
+    return UpstreamCounters(
+        lambda: links, Board(lambda: 0.0, "a"), every=EVERY, clock=clock or Clock(), patience=patience
+    )
 
 
 async def look(*links: Link) -> None:
@@ -150,11 +152,11 @@ def test_brokers_of_one_authority_cost_one_tls_context(tmp_path: Path) -> None:
     with http_api(serving) as api:
         api.answers |= {f"queues/{vhost}": [{"name": "a", "messages": 1}] for vhost in "xyz"}
         url = http_url.parse(f"https://127.0.0.1:{api.port}?cacertfile={authority.cacertfile}")
-        links = [Link((Asked((url,), vhost, "origin"), "a")) for vhost in "xyz"]
+        links = [Link((CountedVhost((url,), vhost, "origin"), "a")) for vhost in "xyz"]
 
         async def live() -> None:
             watched = links[:1]
-            made = UpstreamLooks(lambda: watched, Board(lambda: 0.0, "a"), every=EVERY)
+            made = UpstreamCounters(lambda: watched, Board(lambda: 0.0, "a"), every=EVERY)
             await made.look()
             await asyncio.to_thread(Path(authority.cacertfile).unlink)
             watched += links[1:]
@@ -176,7 +178,10 @@ def test_after_an_address_without_numbers_the_next_one_is_first(api: HttpApi) ->
     """It would be the same with one that takes all the time that there is."""
     with http_api() as other:
         other.answers["overview"] |= {"rates_mode": "none"}
-        link, clock = Link((Asked((http_url.parse(other.url), http_url.parse(api.url)), "/", "origin"), "a")), Clock()
+        link, clock = (
+            Link((CountedVhost((http_url.parse(other.url), http_url.parse(api.url)), "/", "origin"), "a")),
+            Clock(),
+        )
 
         async def live() -> None:
             made = looks(link, clock=clock)

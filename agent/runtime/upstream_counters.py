@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CountedVhost:
     """One question: the queues of a vhost, by any of the interchangeable HTTP APIs."""
 
     urls: tuple[HttpUrl, ...]
@@ -52,18 +52,18 @@ class Asked:
         return (self.vhost, *(url.safe for url in self.urls))
 
 
-class Watched(Protocol):
+class CountedLink(Protocol):
     """A link; `upstream_queue` is where to look, None where there is nothing to look at now."""
 
     @property
-    def upstream_queue(self) -> tuple[Asked, str] | None: ...
+    def upstream_queue(self) -> tuple[CountedVhost, str] | None: ...
 
     def look_upstream(self, counts: QueueCounts | None, now: float) -> None:
         """None: the broker shows no numbers of the queue."""
 
 
 @dataclass(slots=True)
-class _Source:
+class _Progress:
     due: float = 0.0
     failures: int = 0  # since the last answer
     failures_ever: int = 0
@@ -72,12 +72,12 @@ class _Source:
     """Whether the broker collects statistics, as it said since it failed last."""
 
 
-class UpstreamLooks:
+class UpstreamCounters:
     """`every` is in seconds; `run` does it. An answer is waited for `patience` seconds; `clock` is the loop's."""
 
     def __init__(
         self,
-        watched: Callable[[], Iterable[Watched]],
+        watched: Callable[[], Iterable[CountedLink]],
         board: Board,
         *,
         every: float,
@@ -91,7 +91,7 @@ class UpstreamLooks:
         self._sleep = sleep
         self._clock = clock or asyncio.get_running_loop().time
         self._patience = patience
-        self._sources: dict[Asked, _Source] = {}
+        self._sources: dict[CountedVhost, _Progress] = {}
         self._contexts: Contexts = {}
         self._asking = asyncio.Semaphore(AT_ONCE)
 
@@ -104,23 +104,23 @@ class UpstreamLooks:
 
     async def look(self) -> None:
         """Asks all brokers that it is time for."""
-        links: dict[Asked, list[tuple[Watched, str]]] = defaultdict(list)
+        links: dict[CountedVhost, list[tuple[CountedLink, str]]] = defaultdict(list)
         for each in self._watched():
             if (found := each.upstream_queue) is not None:
                 links[found[0]].append((each, found[1]))
-        self._sources = {asked: self._sources.get(asked, _Source()) for asked in links}
+        self._sources = {asked: self._sources.get(asked, _Progress()) for asked in links}
         used = {url.tls for asked in links for url in asked.urls}
         self._contexts = {tls: context for tls, context in self._contexts.items() if tls in used}
         now = self._clock()
         due = [asked for asked in links if self._sources[asked].due <= now]
         await asyncio.gather(*(self._ask_safely(asked, links[asked]) for asked in due))
 
-    async def _ask_safely(self, asked: Asked, links: Collection[tuple[Watched, str]]) -> None:
+    async def _ask_safely(self, asked: CountedVhost, links: Collection[tuple[CountedLink, str]]) -> None:
         """One upstream's trouble must not delay the others."""
         with self._board.errors.catching(TASK, upstream=asked.upstream):
             await self._ask(asked, self._sources[asked], links)
 
-    async def _ask(self, asked: Asked, source: _Source, links: Collection[tuple[Watched, str]]) -> None:
+    async def _ask(self, asked: CountedVhost, source: _Progress, links: Collection[tuple[CountedLink, str]]) -> None:
         async with self._asking:
             began = self._clock()
             try:
@@ -138,7 +138,9 @@ class UpstreamLooks:
             if link.upstream_queue == (asked, queue):  # it may have changed meanwhile
                 link.look_upstream(found.get(queue), now)
 
-    async def _counts(self, asked: Asked, source: _Source, wanted: Collection[str]) -> Mapping[str, QueueCounts | None]:
+    async def _counts(
+        self, asked: CountedVhost, source: _Progress, wanted: Collection[str]
+    ) -> Mapping[str, QueueCounts | None]:
         """Of the wanted queues: a vhost may have very many others."""
         where = f"upstream {asked.upstream}"
         first = source.failures_ever % len(asked.urls)  # one that never answers takes all the time
@@ -154,7 +156,7 @@ class UpstreamLooks:
             listed = await client.queue_counts(asked.vhost)
             return {each["name"]: queue_counts(each) for each in listed if each["name"] in wanted}
 
-    def _failed(self, asked: Asked, source: _Source, error: str) -> None:
+    def _failed(self, asked: CountedVhost, source: _Progress, error: str) -> None:
         source.failures += 1
         source.failures_ever += 1
         source.is_counting = False

@@ -1,0 +1,197 @@
+"""What operators ask of links: done by the agent of the group that runs the link, and remembered with its lease.
+
+An agent that is asked does what it is asked for if it runs the link, and passes it on. Who runs a link may be gone
+without that being known yet, so the others keep what was asked lately, in case that the link comes to them. What could
+be passed on to nobody, or may not have arrived, is passed on once it is known who runs the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.links import lifecycle
+from agent.core.links.lifecycle import Pause
+from agent.core.links.restarts import purpose_of
+from agent.core.links.served_by import Other
+from agent.core.model import Link
+from agent.core.status.acknowledgements import Acknowledgement
+from agent.runtime.replicas.replica import Replica
+from agent.runtime.runner import LinkRunner
+from agent.status.board import Board
+
+KEPT_FOR: Final = 10.0
+"""Seconds; links of an agent that is gone run elsewhere before. Later it may have been taken back elsewhere."""
+ALONE_FOR: Final = 3.0
+"""Seconds in which an agent that has just started finds the others."""
+MOST: Final = 10_000
+
+_EVENTS: Final[Mapping[str, lifecycle.Event]] = {
+    "restart": lifecycle.Restart(),
+    "pause": lifecycle.Pause(),
+    "resume": lifecycle.Resume(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    action: str
+    pause: Pause | None
+    until: float
+
+
+class Requests:
+    """The last one of each link, for a while. `clock` is the loop's."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kept: dict[str, Request] = {}  # the oldest first
+
+    def keep(self, link_id: str, action: str, pause: Pause | None, *, kept_for: float = KEPT_FOR) -> None:
+        self._kept.pop(link_id, None)
+        self._expire()
+        if len(self._kept) >= MOST:
+            del self._kept[next(iter(self._kept))]
+        self._kept[link_id] = Request(action, pause, self._clock() + kept_for)
+
+    def take(self, link_id: str) -> Request | None:
+        """What was asked lately, once."""
+        found = self._kept.pop(link_id, None)
+        return None if found is None or found.until <= self._clock() else found
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def _expire(self) -> None:
+        """About in the order in which they came: usually there is nothing to do."""
+        while self._kept and self._kept[oldest := next(iter(self._kept))].until <= self._clock():
+            del self._kept[oldest]
+
+
+class Commands:
+    """`runners` are by the ids of their links."""
+
+    def __init__(self, runners: Mapping[str, LinkRunner], replica: Replica, board: Board) -> None:
+        self._runners = runners
+        self._replica = replica
+        self._board = board
+        clock = asyncio.get_running_loop().time
+        self._for_here = Requests(clock)  # of links that others run, in case that they come here
+        self._to_pass_on = Requests(clock)
+
+    def act(self, link_id: str, action: str, pause: Pause | None = None) -> None:
+        """What an operator asks this agent for."""
+        runner = self._runners.get(link_id)
+        if runner is None:
+            return
+        self._take(runner, action, pause)
+        if not self._replica.ask_others(link_id, action, pause):
+            self._to_pass_on.keep(link_id, action, pause, kept_for=ALONE_FOR)
+
+    def asked_by_another(self, link_id: str, action: str, pause: Pause | None) -> None:
+        """What an operator asked another agent for."""
+        runner = self._runners.get(link_id)
+        if runner is not None and action in _EVENTS:
+            self._take(runner, action, pause)
+
+    def asked_in_vain(self, link_id: str, action: str, pause: Pause | None) -> None:
+        """Another agent may run the link by now, without knowing of it. A restart has been done, or is needless."""
+        if action != "restart" and link_id in self._runners:
+            self._to_pass_on.keep(link_id, action, pause)
+
+    def hear_nothing(self) -> None:
+        """What others are asked for isn't heard: what was asked before may have been taken back since."""
+        self._for_here.clear()
+
+    def pass_on(self, link_id: str) -> None:
+        """It is known which other agent runs the link."""
+        if (asked := self._to_pass_on.take(link_id)) is not None:
+            self.act(link_id, asked.action, asked.pause)
+
+    def _take(self, runner: LinkRunner, action: str, pause: Pause | None) -> None:
+        self._to_pass_on.take(runner.link.id)  # that was asked before
+        if runner.waits_for(Other.REPLICA):
+            self._remember_for_next(runner, action, pause)
+        else:
+            self._do(runner, action, pause)
+
+    def _do(self, runner: LinkRunner, action: str, pause: Pause | None) -> None:
+        event = pause or _EVENTS[action]
+        if isinstance(event, lifecycle.Pause) and runner.state.paused:
+            event = event.after(runner.state.pause)
+        runner.send(event)
+        runner.has_recalled = True
+        self._remember(runner)
+
+    def _remember_for_next(self, runner: LinkRunner, action: str, pause: Pause | None) -> None:
+        """While a link is handed over, its slot is held here still, and what is remembered goes with it. Its owner may
+        be gone without that being known yet, and this agent the next one.
+        """
+        runner.has_recalled = False
+        if action == "restart":  # not again here: its owner may have done it, and ended since
+            runner.send(lifecycle.Restart())
+            self._replica.remember_finished(runner.link.id, None)
+        else:
+            self._for_here.keep(runner.link.id, action, pause)
+            remembered = (pause or lifecycle.Pause()) if action == "pause" else None
+            self._replica.remember_pause(runner.link.id, remembered)
+
+    # What is remembered with the lease of a link
+
+    def acknowledge(self, links: Mapping[str, Acknowledgement | None]) -> None:
+        """Somebody knows of the trouble of links that run here, or takes that back."""
+        self._board.acknowledge(links)
+        self._replica.remember_acknowledged(
+            {link_id: links[link_id] for link_id in links.keys() & self._runners.keys()}
+        )
+
+    def recall(self, runner: LinkRunner) -> None:
+        """What was remembered counts where the link has just come here; otherwise what it is, which may have changed
+        while there was no lease to remember it."""
+        link = runner.link
+        if not self._replica.holds(runner.slot):
+            return
+        if runner.has_recalled:
+            self._remember(runner)
+        else:
+            if (pause := self._replica.pause_of(link.id)) is not None:
+                runner.send(pause)
+            if (known := self._replica.acknowledged(link.id)) is not None:
+                self._board.acknowledge({link.id: known})
+            if self._replica.has_finished(link):
+                runner.has_completed_before()
+            if (asked := self._for_here.take(link.id)) is not None:
+                self._do(runner, asked.action, asked.pause)
+        runner.has_recalled = True
+
+    def recall_changed(self, runner: LinkRunner) -> None:
+        """Another agent has changed what is remembered of a link that runs here."""
+        pause = self._replica.pause_of(runner.link.id)
+        runner.has_recalled = True
+        if self._replica.has_finished(runner.link):
+            runner.has_completed_before()
+        if pause is not None:
+            runner.send(pause)
+        elif runner.state.paused:
+            runner.send(lifecycle.Resume())
+
+    def _remember(self, runner: LinkRunner) -> None:
+        link_id = runner.link.id
+        self._replica.remember_pause(link_id, runner.state.pause if runner.state.paused else None)
+        self._replica.remember_acknowledged({link_id: self._board.acknowledged(link_id)})
+        if not runner.state.completed:
+            self._replica.remember_finished(link_id, None)
+
+    def remember_finished(self, links: Iterable[Link]) -> None:
+        """They don't begin again where another agent takes them over, nor after a restart of this one."""
+        for link in links:
+            self._replica.remember_finished(link.id, purpose_of(link))
+
+    def forget(self, link_id: str, *, keeps_pause: bool) -> None:
+        """The link is gone: one of the same definition begins anew, unless somebody has paused it."""
+        self._replica.remember_finished(link_id, None)
+        self._replica.remember_acknowledged({link_id: None})
+        if not keeps_pause:
+            self._replica.remember_pause(link_id, None)
