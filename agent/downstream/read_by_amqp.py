@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.amqp.connect import Server, connect_any
-from agent.amqp.passive_declares import Presence, probe
+from agent.amqp.declares import Presence, probe
 from agent.core.addresses.uri import AmqpUri
 from agent.core.model import (
     DeclaredExchange,

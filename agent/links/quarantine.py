@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -16,11 +16,11 @@ from agent.amqp.data.capture import Capture, Captured, Room
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.quarantined import Why, enclosed
 from agent.amqp.data.target import Target
+from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.publisher import NoQueueError, Publisher
-from agent.amqp.questions import demand, refusal
+from agent.amqp.questions import refusal
 from agent.amqp.queue_types import is_replicated
-from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.tables import CodecError
 from agent.core import fields
@@ -28,7 +28,6 @@ from agent.core.fields import Table
 from agent.core.model import QueueType
 from agent.core.rules import objects, quarantine
 from agent.errors import BrokerError
-from agent.links.queue_declares import declare, is_internal
 from agent.tasks import GuardedTasks, UnexpectedErrors
 
 LARGEST_TOGETHER: Final = 128 * 1024 * 1024  # bytes; what is larger than a broker's largest message by default waits
@@ -37,7 +36,6 @@ MOST_WAITING: Final = 48 * 1024 * 1024
 finds no room goes back and comes again much later."""
 LONGEST_HOLD: Final = 5.0  # seconds: what follows flows, also where the quarantine takes nothing
 TASK: Final = "put messages into quarantine"
-Opener = Callable[[], Awaitable[Connection]]
 
 log = structlog.get_logger()
 
@@ -252,7 +250,7 @@ class Quarantines:
 async def _ensure(connection: Connection, lane: Lane) -> BrokerError | None:
     """An existing one is used as it is. Answers why it isn't known whether it exists: brokers of 4.3 show that only to
     users who may declare it."""
-    found = await declare(connection, {"queue": quarantine.QUEUE, "passive": True})
+    found = await declare(connection, "queue", quarantine.QUEUE, passive=True)
     if isinstance(found, ChannelClosedError) and found.code == NOT_FOUND:
         await _declare(connection, lane)
     if isinstance(found, ChannelClosedError) and found.code == ACCESS_REFUSED:
@@ -266,31 +264,27 @@ async def _declare(connection: Connection, lane: Lane) -> None:
     is_quorum = lane.is_quorum if found is None else found
     if is_quorum is None:
         is_quorum = await _takes_quorum(connection, lane)
-    await demand(
-        connection,
-        f"declaring queue {quarantine.QUEUE!r}",
-        methods.QUEUE_DECLARE,
-        methods.QUEUE_DECLARE_OK,
-        **_declared(connection, is_quorum=is_quorum),
-    )
+    declared = await declare(connection, "queue", quarantine.QUEUE, **_attributes(connection, is_quorum=is_quorum))
+    if isinstance(declared, ChannelClosedError):
+        raise refusal(connection, f"declaring queue {quarantine.QUEUE!r}", declared)
 
 
 async def _takes_quorum(connection: Connection, lane: Lane) -> bool:
     """Declares it, on a connection of its own: some brokers close that where they have no such queues."""
     async with await lane.opener() as trial:
         try:
-            found = await declare(trial, _declared(connection, is_quorum=True))
+            found = await declare(trial, "queue", quarantine.QUEUE, **_attributes(connection, is_quorum=True))
         except BrokerError as error:
-            if not is_internal(error):
+            if closing_code(error) != INTERNAL_ERROR:
                 raise
             return False
     return not (isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED)
 
 
-def _declared(connection: Connection, *, is_quorum: bool) -> dict[str, Any]:
+def _attributes(connection: Connection, *, is_quorum: bool) -> dict[str, Any]:
     """With its type in any case: the vhost's default may be another."""
     arguments = _quorum(connection) if is_quorum else ((objects.TYPE, fields.text(QueueType.CLASSIC)),)
-    return {"queue": quarantine.QUEUE, "durable": True, "arguments": arguments}
+    return {"durable": True, "arguments": arguments}
 
 
 def _quorum(connection: Connection) -> Table:

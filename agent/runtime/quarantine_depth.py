@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from agent.amqp.connect import Connection
-from agent.amqp.passive_declares import Presence, probe
+from agent.amqp.declares import Presence, probe
 from agent.core.rules import quarantine
 from agent.errors import BrokerError
 from agent.links.ends import End

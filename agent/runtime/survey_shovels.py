@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from agent.amqp.connect import connect_any
-from agent.amqp.passive_declares import Found, Presence, probe
+from agent.amqp.declares import Found, Presence, probe
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.plan import Sight
 from agent.core.links.reconcile import QueueSeen, Seen

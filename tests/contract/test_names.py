@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from agent.amqp.channel_pool import ChannelPool
+from agent.amqp.declares import Presence, probe
 from agent.amqp.missing_exchanges import MissingExchanges
-from agent.amqp.passive_declares import Presence, probe
 from agent.amqp.wire import methods
 from agent.core import fields
 from agent.core.fields import Field

@@ -4,59 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from agent.amqp.connect import Connection
+from agent.amqp.declares import COMMAND_INVALID, Opener, closing_code, declare, declare_any, is_harmless
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED
 from agent.amqp.questions import attempt, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
-from agent.amqp.wire.ends import ConnectionClosedError
-from agent.amqp.wire.methods import Call, Method
+from agent.amqp.wire.methods import Call
 from agent.core.fields import Table
 from agent.core.model import Exchange, LinkSettings
-from agent.core.rules import names
 from agent.core.rules.objects import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import InDoubtError, NotEmptyError
 
-COMMAND_INVALID: Final = 503
-INTERNAL_ERROR: Final = 541
 LEADER_PATIENCE: Final = 10.0
 BUILT_IN_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
 _DIFFERING = re.compile(r"inequivalent arg '([^']*)'")
 
-Opener = Callable[[], Awaitable[Connection]]
-
 
 async def exists(connection: Connection, name: str, *, spare: Opener) -> bool:
-    """Asks on a `spare` connection where a broker closes it instead of answering that the exchange is missing."""
-    values = {"exchange": name, "type": "fanout", "passive": True}
-    if names.can_be_asked_for(name, connection.vhost):
-        found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **values)
-    else:
-        found = await _attempt_on(
-            spare, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, unsaid=NOT_FOUND, values=values
-        )
+    found = await declare_any(connection, "exchange", name, spare=spare, type="fanout", passive=True)
     if not isinstance(found, ChannelClosedError):
         return True
     if found.code != NOT_FOUND:
         raise refusal(connection, f"looking for exchange {name!r}", found)
     return False
-
-
-async def _attempt_on(
-    spare: Opener, method: Method, answer: Method, *, unsaid: int, values: dict[str, Any]
-) -> Call | ChannelClosedError:
-    """`unsaid` is the refusal that the broker closes the connection over, since it can't send the text."""
-    async with await spare() as connection:
-        try:
-            return await attempt(connection, method, answer, **values)
-        except BrokerError as error:
-            if not isinstance(error.__cause__, ConnectionClosedError) or error.__cause__.code != INTERNAL_ERROR:
-                raise
-            return ChannelClosedError(unsaid, "refused, and with names as long as these the broker can't send why")
 
 
 async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, spare: Opener) -> bool:
@@ -66,23 +40,19 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, 
     """
     if await exists(connection, name, spare=spare):
         return False
-    declared = {
-        "exchange": name,
+    attributes = {
         "type": like.type,
         "durable": like.durable,
         "auto_delete": like.auto_delete,
         "internal": like.internal,
         "arguments": like.arguments,
     }
-    if not names.can_be_declared(name, connection.vhost):
-        found = await _attempt_on(
-            spare, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, unsaid=PRECONDITION_FAILED, values=declared
-        )
-    elif like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types:
-        found = await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **declared)
+    is_known = like.type in BUILT_IN_TYPES or connection.server.outlives_unknown_types
+    if is_known or not is_harmless(connection, "exchange", name, passive=False):
+        found = await declare_any(connection, "exchange", name, spare=spare, **attributes)
     else:
         async with await spare() as spared:
-            found = await _declare_of_type(spared, declared)
+            found = await _declare_of_type(spared, name, attributes)
     if not isinstance(found, ChannelClosedError):
         return True
     if found.code == PRECONDITION_FAILED and await exists(connection, name, spare=spare):
@@ -90,39 +60,28 @@ async def ensure_exchange(connection: Connection, name: str, like: Exchange, *, 
     raise refusal(connection, f"declaring the missing exchange {name!r}", found)
 
 
-async def _declare_of_type(connection: Connection, declared: dict[str, Any]) -> Call | ChannelClosedError:
+async def _declare_of_type(connection: Connection, name: str, attributes: dict[str, Any]) -> Call | ChannelClosedError:
     try:
-        return await attempt(connection, methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, **declared)
+        return await declare(connection, "exchange", name, **attributes)
     except BrokerError as error:
-        if not isinstance(error.__cause__, ConnectionClosedError) or error.__cause__.code != COMMAND_INVALID:
+        if closing_code(error) != COMMAND_INVALID:
             raise
         raise PermanentError(
-            f"{connection.where}: exchange {declared['exchange']!r} is missing, and its type {declared['type']!r} "
+            f"{connection.where}: exchange {name!r} is missing, and its type {attributes['type']!r} "
             "is not known there: enable the plugin of that type, or declare the exchange there"
         ) from error
 
 
 async def ensure_queue(connection: Connection, name: str, settings: LinkSettings, *, spare: Opener) -> tuple[int, str]:
     """How many consumers the queue has, and a note about one that exists with other arguments."""
-    declared = {"queue": name, "durable": True, "arguments": queue_arguments(settings)}
-    if names.can_be_declared(name, connection.vhost):
-        found = await attempt(connection, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, **declared)
-    else:
-        found = await _attempt_on(
-            spare, methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK, unsaid=PRECONDITION_FAILED, values=declared
-        )
+    found = await declare_any(connection, "queue", name, spare=spare, durable=True, arguments=queue_arguments(settings))
     if not isinstance(found, ChannelClosedError):
         return found["consumers"], ""
     if found.code != PRECONDITION_FAILED:
         raise refusal(connection, f"declaring queue {name!r}", found)
-    standing = await demand(
-        connection,
-        f"looking for queue {name!r}",
-        methods.QUEUE_DECLARE,
-        methods.QUEUE_DECLARE_OK,
-        queue=name,
-        passive=True,
-    )
+    standing = await declare(connection, "queue", name, passive=True)
+    if isinstance(standing, ChannelClosedError):
+        raise refusal(connection, f"looking for queue {name!r}", standing)
     differing = _DIFFERING.search(str(found))
     what = f"another {differing[1]}" if differing else "other arguments"
     return standing["consumers"], f"the upstream queue exists with {what} than defined; it is used as it is"
@@ -133,29 +92,16 @@ async def declare_internal(connection: Connection, name: str, *, native: Table |
 
     An old broker closes the whole connection over a type that it doesn't know, so the connection may be lost.
     """
-    common = {"exchange": name, "durable": True, "internal": True, "auto_delete": True}
+    common = {"durable": True, "internal": True, "auto_delete": True}
     if native is not None:
-        found = await attempt(
-            connection,
-            methods.EXCHANGE_DECLARE,
-            methods.EXCHANGE_DECLARE_OK,
-            type=NATIVE_TYPE,
-            arguments=native,
-            **common,
-        )
+        found = await declare(connection, "exchange", name, type=NATIVE_TYPE, arguments=native, **common)
         if not isinstance(found, ChannelClosedError):
             return True
         if found.code not in {PRECONDITION_FAILED, COMMAND_INVALID}:
             raise refusal(connection, f"declaring exchange {name!r}", found)
-    await demand(
-        connection,
-        f"declaring exchange {name!r}",
-        methods.EXCHANGE_DECLARE,
-        methods.EXCHANGE_DECLARE_OK,
-        type=FALLBACK_TYPE,
-        arguments=(PURPOSE,),
-        **common,
-    )
+    found = await declare(connection, "exchange", name, type=FALLBACK_TYPE, arguments=(PURPOSE,), **common)
+    if isinstance(found, ChannelClosedError):
+        raise refusal(connection, f"declaring exchange {name!r}", found)
     return False
 
 

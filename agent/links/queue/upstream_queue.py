@@ -7,6 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from agent.amqp.connect import Connection
+from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare, declare_any
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.questions import refusal
 from agent.amqp.wire.channel import ChannelClosedError
@@ -14,7 +15,6 @@ from agent.amqp.wire.methods import Call
 from agent.core.model import Queue
 from agent.core.rules.objects import like_queue, undeclarable
 from agent.errors import BrokerError, PermanentError
-from agent.links.queue_declares import Opener, ask, declare, is_internal
 
 
 class UpstreamQueues:
@@ -32,49 +32,45 @@ class UpstreamQueues:
 
         Some brokers close the connection over a refusal with a long name: those are asked on a `spare` one.
         """
-        passive = {"queue": name, "passive": True}
-        found = await ask(connection, spare, passive, unsaid=NOT_FOUND)
+        found = await declare_any(connection, "queue", name, spare=spare, passive=True)
         if not isinstance(found, ChannelClosedError):
             return
         if found.code != NOT_FOUND:
             raise refusal(connection, f"looking for queue {name!r}", found)
         if like.unusable is not None:
             raise PermanentError(f"{connection.where}: {undeclarable(name, like)}")
-        found = await self._declared(connection, spare, _attributes(name, like))
+        found = await self._declared(connection, spare, name, _attributes(like))
         if not isinstance(found, ChannelClosedError):
             return
         # Unless somebody was quicker, with other attributes: those count.
-        if found.code == PRECONDITION_FAILED and await self._exists(connection, spare, passive):
-            return
+        if found.code == PRECONDITION_FAILED:
+            standing = await declare_any(connection, "queue", name, spare=spare, passive=True)
+            if not isinstance(standing, ChannelClosedError):
+                return
         raise refusal(connection, f"declaring the missing queue {name!r}", found)
 
-    @staticmethod
-    async def _exists(connection: Connection, spare: Opener, passive: dict[str, Any]) -> bool:
-        found = await ask(connection, spare, passive, unsaid=NOT_FOUND)
-        return not isinstance(found, ChannelClosedError)
-
     async def _declared(
-        self, connection: Connection, spare: Opener, values: dict[str, Any]
+        self, connection: Connection, spare: Opener, name: str, values: dict[str, Any]
     ) -> Call | ChannelClosedError:
         is_doubtful = not values["durable"] and connection.server.may_refuse_transient_queues
         if is_doubtful and connection not in self._takers:
-            return await self._try_transient(connection, spare, values)
-        return await ask(connection, spare, values, unsaid=PRECONDITION_FAILED)
+            return await self._try_transient(connection, spare, name, values)
+        return await declare_any(connection, "queue", name, spare=spare, **values)
 
     async def _try_transient(
-        self, connection: Connection, spare: Opener, values: dict[str, Any]
+        self, connection: Connection, spare: Opener, name: str, values: dict[str, Any]
     ) -> Call | ChannelClosedError:
         async with self._trials.setdefault(connection, asyncio.Lock()):
             if connection in self._takers:
-                return await ask(connection, spare, values, unsaid=PRECONDITION_FAILED)
+                return await declare_any(connection, "queue", name, spare=spare, **values)
             async with await spare() as spared:
                 try:
-                    found = await declare(spared, values)
+                    found = await declare(spared, "queue", name, **values)
                 except BrokerError as error:
-                    if not is_internal(error):
+                    if closing_code(error) != INTERNAL_ERROR:
                         raise
                     raise PermanentError(
-                        f"{connection.where}: queue {values['queue']!r} is missing, and the broker refuses to declare "
+                        f"{connection.where}: queue {name!r} is missing, and the broker refuses to declare "
                         f"it as a transient queue, which it is downstream: declare it upstream as durable ({error})"
                     ) from error
             if not isinstance(found, ChannelClosedError):
@@ -82,5 +78,5 @@ class UpstreamQueues:
             return found
 
 
-def _attributes(name: str, like: Queue) -> dict[str, Any]:
-    return {"queue": name, "durable": like.durable, "auto_delete": like.auto_delete, "arguments": like_queue(like)}
+def _attributes(like: Queue) -> dict[str, Any]:
+    return {"durable": like.durable, "auto_delete": like.auto_delete, "arguments": like_queue(like)}

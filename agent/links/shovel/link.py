@@ -13,6 +13,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
+from agent.amqp.declares import Opener
 from agent.amqp.questions import count_consumers
 from agent.core.links.restarts import asks_the_same
 from agent.core.model import ExchangeSource, QueueDestination, QueueSource, ShovelLink
@@ -22,7 +23,6 @@ from agent.links.ends import End, Ends, written_uri
 from agent.links.flow import Flow
 from agent.links.kind import Kind, RunnableLink, Session
 from agent.links.options import FlowOptions
-from agent.links.queue_declares import Opener
 from agent.links.shovel import objects, until
 from agent.links.shovel.ends import shovel_ends
 from agent.links.shovel.headers import rewriter

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from agent.amqp.connect import Connection
-from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, one_line
+from agent.amqp.declares import Opener, declare, declare_any
+from agent.amqp.failures import NOT_FOUND, one_line
 from agent.amqp.questions import attempt, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource
 from agent.errors import BrokerError, TransientError
-from agent.links.queue_declares import Opener, ask
 
 
 async def ensure_queue(
@@ -23,7 +23,7 @@ async def ensure_queue(
     `key` is the configuration's key that says that it is there already.
     """
     queue = wanted.queue
-    found = await ask(connection, spare, {"queue": queue, "passive": True}, unsaid=NOT_FOUND)
+    found = await declare_any(connection, "queue", queue, spare=spare, passive=True)
     if isinstance(found, ChannelClosedError):
         if found.code != NOT_FOUND:
             raise refusal(connection, f"looking for queue {queue!r}", found)
@@ -32,8 +32,7 @@ async def ensure_queue(
                 f"{connection.where}: queue {queue!r} is missing in vhost {connection.vhost!r}, and {key} says that it "
                 f"exists: declare it, or leave out {key}; the shovel waits for it"
             ) from found
-        values = {"queue": queue, "durable": True, "arguments": wanted.arguments}
-        found = await ask(connection, spare, values, unsaid=PRECONDITION_FAILED)
+        found = await declare_any(connection, "queue", queue, spare=spare, durable=True, arguments=wanted.arguments)
         if isinstance(found, ChannelClosedError):
             raise refusal(connection, f"declaring queue {queue!r}", found)
     return found["messages"], found["consumers"]
@@ -69,13 +68,7 @@ async def ensure_destination(
     if isinstance(destination, QueueDestination):
         await ensure_queue(connection, destination, spare=spare, key="dest-predeclared")
     elif destination.exchange:
-        found = await attempt(
-            connection,
-            methods.EXCHANGE_DECLARE,
-            methods.EXCHANGE_DECLARE_OK,
-            exchange=destination.exchange,
-            passive=True,
-        )
+        found = await declare(connection, "exchange", destination.exchange, passive=True)
         if isinstance(found, ChannelClosedError):
             raise _no_exchange(connection, destination.exchange, found, doing="looking for")
 

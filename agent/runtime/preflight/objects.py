@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from agent.amqp.connect import connect_any
-from agent.amqp.passive_declares import ExchangeFound, Presence, probe
+from agent.amqp.declares import ExchangeFound, Presence, probe
 from agent.core import fields
 from agent.core.addresses.uri import AmqpUri
 from agent.core.check.delivery_limits import Vhost, judge_returns

@@ -11,6 +11,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.capture import Capture
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.target import Target
+from agent.amqp.declares import Opener
 from agent.amqp.wire.ends import HeartbeatMissedError
 from agent.core.addresses.uri import AmqpUri, parse
 from agent.errors import FailureKind, Side, TransientError
@@ -18,7 +19,7 @@ from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import End, reachable
 from agent.links.options import FlowOptions
-from agent.links.quarantine import Lane, Opener, Quarantines
+from agent.links.quarantine import Lane, Quarantines
 from agent.runtime.replicas.fence import no_lease
 from agent.tasks import UnexpectedErrors
 from tests.lab.node import Node

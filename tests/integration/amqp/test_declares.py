@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.amqp.passive_declares import ExchangeFound, Presence, QueueFound, probe
+from agent.amqp.declares import ExchangeFound, Presence, QueueFound, probe
 from agent.amqp.wire import methods
 from agent.errors import TransientError
 from tests.integration.amqp.conftest import Connecting

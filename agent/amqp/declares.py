@@ -1,0 +1,142 @@
+"""Declares of queues and exchanges, and passive ones, which change nothing and work without statistics.
+
+A refusal names what it is about. Where that doesn't fit into a reply, brokers from 4.0 on close the connection with 541
+instead of refusing: such a name is declared on a spare connection, where that costs nobody anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeAlias
+
+from agent.amqp.connect import Connection
+from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, one_line
+from agent.amqp.questions import attempt
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import ChannelClosedError
+from agent.amqp.wire.ends import ConnectionClosedError
+from agent.amqp.wire.methods import Call
+from agent.core.rules import names
+from agent.errors import BrokerError, Failure
+
+COMMAND_INVALID: Final = 503
+INTERNAL_ERROR: Final = 541
+_UNSENT = "refused, and with names as long as these the broker can't send why"
+_UNASKED = "its name is too long for a broker to say that it is missing"
+
+Opener: TypeAlias = Callable[[], Awaitable[Connection]]
+Kind: TypeAlias = Literal["queue", "exchange"]
+_METHODS: Final = {
+    "queue": (methods.QUEUE_DECLARE, methods.QUEUE_DECLARE_OK),
+    "exchange": (methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK),
+}
+
+_AT_ONCE = 256  # a refusal closes its channel, so each request has its own
+_SPARES = 8
+
+
+async def declare(connection: Connection, kind: Kind, name: str, **values: Any) -> Call | ChannelClosedError:
+    """The answer or the refusal."""
+    method, answer = _METHODS[kind]
+    named: dict[str, Any] = {kind: name, **values}
+    return await attempt(connection, method, answer, **named)
+
+
+async def declare_any(
+    connection: Connection, kind: Kind, name: str, *, spare: Opener | None, **values: Any
+) -> Call | ChannelClosedError:
+    """The same for a name of any length: on a `spare` connection where this one may be closed over it, and not at all
+    where there is none."""
+    if is_harmless(connection, kind, name, passive="passive" in values):
+        return await declare(connection, kind, name, **values)
+    if spare is None:
+        return ChannelClosedError(0, _UNASKED)
+    async with await spare() as spared:
+        try:
+            return await declare(spared, kind, name, **values)
+        except BrokerError as error:
+            if closing_code(error) != INTERNAL_ERROR:
+                raise
+            return ChannelClosedError(NOT_FOUND if "passive" in values else PRECONDITION_FAILED, _UNSENT)
+
+
+def is_harmless(connection: Connection, kind: Kind, name: str, *, passive: bool) -> bool:
+    """Whether the broker refuses it, if it does, without closing the connection."""
+    if passive:
+        return names.can_be_asked_for(name, connection.vhost, kind=kind)
+    return names.can_be_declared(name, connection.vhost)
+
+
+def closing_code(error: BrokerError) -> int | None:
+    """What the broker closed the connection with."""
+    return error.__cause__.code if isinstance(error.__cause__, ConnectionClosedError) else None
+
+
+class Presence(StrEnum):
+    EXISTS = "exists"
+    MISSING = "missing"
+    LOCKED = "locked"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+_BY_CODE = {NOT_FOUND: Presence.MISSING, RESOURCE_LOCKED: Presence.LOCKED, ACCESS_REFUSED: Presence.REFUSED}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFound:
+    """`locked`: exclusive to another connection; `refused`: no permission. `detail` is the broker's own text."""
+
+    presence: Presence
+    messages: int = 0
+    consumers: int = 0
+    detail: str = ""
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeFound:
+    presence: Presence
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The objects found, by name."""
+
+    queues: Mapping[str, QueueFound]
+    exchanges: Mapping[str, ExchangeFound]
+
+
+async def probe(
+    connection: Connection, *, queues: Iterable[str] = (), exchanges: Iterable[str] = (), spare: Opener | None = None
+) -> Found:
+    """Asks for all the names side by side; raises only where the connection is lost."""
+    channels = asyncio.Semaphore(max(1, min(_AT_ONCE, connection.channel_max // 2)))
+    connections = asyncio.Semaphore(_SPARES)
+
+    async def ask(kind: Kind, name: str) -> Call | ChannelClosedError:
+        async with channels if is_harmless(connection, kind, name, passive=True) else connections:
+            return await declare_any(connection, kind, name, spare=spare, passive=True)
+
+    async def ask_for_queue(name: str) -> tuple[str, QueueFound]:
+        answer = await ask("queue", name)
+        if isinstance(answer, ChannelClosedError):
+            presence = _BY_CODE.get(answer.code, Presence.FAILED)
+            return name, QueueFound(presence, detail=one_line(str(answer)), failure=answer.failure)
+        return name, QueueFound(Presence.EXISTS, answer["messages"], answer["consumers"])
+
+    async def ask_for_exchange(name: str) -> tuple[str, ExchangeFound]:
+        answer = await ask("exchange", name)
+        if isinstance(answer, ChannelClosedError):
+            return name, ExchangeFound(_BY_CODE.get(answer.code, Presence.FAILED), one_line(str(answer)))
+        return name, ExchangeFound(Presence.EXISTS)
+
+    found_queues, found_exchanges = await asyncio.gather(
+        asyncio.gather(*(ask_for_queue(name) for name in queues)),
+        asyncio.gather(*(ask_for_exchange(name) for name in exchanges)),
+    )
+    return Found(dict(found_queues), dict(found_exchanges))
