@@ -10,13 +10,14 @@ from agent.amqp.connect import Connection
 from agent.amqp.data.splice import Source, Target
 from agent.amqp.failures import ACCESS_REFUSED
 from agent.amqp.questions import refusal
-from agent.amqp.wire import methods
+from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call
+from agent.amqp.wire.tables import CodecError
 from agent.core.rules import names
 from agent.errors import BrokerError
 from agent.links.errors import ServedElsewhereError
-from agent.links.options import FlowOptions
+from agent.links.flow_options import FlowOptions
 from agent.links.window import Window
 
 FULL_PATIENCE: Final = 1.0
@@ -170,3 +171,20 @@ class Consumer:
 def is_consumed_by_another(error: ChannelClosedError) -> bool:
     """By its beginning: a long name leaves no room for the rest. Where a permission is missing, it is another one."""
     return error.code == ACCESS_REFUSED and str(error).startswith("ACCESS_REFUSED - queue '")
+
+
+class DiscardDeliveries:
+    """Drops a channel's deliveries, and nothing else: they go back to their queue when it closes."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def take(self, buffer: bytearray, at: int, end: int) -> int:  # noqa: ARG002 - one frame at a time will do
+        kind, _, size = frames.PREFIX.unpack_from(buffer, at)
+        after: int = at + frames.OVERHEAD + size
+        payload = bytes(buffer[at + 7 : after - 1])
+        if kind == frames.METHOD and not methods.decode(payload).method.content:
+            self._channel.received(kind, payload)
+        elif kind == frames.BODY and not payload:
+            raise CodecError("a body frame without a body")
+        return after

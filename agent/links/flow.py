@@ -24,10 +24,8 @@ from agent.core.links import prefetch
 from agent.core.links.suspicion import Watch
 from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
-from agent.links.consumer import Consumer, is_consumed_by_another
-from agent.links.discard import DiscardDeliveries
-from agent.links.learned import LearnedPath
-from agent.links.options import FlowOptions
+from agent.links.consumer import Consumer, DiscardDeliveries, is_consumed_by_another
+from agent.links.flow_options import FlowOptions, PathMemory
 from agent.links.window import Window
 
 SETTLE_PATIENCE: Final = 5.0
@@ -46,7 +44,7 @@ class Flow:
         up: Connection,
         down: Connection,
         counts: Counts,
-        path: LearnedPath,
+        path: PathMemory,
         capture: Callable[[Target], Capture] | None = None,
         room: Room | None = None,
     ) -> None:

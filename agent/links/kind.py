@@ -26,7 +26,7 @@ from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import Ends
 from agent.links.flow import Flow
-from agent.links.learned import LearnedPath
+from agent.links.flow_options import PathMemory
 
 LinkT = TypeVar("LinkT", bound=Link)
 
@@ -152,7 +152,7 @@ class RunnableLink(ABC, Generic[LinkT]):
         self.counts = counts
         self.on_noted = on_noted
         self.bindings: frozenset[Binding] = frozenset()  # of the downstream object
-        self.path = LearnedPath()
+        self.path = PathMemory()
         self.uri: AmqpUri | None = None  # the endpoint that it is connected to, or was last
         self.upstream_cluster: str | None = None  # the name that the upstream gave last, as it may be shown
         self._kind = kind

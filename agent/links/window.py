@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from agent.amqp.data.target import Counts, Target
 from agent.core.links import prefetch
 from agent.core.links.suspicion import Watch
-from agent.links.learned import LearnedPath
-from agent.links.options import FlowOptions
+from agent.links.flow_options import FlowOptions, PathMemory
 
 
 @dataclass(slots=True)
@@ -25,7 +24,7 @@ class Window:
     """Of one flow. `current` is the prefetch of the consumer that exists, `prefetch` that of the next one."""
 
     def __init__(
-        self, options: FlowOptions, path: LearnedPath, counts: Counts, clock: Callable[[], float], *, for_unfit: int
+        self, options: FlowOptions, path: PathMemory, counts: Counts, clock: Callable[[], float], *, for_unfit: int
     ) -> None:
         """`for_unfit` places of the prefetch are kept for messages that are held and get nowhere."""
         self.current = 0

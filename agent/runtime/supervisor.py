@@ -33,10 +33,9 @@ from agent.downstream.read_bindings import read_bindings
 from agent.downstream.reading import Bindings, Reading, Source
 from agent.downstream.watch import Cause
 from agent.errors import AgentError, ConfigurationError, Side
-from agent.links.brokers import Brokers
+from agent.links.brokers import Brokers, renewed_ends
 from agent.links.ends import End
 from agent.links.registry import Kinds, sweep
-from agent.links.renewals import renewed_ends
 from agent.management.answers import ConsumerAnswer
 from agent.management.client import ManagementClient
 from agent.runtime.problems import Problems, texts

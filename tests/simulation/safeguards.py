@@ -18,8 +18,8 @@ from agent.core.model import AckMode
 from agent.core.replicas.sharing import Sharing
 from agent.downstream.consumers import Consumers
 from agent.links.exchange.binder import Binder
-from agent.links.exchange.building import Building
-from agent.links.exchange.canary import Canary
+from agent.links.exchange.builder import Builder
+from agent.links.exchange.deletion_monitor import Canary
 from agent.links.exchange.link import ExchangeSession
 from agent.links.queue.link import QueueSession
 from agent.runtime.replicas.fence import Fence
@@ -127,18 +127,18 @@ def remove_old_bindings() -> None:
 
 def rebuild_beside() -> None:
     """The old internal exchange is deleted before the new one is bound."""
-    begin = Building._begin
+    begin = Builder._begin
 
-    async def deletes_first(self: Building, seen: Any) -> Any:
+    async def deletes_first(self: Builder, seen: Any) -> Any:
         self._steps.sort(key=lambda step: not isinstance(step, DeleteInternal))
         return await begin(self, seen)
 
-    _put(Building, "_begin", deletes_first)
+    _put(Builder, "_begin", deletes_first)
 
 
 def remove_rivals() -> None:
     """What an agent has built that lost the queue stays."""
-    _put(Building, "remove_rivals", _nothing)
+    _put(Builder, "remove_rivals", _nothing)
 
 
 def remove_canaries() -> None:

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
+from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import Table
 from agent.core.model import ExchangeLink
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
-from agent.links.exchange.plugin_type import PluginTypes
 from agent.links.exchange.upstream_objects import declare_internal
+
+
+@dataclass
+class Found:
+    """Of the broker at the end of one connection; `is_known` is None until it was asked, at `asked_at`."""
+
+    is_known: bool | None = None
+    asked_at: float = 0.0
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class PluginTypes:
+    """What one link found out holds for all links of that connection."""
+
+    def __init__(self) -> None:
+        self.endpoints: set[AmqpUri] = set()  # that knew the type last
+        self._found: WeakKeyDictionary[Shared, Found] = WeakKeyDictionary()
+
+    def of(self, control: Shared) -> Found:
+        return self._found.setdefault(control, Found())
+
 
 ASK_AGAIN: Final = 15.0
 

@@ -23,18 +23,17 @@ from agent.errors import Side
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import Ends, written_uri
-from agent.links.exchange.building import Building
-from agent.links.exchange.built import Built
-from agent.links.exchange.internal_exchange import InternalExchanges
-from agent.links.exchange.lookout import Lookouts
-from agent.links.exchange.plugin_type import PluginTypes
+from agent.links.exchange.builder import Builder
+from agent.links.exchange.deletion_monitor import DeletionMonitors
+from agent.links.exchange.internal_exchange import InternalExchanges, PluginTypes
 from agent.links.exchange.probing import Probing
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.exchange.removal import ExchangeCleanup
 from agent.links.exchange.upkeep import Upkeep
+from agent.links.exchange.upstream_state import UpstreamState
 from agent.links.flow import Flow
+from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
-from agent.links.options import FlowOptions
 from agent.links.tasks import both
 from agent.tasks import together
 
@@ -47,7 +46,7 @@ class ExchangeLinks(Kind[ExchangeLink]):
     def __init__(self, brokers: Brokers) -> None:
         super().__init__(brokers)
         self.plugin_types = PluginTypes()
-        self.lookouts = Lookouts(brokers.errors)
+        self.monitors = DeletionMonitors(brokers.errors)
 
     def ends(self, link: ExchangeLink) -> Ends:
         return self.brokers.federation_ends(link)
@@ -65,8 +64,8 @@ class ExchangeLinks(Kind[ExchangeLink]):
 class RunnableExchangeLink(RunnableLink[ExchangeLink]):
     def __init__(self, kind: ExchangeLinks, link: ExchangeLink, counts: Counts, on_noted: Callable[[], None]) -> None:
         super().__init__(kind, link, counts, on_noted)
-        self.plugin_types, self.lookouts = kind.plugin_types, kind.lookouts
-        self.built = Built()
+        self.plugin_types, self.monitors = kind.plugin_types, kind.monitors
+        self.built = UpstreamState()
         self.cleanup = ExchangeCleanup(link, self.brokers, lambda: self.built)
 
     @property
@@ -189,18 +188,18 @@ class ExchangeSession(Session[Upkeep]):
             quarantine_after=settings.quarantine_after,
         )
 
-    def _building(self, control: Shared, wanted: Wanted, *, first: asyncio.Future[tuple[Shared, Shared]]) -> Building:
-        return Building(
+    def _building(self, control: Shared, wanted: Wanted, *, first: asyncio.Future[tuple[Shared, Shared]]) -> Builder:
+        return Builder(
             wanted,
             control=control,
             built=self._runnable.built,
             internal=InternalExchanges(
                 self._brokers, self._runnable.plugin_types, self._link, control=control, first=first
             ),
-            lookout=self._runnable.lookouts.of(control),
+            monitor=self._runnable.monitors.of(control),
         )
 
-    async def _bind(self, building: Building, starting: asyncio.Future[None]) -> frozenset[Binding]:
+    async def _bind(self, building: Builder, starting: asyncio.Future[None]) -> frozenset[Binding]:
         """What waits in the queue flows while bindings are still made: there may be very many of them.
 
         They are followed while messages can't flow yet, too: a downstream may be blocked for hours.

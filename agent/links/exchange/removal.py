@@ -21,8 +21,8 @@ from agent.links.brokers import Brokers
 from agent.links.ends import End
 from agent.links.errors import InDoubtError, KeptError
 from agent.links.exchange import upstream_objects
-from agent.links.exchange.built import Built
-from agent.links.exchange.canary import Canary
+from agent.links.exchange.deletion_monitor import Canary
+from agent.links.exchange.upstream_state import UpstreamState
 
 LOOK_EVERY: Final = 5.0
 LOOK_PATIENCE: Final = 10.0
@@ -36,7 +36,7 @@ BETWEEN_READINGS: Final = 0.1
 class ExchangeCleanup:
     """See `agent.links.kind.Cleanup`."""
 
-    def __init__(self, link: ExchangeLink, brokers: Brokers, built: Callable[[], Built]) -> None:
+    def __init__(self, link: ExchangeLink, brokers: Brokers, built: Callable[[], UpstreamState]) -> None:
         self._link = link
         self._brokers = brokers
         self._built = built

@@ -17,7 +17,7 @@ from agent.core.rules import names
 from agent.errors import BrokerError, TransientError
 from agent.links.brokers import Brokers
 from agent.links.exchange import upstream_objects
-from agent.links.exchange.canary import Canary
+from agent.links.exchange.deletion_monitor import Canary
 
 LOOK_EVERY: Final = 0.5
 LONGEST: Final = 30.0  # seconds between looks at a link that may run elsewhere for years

@@ -10,10 +10,10 @@ from typing import Final
 
 from agent.amqp.data.splice import Counts
 from agent.core.model import Binding
-from agent.links.exchange.building import EXCHANGE_OR_CANARY, Building
+from agent.links.exchange.builder import EXCHANGE_OR_CANARY, Builder
 from agent.links.exchange.probing import Probing
 from agent.links.flow import Flow
-from agent.links.flow_watch import FlowWatch
+from agent.links.lag_monitor import LagMonitor
 
 ASSERT_ALL: Final = 25.0  # seconds for all bindings of a link that has no canary
 ASSERT_PARTS: Final = 10  # at most
@@ -23,11 +23,11 @@ RIVAL_ENDS: Final = 5.0  # seconds in which whoever lost the queue to this link 
 
 
 class Upkeep:
-    """Of one session that is open; `run` does what `tick`, `rebind` and the lookout find to do, one after another."""
+    """Of one session that is open; `run` does what `tick`, `rebind` and the monitor find to do, one after another."""
 
     def __init__(
         self,
-        building: Building,
+        building: Builder,
         flow: Flow,
         counts: Counts,
         bindings: frozenset[Binding],
@@ -41,7 +41,7 @@ class Upkeep:
         self._counts = counts
         self._flow = flow
         self._probing = probing
-        self._watch = FlowWatch(flow, counts)
+        self._watch = LagMonitor(flow, counts)
         self._wake = self._watch.wake
         self._loop = asyncio.get_running_loop()
         self._bindings = bindings
@@ -102,7 +102,7 @@ class Upkeep:
         flow.unproved_by = probing.trouble_is_at
         flow.lag, flow.last_probe = probing.lag, probing.last_answer
 
-    # What the lookout finds
+    # What the monitor finds
 
     @property
     def canary(self) -> str | None:

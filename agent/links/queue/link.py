@@ -22,11 +22,9 @@ from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import End, Ends, written_uri
 from agent.links.flow import Flow
+from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
-from agent.links.options import FlowOptions
-from agent.links.queue.looks import LocalQueue
-from agent.links.queue.timing import Timing
-from agent.links.queue.upkeep import Upkeep
+from agent.links.queue.upkeep import LocalQueue, Timing, Upkeep
 from agent.links.queue.upstream_queue import UpstreamQueues
 from agent.links.queue.visits import VisitHeaders
 from agent.links.tasks import both

@@ -4,18 +4,94 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, Protocol
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
 from agent.amqp.questions import look_into
 from agent.core.links.demand import SOON, Demand, Look
+from agent.downstream.consumers import Consumers
+from agent.errors import Side, happening_on
 from agent.links.flow import Flow
-from agent.links.flow_watch import FlowWatch
-from agent.links.queue.looks import LocalQueue
-from agent.links.queue.timing import Timing
+from agent.links.lag_monitor import LagMonitor
 from agent.links.queue.visits import VisitHeaders
+from agent.tasks import GuardedTasks, UnexpectedErrors
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueue:
+    vhost: str
+    name: str
+    control: Shared
+    consumers: Consumers
+
+    async def look(self) -> Look | None:
+        """None before it is known which of its consumers are links themselves."""
+        with happening_on(Side.DOWNSTREAM):
+            ready, consumers = await look_into(self.control, self.name)
+        below = self.consumers.below_zero(self.vhost, self.name)
+        if consumers and below is None:
+            return None
+        return Look(ready, max(0, consumers - (below or 0)))
+
+    def watching(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """`wake` is called when its consumers have come or gone."""
+        return self.consumers.watching(self.vhost, self.name, wake)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether events report that."""
+        return self.consumers.is_heard
+
+
+EVERY: Final = 0.05
+MOST_LOOKS: Final = 50  # in a tick: with more links that are due, each looks less often
+TASK: Final = "look at queues of queue links"
+
+
+class Timed(Protocol):
+    def looks_if_due(self, now: float) -> bool:
+        """Whether it was time to look at the queue."""
+
+
+class Timing:
+    """Beats while there are links."""
+
+    def __init__(self, errors: UnexpectedErrors) -> None:
+        self._tasks = GuardedTasks(errors)
+        self._links: dict[Timed, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def timing(self, link: Timed) -> Iterator[None]:
+        self._links[link] = None
+        if self._task is None:
+            self._task = self._tasks.keep(TASK, self._tick)
+        try:
+            yield
+        finally:
+            del self._links[link]
+            if not self._links and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(EVERY)
+            self._tick_once(loop.time())
+
+    def _tick_once(self, now: float) -> None:
+        """Those that looked go to the end of the row."""
+        looked = list(islice((link for link in self._links if link.looks_if_due(now)), MOST_LOOKS))
+        for link in looked:
+            del self._links[link]
+            self._links[link] = None
+
 
 LOOK_UPSTREAM: Final = 30.0  # while nothing is taken
 TAKEN_UPSTREAM: Final = "idle: consumers upstream take everything"
@@ -47,7 +123,7 @@ class Upkeep:
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
         self._demand = Demand(is_auto_delete=is_auto_delete)
-        self._watch = FlowWatch(flow, counts)
+        self._watch = LagMonitor(flow, counts)
         self._look_upstream_at = now + LOOK_UPSTREAM * random.random()
         self._wake = self._watch.wake
         self._due_at = now

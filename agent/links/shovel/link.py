@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,20 +14,21 @@ from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.declares import Opener
-from agent.amqp.questions import count_consumers
+from agent.amqp.questions import count_consumers, count_messages
+from agent.core.addresses.uri import AmqpUri
 from agent.core.links.restarts import asks_the_same
-from agent.core.model import ExchangeSource, QueueDestination, QueueSource, ShovelLink
+from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink, ShovelPlace
+from agent.core.rules import names
 from agent.errors import BrokerError, Side, happening_on
 from agent.links.connections import Connections
-from agent.links.ends import End, Ends, written_uri
+from agent.links.ends import End, Ends, reachable, written_uri
 from agent.links.flow import Flow
+from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
-from agent.links.options import FlowOptions
+from agent.links.lag_monitor import LagMonitor
 from agent.links.shovel import objects, until
-from agent.links.shovel.ends import shovel_ends
 from agent.links.shovel.headers import rewriter
 from agent.links.shovel.until import NONE, Former
-from agent.links.shovel.upkeep import Upkeep
 from agent.links.tasks import both
 from agent.tasks import together
 
@@ -93,6 +94,40 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         """A queue that it makes for itself goes with its session."""
         source = self.link.shovel.source
         return source.queue if isinstance(source, QueueSource) else None
+
+
+class Upkeep:
+    """Of one session that is open; `run` does what `tick` finds to do. `control` is where the queue is looked at."""
+
+    def __init__(self, flow: Flow, counts: Counts, control: Shared, queue: str) -> None:
+        self._watch = LagMonitor(flow, counts)
+        self._control = control
+        self._queue = queue
+
+    @property
+    def backlog(self) -> int | None:
+        return self._watch.backlog
+
+    def is_quiet(self, now: float) -> bool:
+        return self._watch.is_quiet(now)
+
+    def tick(self, now: float, *, is_blocked: bool) -> float:
+        """For how many seconds something has waited and nothing was confirmed."""
+        watch = self._watch
+        waited = watch.observe(now, is_blocked=is_blocked, must_look=now >= watch.due_at)
+        watch.rest(watch.due_at, waits=watch.waits)
+        return waited
+
+    async def run(self) -> None:
+        """Until cancelled, or until a broker refuses something."""
+        while True:
+            await self._watch.wake.wait()
+            self._watch.wake.clear()
+            await self._watch.catch_up(self._ready)
+            self._watch.stir()
+
+    async def _ready(self) -> int:
+        return await count_messages(self._control, self._queue)
 
 
 class ShovelSession(Session[Upkeep]):
@@ -256,3 +291,36 @@ def destination_of(link: ShovelLink) -> Destination:
     if isinstance(destination, QueueDestination):
         return Destination("", destination.queue)
     return Destination(destination.exchange, destination.routing_key)
+
+
+DEFAULT_VHOST: Final = "/"
+
+
+def shovel_ends(link: ShovelLink, downstream: Sequence[AmqpUri]) -> Ends:
+    """An error names the end and not the shovel, so that shovels between the same brokers share connections; wherever
+    the error is shown, the shovel's name is beside it."""
+    shovel = link.shovel
+    return Ends(
+        _end(link, "shovel source", reachable(shovel.source_uris, DEFAULT_VHOST, downstream), _named(shovel.source)),
+        _end(
+            link,
+            "shovel destination",
+            reachable(shovel.destination_uris, DEFAULT_VHOST, downstream),
+            _named(shovel.destination),
+        ),
+    )
+
+
+def _end(link: ShovelLink, where: str, uris: tuple[AmqpUri, ...], named: str) -> End:
+    may_be_lost = any(not names.can_be_declared(named, uri.vhost(DEFAULT_VHOST)) for uri in uris)
+    return End(where, uris, DEFAULT_VHOST, may_be_lost=may_be_lost, name=f"Shovel {link.name}")
+
+
+def _named(place: ShovelPlace) -> str:
+    match place:
+        case QueueSource(queue) | QueueDestination(queue):
+            return queue
+        case ExchangeSource(exchange):
+            return exchange
+        case ExchangeDestination(exchange):
+            return exchange or ""

@@ -2,10 +2,10 @@
 
 from agent.cli.main import main
 from agent.core.links import rounds
-from agent.links.exchange import lookout, upkeep
+from agent.links.exchange import deletion_monitor, upkeep
 
 if __name__ == "__main__":
-    lookout.LOOK_EVERY /= 10  # type: ignore[misc]
+    deletion_monitor.LOOK_EVERY /= 10  # type: ignore[misc]
     upkeep.ASSERT_ALL /= 10  # type: ignore[misc]
     rounds.WITHIN /= 100  # type: ignore[misc]
     rounds.PER_SECOND *= 100  # type: ignore[misc]

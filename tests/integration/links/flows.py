@@ -12,8 +12,7 @@ from agent.amqp.data.rewriting import Untouched
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import parse
 from agent.links.flow import Flow
-from agent.links.learned import LearnedPath
-from agent.links.options import FlowOptions
+from agent.links.flow_options import FlowOptions, PathMemory
 from tests.lab.node import Node
 
 
@@ -40,7 +39,7 @@ async def running(source: Node, destination: Node, wanted: FlowOptions) -> Async
     """A flow that has started; it leaves at the end, and is closed by the test where that matters."""
     async with await opened(source) as up, await opened(destination) as down:
         counts = Counts()
-        flow = Flow(wanted, up=up, down=down, counts=counts, path=LearnedPath())
+        flow = Flow(wanted, up=up, down=down, counts=counts, path=PathMemory())
         try:
             await flow.start(Untouched())
             yield Running(flow, up, down, counts)

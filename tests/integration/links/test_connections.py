@@ -18,7 +18,7 @@ from agent.errors import FailureKind, Side, TransientError
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
 from agent.links.ends import End, reachable
-from agent.links.options import FlowOptions
+from agent.links.flow_options import FlowOptions
 from agent.links.quarantine import Lane, Quarantines
 from agent.runtime.replicas.fence import no_lease
 from agent.tasks import UnexpectedErrors

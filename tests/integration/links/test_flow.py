@@ -11,8 +11,7 @@ from agent.core.links import prefetch
 from agent.core.rules.hops import Site
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.flow import Flow
-from agent.links.learned import LearnedPath
-from agent.links.options import FlowOptions
+from agent.links.flow_options import FlowOptions, PathMemory
 from tests.integration.amqp.links import declare, until
 from tests.integration.links.flows import opened
 from tests.lab.node import Node
@@ -32,7 +31,7 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
         declare(second_broker, called)
         declare(broker, called)
         options = FlowOptions(called, "link", Destination(called), exclusive=True)
-        flow = Flow(options, up=up, down=down, counts=Counts(), path=LearnedPath())
+        flow = Flow(options, up=up, down=down, counts=Counts(), path=PathMemory())
         await flow.start(STAMP)
         up.wire.hold_reading(self := object())
         async with asyncio.timeout(5):
@@ -47,7 +46,7 @@ async def test_a_prefetch_is_changed_while_nothing_is_read(
 
 
 async def test_a_link_that_is_careful_takes_no_more_than_it_was_given(broker: Node) -> None:
-    careful = LearnedPath(fruitless=prefetch.FRUITLESS)
+    careful = PathMemory(fruitless=prefetch.FRUITLESS)
     async with await opened(broker) as both:
         for given, taken in ((None, prefetch.CAREFUL), (1_000, prefetch.CAREFUL), (2, 2)):
             options = FlowOptions("q", "link", Destination("x"), prefetch=given, is_quorum=True)

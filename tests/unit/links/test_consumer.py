@@ -20,8 +20,7 @@ from agent.core.addresses.uri import Mechanism, parse
 from agent.core.model import AckMode
 from agent.errors import BrokerError
 from agent.links.consumer import Consumer
-from agent.links.learned import LearnedPath
-from agent.links.options import FlowOptions
+from agent.links.flow_options import FlowOptions, PathMemory
 from agent.links.window import Window
 from tests.unit.amqp.wire.link import Link, calls, feed, turn
 
@@ -42,7 +41,7 @@ class Scene:
         options = FlowOptions(
             "q", "tag", Destination("x"), ack_mode=ack_mode, limit=limit, is_quorum=server is not None
         )
-        window = Window(options, LearnedPath(), Counts(), link.clock, for_unfit=0)
+        window = Window(options, PathMemory(), Counts(), link.clock, for_unfit=0)
         up = Connection(parse("amqp://h"), link.upstream, TERMS)
         up.server = server or up.server
         consumer = Consumer(options, window, up=up, out=link.out, source=link.source, target=link.target)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agent.core.addresses.uri import parse
+from agent.links.brokers import renewed_ends
 from agent.links.ends import End, Ends
-from agent.links.renewals import renewed_ends
 
 HERE = End("downstream", (parse("amqp://agent:p@here"),))
 

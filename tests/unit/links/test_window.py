@@ -6,8 +6,7 @@ from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Untouched
 from agent.amqp.data.splice import Counts
 from agent.core.links import prefetch
-from agent.links.learned import LearnedPath
-from agent.links.options import FlowOptions
+from agent.links.flow_options import FlowOptions, PathMemory
 from agent.links.window import Window
 from tests.unit.amqp.wire.link import Link
 
@@ -15,7 +14,7 @@ from tests.unit.amqp.wire.link import Link
 async def filled(*, most: int) -> tuple[Window, list[int]]:
     """A flow whose messages all get nowhere, up to so many; and what its prefetch was."""
     link = await Link.made(rewriter=Untouched())
-    window = Window(FlowOptions("q", "tag", Destination("x")), LearnedPath(), Counts(), link.clock, for_unfit=0)
+    window = Window(FlowOptions("q", "tag", Destination("x")), PathMemory(), Counts(), link.clock, for_unfit=0)
     window.target = link.target
     held, sizes = 0, []
     while True:
@@ -45,7 +44,7 @@ async def test_it_ends_where_a_broker_would_count_no_more() -> None:
 
 async def test_consumers_that_follow_one_another_hold_no_more_together_than_a_broker_counts() -> None:
     link = await Link.made(rewriter=Untouched())
-    window = Window(FlowOptions("q", "tag", Destination("x")), LearnedPath(), Counts(), link.clock, for_unfit=0)
+    window = Window(FlowOptions("q", "tag", Destination("x")), PathMemory(), Counts(), link.clock, for_unfit=0)
     window.target = link.target
     held = 0
     for _ in range(20):  # the link pauses and goes on

@@ -14,7 +14,7 @@ from agent.core.addresses.uri import parse
 from agent.core.model import Binding
 from agent.links.brokers import Brokers
 from agent.links.connections import Connections
-from agent.links.exchange.building import EXCHANGE, EXCHANGE_OR_CANARY
+from agent.links.exchange.builder import EXCHANGE, EXCHANGE_OR_CANARY
 from agent.links.exchange.link import ExchangeLinks, ExchangeSession, RunnableExchangeLink
 from agent.links.exchange.upkeep import SHOWN_FOR
 from tests.simulation.broker import exchanges

@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from agent.links.queue.timing import EVERY, MOST_LOOKS, Timing
+from agent.links.queue.upkeep import EVERY, MOST_LOOKS, Timing
 from agent.tasks import UnexpectedErrors
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from agent.links.learned import LearnedPath
+from agent.links.flow_options import PathMemory
 
 
 def test_the_largest_body_is_known_for_a_while_and_for_one_address() -> None:
-    path = LearnedPath()
+    path = PathMemory()
     assert path.largest_at("amqp://a", 0.0) is None
     path.learn_largest(1000, "amqp://a", until=600.0)
     assert path.largest_at("amqp://a", 599.0) == 1000

@@ -11,7 +11,7 @@ from agent.core.links.lag import Lag
 from agent.links.flow import Flow
 
 
-class FlowWatch:
+class LagMonitor:
     """Of one session. `observe` finds what to do, and sets `wake`; `catch_up` does it.
 
     A session rests while nothing is taken and nothing is due, which is what most of a thousand links do, most of the

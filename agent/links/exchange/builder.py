@@ -28,10 +28,9 @@ from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import ServedElsewhereError
 from agent.links.exchange import upstream_objects
 from agent.links.exchange.binder import Binder, LeftOut
-from agent.links.exchange.built import Built
-from agent.links.exchange.canary import Canary
+from agent.links.exchange.deletion_monitor import Canary, DeletionMonitor, MonitoredLink
 from agent.links.exchange.internal_exchange import InternalExchanges
-from agent.links.exchange.lookout import Lookout, Watched
+from agent.links.exchange.upstream_state import UpstreamState
 from agent.links.tasks import both
 
 AT_ONCE: Final = 200  # bindings that are asserted before a new one has its turn
@@ -41,11 +40,17 @@ EXCHANGE_OR_CANARY: Final = f"{EXCHANGE}, or the exchange that shows whether it 
 log = structlog.get_logger()
 
 
-class Building:
+class Builder:
     """`prepare` comes first, then `complete`, then `replace`, then what else changes; all may raise BrokerError."""
 
     def __init__(
-        self, wanted: Wanted, *, control: Shared, built: Built, internal: InternalExchanges, lookout: Lookout
+        self,
+        wanted: Wanted,
+        *,
+        control: Shared,
+        built: UpstreamState,
+        internal: InternalExchanges,
+        monitor: DeletionMonitor,
     ) -> None:
         self._wanted = wanted
         self._link = wanted.link
@@ -54,7 +59,7 @@ class Building:
         self._channels = control.channels
         self._built = built
         self._exchanges = internal
-        self._lookout = lookout
+        self._lookout = monitor
         self._canary = Canary(self._up, wanted.link.remote_name, wanted.queue)
         self.is_native = False
         self._letter = names.LETTERS[0]
@@ -242,7 +247,7 @@ class Building:
         if not self._more_may_be:
             built.letter = self._letter
 
-    def watching(self, link: Watched) -> AbstractContextManager[None]:
+    def watching(self, link: MonitoredLink) -> AbstractContextManager[None]:
         """In the meantime `link` learns what goes missing."""
         return self._lookout.watching(link)
 

@@ -11,7 +11,7 @@ import pytest
 from agent.amqp.data.target import Counts
 from agent.core.links.lag import MOVING, QUIET
 from agent.links.flow import Flow
-from agent.links.flow_watch import FlowWatch
+from agent.links.lag_monitor import LagMonitor
 
 
 @dataclass
@@ -37,13 +37,13 @@ class Resting:
 
     flow: Still
     counts: Counts
-    watch: FlowWatch
+    watch: LagMonitor
     now: float
 
     @classmethod
     async def begin(cls, now: float) -> Resting:
         flow, counts = Still(), Counts()
-        found = cls(flow, counts, FlowWatch(cast("Flow", flow), counts), now + MOVING)
+        found = cls(flow, counts, LagMonitor(cast("Flow", flow), counts), now + MOVING)
         found.tick()
         await found.watch.catch_up(found.ready)
         found.tick()

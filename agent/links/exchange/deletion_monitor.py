@@ -1,21 +1,118 @@
-"""Looks at what all links of one control connection keep upstream, every few seconds, at little cost."""
+"""Notices that an upstream exchange was deleted: over AMQP one that was created again looks like the former one.
+
+A link keeps a `Canary` upstream, an exchange that goes with the upstream exchange. One `DeletionMonitor` looks at what
+all links of a control connection keep there, every few seconds, at little cost.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 import structlog
 
+from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
+from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, one_line
 from agent.amqp.missing_exchanges import MissingExchanges
+from agent.amqp.questions import attempt, refusal
+from agent.amqp.wire import methods
+from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.links.rounds import Once, Rounds
+from agent.core.rules import names
 from agent.errors import BrokerError
+from agent.links.exchange.upstream_objects import delete_exchange
 from agent.tasks import GuardedTasks, UnexpectedErrors
+
+_FALLBACK = "bindings are bound again every 25 s instead, to notice that the upstream exchange was deleted"
+
+
+@dataclass
+class Canary:
+    """Of one link: an auto-delete exchange whose only binding leads to the upstream exchange.
+
+    When the upstream exchange is deleted, the binding goes, and the canary with it; re-creating the exchange doesn't
+    bring it back. Nothing is published to it, so nothing reaches the upstream exchange that way.
+    """
+
+    connection: Connection
+    exchange: str
+    queue: str
+    name: str | None = field(init=False)
+    note: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        self.name = names.canary(self.exchange, self.queue, self.connection.vhost)
+
+    @property
+    def is_needless(self) -> bool:
+        """Nobody can delete the upstream exchange."""
+        return names.is_permanent(self.exchange)
+
+    async def place(self) -> bool:
+        """Whether a deletion of the upstream exchange shows from now on; `note` says why not.
+
+        Raises where the upstream exchange is missing.
+        """
+        self.note = ""
+        if self.is_needless:
+            return False
+        if self.name is None:
+            self.note = (
+                f"the name of vhost {self.connection.vhost!r} is too long for the exchange that notices deletions: "
+                f"{_FALLBACK}"
+            )
+            return False
+        refused = await self._declare_and_bind(self.name)
+        if refused is None:
+            return True
+        if refused.code == NOT_FOUND:
+            raise refusal(self.connection, f"binding exchange {self.name!r} to {self.exchange!r}", refused)
+        self.note = (
+            f"{one_line(str(refused))}: {_FALLBACK}. Permissions that help: configure and read on "
+            f"'^{names.AGENT_PREFIX}', write on {self.exchange!r}; then restart the link"
+        )
+        return False
+
+    async def survived(self) -> bool:
+        """Whether the upstream exchange was not deleted since `place`; a canary that lost its binding goes.
+
+        After a broker's restart a look isn't enough: a durable canary outlives an exchange that isn't durable, and a
+        canary may exist unbound. The broker refuses to delete it only where it is bound.
+        """
+        if self.name is None:
+            return False
+        values = {"exchange": self.name, "if_unused": True}
+        found = await attempt(self.connection, methods.EXCHANGE_DELETE, methods.EXCHANGE_DELETE_OK, **values)
+        return isinstance(found, ChannelClosedError) and found.code == PRECONDITION_FAILED
+
+    async def remove(self) -> None:
+        if self.name is not None:
+            await delete_exchange(self.connection, self.name)
+
+    async def _declare_and_bind(self, name: str) -> ChannelClosedError | None:
+        """Both are asked at once, on a channel of their own, which a refusal closes."""
+        channel = self.connection.wire.begin_channel()
+        attributes = {"type": "fanout", "durable": True, "auto_delete": True, "internal": True}
+        declared = channel.ask(methods.EXCHANGE_DECLARE, methods.EXCHANGE_DECLARE_OK, exchange=name, **attributes)
+        binding = {"destination": self.exchange, "source": name}
+        bound = channel.ask(methods.EXCHANGE_BIND, methods.EXCHANGE_BIND_OK, **binding)
+        try:
+            await declared
+            await bound
+        except ChannelClosedError as error:
+            if declared.exception() is None:
+                await delete_exchange(self.connection, name)  # without a binding it would stay for good
+            return error
+        finally:
+            channel.leave()
+        return None
+
 
 LOOK_EVERY: Final = 3.0
 INTERNAL_EVERY: Final = 2  # rounds
@@ -31,7 +128,7 @@ PLACED_AT_ONCE: Final = 100  # canaries a round: a thousand links start sooner w
 log = structlog.get_logger()
 
 
-class Watched(Protocol):
+class MonitoredLink(Protocol):
     """A link that runs. What it is asked to do it does later, after its current work."""
 
     @property
@@ -74,21 +171,21 @@ class Watched(Protocol):
         """Whether the plugin's exchange type is known there; asks for it from time to time."""
 
 
-class Lookout:
+class DeletionMonitor:
     """Of one connection; works while links are on it."""
 
     def __init__(self, control: Shared, errors: UnexpectedErrors) -> None:
         self._tasks = GuardedTasks(errors)
         self._connection = control.connection
         self._exchanges = MissingExchanges(control.connection, control.channels)
-        self._links: Rounds[Watched] = Rounds(lambda link: link.assertable)
+        self._links: Rounds[MonitoredLink] = Rounds(lambda link: link.assertable)
         self._doubtful = Once(within=DOUBTFUL_WITHIN, per_second=DOUBTFUL_PER_SECOND)
-        self._in_order: list[Watched] = []  # as `_links` is no order to take turns by: it turns itself
+        self._in_order: list[MonitoredLink] = []  # as `_links` is no order to take turns by: it turns itself
         self._task: asyncio.Task[None] | None = None
         self._round = 0
 
     @contextmanager
-    def watching(self, link: Watched) -> Iterator[None]:
+    def watching(self, link: MonitoredLink) -> Iterator[None]:
         self._links.add(link)
         self._in_order.append(link)
         if self._task is None:
@@ -128,7 +225,7 @@ class Lookout:
         for link, count in chain(doubtful, self._links.due(seconds)):
             link.assert_some(count)
 
-    def _owners(self) -> dict[str, Watched]:
+    def _owners(self) -> dict[str, MonitoredLink]:
         """What is looked at in this round, and whose it is. Of many links each has its turn less often, as a thousand
         of them would cost brokers a lot."""
         is_many = len(self._links) > FEW
@@ -138,7 +235,7 @@ class Lookout:
             owners |= {link.internal: link for link in self._turn(every if is_many else 1)}
         return {name: link for name, link in owners.items() if name is not None}
 
-    def _turn(self, every: int) -> Iterable[Watched]:
+    def _turn(self, every: int) -> Iterable[MonitoredLink]:
         return islice(self._in_order, self._round % every, None, every)
 
     async def _check_type(self) -> None:
@@ -148,12 +245,12 @@ class Lookout:
                 link.on_unknown_type()
 
 
-class Lookouts:
+class DeletionMonitors:
     """One for each connection that upstreams are asked on."""
 
     def __init__(self, errors: UnexpectedErrors) -> None:
         self._errors = errors
-        self._lookouts: WeakKeyDictionary[Shared, Lookout] = WeakKeyDictionary()
+        self._lookouts: WeakKeyDictionary[Shared, DeletionMonitor] = WeakKeyDictionary()
 
-    def of(self, control: Shared) -> Lookout:
-        return self._lookouts.setdefault(control, Lookout(control, self._errors))
+    def of(self, control: Shared) -> DeletionMonitor:
+        return self._lookouts.setdefault(control, DeletionMonitor(control, self._errors))

@@ -1,11 +1,13 @@
-"""What a kind of link decides about its flow."""
+"""What a kind of link decides about its flow, and what a flow learns of its path for the next one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.amqp.data.delivery import Destination
 from agent.core.fields import EMPTY, Table
+from agent.core.links import prefetch
+from agent.core.links.suspicion import Suspicion
 from agent.core.model import AckMode
 
 
@@ -38,3 +40,20 @@ class FlowOptions:
     @property
     def acknowledges(self) -> bool:
         return self.ack_mode is not AckMode.NO_ACK
+
+
+@dataclass
+class PathMemory:
+    prefetch: int = prefetch.START  # where the link may size it
+    largest: int | None = None  # what the downstream takes of a body, from its refusal of a larger one
+    largest_until: float = 0.0  # it may be configured to take more meanwhile
+    largest_of: str = ""  # the address that refused it
+    fruitless: int = 0  # sessions in a row that brought messages and confirmed none
+    suspicion: Suspicion = field(default_factory=Suspicion)
+
+    def largest_at(self, address: str, now: float) -> int | None:
+        """What a body may have there, as far as that is known."""
+        return self.largest if now < self.largest_until and address == self.largest_of else None
+
+    def learn_largest(self, largest: int, address: str, *, until: float) -> None:
+        self.largest, self.largest_of, self.largest_until = largest, address, until

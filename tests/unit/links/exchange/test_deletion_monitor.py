@@ -16,7 +16,7 @@ from agent.amqp.wire.login import Terms
 from agent.amqp.wire.methods import Call
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism, parse
-from agent.links.exchange.lookout import (
+from agent.links.exchange.deletion_monitor import (
     DOUBTFUL_PER_SECOND,
     DOUBTFUL_WITHIN,
     FEW,
@@ -25,14 +25,14 @@ from agent.links.exchange.lookout import (
     MANY_EVERY,
     MANY_INTERNAL_EVERY,
     PLACED_AT_ONCE,
-    Lookout,
+    DeletionMonitor,
 )
 from agent.tasks import UnexpectedErrors
 from tests.unit.amqp.wire.link import Wire, feed, opened, turn
 
 
 class Link:
-    """What a lookout sees of a link."""
+    """What a monitor sees of a link."""
 
     def __init__(self, name: str, assertable: int = 1) -> None:
         self.canary: str | None = f"canary {name}"
@@ -74,9 +74,9 @@ class Broker:
         self._wire = wire
         self._socket = socket
 
-    async def look(self, lookout: Lookout, times: int = 1) -> None:
+    async def look(self, monitor: DeletionMonitor, times: int = 1) -> None:
         for _ in range(times):
-            looking = asyncio.create_task(lookout.look(LOOK_EVERY))
+            looking = asyncio.create_task(monitor.look(LOOK_EVERY))
             while not looking.done():
                 await turn()
                 self._answer(self._socket.taken())
@@ -112,50 +112,50 @@ class Broker:
         feed(self._wire, frames.frame(frames.METHOD, number, payload))
 
 
-async def scene() -> tuple[Broker, Lookout]:
+async def scene() -> tuple[Broker, DeletionMonitor]:
     wire, socket = await opened()
     terms = Terms("upstream u h:5672", "/", "u", Secret("p"), (Mechanism.PLAIN,), 0)
     connection = Connection(parse("amqp://h"), wire, terms)
-    return Broker(wire, socket), Lookout(Shared(connection, ChannelPool(connection)), UnexpectedErrors())
+    return Broker(wire, socket), DeletionMonitor(Shared(connection, ChannelPool(connection)), UnexpectedErrors())
 
 
 @contextmanager
-def watched(lookout: Lookout, *links: Link) -> Iterator[None]:
+def watched(monitor: DeletionMonitor, *links: Link) -> Iterator[None]:
     with ExitStack() as watching:
         for link in links:
-            watching.enter_context(lookout.watching(link))
+            watching.enter_context(monitor.watching(link))
         yield
 
 
 async def test_links_hear_of_what_is_missing_of_theirs() -> None:
-    broker, lookout = await scene()
+    broker, monitor = await scene()
     links = [Link(str(number)) for number in range(50)]
-    with watched(lookout, *links):
-        await broker.look(lookout)
+    with watched(monitor, *links):
+        await broker.look(monitor)
         assert broker.asked == [link.canary for link in links]
         broker.missing = {"canary 7", "canary 8", "canary 49"}
-        await broker.look(lookout)
+        await broker.look(monitor)
         assert [link.missing for link in links if link.missing] == [["canary 7"], ["canary 8"], ["canary 49"]]
 
 
 async def test_internal_exchanges_are_asked_for_less_often() -> None:
-    broker, lookout = await scene()
+    broker, monitor = await scene()
     link = Link("a")
-    with watched(lookout, link):
-        await broker.look(lookout, INTERNAL_EVERY)
+    with watched(monitor, link):
+        await broker.look(monitor, INTERNAL_EVERY)
         assert broker.asked == ["canary a"] * INTERNAL_EVERY + ["internal a"]
         broker.missing = {"internal a"}
-        await broker.look(lookout, INTERNAL_EVERY)
+        await broker.look(monitor, INTERNAL_EVERY)
         assert link.missing == ["internal a"]
 
 
 async def test_of_many_links_each_has_its_turn_less_often() -> None:
-    broker, lookout = await scene()
+    broker, monitor = await scene()
     links = [Link(str(number)) for number in range(FEW + 1)]
-    with watched(lookout, *links):
-        await broker.look(lookout)
+    with watched(monitor, *links):
+        await broker.look(monitor)
         assert len(broker.asked) < len(links)
-        await broker.look(lookout, MANY_INTERNAL_EVERY - 1)
+        await broker.look(monitor, MANY_INTERNAL_EVERY - 1)
     rounds = MANY_INTERNAL_EVERY // MANY_EVERY
     assert sorted(broker.asked) == sorted(
         [*(link.canary or "" for link in links)] * rounds + [link.internal or "" for link in links]
@@ -163,58 +163,58 @@ async def test_of_many_links_each_has_its_turn_less_often() -> None:
 
 
 async def test_a_link_without_canary_and_with_a_long_name_is_not_asked_for() -> None:
-    broker, lookout = await scene()
+    broker, monitor = await scene()
     link = Link("a")
     link.canary = link.internal = None
-    with watched(lookout, link):
-        await broker.look(lookout, INTERNAL_EVERY)
+    with watched(monitor, link):
+        await broker.look(monitor, INTERNAL_EVERY)
     assert broker.asked == []
 
 
 async def test_canaries_are_placed_in_turn() -> None:
-    broker, lookout = await scene()
+    broker, monitor = await scene()
     links = [Link(str(number)) for number in range(PLACED_AT_ONCE + 1)]
     for link in links[:-1]:
         link.lacks_canary = True
-    with watched(lookout, links[-1], *links[:-1]):
-        await broker.look(lookout)
+    with watched(monitor, links[-1], *links[:-1]):
+        await broker.look(monitor)
         assert [link.placed for link in links] == [1] * PLACED_AT_ONCE + [0]
         for link in links:
             link.lacks_canary = True
-        await broker.look(lookout)
+        await broker.look(monitor)
         assert sum(link.placed for link in links) == 2 * PLACED_AT_ONCE
 
 
 async def test_one_link_asks_for_the_plugins_type_and_all_of_that_type_hear() -> None:
-    broker, lookout = await scene()
+    broker, monitor = await scene()
     links = [Link(str(number)) for number in range(3)]
     links[1].is_native = links[2].is_native = True
-    with watched(lookout, *links):
-        await broker.look(lookout)
+    with watched(monitor, *links):
+        await broker.look(monitor)
         links[1].type_is_known = False
         links[0].type_is_known = False  # it isn't of that type
-        await broker.look(lookout)
+        await broker.look(monitor)
     assert [link.was_told_of_type for link in links] == [False, True, True]
 
 
 async def test_very_many_bindings_are_asserted_slowly() -> None:
-    broker, lookout = await scene()
+    broker, monitor = await scene()
     link = Link("a", assertable=20_000)
-    with watched(lookout, link):
-        await broker.look(lookout, 10)
+    with watched(monitor, link):
+        await broker.look(monitor, 10)
     assert link.asserted == 10 * LOOK_EVERY
 
 
 async def test_bindings_in_doubt_are_asserted_within_a_short_time_and_of_very_many_a_bounded_number() -> None:
-    broker, lookout = await scene()
+    broker, monitor = await scene()
     few, some, many = (Link(name, assertable=0) for name in ("few", "some", "many"))
     few.doubtful, some.doubtful = 7, 5_000
-    with watched(lookout, few, some):
-        await broker.look(lookout, ceil(DOUBTFUL_WITHIN / LOOK_EVERY))
+    with watched(monitor, few, some):
+        await broker.look(monitor, ceil(DOUBTFUL_WITHIN / LOOK_EVERY))
     assert (few.doubtful, some.doubtful) == (0, 0)
     many.doubtful = 100_000
-    with watched(lookout, many):
-        await broker.look(lookout, 10)
+    with watched(monitor, many):
+        await broker.look(monitor, 10)
     assert many.asserted <= 11 * LOOK_EVERY * DOUBTFUL_PER_SECOND
 
 
@@ -222,9 +222,9 @@ async def test_looking_begins_with_the_first_link_and_ends_with_the_last() -> No
     def looks() -> list[str]:
         return [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "look at canaries"]
 
-    _, lookout = await scene()
-    with watched(lookout, Link("a")):
-        with watched(lookout, Link("b")):
+    _, monitor = await scene()
+    with watched(monitor, Link("a")):
+        with watched(monitor, Link("b")):
             assert len(looks()) == 1
         assert len(looks()) == 1
     await turn()

@@ -13,7 +13,7 @@ from agent.links.exchange.binder import LeftOut
 
 
 @dataclass
-class Built:
+class UpstreamState:
     """What a link knows to exist upstream; without a letter it doesn't know what is bound.
 
     It holds for one cluster: endpoints that may be used for one another may be several.
