@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import ChannelPool
 from agent.amqp.failures import NOT_FOUND
-from agent.amqp.questions import refusal
+from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 

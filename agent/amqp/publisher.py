@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import one_line
-from agent.amqp.questions import refusal
+from agent.amqp.rpc import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message, UnansweredError
 from agent.amqp.wire.methods import Call

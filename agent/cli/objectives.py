@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.amqp.data.target import TRANSFER_BOUNDS
+from agent.amqp.data.publish_tracker import TRANSFER_BOUNDS
 from agent.cli import output
 from agent.errors import ConfigurationError, Place, Problem
 from agent.pipeline.rules import prometheus

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from agent.amqp.connect import Connection, connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.amqp.data.capture import Capture, Room
-from agent.amqp.data.target import Target
+from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.last_heard import LastHeard
 from agent.amqp.renewal import renew_connection
 from agent.amqp.wire.permit import Permit
@@ -178,7 +178,7 @@ class Brokers:
 
     def capture(
         self, source: End, up: Connection, *, link: str, options: FlowOptions, is_quorum: bool | None
-    ) -> Callable[[Target], Capture] | None:
+    ) -> Callable[[PublishTracker], Capture] | None:
         """Makes what collects messages for the quarantine beside their source, which they come from by `up`. None where
         they come from the quarantine itself: they would go round for ever. `is_quorum`: as in `Lane`."""
         if options.queue == quarantine.QUEUE:

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.splice import Source, Target
+from agent.amqp.data.splice import DeliveryForwarder, PublishTracker
 from agent.amqp.failures import ACCESS_REFUSED
-from agent.amqp.questions import refusal
+from agent.amqp.rpc import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.methods import Call
@@ -33,7 +33,14 @@ class Consumer:
     """
 
     def __init__(
-        self, options: FlowOptions, window: Window, *, up: Connection, out: Channel, source: Source, target: Target
+        self,
+        options: FlowOptions,
+        window: Window,
+        *,
+        up: Connection,
+        out: Channel,
+        source: DeliveryForwarder,
+        target: PublishTracker,
     ) -> None:
         self._options = options
         self._window = window

@@ -10,18 +10,18 @@ from typing import Final
 from agent.amqp.connect import Connection
 from agent.amqp.data.capture import Capture, Room
 from agent.amqp.data.held import HeldBuffers
+from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.probe import Probes
-from agent.amqp.data.returns import LONGEST, SPARINGLY
+from agent.amqp.data.publish_tracker import largest_taken
 from agent.amqp.data.rewriting import Rewriter
-from agent.amqp.data.scrutiny import Scrutiny
-from agent.amqp.data.splice import Counts, Source, Target
-from agent.amqp.data.target import largest_taken
+from agent.amqp.data.splice import Counts, DeliveryForwarder, PublishTracker
+from agent.amqp.data.unpublishable import LONGEST, SPARINGLY
 from agent.amqp.failures import ACCESS_REFUSED, blames_message, one_line
-from agent.amqp.questions import refusal
+from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import REPLY_SUCCESS, Channel, ChannelClosedError
 from agent.core.links import prefetch
-from agent.core.links.suspicion import Watch
+from agent.core.links.poison_search import Watch
 from agent.core.model import AckMode
 from agent.errors import BrokerError, PermanentError, Side, TransientError, happening_on
 from agent.links.consumer import Consumer, DiscardDeliveries, is_consumed_by_another
@@ -45,7 +45,7 @@ class Flow:
         down: Connection,
         counts: Counts,
         path: PathMemory,
-        capture: Callable[[Target], Capture] | None = None,
+        capture: Callable[[PublishTracker], Capture] | None = None,
         room: Room | None = None,
     ) -> None:
         """`capture` makes what collects messages for the quarantine. In `room` messages are kept until they are
@@ -69,18 +69,18 @@ class Flow:
         self.acknowledged_for_sure = 0  # of `acknowledged`, what the source is known to have read
         self._into: Channel | None = None
         self._out: Channel | None = None
-        self._target: Target | None = None
-        self._source: Source | None = None
+        self._target: PublishTracker | None = None
+        self._source: DeliveryForwarder | None = None
         self._consumer: Consumer | None = None
         self._flows = False
         self._forgets: asyncio.TimerHandle | None = None
         self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
         self._unrouted: asyncio.Future[BrokerError] = self._loop.create_future()
         self._forwarded_before = counts.forwarded
-        self._watch = path.suspicion.watch(self._loop.time())
-        for_unfit = path.suspicion.culprits(self._loop.time()) if self.is_watched else 0
+        self._watch = path.poison_search.watch(self._loop.time())
+        for_unfit = path.poison_search.culprits(self._loop.time()) if self.is_watched else 0
         self._window = Window(options, path, counts, self._loop.time, for_unfit=for_unfit)
-        self._scrutiny: Scrutiny | None = None
+        self._poison_check: PoisonCheck | None = None
         self._has_taken_all: asyncio.Future[None] = self._loop.create_future()  # that it may take
 
     @property
@@ -94,7 +94,7 @@ class Flow:
 
     @property
     def is_watched(self) -> bool:
-        """Whether it was begun under suspicion."""
+        """Whether it was begun under poison_search."""
         return self._watch is not Watch.OFF
 
     @property
@@ -222,18 +222,20 @@ class Flow:
         target = self._target = self._window.target = self._made_target(into)
         into.closed.add_done_callback(self._learn)
         if self.is_watched:
-            self._scrutiny = Scrutiny(self._path.suspicion, self._loop.time, lambda: target.confirms.unconfirmed)
+            self._poison_check = PoisonCheck(
+                self._path.poison_search, self._loop.time, lambda: target.confirms.unconfirmed
+            )
         self._capture = self._made_capture(target) if self._made_capture else None
         if target.refused is not None:
             target.refused.hand_over = self._capture.take if self._capture else None
             target.refused.counts_returns = self._counts_returns
             target.refused.spares(dear=self._is_dear)
-        source = self._source = Source(
+        source = self._source = DeliveryForwarder(
             out,
             target,
             rewriter,
             self._options.destination,
-            scrutiny=self._scrutiny,
+            poison_check=self._poison_check,
             limit=self._options.limit,
             capture=self._capture,
             spares_returned=self._counts_returns and self._path.fruitless >= prefetch.FRUITLESS,
@@ -257,9 +259,9 @@ class Flow:
             self._forgets = self._loop.call_at(self._path.largest_until, source.forget_largest)
         await (consumer.pause() if paused else consumer.begin())
 
-    def _made_target(self, into: Channel) -> Target:
+    def _made_target(self, into: Channel) -> PublishTracker:
         path, room = self._path, self._room
-        return Target(
+        return PublishTracker(
             into,
             self._down.wire,
             self._counts,
@@ -428,8 +430,8 @@ class Flow:
         if largest is not None:
             self._path.learn_largest(largest, self._down.uri.safe, until=self._loop.time() + LARGEST_IS_KNOWN)
         elif blames_message(error) and self._may_have_caused_it:
-            on_the_way = self._scrutiny.on_the_way if self._scrutiny else ()
-            self._path.suspicion.broke(self._loop.time(), self._watch, on_the_way)
+            on_the_way = self._poison_check.on_the_way if self._poison_check else ()
+            self._path.poison_search.broke(self._loop.time(), self._watch, on_the_way)
         elif not isinstance(error, ChannelClosedError):
             self._path.largest = None  # the next connection may take more
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from agent.amqp.data.delivery import Destination
 from agent.core.fields import EMPTY, Table
 from agent.core.links import prefetch
-from agent.core.links.suspicion import Suspicion
+from agent.core.links.poison_search import PoisonSearch
 from agent.core.model import AckMode
 
 
@@ -49,7 +49,7 @@ class PathMemory:
     largest_until: float = 0.0  # it may be configured to take more meanwhile
     largest_of: str = ""  # the address that refused it
     fruitless: int = 0  # sessions in a row that brought messages and confirmed none
-    suspicion: Suspicion = field(default_factory=Suspicion)
+    poison_search: PoisonSearch = field(default_factory=PoisonSearch)
 
     def largest_at(self, address: str, now: float) -> int | None:
         """What a body may have there, as far as that is known."""

@@ -18,8 +18,8 @@ from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.core.addresses.uri import AmqpUri
+from agent.core.links.poison_search import Watch
 from agent.core.links.reconcile import Known
-from agent.core.links.suspicion import Watch
 from agent.core.model import Binding, Link
 from agent.errors import BrokerError, Side
 from agent.links.brokers import Brokers
@@ -183,7 +183,7 @@ class RunnableLink(ABC, Generic[LinkT]):
 
     def is_suspected(self, now: float) -> bool:
         """Whether one of its messages may have made the downstream close a connection, so that it shares none."""
-        return self.path.suspicion.watch(now) is not Watch.OFF
+        return self.path.poison_search.watch(now) is not Watch.OFF
 
     def was_served_by_another(self) -> None:
         """Since the last session, whoever that was: what exists for the link may be other than that left it."""

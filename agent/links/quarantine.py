@@ -14,13 +14,12 @@ import structlog
 from agent.amqp.connect import Connection
 from agent.amqp.data.capture import Capture, Captured, Room
 from agent.amqp.data.delivery import Destination
+from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.data.quarantined import Why, enclosed
-from agent.amqp.data.target import Target
-from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare
+from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare, is_replicated
 from agent.amqp.failures import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED
 from agent.amqp.publisher import NoQueueError, Publisher
-from agent.amqp.questions import refusal
-from agent.amqp.queue_types import is_replicated
+from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError, UnansweredError
 from agent.amqp.wire.tables import CodecError
 from agent.core import fields
@@ -68,7 +67,7 @@ class Lane:
 @dataclass(frozen=True, slots=True)
 class _Parcel:
     captured: Captured
-    target: Target
+    target: PublishTracker
     lane: Lane
     time: int
 
@@ -147,7 +146,7 @@ class Quarantines:
         self._places: dict[object, _Place] = {}
         self._brake = _Brake()
 
-    def capture(self, place: object, target: Target, lane: Lane) -> Capture:
+    def capture(self, place: object, target: PublishTracker, lane: Lane) -> Capture:
         """For one flow; flows with an equal `place` share a connection while messages are on their way."""
         return Capture(
             self._room, lambda captured: self._take(place, _Parcel(captured, target, lane, int(self._clock())))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.amqp.data.target import Counts, Target
+from agent.amqp.data.publish_tracker import Counts, PublishTracker
 from agent.core.links import prefetch
-from agent.core.links.suspicion import Watch
+from agent.core.links.poison_search import Watch
 from agent.links.flow_options import FlowOptions, PathMemory
 
 
@@ -29,7 +29,7 @@ class Window:
         """`for_unfit` places of the prefetch are kept for messages that are held and get nowhere."""
         self.current = 0
         self.round_trip = 0.0
-        self.target: Target | None = None
+        self.target: PublishTracker | None = None
         self._options = options
         self._path = path
         self._counts = counts
@@ -74,7 +74,7 @@ class Window:
 
     @property
     def is_single(self) -> bool:
-        return self._path.suspicion.watch(self._clock()) is Watch.ONE_BY_ONE
+        return self._path.poison_search.watch(self._clock()) is Watch.ONE_BY_ONE
 
     @property
     def _flowing(self) -> int:

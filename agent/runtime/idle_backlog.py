@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.amqp.connection_pool import Shared
-from agent.amqp.questions import count_messages
+from agent.amqp.rpc import count_messages
 from agent.errors import BrokerError
 from agent.links.brokers import Brokers
 from agent.links.ends import End

@@ -12,8 +12,8 @@ from agent.amqp.connect import Connection
 from agent.amqp.data.delivery import Delivery
 from agent.amqp.data.quarantined import Restored, Why, restored
 from agent.amqp.data.rewriting import Rewriter, rewritten
-from agent.amqp.held_messages import Held, HeldMessages, held_messages
 from agent.amqp.publisher import Publisher
+from agent.amqp.queue_browser import BrowsedMessage, QueueBrowser, browse
 from agent.amqp.wire.properties import Properties
 from agent.amqp.wire.tables import CodecError
 from agent.core.addresses.uri import AmqpUri
@@ -134,7 +134,7 @@ def _name(value: bytes) -> str:
     return value.decode(errors="surrogateescape")
 
 
-def _shown(connection: Connection, found: Restored, message: Held) -> SetAside:
+def _shown(connection: Connection, found: Restored, message: BrowsedMessage) -> SetAside:
     return SetAside(connection.where, connection.vhost, found.why, found.properties, message.size, message.body)
 
 
@@ -181,7 +181,7 @@ class Quarantined:
     async def look(self, *, with_bodies: bool) -> AsyncGenerator[SetAside, None]:
         """Each once, also where several addresses lead to one broker: what one of them holds, the others don't find."""
         async with AsyncExitStack() as opened:
-            looked: list[tuple[Connection, HeldMessages]] = []
+            looked: list[tuple[Connection, QueueBrowser]] = []
             async for connection in self._places(opened):
                 with self._noting(connection):
                     held = await opened.enter_async_context(self._held(connection, with_bodies=with_bodies))
@@ -260,7 +260,7 @@ class Quarantined:
         except BrokerError as error:
             (self.elsewhere if connection in self._others else self.problems).append(str(error))
 
-    async def _note_rest(self, connection: Connection, held: HeldMessages) -> None:
+    async def _note_rest(self, connection: Connection, held: QueueBrowser) -> None:
         if await held.has_rest():
             self.problems.append(
                 f"{connection.where}, vhost {connection.vhost}: more messages than can be looked at together: drop or"
@@ -282,13 +282,13 @@ class Quarantined:
                     self._others.update([connection] if is_other else [])
                     yield connection
 
-    def _held(self, connection: Connection, *, with_bodies: bool) -> AbstractAsyncContextManager[HeldMessages]:
+    def _held(self, connection: Connection, *, with_bodies: bool) -> AbstractAsyncContextManager[QueueBrowser]:
         def wants(properties: bytes) -> bool:
             return with_bodies and self._restored(properties) is not None
 
-        return held_messages(connection, quarantine.QUEUE, wants=wants)
+        return browse(connection, quarantine.QUEUE, wants=wants)
 
-    def _chosen(self, message: Held) -> Restored | None:
+    def _chosen(self, message: BrowsedMessage) -> Restored | None:
         return self._restored(message.properties)
 
     def _restored(self, properties: bytes) -> Restored | None:

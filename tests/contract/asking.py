@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from agent.amqp.connect import Connection, connect
-from agent.amqp.questions import attempt
+from agent.amqp.rpc import attempt
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.ends import ConnectionClosedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from agent.amqp.queue_types import NO_TYPE, is_replicated
+from agent.amqp.declares import NO_TYPE, is_replicated
 from agent.amqp.wire import methods
 from tests.contract.asking import OK, Asking, Release
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.amqp.channel_pool import ChannelPool
+from agent.amqp.connection_pool import ChannelPool
 from agent.amqp.declares import Presence, probe
 from agent.amqp.missing_exchanges import MissingExchanges
 from agent.amqp.wire import methods

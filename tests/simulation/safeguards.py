@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from agent.amqp.data.target import Target
+from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.wire.connection import WireConnection
 from agent.core.links.demand import Demand
 from agent.core.links.reconcile import DeleteInternal
@@ -44,24 +44,24 @@ def acknowledge_before_confirm() -> None:
     """What the downstream has yet to confirm is acknowledged upstream."""
 
     def early(made: Any) -> Any:
-        def made_early(self: Target, *given: Any, **options: Any) -> None:
+        def made_early(self: PublishTracker, *given: Any, **options: Any) -> None:
             options["ack_mode"] = AckMode.ON_PUBLISH
             made(self, *given, **options)
 
         return made_early
 
-    _replace(Target, "__init__", early)
+    _replace(PublishTracker, "__init__", early)
 
 
 def acknowledge_twice() -> None:
     """A delivery is settled again that is settled already."""
-    say = Target._say
+    say = PublishTracker._say
 
-    def twice(self: Target, *given: Any) -> None:
+    def twice(self: PublishTracker, *given: Any) -> None:
         say(self, *given)
         say(self, *given)
 
-    _put(Target, "_say", twice)
+    _put(PublishTracker, "_say", twice)
 
 
 def permit() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import agent
 from agent.amqp.connect import Connection
 from agent.amqp.failures import opening_failed
-from agent.amqp.questions import refusal
+from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.amqp.wire.login import Terms

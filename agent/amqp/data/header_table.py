@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from agent.amqp.data.walk import Entry, Names
+from agent.amqp.data.table_scan import Entry, Names
 from agent.amqp.wire.tables import encode_value, short_string
 from agent.core.fields import Field
 

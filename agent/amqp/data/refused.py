@@ -7,22 +7,73 @@ gets through although others do is handed over, for the quarantine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from agent.amqp.data import header_table
 from agent.amqp.data.capture import Captured
-from agent.amqp.data.held import HeldBuffers, Known, Publish
-from agent.amqp.data.original import original, received_headers
-from agent.amqp.data.prepared import PUBLISH
-from agent.amqp.data.returns import Later
-from agent.amqp.data.walk import Names
+from agent.amqp.data.delivery import Delivery, read_address
+from agent.amqp.data.held import HeldBuffers, Known, Publish, Received
+from agent.amqp.data.prepared import ADDRESS, PUBLISH
+from agent.amqp.data.table_scan import Names
+from agent.amqp.data.unpublishable import Later
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.ends import one_line
+from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.core.links.confirms import Confirms
-from agent.core.links.parked import Parked, Refusal
 from agent.core.links.refusals import Refusals
+from agent.core.links.unacknowledged import Refusal, UnacknowledgedRefusals
 from agent.core.rules.quarantine import Reason
+
+_PROPERTIES: Final = 12  # bytes before them in a content header
+_TABLES: Final = slice(2, 4)  # of what is prepared: those put where a message has no headers
+_LENGTH: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """`properties` begin with their flags, as received."""
+
+    delivery: Delivery
+    properties: bytes
+    body: bytes
+
+
+def original(publish: Publish) -> Original:
+    _, header, *parts = _payloads(publish.frames)
+    delivery = read_address(publish.prepared[ADDRESS], redelivered=False)
+    return Original(delivery, _properties(publish, header[_PROPERTIES:]), b"".join(parts))
+
+
+def received_headers(publish: Publish) -> bytes:
+    """The headers (a table with its length) as they came."""
+    _, header, *_ = _payloads(publish.frames)
+    return Properties.read(_properties(publish, header[_PROPERTIES:])).raw_headers
+
+
+def _properties(publish: Publish, written: bytes) -> bytes:
+    added = publish.added
+    if isinstance(added, Received):
+        return added.properties
+    if not added:
+        return written
+    found = Properties.read(written)
+    if any(added is table for table in publish.prepared[_TABLES]):
+        return found.lacking(HEADERS).write()
+    entries = found.raw_headers[_LENGTH + len(added) :]
+    return found.with_raw_headers(len(entries).to_bytes(_LENGTH, "big") + entries).write()
+
+
+def _payloads(data: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(data):
+        _, _, size = frames.PREFIX.unpack_from(data, at)
+        begin = at + frames.PREFIX.size
+        found.append(data[begin : begin + size])
+        at += frames.OVERHEAD + size
+    return found
+
 
 _NAME: Final = "x-delivery-count"
 RETURNS_MARK: Final = short_string(_NAME)
@@ -66,7 +117,7 @@ class Refused:
         self._give_back = give_back
         self._later = later
         self._clock = clock
-        self._parked = Parked()
+        self._parked = UnacknowledgedRefusals()
         self._came_again: dict[int, Refusal] = {}  # of those that were parked: by publish number
         self._messages: dict[int, Publish] = {}  # by tag
         self._numbers: dict[int, int] = {}  # of those published again: publish number -> tag
@@ -188,7 +239,7 @@ class Refused:
         for tag in tuple(self._messages):
             self._drop(tag)
         self._held.room.forget(self._parked.waiting)
-        self._parked = Parked()  # a timer may hold this one for minutes
+        self._parked = UnacknowledgedRefusals()  # a timer may hold this one for minutes
         self._came_again.clear()
         self._held.release()
 

@@ -8,8 +8,9 @@ A message is published when all of it is here, so that a connection that dies mi
 what is larger than `WHOLE` goes on as it comes; see `Channel.is_midway` for what happens to that.
 
 What can't be published at all (too large for the downstream, headers that don't fit into one of its frames or that
-can't be read) is not sent, since it would break the link each time it comes: see `Target.unfit`. That the lengths of
-the properties add up is checked of every message; what is in its headers table, where a `Scrutiny` is given.
+can't be read) is not sent, since it would break the link each time it comes: see `PublishTracker.unfit`. That the
+lengths of the properties add up is checked of every message; what is in its headers table, where a `PoisonCheck` is
+given.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from typing import Final
 from agent.amqp.data.capture import Capture
 from agent.amqp.data.delivery import Delivery, Destination, read_address
 from agent.amqp.data.held import Received, Ways
+from agent.amqp.data.poison_check import PoisonCheck
 from agent.amqp.data.prepared import PUBLISH, Prepared
 from agent.amqp.data.probe import Probes, token_of
+from agent.amqp.data.publish_tracker import MOST_UNSETTLED, Counts, Outlet, PublishTracker
 from agent.amqp.data.refused import MOST_RETURNS, RETURNS_MARK, returns_of
 from agent.amqp.data.rewriting import Rewriter, rewritten
-from agent.amqp.data.scrutiny import Scrutiny
-from agent.amqp.data.target import MOST_UNSETTLED, Counts, Outlet, Target
-from agent.amqp.data.unfit import CLOSES, RETURNED, TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
+from agent.amqp.data.unpublishable import CLOSES, RETURNED, TOO_LARGE, TOO_MANY_HEADERS, UNREADABLE
 from agent.amqp.wire import frames
 from agent.amqp.wire.channel import MAX_BODY, Channel
 from agent.amqp.wire.properties import (
@@ -42,7 +43,7 @@ from agent.amqp.wire.properties import (
 )
 from agent.amqp.wire.tables import CodecError
 
-__all__ = ["WHOLE", "Counts", "Destination", "Outlet", "Rewriter", "Source", "Target"]
+__all__ = ["WHOLE", "Counts", "DeliveryForwarder", "Destination", "Outlet", "PublishTracker", "Rewriter"]
 
 WHOLE: Final = 1024 * 1024
 _DELIVER: Final = 60 << 16 | 60
@@ -66,31 +67,67 @@ _IDS: Final = frames.BASIC << 16  # of a content header: the class, and a weight
 _MOST_JUDGED: Final = 256 * 1024  # of headers with ours among them; longer ones would hold up other links
 
 
-class Source:
+class DeliveryForwarder:
     """The upstream channel's frames, and what becomes of them downstream."""
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_added", "_address", "_apart", "_around", "_at_once", "_awaits_header", "_begun", "_bytes",
-        "_came_again", "_capture", "_changes", "_channel", "_counted", "_has_dropped", "_is_careful",
-        "_is_midway", "_largest", "_last_allowed", "_mark", "_may_be_probe", "_missing", "_number",
-        "_other_marks", "_out", "_prepared", "_prepared_for", "_redelivered", "_rewriter", "_rewritten",
-        "_room", "_scrutiny", "_size", "_skips", "_spares_returned", "_tag", "_tags", "_target",
-        "_target_number", "_unusual", "_was_added", "on_exhausted", "probes",
+        "_added",
+        "_address",
+        "_apart",
+        "_around",
+        "_at_once",
+        "_awaits_header",
+        "_begun",
+        "_bytes",
+        "_came_again",
+        "_capture",
+        "_changes",
+        "_channel",
+        "_counted",
+        "_has_dropped",
+        "_is_careful",
+        "_is_midway",
+        "_largest",
+        "_last_allowed",
+        "_mark",
+        "_may_be_probe",
+        "_missing",
+        "_number",
+        "_other_marks",
+        "_out",
+        "_poison_check",
+        "_prepared",
+        "_prepared_for",
+        "_redelivered",
+        "_rewriter",
+        "_rewritten",
+        "_room",
+        "_size",
+        "_skips",
+        "_spares_returned",
+        "_tag",
+        "_tags",
+        "_target",
+        "_target_number",
+        "_unusual",
+        "_was_added",
+        "on_exhausted",
+        "probes",
     )  # fmt: skip
 
     def __init__(
         self,
         channel: Channel,
-        target: Target,
+        target: PublishTracker,
         rewriter: Rewriter,
         destination: Destination,
         *,
-        scrutiny: Scrutiny | None = None,
+        poison_check: PoisonCheck | None = None,
         limit: int | None = None,
         capture: Capture | None = None,
         spares_returned: bool = False,
     ) -> None:
-        """With `scrutiny`, messages are looked at one by one, and those are unfit that it objects to. With
+        """With `poison_check`, messages are looked at one by one, and those are unfit that it objects to. With
         `spares_returned`, those too that the source would drop if they came back some more times.
 
         `limit` is how many are published; what comes beyond is neither published nor settled, unless more are allowed.
@@ -107,8 +144,8 @@ class Source:
         self._spares_returned = spares_returned
         self._changes = rewriter.changes
         self._unusual = 0 if self._changes.users is None else USER_ID
-        self._is_careful = scrutiny is not None or bool(self._changes.values)  # messages are looked at one by one
-        self._scrutiny = scrutiny
+        self._is_careful = poison_check is not None or bool(self._changes.values)  # messages are looked at one by one
+        self._poison_check = poison_check
         self.probes: Probes | None = None
         self._capture = capture
         self._room = (target.outlet.frame_max or frames.LARGEST) - frames.OVERHEAD
@@ -386,7 +423,7 @@ class Source:
             self._refuse(TOO_LARGE, bytes(buffer[at + _TO_FLAGS : after - 1]), size=self._size)
         elif ids != _IDS:
             self._refuse(UNREADABLE, bytes(buffer[at + _TO_FLAGS : after - 1]))
-        elif self._scrutiny is not None and (objection := self._object(self._scrutiny, buffer, at, after)):
+        elif self._poison_check is not None and (objection := self._object(self._poison_check, buffer, at, after)):
             self._refuse(objection, bytes(buffer[at + _TO_FLAGS : after - 1]))
         elif flags & self._unusual or self._changes.values or not self._splice(buffer, at, after, flags=flags):
             self._rewrite(bytes(buffer[at + 7 : after - 1]))
@@ -404,9 +441,9 @@ class Source:
         self._was_added = b""
         self._target.passes_probe(self._tag)
 
-    def _object(self, scrutiny: Scrutiny, buffer: bytearray, at: int, after: int) -> str:
+    def _object(self, poison_check: PoisonCheck, buffer: bytearray, at: int, after: int) -> str:
         properties = bytes(buffer[at + _TO_FLAGS : after - 1])
-        return scrutiny.objection(self._tag, self._around[PUBLISH], properties, self._size)
+        return poison_check.objection(self._tag, self._around[PUBLISH], properties, self._size)
 
     def _rewrite(self, payload: bytes) -> None:
         """The long way: whatever may be in a header."""

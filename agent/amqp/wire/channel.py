@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.ends import one_line
 from agent.amqp.wire.methods import Call, Method
+from agent.amqp.wire.pending_requests import PendingRequests
 from agent.amqp.wire.properties import Properties
-from agent.amqp.wire.questions import Questions
 from agent.amqp.wire.refusals import ACCESS_REFUSED, facts_of, refuses_topic, with_permission
 from agent.amqp.wire.tables import CodecError
 from agent.errors import BrokerError, PermanentError, TransientError
@@ -99,7 +99,7 @@ class Channel:
         self._is_closing = False
         self._writer = writer
         self._loop = loop
-        self._questions = Questions(loop)
+        self._questions = PendingRequests(loop)
         self._demands = 0
         self._demands_since = 0.0
         self._content: Call | None = None

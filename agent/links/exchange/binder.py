@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
 
-from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
+from agent.amqp.connection_pool import ChannelPool
 from agent.amqp.failures import PRECONDITION_FAILED, one_line
-from agent.amqp.questions import refusal
+from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, MethodTooLargeError
 from agent.amqp.wire.methods import Call, Method

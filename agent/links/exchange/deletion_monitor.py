@@ -20,7 +20,7 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, one_line
 from agent.amqp.missing_exchanges import MissingExchanges
-from agent.amqp.questions import attempt, refusal
+from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.links.rounds import Once, Rounds

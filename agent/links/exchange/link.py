@@ -12,7 +12,7 @@ from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.failures import one_line
-from agent.amqp.questions import count_consumers
+from agent.amqp.rpc import count_consumers
 from agent.core.links.reconcile import Known, Wanted, upstream_queue_name
 from agent.core.links.restarts import leads_elsewhere
 from agent.core.model import Binding, ExchangeLink, QueueType

@@ -20,9 +20,9 @@ from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data import header_table
 from agent.amqp.data.probe import HEADER, token_of
-from agent.amqp.data.target import Counts
+from agent.amqp.data.publish_tracker import Counts
 from agent.amqp.failures import one_line
-from agent.amqp.questions import refusal
+from agent.amqp.rpc import refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.amqp.wire.properties import HEADERS, Properties

@@ -11,7 +11,7 @@ from typing import Final
 
 from agent.amqp.data.delivery import Delivery
 from agent.amqp.data.rewriting import PropertyChanges
-from agent.amqp.data.walk import Names, skip_value
+from agent.amqp.data.table_scan import Names, skip_value
 from agent.amqp.wire.tables import encode_value, long_string, short_string
 from agent.core import fields
 from agent.core.rules import hops

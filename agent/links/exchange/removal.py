@@ -9,7 +9,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.connection_pool import Shared
-from agent.amqp.questions import count_messages
+from agent.amqp.rpc import count_messages
 from agent.amqp.wire.ends import ConnectionClosedError
 from agent.core.links import backoff
 from agent.core.links.reconcile import upstream_queue_name

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import structlog
 
 from agent.amqp.connect import Connection
-from agent.amqp.questions import count_consumers
+from agent.amqp.rpc import count_consumers
 from agent.core.links.lifecycle import LinkState, Status
 from agent.core.links.reconcile import upstream_queue_name
 from agent.core.model import ExchangeLink, Link, QueueType

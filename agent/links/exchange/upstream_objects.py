@@ -9,7 +9,7 @@ from typing import Any, Final
 from agent.amqp.connect import Connection
 from agent.amqp.declares import COMMAND_INVALID, Opener, closing_code, declare, declare_any, is_harmless
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED
-from agent.amqp.questions import attempt, demand, refusal
+from agent.amqp.rpc import attempt, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call

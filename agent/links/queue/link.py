@@ -12,7 +12,7 @@ from agent.amqp.connection_pool import Shared
 from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
-from agent.amqp.questions import count_consumers
+from agent.amqp.rpc import count_consumers
 from agent.core import fields
 from agent.core.links import prefetch
 from agent.core.model import QueueLink

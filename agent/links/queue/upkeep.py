@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.splice import Counts
-from agent.amqp.questions import look_into
+from agent.amqp.rpc import look_into
 from agent.core.links.demand import SOON, Demand, Look
 from agent.downstream.consumers import Consumers
 from agent.errors import Side, happening_on

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from agent.amqp.connect import Connection
 from agent.amqp.declares import INTERNAL_ERROR, Opener, closing_code, declare, declare_any
 from agent.amqp.failures import NOT_FOUND, PRECONDITION_FAILED
-from agent.amqp.questions import refusal
+from agent.amqp.rpc import refusal
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.methods import Call
 from agent.core.model import Queue

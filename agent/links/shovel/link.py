@@ -14,7 +14,7 @@ from agent.amqp.data.delivery import Destination
 from agent.amqp.data.rewriting import Rewriter
 from agent.amqp.data.splice import Counts
 from agent.amqp.declares import Opener
-from agent.amqp.questions import count_consumers, count_messages
+from agent.amqp.rpc import count_consumers, count_messages
 from agent.core.addresses.uri import AmqpUri
 from agent.core.links.restarts import asks_the_same
 from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource, ShovelLink, ShovelPlace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.amqp.connect import Connection
 from agent.amqp.declares import Opener, declare, declare_any
 from agent.amqp.failures import NOT_FOUND, one_line
-from agent.amqp.questions import attempt, demand, refusal
+from agent.amqp.rpc import attempt, demand, refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core.model import ExchangeDestination, ExchangeSource, QueueDestination, QueueSource

@@ -14,7 +14,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import ACCESS_REFUSED, PRECONDITION_FAILED
-from agent.amqp.questions import attempt, refusal
+from agent.amqp.rpc import attempt, refusal
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.core import fields

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.splice import Counts, Destination, Source, Target
+from agent.amqp.data.splice import Counts, DeliveryForwarder, Destination, PublishTracker
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, Message
 from agent.amqp.wire.properties import USER_ID, Properties
@@ -47,7 +47,7 @@ class Link:
     async def start(self) -> None:
         self.out, self.into = await self.up.channel(), await self.down.channel()
         await self.into.ask(methods.CONFIRM_SELECT, methods.CONFIRM_SELECT_OK)
-        self.target = Target(
+        self.target = PublishTracker(
             self.into,
             self.down.wire,
             self.counts,
@@ -59,7 +59,7 @@ class Link:
             URI, self.name, upstream=THERE, downstream=HERE, max_hops=self.max_hops, trust_user_id=False
         )  # fmt: skip
         self.up.wire.divert(
-            self.out.number, Source(self.out, self.target, stamp, Destination(self.name))
+            self.out.number, DeliveryForwarder(self.out, self.target, stamp, Destination(self.name))
         )  # fmt: skip
         self.down.wire.divert(self.into.number, self.target)
         self.down.wire.fed_by(self.up.wire)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from agent.amqp.data.publish_tracker import largest_taken
 from agent.amqp.data.splice import WHOLE
-from agent.amqp.data.target import largest_taken
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import encode_table, short_string

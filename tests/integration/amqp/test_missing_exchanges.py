@@ -6,8 +6,8 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection, connect
+from agent.amqp.connection_pool import ChannelPool
 from agent.amqp.missing_exchanges import MissingExchanges
 from agent.amqp.wire import methods
 from agent.core.addresses.uri import parse

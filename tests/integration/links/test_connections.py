@@ -10,7 +10,7 @@ import pytest
 from agent.amqp.connection_pool import Shared
 from agent.amqp.data.capture import Capture
 from agent.amqp.data.delivery import Destination
-from agent.amqp.data.target import Target
+from agent.amqp.data.publish_tracker import PublishTracker
 from agent.amqp.declares import Opener
 from agent.amqp.wire.ends import HeartbeatMissedError
 from agent.core.addresses.uri import AmqpUri, parse
@@ -98,7 +98,7 @@ class Openers(Quarantines):
         super().__init__(UnexpectedErrors())
         self.given: list[Opener] = []
 
-    def capture(self, place: object, target: Target, lane: Lane) -> Capture:
+    def capture(self, place: object, target: PublishTracker, lane: Lane) -> Capture:
         self.given.append(lane.opener)
         return super().capture(place, target, lane)
 
@@ -112,7 +112,7 @@ async def test_what_a_link_opens_on_its_way_is_fenced_as_the_rest(broker: Node) 
     async with await shared.trial(at, uri) as up:
         capture = shared.capture(at, up, link="1a2b3c4d", options=options, is_quorum=False)
     assert capture is not None
-    capture(cast("Target", None))
+    capture(cast("PublishTracker", None))
     for opener in (lambda: shared.trial(at, uri), *openers.given):
         async with await opener() as connection:
             await connection.channel()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from agent.amqp.data.target import Counts
+from agent.amqp.data.publish_tracker import Counts
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.peer_url import parse_peer
 from agent.core.addresses.secret import Secret

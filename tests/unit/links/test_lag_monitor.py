@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from agent.amqp.data.target import Counts
+from agent.amqp.data.publish_tracker import Counts
 from agent.core.links.lag import MOVING, QUIET
 from agent.links.flow import Flow
 from agent.links.lag_monitor import LagMonitor

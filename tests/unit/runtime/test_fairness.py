@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
-from agent.amqp.connection_pool import Shared
+from agent.amqp.connection_pool import ChannelPool, Shared
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.login import Terms
 from agent.core.addresses.secret import Secret

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from agent.amqp.data.publish_tracker import MOST_UNSETTLED
 from agent.amqp.data.rewriting import Untouched
-from agent.amqp.data.target import MOST_UNSETTLED
 from agent.amqp.wire import methods
 from tests.unit.amqp.wire.link import Link, Sent, Settled
 

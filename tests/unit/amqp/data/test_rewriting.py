@@ -8,7 +8,7 @@ from agent.amqp.data import header_table
 from agent.amqp.data.delivery import Delivery, Destination
 from agent.amqp.data.prepared import Prepared
 from agent.amqp.data.rewriting import PropertyChanges, Untouched
-from agent.amqp.data.walk import Names
+from agent.amqp.data.table_scan import Names
 from agent.amqp.wire.properties import FLAGS, HEADERS, USER_ID, Properties, encode
 from agent.amqp.wire.tables import CodecError, short_string
 from agent.core import fields

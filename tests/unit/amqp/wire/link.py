@@ -12,9 +12,9 @@ import pamqp.base
 import pamqp.frame
 
 from agent.amqp.data.held import HeldBuffers
-from agent.amqp.data.returns import LONGEST
-from agent.amqp.data.scrutiny import Scrutiny
-from agent.amqp.data.splice import Counts, Destination, Rewriter, Source, Target
+from agent.amqp.data.poison_check import PoisonCheck
+from agent.amqp.data.splice import Counts, DeliveryForwarder, Destination, PublishTracker, Rewriter
+from agent.amqp.data.unpublishable import LONGEST
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel
 from agent.amqp.wire.connection import WireConnection
@@ -24,7 +24,7 @@ from agent.amqp.wire.tables import encode_table
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import Mechanism
 from agent.core.fields import Field
-from agent.core.links.suspicion import Suspicion
+from agent.core.links.poison_search import PoisonSearch
 from agent.core.model import AckMode
 from agent.core.rules.hops import Site
 from agent.links.exchange.received_from import ReceivedFromHeader
@@ -153,8 +153,8 @@ class Link:
     down: Wire
     out: Channel
     into: Channel
-    target: Target
-    source: Source
+    target: PublishTracker
+    source: DeliveryForwarder
     counts: Counts
     clock: Clock
 
@@ -169,7 +169,7 @@ class Link:
         channels: tuple[int, int] = (0, 1),
         largest: int | None = None,
         longest_return: float = LONGEST,
-        suspicion: Suspicion | None = None,
+        poison_search: PoisonSearch | None = None,
         rewriter: Rewriter | None = None,
         destination: Destination = TO_EXCHANGE,
         limit: int | None = None,
@@ -180,7 +180,7 @@ class Link:
         downstream, down = await opened(frame_max[1])
         out, into = ready(upstream, channels[0]), ready(downstream, channels[1])
         counts, clock = Counts(), Clock()
-        target = Target(
+        target = PublishTracker(
             into,
             downstream,
             counts,
@@ -196,8 +196,10 @@ class Link:
         stamp = ReceivedFromHeader(
             URI, EXCHANGE, upstream=THERE, downstream=HERE, max_hops=max_hops, trust_user_id=trust_user_id
         )  # fmt: skip
-        scrutiny = None if suspicion is None else Scrutiny(suspicion, clock, lambda: target.confirms.unconfirmed)
-        source = Source(out, target, rewriter or stamp, destination, scrutiny=scrutiny, limit=limit)
+        poison_check = (
+            None if poison_search is None else PoisonCheck(poison_search, clock, lambda: target.confirms.unconfirmed)
+        )
+        source = DeliveryForwarder(out, target, rewriter or stamp, destination, poison_check=poison_check, limit=limit)
         upstream.divert(out.number, source)
         downstream.divert(into.number, target)
         downstream.fed_by(upstream)

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from math import ceil
 
-from agent.amqp.channel_pool import ChannelPool
 from agent.amqp.connect import Connection
-from agent.amqp.connection_pool import Shared
+from agent.amqp.connection_pool import ChannelPool, Shared
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.login import Terms

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from agent.amqp.connect import Connection
-from agent.amqp.data.target import Counts
+from agent.amqp.data.publish_tracker import Counts
 from agent.links.exchange.probing import Probing
 from agent.links.flow import Flow
 from agent.runtime.ticker import EVERY

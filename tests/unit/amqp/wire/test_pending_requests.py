@@ -1,4 +1,4 @@
-"""Questions that are not answered: how long they may wait, what renews that, and what their end takes with it."""
+"""PendingRequests that are not answered: how long they may wait, what renews that, and what their end takes with it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.links.parked import (
+from agent.core.links.unacknowledged import (
     COMES_BACK_WITHIN,
     FEW,
     FEW_BYTES,
@@ -15,8 +15,8 @@ from agent.core.links.parked import (
     MOST_BYTES,
     SHORTEST,
     SPARINGLY,
-    Parked,
     Refusal,
+    UnacknowledgedRefusals,
 )
 
 A, B = b"a", b"b"
@@ -27,7 +27,7 @@ class Source:
 
     def __init__(self, count: int, *, size: int = 1_000, is_dear: bool = False, address: bytes = A) -> None:
         self.now = 100.0
-        self.parked = Parked()
+        self.parked = UnacknowledgedRefusals()
         self.parked.is_dear = is_dear
         self.last = 0
         for _ in range(count):

@@ -1,12 +1,55 @@
-"""Deliveries that can't be published downstream: how many wait, why, and how large they are."""
+"""What cannot be published goes back upstream after a while: at once, it would come again at once, forever."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from agent.amqp.data.returns import Later, Returns
 from agent.core.rules.quarantine import Reason
+
+SHORTEST: Final = 0.1
+LONGEST: Final = 5.0
+SPARINGLY: Final = 600.0  # where each return is counted, and the broker drops what came back too often
+
+Later = Callable[[float, Callable[[], None]], object]
+
+
+class Returns:
+    """Waits twice as long each time, unless more was taken meanwhile than goes back; then it begins anew."""
+
+    def __init__(
+        self,
+        later: Later,
+        give_back: Callable[[list[int]], None],
+        *,
+        shortest: float = SHORTEST,
+        longest: float = LONGEST,
+    ) -> None:
+        self.taken = 0  # since the last return
+        self._later = later
+        self._give_back = give_back
+        self._shortest = self._delay = shortest
+        self._longest = longest
+        self._tags: list[int] = []
+
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return len(self._tags)
+
+    def add(self, tags: Iterable[int]) -> None:
+        waits = bool(self._tags)
+        self._tags += tags
+        if self._tags and not waits:
+            self._later(self._delay, self._return)
+
+    def _return(self) -> None:
+        tags, self._tags = self._tags, []
+        longer = min(2 * self._delay, self._longest)
+        self._delay = longer if len(tags) >= self.taken else self._shortest
+        self.taken = 0
+        self._give_back(tags)
+
 
 TOO_LARGE: Final = Reason.TOO_LARGE
 TOO_MANY_HEADERS: Final = Reason.HEADERS_TOO_LARGE
@@ -25,7 +68,7 @@ _NOUNS: Final[Mapping[str, str]] = {
 }
 
 
-class Unfit:
+class Unpublishable:
     """Gives them back upstream, less and less often: nothing but another configuration makes them fit."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Messages of a link under suspicion, each looked at as a whole before it goes on: see `core.suspicion`."""
+"""Messages of a link under poison_search, each looked at as a whole before it goes on: see `core.poison_search`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable, Collection
 from hashlib import blake2b
 from typing import Final
 
-from agent.amqp.data.unfit import CLOSES, UNREADABLE
-from agent.amqp.data.walk import Names, check_table
+from agent.amqp.data.table_scan import Names, check_table
+from agent.amqp.data.unpublishable import CLOSES, UNREADABLE
 from agent.amqp.wire.properties import HEADERS, Properties
 from agent.amqp.wire.tables import CodecError
-from agent.core.links.suspicion import Suspicion
+from agent.core.links.poison_search import PoisonSearch
 
 _DELIVERIES: Final = Names("x-delivery-count")  # what a quorum queue adds, and counts up each time
 _MOST_ON_THE_WAY: Final = 64
 
 
-class Scrutiny:
+class PoisonCheck:
     """`unconfirmed` answers the deliveries that are on the way."""
 
     def __init__(
-        self, suspicion: Suspicion, clock: Callable[[], float], unconfirmed: Callable[[], Collection[int]]
+        self, poison_search: PoisonSearch, clock: Callable[[], float], unconfirmed: Callable[[], Collection[int]]
     ) -> None:
-        self._suspicion = suspicion
+        self._poison_search = poison_search
         self._clock = clock
         self._unconfirmed = unconfirmed
         self._passed: dict[int, bytes] = {}
@@ -35,11 +35,11 @@ class Scrutiny:
             if read.flags & HEADERS:
                 check_table(read.raw_headers)
         except CodecError:
-            self._suspicion.caught(now)
+            self._poison_search.caught(now)
             return UNREADABLE
         digest = _digest(publish, read, size)
-        if self._suspicion.is_culprit(digest, now):
-            self._suspicion.caught(now)
+        if self._poison_search.is_culprit(digest, now):
+            self._poison_search.caught(now)
             return CLOSES
         if len(self._passed) >= _MOST_ON_THE_WAY:
             self._passed = {tag: self._passed[tag] for tag in self._unconfirmed() if tag in self._passed}

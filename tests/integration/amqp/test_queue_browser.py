@@ -5,7 +5,7 @@ from __future__ import annotations
 import aio_pika
 import pytest
 
-from agent.amqp.held_messages import held_messages
+from agent.amqp.queue_browser import browse
 from tests.integration.amqp.conftest import Connecting
 from tests.lab.node import Node
 from tests.lab.waiting import eventually_async
@@ -36,7 +36,7 @@ async def test_what_does_not_fit_stays_where_it_is(
         come += 1
         return True
 
-    async with held_messages(connection, "held", wants=wants, room=room) as held:
+    async with browse(connection, "held", wants=wants, room=room) as held:
 
         async def have_come() -> bool:
             return held.has_more or come == COUNT
@@ -50,10 +50,10 @@ async def test_what_another_connection_holds_is_no_rest(broker: Node, vhost: str
     """As where two addresses lead to one broker."""
     await fill(broker, vhost)
     first, second = await connecting(broker.uri(vhost)), await connecting(broker.uri(vhost))
-    async with held_messages(first, "held", wants=lambda _: True, most=3) as held:
+    async with browse(first, "held", wants=lambda _: True, most=3) as held:
         assert [each.body async for each in held] == [b"0", b"1", b"2"]
         assert await held.has_rest()
-        async with held_messages(second, "held", wants=lambda _: True, most=3) as others:
+        async with browse(second, "held", wants=lambda _: True, most=3) as others:
             assert [each.body async for each in others] == [b"3", b"4"]
             assert not await others.has_rest()
             assert not await held.has_rest()
@@ -63,9 +63,9 @@ async def test_only_what_is_acknowledged_is_gone(broker: Node, vhost: str, conne
     """A quarantine has messages of several links; to drop those of one leaves the others', also those before them."""
     await fill(broker, vhost)
     connection = await connecting(broker.uri(vhost))
-    async with held_messages(connection, "held", wants=lambda _: True) as held:
+    async with browse(connection, "held", wants=lambda _: True) as held:
         tags = [each.tag async for each in held]
         for tag in (tags[1], tags[3]):
             held.acknowledge(tag)
-    async with held_messages(connection, "held", wants=lambda _: True) as held:
+    async with browse(connection, "held", wants=lambda _: True) as held:
         assert [each.body async for each in held] == [b"0", b"2", b"4"]

@@ -10,7 +10,7 @@ from typing import Final
 
 from agent.amqp.connect import Connection
 from agent.amqp.failures import NOT_FOUND
-from agent.amqp.questions import refusal
+from agent.amqp.rpc import refusal
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError, Message
 from agent.errors import TransientError
@@ -22,7 +22,7 @@ CONSUMER: Final = "federation-agent: looking"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BrowsedMessage:
     """`body` is None where it isn't wanted, or where too many are held already."""
 
     tag: int
@@ -31,7 +31,7 @@ class Held:
     body: bytes | None
 
 
-class HeldMessages:
+class QueueBrowser:
     """Of one queue: what was in it when it was opened. `has_more`: more than can be held together, so some of it isn't
     looked at; it is still in its place.
     """
@@ -54,7 +54,7 @@ class HeldMessages:
         self._most = most
         self.has_more = False
         self._is_cut = False
-        self._arrived: asyncio.Queue[Held | None] = asyncio.Queue()
+        self._arrived: asyncio.Queue[BrowsedMessage | None] = asyncio.Queue()
         self._bytes = 0
         self._properties_bytes = 0
         self._count = 0
@@ -74,7 +74,7 @@ class HeldMessages:
             if error.code != NOT_FOUND:
                 raise refusal(self._connection, f"looking into queue {self._queue!r}", error) from error
 
-    async def __aiter__(self) -> AsyncIterator[Held]:
+    async def __aiter__(self) -> AsyncIterator[BrowsedMessage]:
         """Ends early where another consumer takes some of them."""
         for _ in range(self._count):
             try:
@@ -109,7 +109,7 @@ class HeldMessages:
         body = message.body if has_room and self._wants(properties) else None
         self._bytes += 0 if body is None else size
         self._properties_bytes += len(properties)
-        self._arrived.put_nowait(Held(message.call["delivery_tag"], properties, size, body))
+        self._arrived.put_nowait(BrowsedMessage(message.call["delivery_tag"], properties, size, body))
 
 
 async def count_ready(channel: Channel, queue: str) -> int:
@@ -118,20 +118,20 @@ async def count_ready(channel: Channel, queue: str) -> int:
 
 
 @asynccontextmanager
-async def held_messages(
+async def browse(
     connection: Connection,
     queue: str,
     *,
     wants: Callable[[bytes], bool],
     room: int = LARGEST_TOGETHER,
     most: int = MOST,
-) -> AsyncIterator[HeldMessages]:
+) -> AsyncIterator[QueueBrowser]:
     """`wants` says by the properties (with their flags) whether a message's body is kept. At `most` so many messages
     are held, in so much `room`.
     """
     channel = connection.wire.begin_channel()
     try:
-        held = HeldMessages(connection, channel, queue, wants=wants, room=room, most=most)
+        held = QueueBrowser(connection, channel, queue, wants=wants, room=room, most=most)
         await held.begin()
         yield held
     finally:

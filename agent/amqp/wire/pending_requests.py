@@ -16,7 +16,7 @@ _NAMES: Final = ("queue", "exchange", "source", "consumer_tag")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class PendingRequest:
     method: Method
     answer: Method
     values: Mapping[str, Any]
@@ -29,17 +29,17 @@ class Question:
         return self.method.name if name is None else f"{self.method.name} {one_line(name)!r}"
 
 
-class Questions:
+class PendingRequests:
     """In the order in which they were sent; times are the loop's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._open: list[Question] = []  # an empty deque takes 0.7 KB, twice a link
+        self._open: list[PendingRequest] = []  # an empty deque takes 0.7 KB, twice a link
         self._answered_at = 0.0
 
     def add(self, method: Method, answer: Method, values: Mapping[str, Any]) -> asyncio.Future[Call]:
         future: asyncio.Future[Call] = self._loop.create_future()
-        self._open.append(Question(method, answer, values, future, self._loop.time()))
+        self._open.append(PendingRequest(method, answer, values, future, self._loop.time()))
         return future
 
     def answer(self, call: Call) -> bool:
@@ -63,7 +63,7 @@ class Questions:
         """Those of the oldest request for this method; empty without one."""
         return next((each.values for each in self._open if each.method.ids == ids), {})
 
-    def overdue(self, *, patience: float, since: float) -> Question | None:
+    def overdue(self, *, patience: float, since: float) -> PendingRequest | None:
         """The oldest, if no request was answered for that long, and the broker could have answered it `since`. Each
         response restarts the time: thousands may be in flight to a broker that handles them one by one.
         """

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.amqp.data.returns import LONGEST, SHORTEST, SPARINGLY
-from agent.amqp.data.target import MOST_UNSETTLED, largest_taken
-from agent.amqp.data.unfit import LONGEST_UNFIT
+from agent.amqp.data.publish_tracker import MOST_UNSETTLED, largest_taken
+from agent.amqp.data.unpublishable import LONGEST, LONGEST_UNFIT, SHORTEST, SPARINGLY
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.amqp.wire.properties import HEADERS, Properties

@@ -33,7 +33,7 @@ class Refusal:
     tried: float
 
 
-class Parked:
+class UnacknowledgedRefusals:
     """Of one link. Messages are named by their delivery tags; what comes again has another one."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ class Watch(Enum):
     ONE_BY_ONE = auto()  # also, only one is in flight at a time
 
 
-class Suspicion:
+class PoisonSearch:
     """The suspicions of one link, kept from one session to the next. Times are seconds of one clock."""
 
     def __init__(self) -> None:

@@ -11,8 +11,7 @@ from typing import Final, Protocol
 
 from agent.amqp.data.held import NO_WAYS, HeldBuffers, Ways
 from agent.amqp.data.refused import Refused
-from agent.amqp.data.returns import LONGEST, Later, Returns
-from agent.amqp.data.unfit import TOO_LARGE, TOO_MANY_HEADERS, Unfit
+from agent.amqp.data.unpublishable import LONGEST, TOO_LARGE, TOO_MANY_HEADERS, Later, Returns, Unpublishable
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.channel import Channel, ChannelClosedError
 from agent.amqp.wire.tables import CodecError
@@ -71,7 +70,7 @@ class Outlet(Protocol):
     def write_soon(self, data: bytes) -> None: ...
 
 
-class Target:
+class PublishTracker:
     """Settles upstream what the downstream confirms, in one frame for all of it.
 
     What the downstream refuses is published again, see `Refused`. What it can never take goes back upstream after a
@@ -128,7 +127,7 @@ class Target:
         self._clock = clock or loop.time
         self._returned = Returns(later, self._give_back, longest=longest_return)
         self.refused = None if self.held is None else self._made_refused(self.held, give_up_after, later)
-        self._unfit = Unfit(later, self._give_back, self._clock, pause=longest_return)
+        self._unfit = Unpublishable(later, self._give_back, self._clock, pause=longest_return)
         self._batches: list[tuple[int, float]] = []  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
         self.quarantined = 0
