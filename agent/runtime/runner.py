@@ -25,8 +25,7 @@ from agent.links.errors import InDoubtError, KeptError, ServedElsewhereError
 from agent.links.flow import Flow
 from agent.links.kind import Removing, RunnableLink
 from agent.links.registry import Kinds
-from agent.runtime.idle_backlog import IdleBacklog
-from agent.runtime.session_runner import SessionRunner
+from agent.runtime.session_runner import IdleBacklog, SessionRunner
 from agent.runtime.upstream_counters import CountedVhost
 from agent.status.board import Gauges
 from agent.tasks import GuardedTasks

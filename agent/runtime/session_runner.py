@@ -1,12 +1,13 @@
 """The sessions of a link, one after another: opened, watched for what ends them, and closed.
 
-What becomes of a session is sent to the link's lifecycle, which decides what comes next.
+What becomes of a session is sent to the link's lifecycle, which decides what comes next. While there is none, what
+waits for the link may be looked at.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from agent.amqp.connection_pool import Shared
 from agent.amqp.failures import alarm_of
+from agent.amqp.rpc import count_messages
 from agent.amqp.wire.channel import UnansweredError
 from agent.core.links import backoff, lifecycle
 from agent.core.links.lifecycle import Event, LinkState, Phase
@@ -207,3 +209,47 @@ class SessionRunner:
         if tasks:
             await asyncio.wait(tasks)
         self._opening = self._keeping_up = None
+
+
+LOOK_EVERY: Final = 5.0
+LOOK_PATIENCE: Final = 10.0
+
+
+class IdleBacklog:
+    """`messages` wait; None where that can't be known now. `queue_of` names the queue in a vhost of the source, or
+    answers None where there is none while no session is open."""
+
+    def __init__(self, brokers: Brokers, source: End, queue_of: Callable[[str], str | None]) -> None:
+        self.messages: int | None = None
+        self._brokers = brokers
+        self._source = source
+        self._queue_of = queue_of
+        self._control: Shared | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                await self._look()
+                await asyncio.sleep(LOOK_EVERY)
+        finally:
+            await self._leave()
+
+    async def _look(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_PATIENCE):
+                self.messages = await self._count()
+        except (BrokerError, TimeoutError):
+            self.messages = None
+            await self._leave()
+
+    async def _count(self) -> int | None:
+        if self._control is None:
+            self._control = await self._brokers.control(self._source)
+        queue = self._queue_of(self._control.connection.vhost)
+        return None if queue is None else await count_messages(self._control, queue)
+
+    async def _leave(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            await control.release()

@@ -17,7 +17,7 @@ ALLOWED: Final = {
     ("tasks.py", "together"): "the helper",
     ("links/tasks.py", "both"): "awaits both",
     ("amqp/wire/connection.py", "WireConnection._expect"): "awaits a method of the peer, or the end",
-    ("amqp/first_to_answer.py", "first_to_answer"): "awaits them all",
+    ("amqp/connect.py", "first_to_answer"): "awaits them all",
     ("amqp/connection_pool.py", "Pool.acquire"): "awaited by everybody who wants the connection",
     ("links/exchange/link.py", "ExchangeSession.open"): "awaits the connections and the flow",
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from agent.core.addresses.uri import parse
-from agent.links.brokers import APART_AT_ONCE, CHANGED_AT_ONCE, CHANGED_BY_VHOST, Brokers
-from agent.links.ends import End
+from agent.links.brokers import APART_AT_ONCE, CHANGED_AT_ONCE, CHANGED_BY_VHOST, Brokers, renewed_ends
+from agent.links.ends import End, Ends
 
 
-def end(*uris: str) -> End:
-    return End("upstream origin", tuple(map(parse, uris)))
+def end(*uris: str, where: str = "upstream origin") -> End:
+    return End(where, tuple(map(parse, uris)))
 
 
 def brokers() -> Brokers:
@@ -55,3 +55,27 @@ async def test_few_links_have_connections_of_their_own_at_a_time() -> None:
     assert shared.may_be_apart(end("amqp://there/b"), "another", now=0.0, until=10.0)
     assert shared.may_be_apart(place, "0", now=0.0, until=10.0)
     assert shared.may_be_apart(place, "another", now=10.0, until=20.0)
+
+
+HERE = End("downstream", (parse("amqp://agent:p@here"),))
+
+
+FIRST, SECOND = end("amqp://agent:first@there"), end("amqp://agent:second@there")
+
+
+def test_an_end_with_another_password_is_renewed_for_all_its_links() -> None:
+    assert renewed_ends([(Ends(FIRST, HERE), Ends(SECOND, HERE))] * 3) == {FIRST: SECOND}
+
+
+def test_one_that_only_some_links_leave_stays_with_the_others() -> None:
+    """A shovel of another tenant that was defined with the same password, for example."""
+    assert renewed_ends([(Ends(FIRST, HERE), Ends(SECOND, HERE)), (Ends(FIRST, HERE), Ends(FIRST, HERE))]) == {}
+    third = end("amqp://agent:third@there")
+    assert renewed_ends([(Ends(FIRST, HERE), Ends(SECOND, HERE)), (Ends(FIRST, HERE), Ends(third, HERE))]) == {}
+
+
+def test_another_user_or_address_is_another_end() -> None:
+    for now in ("amqp://other:first@there", "amqp://agent:second@elsewhere", "amqp://there"):
+        assert renewed_ends([(Ends(FIRST, HERE), Ends(end(now), HERE))]) == {}
+    two = end("amqp://agent:second@there", "amqp://agent:second@there2")
+    assert renewed_ends([(Ends(FIRST, HERE), Ends(two, HERE))]) == {}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent.amqp.wire import frames, methods
 from agent.amqp.wire.connection import WireConnection
 from agent.amqp.wire.ends import ConnectionClosedError, HeartbeatMissedError
-from agent.amqp.wire.unread import MOST_UNREAD, Unread
+from agent.amqp.wire.inbound import MOST_UNREAD, Unread
 from tests.unit.amqp.wire.link import Link, Sent, feed, opened, ready, turn
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
 
