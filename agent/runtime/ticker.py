@@ -2,8 +2,8 @@
 
 Links that share a connection must not wait for one among them, either. A broker stops reading a connection while a
 queue behind one of its channels can't keep up, or has lost its majority, and what other links have published waits
-behind that. So a connection on which confirms are late is sounded, and where the broker doesn't answer, the link with the
-most in flight gets connections of its own.
+behind that. So a connection on which confirms are late is sounded, and where the broker doesn't answer, the link with
+the most in flight gets connections of its own.
 """
 
 from __future__ import annotations
