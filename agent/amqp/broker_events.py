@@ -40,7 +40,7 @@ class NoEvents:
     reason: str
 
 
-class Events:
+class EventReader:
     """An iterator of events; raises a BrokerError when the connection is lost."""
 
     def __init__(self, connection: Connection, channel: Channel) -> None:
@@ -104,9 +104,9 @@ def _read(message: Message) -> BrokerEvent:
     return BrokerEvent(message.call["routing_key"], {key: value for key, value in table.items() if key != "value"})
 
 
-async def subscribe(connection: Connection, keys: Iterable[str]) -> Events | NoEvents:
+async def subscribe(connection: Connection, keys: Iterable[str]) -> EventReader | NoEvents:
     """Subscribes to the events of the whole cluster; the connection must be to the vhost of the event exchange, `/`."""
-    events = Events(connection, await connection.channel())
+    events = EventReader(connection, await connection.channel())
     try:
         await events.consume(keys)
     except ChannelClosedError as error:

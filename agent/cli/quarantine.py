@@ -23,7 +23,7 @@ from agent.core.addresses.uri import AmqpUri, parse
 from agent.core.links.removal import duration
 from agent.definitions.sources.load import load_configuration
 from agent.errors import UriError, UsageError
-from agent.runtime.set_aside import Choice, Outcome, Quarantined, SetAside
+from agent.runtime.set_aside import MessageChoice, Outcome, Quarantined, QuarantinedMessage
 
 _SHOWN: Final = 1_000  # bytes of a body
 _COLUMNS: Final = ("AGE", "REASON", "LINK", "BYTES", "WAS GOING TO", "WHERE IT IS")
@@ -31,17 +31,17 @@ _COLUMNS: Final = ("AGE", "REASON", "LINK", "BYTES", "WAS GOING TO", "WHERE IT I
 T = TypeVar("T")
 
 
-def chosen(link: str | None, reason: str | None, older_than: str | None, *, is_limited: bool = False) -> Choice:
+def chosen(link: str | None, reason: str | None, older_than: str | None, *, is_limited: bool = False) -> MessageChoice:
     """`is_limited`: something has to choose."""
     if is_limited and (link, reason, older_than) == (None, None, None):
         raise UsageError("choose messages by --link, --reason or --older-than, or give --all")
-    return Choice(link, reason, seconds("--older-than", older_than))
+    return MessageChoice(link, reason, seconds("--older-than", older_than))
 
 
-def list_messages(path: Path, choice: Choice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
+def list_messages(path: Path, choice: MessageChoice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
     """How many there are, and whether all could be looked at."""
 
-    async def look(quarantined: Quarantined) -> list[SetAside]:
+    async def look(quarantined: Quarantined) -> list[QuarantinedMessage]:
         # Of very many, the properties would be most of the memory; a list doesn't show them.
         return [replace(each, properties=b"") async for each in quarantined.look(with_bodies=False)]
 
@@ -59,11 +59,13 @@ def list_messages(path: Path, choice: Choice, uris: Sequence[str], *, as_json: b
     return len(found), not problems
 
 
-def show_messages(path: Path, choice: Choice, uris: Sequence[str], *, most: int, as_json: bool) -> tuple[int, bool]:
+def show_messages(
+    path: Path, choice: MessageChoice, uris: Sequence[str], *, most: int, as_json: bool
+) -> tuple[int, bool]:
     """How many are shown, and whether all could be looked at."""
 
-    async def look(quarantined: Quarantined) -> list[SetAside]:
-        found: list[SetAside] = []
+    async def look(quarantined: Quarantined) -> list[QuarantinedMessage]:
+        found: list[QuarantinedMessage] = []
         async with aclosing(quarantined.look(with_bodies=True)) as looked:
             async for each in looked:
                 found.append(replace(each, body=None if each.body is None else each.body[:_SHOWN]))
@@ -86,12 +88,12 @@ def show_messages(path: Path, choice: Choice, uris: Sequence[str], *, most: int,
     return len(found), not problems
 
 
-def replay_messages(path: Path, choice: Choice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
+def replay_messages(path: Path, choice: MessageChoice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
     outcome, _ = _run(path, choice, uris, Quarantined.replay)
     return _report(outcome, "replayed", uris, as_json=as_json)
 
 
-def drop_messages(path: Path, choice: Choice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
+def drop_messages(path: Path, choice: MessageChoice, uris: Sequence[str], *, as_json: bool) -> tuple[int, bool]:
     outcome, _ = _run(path, choice, uris, Quarantined.drop)
     return _report(outcome, "dropped", uris, as_json=as_json)
 
@@ -113,7 +115,7 @@ def _report(outcome: Outcome, done: str, uris: Sequence[str], *, as_json: bool) 
 
 
 def _run(
-    path: Path, choice: Choice, uris: Sequence[str], work: Callable[[Quarantined], Coroutine[Any, Any, T]]
+    path: Path, choice: MessageChoice, uris: Sequence[str], work: Callable[[Quarantined], Coroutine[Any, Any, T]]
 ) -> tuple[T, list[str]]:
     """What was found, and why there may be more."""
     only = _parsed(uris)
@@ -136,7 +138,7 @@ def _parsed(uris: Sequence[str]) -> list[AmqpUri]:
         raise UsageError(f"--uri: {error}") from error
 
 
-def _row(each: SetAside) -> tuple[str, ...]:
+def _row(each: QuarantinedMessage) -> tuple[str, ...]:
     why = each.why
     return (
         duration(max(0.0, time.time() - why.time)),
@@ -148,12 +150,12 @@ def _row(each: SetAside) -> tuple[str, ...]:
     )
 
 
-def _place(each: SetAside) -> str:
+def _place(each: QuarantinedMessage) -> str:
     exchange, key = _text(each.why.exchange), _text(each.why.routing_key)
     return f"{exchange}, key {key}" if exchange else f"queue {key}"
 
 
-def _summary(each: SetAside) -> dict[str, Any]:
+def _summary(each: QuarantinedMessage) -> dict[str, Any]:
     why = each.why
     return {
         "link": why.link,
@@ -167,7 +169,7 @@ def _summary(each: SetAside) -> dict[str, Any]:
     }
 
 
-def _whole(each: SetAside) -> dict[str, Any]:
+def _whole(each: QuarantinedMessage) -> dict[str, Any]:
     body = each.body or b""
     try:
         text: dict[str, Any] = {"body": body.decode()}

@@ -11,7 +11,7 @@ import structlog
 from agent.amqp.broker_events import BINDING_EVENTS
 from agent.core.broker_events import BrokerEvent
 from agent.definitions.sources.downstream_state import binding_of_event
-from agent.downstream.known_bindings import Change, Federated
+from agent.downstream.known_bindings import BindingChange, Federated
 from agent.downstream.listen import Listener, SaidAlreadyError
 from agent.errors import AgentError
 from agent.tasks import together
@@ -37,14 +37,14 @@ class BindingFollower:
         *,
         listener: Listener,
         sources: Callable[[], Iterable[Set[Federated]]],
-        change: Callable[[Sequence[Change]], None],
+        change: Callable[[Sequence[BindingChange]], None],
         read: Callable[[frozenset[Federated]], Awaitable[None]],
     ) -> None:
         self._listener = listener
         self._sources = sources
         self._change = change
         self._read = read
-        self._changes: list[Change] = []
+        self._changes: list[BindingChange] = []
         self._changed: set[Federated] = set()
         self._wake = asyncio.Event()
         self._has_changes = asyncio.Event()
@@ -77,7 +77,7 @@ class BindingFollower:
         if binding is None or concerned & self._changed:
             self._mark(concerned)
         elif concerned:
-            self._changes += [Change(source, binding, is_gone=event.name == GONE) for source in concerned]
+            self._changes += [BindingChange(source, binding, is_gone=event.name == GONE) for source in concerned]
             self._has_changes.set()
 
     async def _apply_changes(self) -> None:

@@ -19,7 +19,7 @@ def exchanges_of(links: Iterable[Link]) -> frozenset[Federated]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class BindingChange:
     """One binding that was added or removed."""
 
     source: Federated
@@ -35,7 +35,7 @@ class KnownBindings:
         self._asking: dict[int, frozenset[Federated]] = {}
         self._asked_at: dict[Federated, int] = {}
         self._known: dict[Federated, frozenset[Binding]] = {}
-        self._changes: list[tuple[int, Change]] = []
+        self._changes: list[tuple[int, BindingChange]] = []
 
     @contextmanager
     def reading(self, sources: Iterable[Federated] = ()) -> Iterator[int]:
@@ -59,7 +59,7 @@ class KnownBindings:
         self, number: int, found: Mapping[Federated, Iterable[Binding]]
     ) -> Mapping[Federated, frozenset[Binding]]:
         """Applies the result of a read and returns the current bindings, including those from later reads."""
-        later: dict[Federated, list[Change]] = defaultdict(list)
+        later: dict[Federated, list[BindingChange]] = defaultdict(list)
         for at, change in self._changes:
             if at >= number:
                 later[change.source].append(change)
@@ -81,7 +81,7 @@ class KnownBindings:
             del self._known[source]
             self._asked_at.pop(source, None)
 
-    def change(self, changes: Iterable[Change]) -> Mapping[Federated, frozenset[Binding]]:
+    def change(self, changes: Iterable[BindingChange]) -> Mapping[Federated, frozenset[Binding]]:
         """Applies changes in this order for exchanges whose bindings are known; returns all bindings of these."""
         changed: dict[Federated, frozenset[Binding]] = {}
         for change in changes:
@@ -92,6 +92,6 @@ class KnownBindings:
                 changed[change.source] = self._known[change.source]
         return changed
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: BindingChange) -> None:
         known = self._known[change.source]
         self._known[change.source] = known - {change.binding} if change.is_gone else known | {change.binding}

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from agent.amqp.broker_events import Events, subscribe
+from agent.amqp.broker_events import EventReader, subscribe
 from agent.amqp.connect import connect_any
 from agent.amqp.connection_pool import Pool, Shared
 from agent.amqp.renewal import renew_connection
@@ -47,7 +47,7 @@ class Listener:
             self._heard.add(shared)
             try:
                 found = await subscribe(shared.connection, keys)
-                if isinstance(found, Events):
+                if isinstance(found, EventReader):
                     self._say("")
                     async with found:
                         yield aiter(found)

@@ -16,9 +16,15 @@ from agent.core.model import (
 from agent.definitions.sources.downstream_state import Unusable, named, read_exchange, read_queue
 from agent.definitions.sources.keeper import Keeper, SourceReading
 from agent.definitions.sources.load import Configuration
-from agent.downstream.read_definitions import Listed, forget_broker, left_as_it_was, read_policies, take_broker
+from agent.downstream.read_definitions import (
+    ListedDefinitions,
+    forget_broker,
+    left_as_it_was,
+    read_policies,
+    take_broker,
+)
 from agent.downstream.read_native import look_for_plugin, read_native_links, read_native_shovels
-from agent.downstream.reading import AT_ONCE, MOST_SILENT, WHERE, Parameters, Reading, Source
+from agent.downstream.reading import AT_ONCE, MOST_SILENT, WHERE, DefinitionSource, Parameters, Reading
 from agent.errors import BrokerError, PermanentError, Place, Problem, Severity, TransientError
 from agent.management.client import ManagementClient
 from agent.slices import steps_in_slices
@@ -35,7 +41,7 @@ async def read_by_api(configuration: Configuration, client: ManagementClient, ke
     names = {vhost["name"] for vhost in visible}
     defined, looks = await _read_steadily(configuration, client, keeper, names=names)
     unseen = await _out_of_sight(client, keeper, names)
-    parameters = keeper.standing(Source.PARAMETERS).definitions
+    parameters = keeper.standing(DefinitionSource.PARAMETERS).definitions
     has_statistics = not overview.get("disable_stats", False)
     shovels = await look_for_plugin(client, shovels, parameters, has_statistics=has_statistics)
     return Reading(
@@ -73,7 +79,7 @@ async def _read_steadily(
     removed."""
     broker = str(configuration.settings.downstream.management[0])
     for _ in range(READINGS):
-        policies: Listed | None = None
+        policies: ListedDefinitions | None = None
         if configuration.settings.sources.management:
             policies = await take_broker(keeper, client, broker, names=names)
         else:
@@ -96,9 +102,9 @@ async def _out_of_sight(client: ManagementClient, keeper: Keeper, names: Collect
     silently omit those without a permission, while the list of vhosts has them all for a user with the tag monitoring.
     A request for a single vhost is refused.
     """
-    parameters, policies = keeper.standing(Source.PARAMETERS), keeper.standing(Source.POLICIES)
-    defining = {(Source.PARAMETERS, vhost) for vhost in parameters.definitions.vhosts}
-    defining |= {(Source.POLICIES, vhost) for vhost in policies.verdicts}
+    parameters, policies = keeper.standing(DefinitionSource.PARAMETERS), keeper.standing(DefinitionSource.POLICIES)
+    defining = {(DefinitionSource.PARAMETERS, vhost) for vhost in parameters.definitions.vhosts}
+    defining |= {(DefinitionSource.POLICIES, vhost) for vhost in policies.verdicts}
     silent = keeper.once_defining - defining
     unseen: set[str] = set()
     for vhost in sorted({vhost for _, vhost in silent} & {*names}):

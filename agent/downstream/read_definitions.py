@@ -16,7 +16,7 @@ from agent.definitions.sources.parameters import (
     reading_parameters,
     reading_policies,
 )
-from agent.downstream.reading import Parameters, Source
+from agent.downstream.reading import DefinitionSource, Parameters
 from agent.errors import ConfigurationError, Place, Problem
 from agent.management.client import ManagementClient
 from agent.management.transport import TooLargeError
@@ -24,29 +24,35 @@ from agent.slices import steps_in_slices
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedDefinitions:
     """The definitions of one kind of all vhosts, except vhosts with too many."""
 
     items: Parameters
     unread: Mapping[str, Problem] = field(default_factory=dict)
 
 
-async def take_broker(keeper: Keeper, client: ManagementClient, broker: str, *, names: Collection[str]) -> Listed:
+async def take_broker(
+    keeper: Keeper, client: ManagementClient, broker: str, *, names: Collection[str]
+) -> ListedDefinitions:
     """Each kind of document separately: an error in one doesn't stop the others. Returns the policies."""
     parameters, policies, value = await asyncio.gather(
         _parameters(client, broker, names), read_policies(client, broker, names), _global_parameter(client, broker)
     )
-    before = keeper.standing(Source.PARAMETERS)
+    before = keeper.standing(DefinitionSource.PARAMETERS)
     await _take(
-        keeper, Source.PARAMETERS, reading_parameters(broker, parameters.items, before, unread=parameters.unread)
+        keeper,
+        DefinitionSource.PARAMETERS,
+        reading_parameters(broker, parameters.items, before, unread=parameters.unread),
     )
-    before = keeper.standing(Source.POLICIES)
-    await _take(keeper, Source.POLICIES, reading_policies(broker, policies.items, before, unread=policies.unread))
-    keeper.take(Source.GLOBAL, value)
+    before = keeper.standing(DefinitionSource.POLICIES)
+    await _take(
+        keeper, DefinitionSource.POLICIES, reading_policies(broker, policies.items, before, unread=policies.unread)
+    )
+    keeper.take(DefinitionSource.GLOBAL, value)
     return policies
 
 
-async def _take(keeper: Keeper, source: Source, steps: Steps) -> None:
+async def _take(keeper: Keeper, source: DefinitionSource, steps: Steps) -> None:
     defined = await steps_in_slices(steps)
     keeper.take(source, lambda: defined)
 
@@ -63,21 +69,23 @@ def _refused(problem: Problem) -> SourceReading:
     raise ConfigurationError([problem])
 
 
-async def _parameters(client: ManagementClient, broker: str, names: Collection[str]) -> Listed:
+async def _parameters(client: ManagementClient, broker: str, names: Collection[str]) -> ListedDefinitions:
     try:
-        return Listed(await client.parameters())
+        return ListedDefinitions(await client.parameters())
     except TooLargeError:
         return await _one_by_one(client.parameters_of, broker, names)
 
 
-async def read_policies(client: ManagementClient, broker: str, names: Collection[str]) -> Listed:
+async def read_policies(client: ManagementClient, broker: str, names: Collection[str]) -> ListedDefinitions:
     try:
-        return Listed(await client.policies())
+        return ListedDefinitions(await client.policies())
     except TooLargeError:
         return await _one_by_one(client.policies_of, broker, names)
 
 
-async def _one_by_one(ask: Callable[[str], Awaitable[Parameters]], broker: str, names: Collection[str]) -> Listed:
+async def _one_by_one(
+    ask: Callable[[str], Awaitable[Parameters]], broker: str, names: Collection[str]
+) -> ListedDefinitions:
     """Vhost by vhost: one that defines too much stays unchanged, and the others are followed."""
     items: list[Mapping[str, Any]] = []
     unread: dict[str, Problem] = {}
@@ -86,7 +94,7 @@ async def _one_by_one(ask: Callable[[str], Awaitable[Parameters]], broker: str, 
             items += await ask(vhost)
         except TooLargeError as error:
             unread[vhost] = left_as_it_was(broker, vhost, error)
-    return Listed(items, unread)
+    return ListedDefinitions(items, unread)
 
 
 def left_as_it_was(broker: str, vhost: str, error: Exception) -> Problem:
@@ -94,5 +102,5 @@ def left_as_it_was(broker: str, vhost: str, error: Exception) -> Problem:
 
 
 def forget_broker(keeper: Keeper) -> None:
-    for source in (Source.PARAMETERS, Source.POLICIES, Source.GLOBAL):
+    for source in (DefinitionSource.PARAMETERS, DefinitionSource.POLICIES, DefinitionSource.GLOBAL):
         keeper.forget(source)

@@ -20,7 +20,7 @@ Bindings = Mapping[tuple[str, str], tuple[Binding, ...]]
 Parameters = Sequence[Mapping[str, Any]]
 
 
-class Source(StrEnum):
+class DefinitionSource(StrEnum):
     """The sources of definitions. Exports belong to the configuration, which names them and refers to their
     definitions."""
 

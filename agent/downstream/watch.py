@@ -33,7 +33,7 @@ MOST_EXCHANGES = 1_000  # between two reloads
 ASK_AGAIN = 60.0  # without events, how often to try again
 
 
-class Cause(StrEnum):
+class ReloadCause(StrEnum):
     START = "start"
     FILE = "file"
     HANGUP = "hangup"
@@ -42,9 +42,9 @@ class Cause(StrEnum):
 
 
 ADDING = (".created", ".set")
-AT_ONCE = frozenset({Cause.START, Cause.HANGUP})  # a user waits for these
+AT_ONCE = frozenset({ReloadCause.START, ReloadCause.HANGUP})  # a user waits for these
 
-Reload: TypeAlias = Callable[[frozenset[Cause]], Awaitable[None]]
+Reload: TypeAlias = Callable[[frozenset[ReloadCause]], Awaitable[None]]
 # A context with the events, or None if the broker sends none; it is entered again when they end.
 EventSource: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncIterator[BrokerEvent] | None]]
 
@@ -100,7 +100,7 @@ class Watcher:
         self._poll = poll
         self._clock = clock
         self._sleep = sleep
-        self._causes: set[Cause] = set()
+        self._causes: set[ReloadCause] = set()
         self._adds = True  # whether all that was notified only adds something
         self._may_define = Defining()
         self._wanted = asyncio.Event()
@@ -117,25 +117,25 @@ class Watcher:
         yet."""
         return self._whole.has_unread or self._reloading or (vhost, exchange) in self._may_define
 
-    def notify(self, cause: Cause, *, adds: bool = False) -> None:
+    def notify(self, cause: ReloadCause, *, adds: bool = False) -> None:
         """Requests that the definitions are read again soon. `adds`: nothing may be missing for a moment, because it
         is being replaced."""
-        if cause is not Cause.POLL:
+        if cause is not ReloadCause.POLL:
             self._may_define.add_all()
         self._want(cause, adds=adds)
 
-    def _want(self, cause: Cause, *, adds: bool) -> None:
+    def _want(self, cause: ReloadCause, *, adds: bool) -> None:
         self._causes.add(cause)
         self._adds = self._adds and adds
         self._wanted.set()
 
     def hear_hangup(self) -> None:
         """From now on SIGHUP has the definitions read, also while `run` is not running. Needs the main thread."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.notify, Cause.HANGUP)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.notify, ReloadCause.HANGUP)
 
     async def run(self) -> None:
         """Watches until cancelled. It may be called again after an error: then it begins with a reload."""
-        self.notify(Cause.START)
+        self.notify(ReloadCause.START)
         parts = [self._reload_when_wanted(), self._look_and_poll()]
         if self._events is not None:
             parts.append(self._listen(self._events))
@@ -166,17 +166,17 @@ class Watcher:
             return 0.0
         return BRIEFLY if self._adds and since >= QUIET else SETTLE
 
-    async def _reload_guarded(self, causes: frozenset[Cause]) -> None:
+    async def _reload_guarded(self, causes: frozenset[ReloadCause]) -> None:
         begun = self._clock()
         # Taken before reading, so that changes during the read are noticed.
         found = await self._signatures()
         if causes & AT_ONCE and self._whole.differ(found):
-            causes |= {Cause.FILE}
+            causes |= {ReloadCause.FILE}
         elif not causes & AT_ONCE and not self._whole.is_whole(found):
-            causes -= {Cause.FILE}  # it has changed again since the last check
+            causes -= {ReloadCause.FILE}  # it has changed again since the last check
         if not causes:
             return
-        if causes & {*AT_ONCE, Cause.FILE}:
+        if causes & {*AT_ONCE, ReloadCause.FILE}:
             self._whole.take(found)
         try:
             await self._reload(causes)
@@ -194,7 +194,7 @@ class Watcher:
             await self._sleep(FILE_INTERVAL_CHANGING if self._whole.has_unread else FILE_INTERVAL)
             await self._look()
             if self._poll and not self._reloading and self._is_time():
-                self.notify(Cause.POLL)
+                self.notify(ReloadCause.POLL)
 
     def _is_time(self) -> bool:
         interval = POLL_WITH_EVENTS if self._hearing and not self._failed else POLL_ALONE
@@ -202,7 +202,7 @@ class Watcher:
 
     async def _look(self) -> None:
         if self._whole.look(await self._signatures()):
-            self.notify(Cause.FILE)
+            self.notify(ReloadCause.FILE)
         self._report_changing()
 
     def _report_changing(self) -> None:
@@ -243,11 +243,11 @@ class Watcher:
             if events is None:
                 return
             self._hearing = True
-            self.notify(Cause.EVENT)  # for changes while not subscribed
+            self.notify(ReloadCause.EVENT)  # for changes while not subscribed
             async for event in events:
                 if concerns(event):
                     self._may_define.add(event)
-                    self._want(Cause.EVENT, adds=event.name.endswith(ADDING))
+                    self._want(ReloadCause.EVENT, adds=event.name.endswith(ADDING))
 
 
 def concerns(event: BrokerEvent) -> bool:

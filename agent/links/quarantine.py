@@ -39,7 +39,7 @@ TASK: Final = "put messages into quarantine"
 log = structlog.get_logger()
 
 
-class Reader(Protocol):
+class HoldsReading(Protocol):
     """The connection that messages come from."""
 
     def hold_reading(self, holder: object) -> None:
@@ -57,7 +57,7 @@ class Lane:
     """
 
     link: str
-    reader: Reader
+    reader: HoldsReading
     queue: str
     is_quorum: bool | None
     destination: Destination
@@ -105,11 +105,11 @@ class _Brake:
 
     def __init__(self) -> None:
         self._waiting = 0
-        self._held: set[Reader] = set()
+        self._held: set[HoldsReading] = set()
         self._is_worn = False  # it has held for as long as it may
         self._ends: asyncio.TimerHandle | None = None
 
-    def press(self, reader: Reader, size: int) -> None:
+    def press(self, reader: HoldsReading, size: int) -> None:
         self._waiting += size
         if self._waiting <= MOST_WAITING or self._is_worn:
             return

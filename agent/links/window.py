@@ -12,7 +12,7 @@ from agent.links.flow_options import FlowOptions, PathMemory
 
 
 @dataclass(slots=True)
-class _Progress:
+class _WindowProgress:
     """What had come through when the prefetch was last thought about."""
 
     at: float
@@ -138,5 +138,5 @@ class Window:
         is_due = self.current < self.affordable and self._for_unfit > 0
         return is_due and (not self._options.is_quorum or self.unsettled >= self.current)
 
-    def _count(self, now: float) -> _Progress:
-        return _Progress(now, self._counts.forwarded + self.unsettled, self._counts.bytes)
+    def _count(self, now: float) -> _WindowProgress:
+        return _WindowProgress(now, self._counts.forwarded + self.unsettled, self._counts.bytes)

@@ -92,7 +92,7 @@ def _tell(event: str, link: Link, state: LinkState, **more: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LastingCause:
     """A cause that lasts. `links` are all that it has stopped so far."""
 
     side: str
@@ -113,7 +113,7 @@ class CauseLog:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._known: list[Known] = []
+        self._known: list[LastingCause] = []
         self._changed = asyncio.Event()
         board.on_transition.append(lambda *_: self._changed.set())
 
@@ -128,8 +128,8 @@ class CauseLog:
             self.look((await summary(self._board))["causes"])
 
     def look(self, causes: Iterable[Mapping[str, Any]]) -> None:
-        lasting: list[Known] = []
-        found: list[tuple[Mapping[str, Any], Known | None]] = [(cause, None) for cause in causes]
+        lasting: list[LastingCause] = []
+        found: list[tuple[Mapping[str, Any], LastingCause | None]] = [(cause, None) for cause in causes]
         for by_links in (True, False):  # a broker may have two causes of one kind, such as two users without permission
             for at, (cause, former) in enumerate(found):
                 same = (each for each in self._known if each.is_same(cause, by_links=by_links))
@@ -146,14 +146,16 @@ class CauseLog:
         self._known = lasting
 
 
-def _begun(cause: Mapping[str, Any]) -> Known:
+def _begun(cause: Mapping[str, Any]) -> LastingCause:
     began = datetime.fromisoformat(cause["since"]).timestamp()
-    known = Known(cause["side"], cause["broker"], cause["trouble"], began, frozenset())
+    known = LastingCause(cause["side"], cause["broker"], cause["trouble"], began, frozenset())
     _tell_cause(log.warning, "trouble begins", known, cause["links"], error=cause["error"] or None)
     return known
 
 
-def _tell_cause(tell: Callable[..., object], event: str, cause: Known, links: Iterable[str], **more: object) -> None:
+def _tell_cause(
+    tell: Callable[..., object], event: str, cause: LastingCause, links: Iterable[str], **more: object
+) -> None:
     named = list(links)
     shown = {"side": cause.side, "broker": cause.broker, "trouble": cause.trouble}
     tell(event, **shown, links=len(named), some=named[:MOST_NAMED], **more)

@@ -41,7 +41,7 @@ class Sourced(Protocol):
 
 
 @dataclass(slots=True)
-class _Look:
+class _PlaceState:
     """What is known of a place. `put` and `asked` are of the last look; `found` is None where nobody may look."""
 
     put: int = 0
@@ -72,7 +72,7 @@ class QuarantineDepths:
         self._board = board
         self._sleep = sleep
         self._places: dict[End, Place] = {}  # of each source that was connected
-        self._looks: dict[Place, _Look] = {}
+        self._looks: dict[Place, _PlaceState] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
@@ -95,7 +95,7 @@ class QuarantineDepths:
         at: dict[Place, list[End]] = {}
         for source, place in self._places.items():
             at.setdefault(place, []).append(source)
-        self._looks = {place: self._looks.get(place, _Look()) for place in at}
+        self._looks = {place: self._looks.get(place, _PlaceState()) for place in at}
         due = []
         for place, sources in at.items():
             known = self._looks[place]
@@ -106,7 +106,7 @@ class QuarantineDepths:
         await asyncio.gather(*due)
         self._board.in_quarantine = self._together(put)
 
-    async def _look_at(self, known: _Look, connections: Collection[Connection], put: int) -> None:
+    async def _look_at(self, known: _PlaceState, connections: Collection[Connection], put: int) -> None:
         """On the first connection whose user may look. Where none can be asked, what was known last is the best there
         is."""
         failed = set()

@@ -328,7 +328,7 @@ class LinkRunner:
     def want(self) -> None:
         """A definition asks for the link again: it comes back with what it had."""
         if self.state.unwanted is not None:
-            self.send(lifecycle.Wanted())
+            self.send(lifecycle.WantedAgain())
 
     def redefine(self, link: Link) -> None:
         """The definition changed: the link starts again, its queue stays. One that has done all that it was defined

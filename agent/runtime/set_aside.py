@@ -24,7 +24,7 @@ from agent.core.rules.resolve import resolving
 from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
-from agent.downstream.reading import Source
+from agent.downstream.reading import DefinitionSource
 from agent.errors import BrokerError, ConfigurationError, PermanentError, UsageError
 from agent.links.brokers import Brokers
 from agent.links.ends import End, reachable
@@ -37,7 +37,7 @@ GIVEN: Final = "broker of --uri"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MessageChoice:
     """Which messages; None is all. `link` is an id, `older_than` are seconds."""
 
     link: str | None = None
@@ -53,7 +53,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class QuarantinedMessage:
     """A message in quarantine. `body` is None where only its size was asked for."""
 
     where: str
@@ -134,8 +134,10 @@ def _name(value: bytes) -> str:
     return value.decode(errors="surrogateescape")
 
 
-def _shown(connection: Connection, found: Restored, message: BrowsedMessage) -> SetAside:
-    return SetAside(connection.where, connection.vhost, found.why, found.properties, message.size, message.body)
+def _shown(connection: Connection, found: Restored, message: BrowsedMessage) -> QuarantinedMessage:
+    return QuarantinedMessage(
+        connection.where, connection.vhost, found.why, found.properties, message.size, message.body
+    )
 
 
 @dataclass
@@ -149,7 +151,7 @@ class Outcome:
 class Quarantined:
     """`read` it first. Messages that are not ours, or that nobody chose, stay as they are."""
 
-    def __init__(self, kinds: Kinds, links: tuple[Link, ...], choice: Choice, sources: Iterable[End]) -> None:
+    def __init__(self, kinds: Kinds, links: tuple[Link, ...], choice: MessageChoice, sources: Iterable[End]) -> None:
         """`sources` are where to look."""
         self._kinds = kinds
         self._sources = tuple({(end.uris, end.default_vhost): end for end in sources}.values())
@@ -163,10 +165,12 @@ class Quarantined:
         self._others: set[Connection] = set()
 
     @classmethod
-    async def read(cls, configuration: Configuration, choice: Choice, only: Sequence[AmqpUri] = ()) -> Quarantined:
+    async def read(
+        cls, configuration: Configuration, choice: MessageChoice, only: Sequence[AmqpUri] = ()
+    ) -> Quarantined:
         """Beside all sources that something defines, or beside `only` these."""
         keeper = Keeper()
-        keeper.take(Source.CONFIGURATION, lambda: configuration.told)
+        keeper.take(DefinitionSource.CONFIGURATION, lambda: configuration.told)
         reading = await read_downstream(configuration, keeper)
         if keeper.refusals:
             raise ConfigurationError(keeper.refusals)
@@ -178,7 +182,7 @@ class Quarantined:
         used = (kinds.of(link).ends(link).source for link in found.links)
         return cls(kinds, found.links, choice, (*used, *_defined(reading.definitions, own)))
 
-    async def look(self, *, with_bodies: bool) -> AsyncGenerator[SetAside, None]:
+    async def look(self, *, with_bodies: bool) -> AsyncGenerator[QuarantinedMessage, None]:
         """Each once, also where several addresses lead to one broker: what one of them holds, the others don't find."""
         async with AsyncExitStack() as opened:
             looked: list[tuple[Connection, QueueBrowser]] = []

@@ -12,7 +12,7 @@ import structlog
 
 from agent.amqp.connect import Connection
 from agent.core.addresses.uri import AmqpUri
-from agent.core.links.changes import EndLink, RunLink, Seen, changes
+from agent.core.links.changes import DownstreamSeen, EndLink, RunLink, changes
 from agent.core.links.lifecycle import Pause
 from agent.core.links.plan import plugin_of
 from agent.core.links.restarts import differ_in_passwords, has_other_passwords, needs_restart
@@ -30,8 +30,8 @@ from agent.downstream.known_bindings import Federated, KnownBindings, exchanges_
 from agent.downstream.listen import Listener
 from agent.downstream.read import read_downstream
 from agent.downstream.read_bindings import read_bindings
-from agent.downstream.reading import Bindings, Reading, Source
-from agent.downstream.watch import Cause
+from agent.downstream.reading import Bindings, DefinitionSource, Reading
+from agent.downstream.watch import ReloadCause
 from agent.errors import AgentError, ConfigurationError, Side
 from agent.links.brokers import Brokers, renewed_ends
 from agent.links.ends import End
@@ -97,10 +97,14 @@ class Supervisor:
             return ()
         return self._kinds.brokers.shown_certificates(self._kinds.of(link).ends(link), link.id)
 
-    async def reload(self, causes: frozenset[Cause]) -> None:
+    async def reload(self, causes: frozenset[ReloadCause]) -> None:
         """What the watcher calls; an error leaves everything as it is."""
         try:
-            if causes & {Cause.START, Cause.FILE, Cause.HANGUP}:  # at the start too: it was read before anybody watched
+            if causes & {
+                ReloadCause.START,
+                ReloadCause.FILE,
+                ReloadCause.HANGUP,
+            }:  # at the start too: it was read before anybody watched
                 await self._read_configuration()
                 self._adopt()
             async with self._reconciling:
@@ -117,14 +121,14 @@ class Supervisor:
         try:
             loaded = await asyncio.to_thread(self._load)
         except ConfigurationError as error:
-            self._keeper.refuse(Source.CONFIGURATION, error)
+            self._keeper.refuse(DefinitionSource.CONFIGURATION, error)
         else:
             self._loaded = loaded
-            self._keeper.take(Source.CONFIGURATION, lambda: loaded.told)
+            self._keeper.take(DefinitionSource.CONFIGURATION, lambda: loaded.told)
 
     def _adopt(self) -> None:
         """All of a configuration is in force or nothing of it: not its settings where its definitions are refused."""
-        if self._loaded is not self.configuration and not self._keeper.refuses(Source.CONFIGURATION):
+        if self._loaded is not self.configuration and not self._keeper.refuses(DefinitionSource.CONFIGURATION):
             self.configuration = self._loaded
             log.info("configuration read")
 
@@ -174,7 +178,7 @@ class Supervisor:
         with self._bindings.reading(exchanges_of(wanted.values())) as number:
             bindings = await self._read_bindings(wanted.values())
             self._renew_passwords(wanted, kinds)
-            seen = Seen(reading.states, reading.native_links, reading.sees)
+            seen = DownstreamSeen(reading.states, reading.native_links, reading.sees)
             async for change in in_slices(changes(wanted, self._runners.by_id, seen)):
                 self._execute(change, kinds)
             self._runners.share_with_others(prefers_quorum=prefers_quorum)

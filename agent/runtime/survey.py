@@ -33,7 +33,7 @@ from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration
 from agent.downstream.read import read_downstream
 from agent.downstream.read_bindings import BindingsRead, read_bindings
-from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, Reading, Source
+from agent.downstream.reading import CONNECTION_NAME, DEFAULT_VHOST, Bindings, DefinitionSource, Reading
 from agent.errors import UNKNOWN, BrokerError, ConfigurationError, Problem
 from agent.runtime.survey_shovels import look_at_destinations
 from agent.slices import steps_in_slices
@@ -67,7 +67,7 @@ async def survey(configuration: Configuration, agent: Agent | None = None) -> Su
     With `agent` it is what that one would do next; otherwise what one does that starts and knows nothing yet.
     """
     keeper = Keeper()
-    keeper.take(Source.CONFIGURATION, lambda: configuration.told)
+    keeper.take(DefinitionSource.CONFIGURATION, lambda: configuration.told)
     reading = await read_downstream(configuration, keeper)
     if keeper.refusals:
         raise ConfigurationError(keeper.refusals)

@@ -8,7 +8,7 @@ from sys import intern
 from typing import Any, Final, NamedTuple
 
 from agent.core.export_event import Reason
-from agent.core.links.critical import Flow
+from agent.core.links.critical import LinkRate
 from agent.core.links.lifecycle import Status
 from agent.status.tier import Ring, Step, Tier
 from agent.status.times import rfc3339
@@ -71,7 +71,7 @@ class History:
         for tier in (self._hour, self._day):
             tier.put(_step(sample))
 
-    def flow(self, current: Point) -> Flow:
+    def flow(self, current: Point) -> LinkRate:
         """Over the last minute or since the last sample before that; how many messages wait may be known for less."""
         first: Point | None = None
         counted: Point | None = None
@@ -81,9 +81,9 @@ class History:
             first = _unpacked(values)
             counted = counted if first.backlog is None else first
         if first is None or current.at - first.at < LEAST:
-            return Flow(0.0, None)
+            return LinkRate(0.0, None)
         rate = max(0, current.forwarded - first.forwarded) / (current.at - first.at)
-        return Flow(rate, None if counted is None else _growth(counted, current))
+        return LinkRate(rate, None if counted is None else _growth(counted, current))
 
     def view(self, current: Point, span: Range = Range.QUARTER) -> dict[str, Any]:
         """Oldest first; the current values come last. A sample of a long range has what charts show."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from agent.amqp.broker_events import BINDING_EVENTS, DEFINITION_EVENTS, Events, NoEvents, subscribe
+from agent.amqp.broker_events import BINDING_EVENTS, DEFINITION_EVENTS, EventReader, NoEvents, subscribe
 from agent.amqp.wire import methods
 from agent.core.broker_events import EVENT_EXCHANGE, BrokerEvent
 from agent.downstream.consumer_follower import EVENTS as CONSUMER_EVENTS
@@ -32,12 +32,12 @@ SENTINEL: Final = "S3NTINEL"
 
 @dataclass
 class Heard:
-    """Events of one vhost, and those of none."""
+    """EventReader of one vhost, and those of none."""
 
     vhost: str
     all: list[BrokerEvent] = field(default_factory=list)
 
-    async def listen(self, events: Events) -> None:
+    async def listen(self, events: EventReader) -> None:
         async for event in events:
             if event.vhost in {self.vhost, None} or event.fields.get("name") == self.vhost:
                 self.all.append(event)
@@ -63,7 +63,7 @@ class Heard:
 async def heard(release: Release, asking: Callable[..., Asking]) -> AsyncIterator[Heard]:
     connection = await asking(vhost="/").connection()
     events = await subscribe(connection, (*DEFINITION_EVENTS, *BINDING_EVENTS, *CONSUMER_EVENTS))
-    assert isinstance(events, Events)
+    assert isinstance(events, EventReader)
     made = Heard(release.vhost)
     listening = asyncio.create_task(made.listen(events))
     yield made

@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.amqp.broker_events import DEFINITION_EVENTS
 from agent.core.links.lifecycle import LinkState
 from agent.definitions.sources.load import Configuration, load_configuration
-from agent.downstream.watch import Cause, Watcher
+from agent.downstream.watch import ReloadCause, Watcher
 from agent.runtime.supervisor import Supervisor
 from agent.status.board import Board, OnTransition
 from agent.tasks import GuardedTasks
@@ -86,7 +86,7 @@ class Agent:
         """As SIGHUP after the file has changed."""
         self.text = text
         if self._watcher is not None:
-            self._network.call(self.process, self._watcher.notify, Cause.HANGUP)
+            self._network.call(self.process, self._watcher.notify, ReloadCause.HANGUP)
 
     def kill(self) -> None:
         """As SIGKILL does: nothing is said to anybody."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from agent.amqp.broker_events import Events, subscribe
+from agent.amqp.broker_events import EventReader, subscribe
 from agent.amqp.connect import Connection
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.broker_events import BrokerEvent
@@ -36,10 +36,10 @@ class Reports:
     async def begin(self) -> None:
         self._connection = await self._opener()
         events = await subscribe(self._connection, KEYS)
-        assert isinstance(events, Events), events
+        assert isinstance(events, EventReader), events
         self._listening = asyncio.create_task(self._listen(events))
 
-    async def _listen(self, events: Events) -> None:
+    async def _listen(self, events: EventReader) -> None:
         async for event in events:
             if any(str(event.fields.get(name, "")).startswith(self._prefix) for name in NAMES):
                 self._heard.append(self._event(event))

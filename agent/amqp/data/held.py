@@ -39,7 +39,7 @@ class Ways(NamedTuple):
 NO_WAYS: Final = Ways((), ())
 
 
-class Known(NamedTuple):
+class KnownPublish(NamedTuple):
     """What is known of a publish, also where it is no longer held: its frame that says where to, and about its size."""
 
     address: bytes
@@ -122,14 +122,14 @@ class HeldBuffers:
         self._free(len(message.frames))
         return message
 
-    def known(self, number: int) -> Known | None:
+    def known(self, number: int) -> KnownPublish | None:
         """Of one publish; None where it was published again, or is settled."""
         found = self._find(number)
         if found is None or not found[0].ways.prepared:
             return None
         batch, place = found
         prepared = batch.ways.prepared
-        return Known(prepared[place][PUBLISH], batch.octets // len(prepared))
+        return KnownPublish(prepared[place][PUBLISH], batch.octets // len(prepared))
 
     def release(self) -> None:
         """Nothing is held any more."""

@@ -13,7 +13,7 @@ from typing import Final
 from agent.amqp.data import header_table
 from agent.amqp.data.capture import Captured
 from agent.amqp.data.delivery import Delivery, read_address
-from agent.amqp.data.held import HeldBuffers, Known, Publish, Received
+from agent.amqp.data.held import HeldBuffers, KnownPublish, Publish, Received
 from agent.amqp.data.prepared import ADDRESS, PUBLISH
 from agent.amqp.data.table_scan import Names
 from agent.amqp.data.unpublishable import Later
@@ -24,7 +24,7 @@ from agent.amqp.wire.tables import CodecError, short_string
 from agent.core.links.confirms import Confirms
 from agent.core.links.refusals import Refusals
 from agent.core.links.unacknowledged import Refusal, UnacknowledgedRefusals
-from agent.core.rules.quarantine import Reason
+from agent.core.rules.quarantine import QuarantineReason
 
 _PROPERTIES: Final = 12  # bytes before them in a content header
 _TABLES: Final = slice(2, 4)  # of what is prepared: those put where a message has no headers
@@ -78,7 +78,7 @@ def _payloads(data: bytes) -> list[bytes]:
 _NAME: Final = "x-delivery-count"
 RETURNS_MARK: Final = short_string(_NAME)
 _RETURNS: Final = Names(_NAME)
-_UNKNOWN: Final = Known(b"", 0)
+_UNKNOWN: Final = KnownPublish(b"", 0)
 _INTEGERS: Final = frozenset({b"b", b"B", b"s", b"u", b"I", b"i", b"l", b"L"})
 BUSY: Final = 0.05  # until it is tried again to publish while a large message is being written
 LOOK_EVERY: Final = 1.0
@@ -308,7 +308,7 @@ class Refused:
             return
         found = original(self._messages[tag])
         self._refusals.give_up(tag)
-        if not self.hand_over(Captured(tag, Reason.REFUSED, found.delivery, found.properties, found.body, 0)):
+        if not self.hand_over(Captured(tag, QuarantineReason.REFUSED, found.delivery, found.properties, found.body, 0)):
             self._refusals.wait_on(tag, self._clock())
 
     def _arm(self, now: float) -> None:

@@ -51,7 +51,7 @@ class EndLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DownstreamSeen:
     """What was seen of the downstream."""
 
     states: Mapping[str, VhostState]
@@ -59,7 +59,9 @@ class Seen:
     sees: Callable[[str], bool]  # whether what is missing from a vhost is known to be deleted
 
 
-def changes(wanted: Mapping[str, Link], running: Mapping[str, Running], seen: Seen) -> Iterator[RunLink | EndLink]:
+def changes(
+    wanted: Mapping[str, Link], running: Mapping[str, Running], seen: DownstreamSeen
+) -> Iterator[RunLink | EndLink]:
     """Ends come first: a link that begins may need what another leaves. `running` may change between two actions."""
     queues = SharedQueues(wanted.values())
     for link_id in [each for each in running if each not in wanted]:
@@ -71,7 +73,7 @@ def changes(wanted: Mapping[str, Link], running: Mapping[str, Running], seen: Se
         yield RunLink(link, restarts, native_link(link) in seen.native_links)
 
 
-def _end(running: Running, seen: Seen, wanted: SharedQueues) -> EndLink:
+def _end(running: Running, seen: DownstreamSeen, wanted: SharedQueues) -> EndLink:
     """What a link built upstream is removed; but not where its vhost is out of sight, since it may be wanted again, nor
     what another program serves, or another link over the same queue, such as that of a renamed upstream."""
     link = running.link
@@ -83,7 +85,7 @@ def _end(running: Running, seen: Seen, wanted: SharedQueues) -> EndLink:
     )
 
 
-def _is_deleted(link: Link, seen: Seen) -> bool:
+def _is_deleted(link: Link, seen: DownstreamSeen) -> bool:
     """By somebody, rather than by the broker."""
     state = seen.states.get(link.vhost)
     if state is None or not seen.sees(link.vhost):

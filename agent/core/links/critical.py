@@ -48,7 +48,7 @@ def _estimate(backlog: int | None, rate: float, stuck: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class LinkRate:
     """What a link forwards in a second, and by how many messages its backlog grows; None where that isn't known."""
 
     rate: float
@@ -72,7 +72,7 @@ def describe_lag(
     *,
     backlog: int | None,
     behind: float | None,
-    flow: Flow,
+    flow: LinkRate,
     held: tuple[int, int],
     is_auto: bool,
 ) -> LagDescription:

@@ -173,7 +173,7 @@ class Unwanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedAgain:
     """The link is defined again."""
 
 
@@ -216,7 +216,7 @@ Event = (
     | TakeOver
     | Restart
     | Unwanted
-    | Wanted
+    | WantedAgain
     | RemovalDue
     | Kept
     | CleanedUp
@@ -410,7 +410,7 @@ def _asked(state: LinkState, event: Event) -> LinkState:
             return replace(state, standby=None, unserved=None)
         case Unwanted():
             return replace(state, unwanted=state.unwanted or event)
-        case Wanted():
+        case WantedAgain():
             return replace(state, unwanted=None)
         case Stop():
             return replace(state, stop=event)

@@ -54,7 +54,7 @@ NOTHING: Final = Compared()
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Sample:
     queue: QueueCounts
     link: LinkCounts
     since: float
@@ -66,16 +66,16 @@ class UpstreamAccount:
     """Of one link, as long as it exists: a later account never shows less. Times are in seconds."""
 
     compared: Compared = NOTHING
-    _last: _Look | None = None
-    _quiet: _Look | None = None
+    _last: _Sample | None = None
+    _quiet: _Sample | None = None
 
     def look(self, queue: QueueCounts, link: LinkCounts, now: float) -> UpstreamAccount:
         last = self._last
         if last is None or not queue.continues(last.queue):
-            return UpstreamAccount(self.compared, _Look(queue, link, now))
+            return UpstreamAccount(self.compared, _Sample(queue, link, now))
         if (queue, link.settled) != (last.queue, last.link.settled):
-            return replace(self, _last=_Look(queue, link, now))
-        current = _Look(queue, link, last.since)
+            return replace(self, _last=_Sample(queue, link, now))
+        current = _Sample(queue, link, last.since)
         if now - last.since < QUIET_FOR:
             return replace(self, _last=current)
         return UpstreamAccount(_added(self.compared, self._quiet or current, current), current, current)
@@ -85,7 +85,7 @@ class UpstreamAccount:
         return UpstreamAccount(self.compared)
 
 
-def _added(sums: Compared, before: _Look, now: _Look) -> Compared:
+def _added(sums: Compared, before: _Sample, now: _Sample) -> Compared:
     return Compared(
         looks=sums.looks + 1,
         entered=sums.entered + now.queue.entered - before.queue.entered,

@@ -18,7 +18,7 @@ MOST_LINKS: Final = 200_000  # of all members together
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class AgentOfGroup:
     name: str
     slots: frozenset[int]
     links: frozenset[str]
@@ -28,10 +28,10 @@ class Member:
 
 
 @dataclass(slots=True)
-class Group:
+class AgentGroup:
     """The others; a slot belongs to who was the last to report it."""
 
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, AgentOfGroup] = field(default_factory=dict)
 
     def hear(self, report: Report, now: float) -> bool:
         """Whether anything is new."""
@@ -40,7 +40,7 @@ class Group:
             return False
         links = report.links if report.links is not None else before.links if before else frozenset[str]()
         has_said_links = report.links is not None or (before is not None and before.has_said_links)
-        member = self.members[report.replica] = Member(report.name, report.slots, links, now, has_said_links)
+        member = self.members[report.replica] = AgentOfGroup(report.name, report.slots, links, now, has_said_links)
         if before is not None and replace(before, heard=now) == member:
             return False
         for replica in self.members.keys() - {report.replica}:
@@ -64,7 +64,7 @@ class Group:
         return member is not None and member.has_said_links
 
     @property
-    def able(self) -> Mapping[str, Member]:
+    def able(self) -> Mapping[str, AgentOfGroup]:
         """Those that are known to live."""
         return {replica: member for replica, member in self.members.items() if not member.is_suspect}
 
@@ -87,7 +87,7 @@ class Group:
             del self.members[replica]
         return bool(gone)
 
-    def holder(self, slot: int) -> Member | None:
+    def holder(self, slot: int) -> AgentOfGroup | None:
         replica = self.holder_id(slot)
         return None if replica is None else self.members[replica]
 

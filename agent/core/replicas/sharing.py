@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.core.model import Link, LinkKind
-from agent.core.replicas.group import Group, Member
+from agent.core.replicas.group import AgentGroup, AgentOfGroup
 from agent.core.replicas.holding import Held
 from agent.core.replicas.messages import Report
 from agent.core.replicas.shares import has_room, load_of, surplus_of_empty, surpluses
@@ -49,7 +49,7 @@ class Sharing:
     why there is none, `facts` are those of it; `refusal` why there will be none."""
 
     replica: str
-    others: Group = field(default_factory=Group)
+    others: AgentGroup = field(default_factory=AgentGroup)
     held: dict[int, Held] = field(default_factory=dict)
     links: Mapping[str, LinkKind] = field(default_factory=dict)
     leased_at: float | None = None
@@ -184,7 +184,7 @@ class Sharing:
             return True
         return Elsewhere(f"waits for its lease: {self.failure}", is_served=False, failure=self.facts)
 
-    def _held_by(self, holder: Member, link: str, kind: LinkKind, now: float) -> Verdict:
+    def _held_by(self, holder: AgentOfGroup, link: str, kind: LinkKind, now: float) -> Verdict:
         """Agents of one group may have different configurations: a link that the holder of its slot doesn't know is run
         by one of those that do."""
         if link in holder.links:
@@ -199,7 +199,7 @@ class Sharing:
         name = self.others.members[chosen].name
         return Elsewhere(f"agent {name} runs this link", name)
 
-    def _may_share_links(self, holder: Member, kind: LinkKind) -> bool:
+    def _may_share_links(self, holder: AgentOfGroup, kind: LinkKind) -> bool:
         """Whether it may soon know the links that this one knows. One that has none may be about to get them; where
         brokers refuse a second consumer, that needn't be waited for."""
         is_new = not holder.links and kind is not LinkKind.EXCHANGE

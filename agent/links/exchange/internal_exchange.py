@@ -18,7 +18,7 @@ from agent.links.exchange.upstream_objects import declare_internal
 
 
 @dataclass
-class Found:
+class TypeSupport:
     """Of the broker at the end of one connection; `is_known` is None until it was asked, at `asked_at`."""
 
     is_known: bool | None = None
@@ -31,10 +31,10 @@ class PluginTypes:
 
     def __init__(self) -> None:
         self.endpoints: set[AmqpUri] = set()  # that knew the type last
-        self._found: WeakKeyDictionary[Shared, Found] = WeakKeyDictionary()
+        self._found: WeakKeyDictionary[Shared, TypeSupport] = WeakKeyDictionary()
 
-    def of(self, control: Shared) -> Found:
-        return self._found.setdefault(control, Found())
+    def of(self, control: Shared) -> TypeSupport:
+        return self._found.setdefault(control, TypeSupport())
 
 
 ASK_AGAIN: Final = 15.0

@@ -29,7 +29,7 @@ from agent.links.exchange.internal_exchange import InternalExchanges, PluginType
 from agent.links.exchange.probing import Probing
 from agent.links.exchange.received_from import ReceivedFromHeader
 from agent.links.exchange.removal import ExchangeCleanup
-from agent.links.exchange.upkeep import Upkeep
+from agent.links.exchange.upkeep import ExchangeUpkeep
 from agent.links.exchange.upstream_state import UpstreamState
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
@@ -104,7 +104,7 @@ class RunnableExchangeLink(RunnableLink[ExchangeLink]):
         return None if names.are_too_long(queue) else queue
 
 
-class ExchangeSession(Session[Upkeep]):
+class ExchangeSession(Session[ExchangeUpkeep]):
     def __init__(self, runnable: RunnableExchangeLink, connections: Connections, *, apart: bool) -> None:
         super().__init__()
         self._runnable = runnable
@@ -160,7 +160,7 @@ class ExchangeSession(Session[Upkeep]):
             )
         starting = asyncio.ensure_future(flow.start(header_of(link, control.connection, wanted.route)))
         bound, _ = await both(self._bind(building, starting), starting)
-        self._upkeep = Upkeep(
+        self._upkeep = ExchangeUpkeep(
             building, flow, self._runnable.counts, bound, on_followed=self._runnable.on_noted, probing=self._probing
         )
         self._upkeep.rebind(self._runnable.bindings)  # they may have changed meanwhile

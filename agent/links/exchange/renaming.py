@@ -26,7 +26,7 @@ UNUSED_WITHIN: Final = 30.0  # seconds in which a broker has noticed that a conn
 log = structlog.get_logger()
 
 
-class Runs(Protocol):
+class SweptLink(Protocol):
     """A link that is being run, and what became of it."""
 
     link: Link
@@ -34,13 +34,13 @@ class Runs(Protocol):
     finished: asyncio.Future[None]
 
 
-async def sweep(runners: Iterable[Runs], brokers: Brokers, former: str) -> None:
+async def sweep(runners: Iterable[SweptLink], brokers: Brokers, former: str) -> None:
     """Removes it for every link that runs under the new name; those of a mode that keeps all are left alone."""
     swept = (each for each in runners if each.link.cleans_up)
     await asyncio.gather(*(_sweep(runner, brokers, former) for runner in swept))
 
 
-async def _sweep(runner: Runs, brokers: Brokers, former: str) -> None:
+async def _sweep(runner: SweptLink, brokers: Brokers, former: str) -> None:
     pause = LOOK_EVERY
     while runner.state.status is not Status.RUNNING:
         if runner.finished.done():

@@ -22,7 +22,7 @@ NEVER: Final = math.inf
 RIVAL_ENDS: Final = 5.0  # seconds in which whoever lost the queue to this link has ended its session
 
 
-class Upkeep:
+class ExchangeUpkeep:
     """Of one session that is open; `run` does what `tick`, `rebind` and the monitor find to do, one after another."""
 
     def __init__(

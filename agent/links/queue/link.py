@@ -24,7 +24,7 @@ from agent.links.ends import End, Ends, written_uri
 from agent.links.flow import Flow
 from agent.links.flow_options import FlowOptions
 from agent.links.kind import Kind, RunnableLink, Session
-from agent.links.queue.upkeep import LocalQueue, Timing, Upkeep
+from agent.links.queue.upkeep import LocalQueue, QueueUpkeep, Timing
 from agent.links.queue.upstream_queue import UpstreamQueues
 from agent.links.queue.visits import VisitHeaders
 from agent.links.tasks import both
@@ -76,7 +76,7 @@ class RunnableQueueLink(RunnableLink[QueueLink]):
         return self.link.remote_name
 
 
-class QueueSession(Session[Upkeep]):
+class QueueSession(Session[QueueUpkeep]):
     def __init__(self, runnable: RunnableQueueLink, connections: Connections, *, apart: bool) -> None:
         super().__init__()
         self._runnable = runnable
@@ -110,7 +110,7 @@ class QueueSession(Session[Upkeep]):
             capture=self._brokers.capture(ends.source, up.connection, link=link.id, options=options, is_quorum=None),
             room=self._brokers.room,
         )
-        upkeep = Upkeep(
+        upkeep = QueueUpkeep(
             flow,
             runnable.counts,
             LocalQueue(link.vhost, link.name, local, self._brokers.consumers),

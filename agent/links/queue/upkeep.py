@@ -97,7 +97,7 @@ LOOK_UPSTREAM: Final = 30.0  # while nothing is taken
 TAKEN_UPSTREAM: Final = "idle: consumers upstream take everything"
 
 
-class Upkeep:
+class QueueUpkeep:
     """Of one session. `is_wanted` is asked before it begins; `run` does what time and events find to do."""
 
     def __init__(

@@ -96,7 +96,7 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         return source.queue if isinstance(source, QueueSource) else None
 
 
-class Upkeep:
+class ShovelUpkeep:
     """Of one session that is open; `run` does what `tick` finds to do. `control` is where the queue is looked at."""
 
     def __init__(self, flow: Flow, counts: Counts, control: Shared, queue: str) -> None:
@@ -130,7 +130,7 @@ class Upkeep:
         return await count_messages(self._control, self._queue)
 
 
-class ShovelSession(Session[Upkeep]):
+class ShovelSession(Session[ShovelUpkeep]):
     def __init__(self, runnable: RunnableShovel, connections: Connections, *, apart: bool) -> None:
         super().__init__()
         self._runnable = runnable
@@ -193,14 +193,14 @@ class ShovelSession(Session[Upkeep]):
         )
         self._memory.flow = flow  # messages may be forwarded before it is known that it has begun
         await flow.start(rewriter_of(link, control.connection, down.connection, cluster=self._brokers.cluster))
-        self._upkeep = Upkeep(flow, self._runnable.counts, looking, queue)
+        self._upkeep = ShovelUpkeep(flow, self._runnable.counts, looking, queue)
 
     async def keep_up(self) -> None:
         if self.flow is not None and self._upkeep is not None:
             await self._until_finished(self.flow, self._upkeep)
         self._memory.until.begin_anew()
 
-    async def _until_finished(self, flow: Flow, upkeep: Upkeep) -> None:
+    async def _until_finished(self, flow: Flow, upkeep: ShovelUpkeep) -> None:
         """Whichever comes first: all is forwarded, or its time is over."""
         ends_at = self._memory.until.ends_at
         timed = [] if ends_at is None else [asyncio.sleep(max(0.0, ends_at - self._loop.time()))]

@@ -74,7 +74,7 @@ class Commanded(Protocol):
         """What an operator asked this agent for, and others may not have heard of."""
 
 
-class Runs(Protocol):
+class GroupLinks(Protocol):
     """What runs the links."""
 
     @property
@@ -105,7 +105,9 @@ class Runs(Protocol):
 class Replica:
     """`run` is kept by its owner; `hand_over` comes before it is cancelled."""
 
-    def __init__(self, uris: Callable[[], Sequence[AmqpUri]], tasks: GuardedTasks, permit: Permit, runs: Runs) -> None:
+    def __init__(
+        self, uris: Callable[[], Sequence[AmqpUri]], tasks: GuardedTasks, permit: Permit, runs: GroupLinks
+    ) -> None:
         self._uris = uris
         self._tasks = tasks
         self._runs = runs

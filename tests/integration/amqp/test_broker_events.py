@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.amqp.broker_events import BINDING_EVENTS, DEFINITION_EVENTS, Events, NoEvents, subscribe
+from agent.amqp.broker_events import BINDING_EVENTS, DEFINITION_EVENTS, EventReader, NoEvents, subscribe
 from agent.amqp.connect import Connection
 from agent.amqp.wire import methods
 from agent.core.broker_events import BrokerEvent
@@ -19,13 +19,13 @@ Proxies = Callable[[Node | int], Proxy]
 SENTINEL = "S3NTINEL"
 
 
-async def listen(connection: Connection, *keys: str) -> Events:
+async def listen(connection: Connection, *keys: str) -> EventReader:
     events = await subscribe(connection, keys or (*DEFINITION_EVENTS, *BINDING_EVENTS))
-    assert isinstance(events, Events)
+    assert isinstance(events, EventReader)
     return events
 
 
-async def until(events: Events, done: Callable[[BrokerEvent], bool]) -> list[BrokerEvent]:
+async def until(events: EventReader, done: Callable[[BrokerEvent], bool]) -> list[BrokerEvent]:
     heard: list[BrokerEvent] = []
     async with asyncio.timeout(60):
         async for event in events:

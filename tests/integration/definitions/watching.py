@@ -10,7 +10,7 @@ from agent.amqp.broker_events import DEFINITION_EVENTS, NoEvents, subscribe
 from agent.amqp.connect import connect
 from agent.core.addresses.uri import parse
 from agent.core.broker_events import BrokerEvent
-from agent.downstream.watch import Cause, Watcher
+from agent.downstream.watch import ReloadCause, Watcher
 
 
 def say(*words: str) -> None:
@@ -27,7 +27,7 @@ async def events_of(uri: str) -> AsyncIterator[AsyncIterator[BrokerEvent] | None
 
 
 async def main(document: str, uri: str) -> None:
-    async def reload(causes: frozenset[Cause]) -> None:
+    async def reload(causes: frozenset[ReloadCause]) -> None:
         say("reload", ",".join(sorted(causes)), await asyncio.to_thread(Path(document).read_text))
 
     watcher = Watcher(

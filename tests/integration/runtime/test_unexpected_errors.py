@@ -16,7 +16,7 @@ from agent.core.broker_events import BrokerEvent
 from agent.core.links.lifecycle import Status
 from agent.definitions.sources.load import load_configuration
 from agent.downstream.listen import Listener
-from agent.downstream.watch import Cause
+from agent.downstream.watch import ReloadCause
 from agent.runtime.supervisor import Supervisor
 from agent.status.board import Board
 from agent.status.metrics import exposition
@@ -59,7 +59,7 @@ async def test_bindings_are_followed_again_after_an_unforeseen_error(
     supervisor = Supervisor(lambda: load_configuration(str(path), environment={}), board)
     supervisor.listener = Stumbling(lambda: supervisor.configuration.settings.downstream.uris, board.errors)
     try:
-        await supervisor.reload(frozenset({Cause.START}))
+        await supervisor.reload(frozenset({ReloadCause.START}))
         await asyncio.to_thread(bind_another, here, there, board)
     finally:
         await supervisor.stop()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from agent.core.broker_events import BrokerEvent
 from agent.downstream.follow import BindingFollower
-from agent.downstream.known_bindings import Change, Federated
+from agent.downstream.known_bindings import BindingChange, Federated
 from agent.downstream.listen import Listener
 from agent.errors import TransientError
 from tests.unit.amqp.wire.virtual_loop import in_virtual_time
@@ -49,7 +49,7 @@ def test_a_binding_is_followed_at_once_while_a_reading_that_failed_waits_for_its
                 await asyncio.sleep(HANGS)
                 raise TransientError("no answer")
 
-        def change(changes: Sequence[Change]) -> None:
+        def change(changes: Sequence[BindingChange]) -> None:
             changed.extend(each.binding.routing_key for each in changes)
 
         follower = BindingFollower(listener=listener, sources=lambda: [{X}], change=change, read=read)

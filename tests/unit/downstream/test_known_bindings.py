@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.model import Binding
-from agent.downstream.known_bindings import Change, Federated, KnownBindings
+from agent.downstream.known_bindings import BindingChange, Federated, KnownBindings
 from tests.unit.measures import objects_of
 
 X, Y = ("/", "x"), ("/", "y")
@@ -33,17 +33,17 @@ def test_what_changed_while_it_was_read_is_in_force() -> None:
     known = KnownBindings()
     read(known, {X: [A, B]})
     with known.reading() as number:
-        assert known.change([Change(X, C)]) == {X: {A, B, C}}
-        assert known.change([Change(X, A, is_gone=True)]) == {X: {B, C}}
+        assert known.change([BindingChange(X, C)]) == {X: {A, B, C}}
+        assert known.change([BindingChange(X, A, is_gone=True)]) == {X: {B, C}}
         assert known.learn(number, {X: [A, B]}) == {X: {B, C}}
     assert read(known, {X: [A]}) == {X: {A}}, "what is read later is the truth"
 
 
 def test_nothing_is_known_of_what_was_never_read() -> None:
     known = KnownBindings()
-    assert known.change([Change(X, A)]) == {}
+    assert known.change([BindingChange(X, A)]) == {}
     with known.reading() as number:
-        assert known.change([Change(X, B)]) == {}
+        assert known.change([BindingChange(X, B)]) == {}
         assert known.learn(number, {X: [A]}) == {X: {A, B}}, "it came while the exchange was read for the first time"
 
 
@@ -52,7 +52,7 @@ def test_what_is_being_read_is_known_until_the_reading_ends_however_it_ends() ->
     with known.reading([X]) as number:
         with suppress(OSError), known.reading([X, Y]):
             assert [*known.asked] == [{X}, {X, Y}]
-            known.change([Change(X, A)])
+            known.change([BindingChange(X, A)])
             raise OSError("reset")
         assert [*known.asked] == [{X}]
         known.learn(number, {X: [A]})
@@ -60,7 +60,7 @@ def test_what_is_being_read_is_known_until_the_reading_ends_however_it_ends() ->
     held = []
     for _ in range(50):
         with known.reading([X]):
-            known.change([Change(X, B)])
+            known.change([BindingChange(X, B)])
         held.append(objects_of(known))
     assert held[-1] <= held[0] + 1, "changes are forgotten"
 
@@ -71,7 +71,7 @@ def test_exchanges_that_no_link_federates_any_more_are_forgotten() -> None:
     known.keep(frozenset({Y}))
     assert known.of(X) is None
     assert known.of(Y) == frozenset({B})
-    assert known.change([Change(X, C)]) == {}
+    assert known.change([BindingChange(X, C)]) == {}
     assert read(known, {X: [B]}) == {X: {B}}, "federated again, it is read again"
 
 
@@ -92,5 +92,5 @@ def test_changes_that_are_told_in_order_are_never_lost(steps: list[str], data: s
         elif step in {"add", "remove"}:
             binding = data.draw(st.sampled_from([A, B, C]))
             truth = truth - {binding} if step == "remove" else truth | {binding}
-            assert known.change([Change(X, binding, is_gone=step == "remove")]) == {X: truth}
+            assert known.change([BindingChange(X, binding, is_gone=step == "remove")]) == {X: truth}
     assert read(known, {X: truth}) == {X: truth}

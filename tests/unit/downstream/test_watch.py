@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.broker_events import BrokerEvent
-from agent.downstream.watch import MOST_EXCHANGES, Cause, EventSource, Watcher, concerns
+from agent.downstream.watch import MOST_EXCHANGES, EventSource, ReloadCause, Watcher, concerns
 from agent.downstream.whole_files import Signatures, WholeFiles, signature
 from agent.errors import TransientError
 from agent.tasks import GuardedTasks, UnexpectedErrors
@@ -56,7 +56,7 @@ class Watching:
         files: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.time = time
-        self.reloads: list[frozenset[Cause]] = []
+        self.reloads: list[frozenset[ReloadCause]] = []
         self.errors: list[Exception] = []
         self.during: Callable[[], Awaitable[None]] | None = None
         self.watcher = Watcher(
@@ -69,7 +69,7 @@ class Watching:
             sleep=time.sleep,
         )
 
-    async def _reload(self, causes: frozenset[Cause]) -> None:
+    async def _reload(self, causes: frozenset[ReloadCause]) -> None:
         self.reloads.append(causes)
         if self.during is not None:
             await self.during()
@@ -93,17 +93,17 @@ def time() -> VirtualTime:
 
 async def test_reads_at_once_when_it_starts(time: VirtualTime) -> None:
     async with Watching(time, poll=False).running() as watching:
-        assert watching.reloads == [{Cause.START}]
+        assert watching.reloads == [{ReloadCause.START}]
         await time.advance(3600)
         assert len(watching.reloads) == 1
 
 
-@pytest.mark.parametrize("cause", [Cause.HANGUP, Cause.EVENT])
-async def test_what_waits_for_a_reload_that_takes_long_is_unread(time: VirtualTime, cause: Cause) -> None:
+@pytest.mark.parametrize("cause", [ReloadCause.HANGUP, ReloadCause.EVENT])
+async def test_what_waits_for_a_reload_that_takes_long_is_unread(time: VirtualTime, cause: ReloadCause) -> None:
     """Nothing is removed meanwhile that it may define again."""
     async with Watching(time, poll=False).running() as watching:
         watching.during = lambda: time.sleep(3)
-        watching.watcher.notify(Cause.HANGUP)
+        watching.watcher.notify(ReloadCause.HANGUP)
         await time.advance(1)
         watching.watcher.notify(cause)
         unread = [watching.watcher.has_unread("/", "fed")]
@@ -166,7 +166,7 @@ async def test_an_event_is_acted_on_within_a_second(time: VirtualTime) -> None:
         before = len(watching.reloads)
         broker.tell(POLICY_SET)
         await time.advance(0.5)
-        assert watching.reloads[before:] == [{Cause.EVENT}]
+        assert watching.reloads[before:] == [{ReloadCause.EVENT}]
 
 
 async def test_a_change_during_a_reload_makes_one_more(time: VirtualTime) -> None:
@@ -174,14 +174,14 @@ async def test_a_change_during_a_reload_makes_one_more(time: VirtualTime) -> Non
 
     async def slow() -> None:
         for _ in range(10):
-            watching.watcher.notify(Cause.EVENT)
+            watching.watcher.notify(ReloadCause.EVENT)
             await time.sleep(1)
         watching.during = None
 
     watching.during = slow
     async with watching.running():
         await time.advance(60)
-        assert watching.reloads == [{Cause.START}, {Cause.EVENT}]
+        assert watching.reloads == [{ReloadCause.START}, {ReloadCause.EVENT}]
 
 
 async def test_never_reloads_twice_at_once(time: VirtualTime) -> None:
@@ -198,7 +198,7 @@ async def test_never_reloads_twice_at_once(time: VirtualTime) -> None:
     watching.during = slow
     async with watching.running():
         for _ in range(100):
-            watching.watcher.notify(Cause.HANGUP)
+            watching.watcher.notify(ReloadCause.HANGUP)
             await time.advance(0.7)
         assert most == 1
         assert len(watching.reloads) < 10
@@ -208,14 +208,14 @@ async def test_never_reloads_twice_at_once(time: VirtualTime) -> None:
 async def test_polls_less_where_the_broker_tells(time: VirtualTime, silent: bool, polls: int) -> None:
     async with Watching(time, events=Broker(silent=silent)).running() as watching:
         await time.advance(100)
-        found = sum(Cause.POLL in causes for causes in watching.reloads)
+        found = sum(ReloadCause.POLL in causes for causes in watching.reloads)
         assert polls <= found <= polls * 1.7
 
 
 async def test_no_broker_no_polling(time: VirtualTime) -> None:
     async with Watching(time, poll=False).running() as watching:
         await time.advance(100)
-        assert watching.reloads == [{Cause.START}]
+        assert watching.reloads == [{ReloadCause.START}]
 
 
 async def test_lost_events_are_told_and_listened_to_again(time: VirtualTime) -> None:
@@ -224,11 +224,11 @@ async def test_lost_events_are_told_and_listened_to_again(time: VirtualTime) -> 
         await time.advance(1)
         broker.tell(TransientError("downstream: connection lost"))
         await time.advance(4)
-        assert Cause.POLL in watching.reloads[-1]
+        assert ReloadCause.POLL in watching.reloads[-1]
         assert [str(error) for error in watching.errors] == ["downstream: connection lost"]
         await time.advance(10)
         assert broker.subscriptions == 2
-        assert any(Cause.EVENT in causes for causes in watching.reloads[-3:])
+        assert any(ReloadCause.EVENT in causes for causes in watching.reloads[-3:])
 
 
 async def test_a_failing_reload_is_told_and_tried_again(time: VirtualTime) -> None:
@@ -240,7 +240,7 @@ async def test_a_failing_reload_is_told_and_tried_again(time: VirtualTime) -> No
     async with watching.running():
         await time.advance(1)
         watching.during = fail
-        watching.watcher.notify(Cause.HANGUP)
+        watching.watcher.notify(ReloadCause.HANGUP)
         await time.advance(1)
         assert [str(error) for error in watching.errors] == ["no answer"]
         watching.during = None
@@ -267,7 +267,10 @@ async def test_a_written_file(time: VirtualTime, tmp_path: Path) -> None:
         await time.advance(5)
         document.write_text("bb")
         await until(lambda: len(watching.reloads) > 1, time)
-        assert watching.reloads[:2] == [{Cause.START}, {Cause.FILE}]  # it may have been seen half written, and again
+        assert watching.reloads[:2] == [
+            {ReloadCause.START},
+            {ReloadCause.FILE},
+        ]  # it may have been seen half written, and again
 
 
 async def test_a_file_that_goes_and_comes(time: VirtualTime, tmp_path: Path) -> None:
@@ -360,7 +363,7 @@ async def test_a_file_that_grows_is_read_once_it_grows_no_more(growing: Growing)
             assert await growing.look() == 1
         assert growing.watching.watcher.has_unread("/", "fed")
         await growing.until_read(2)
-        assert growing.watching.reloads == [{Cause.START}, {Cause.FILE}]
+        assert growing.watching.reloads == [{ReloadCause.START}, {ReloadCause.FILE}]
         await growing.look(20)
         assert len(growing.watching.reloads) == 2
         assert not growing.watching.watcher.has_unread("/", "fed")
@@ -371,11 +374,11 @@ async def test_an_event_meanwhile_reads_no_file_that_still_grows(growing: Growin
         await growing.until_read(1)
         growing.append("b")
         await growing.look(2)
-        watching.watcher.notify(Cause.EVENT)
+        watching.watcher.notify(ReloadCause.EVENT)
         await growing.until_read(2, grows=True)
-        assert watching.reloads[1:] == [{Cause.EVENT}]
+        assert watching.reloads[1:] == [{ReloadCause.EVENT}]
         await growing.until_read(3)
-        assert watching.reloads[2:] == [{Cause.FILE}]
+        assert watching.reloads[2:] == [{ReloadCause.FILE}]
 
 
 async def test_a_hangup_reads_a_file_that_still_grows_and_then_the_rest_of_it(growing: Growing) -> None:
@@ -383,12 +386,12 @@ async def test_a_hangup_reads_a_file_that_still_grows_and_then_the_rest_of_it(gr
         await growing.until_read(1)
         growing.append("b")
         await growing.look()
-        watching.watcher.notify(Cause.HANGUP)
+        watching.watcher.notify(ReloadCause.HANGUP)
         await growing.until_read(2)
-        assert watching.reloads[1:] == [{Cause.HANGUP, Cause.FILE}]
+        assert watching.reloads[1:] == [{ReloadCause.HANGUP, ReloadCause.FILE}]
         growing.append("c")
         await growing.until_read(3)
-        assert watching.reloads[2:] == [{Cause.FILE}]
+        assert watching.reloads[2:] == [{ReloadCause.FILE}]
 
 
 async def test_a_file_that_is_away_for_a_moment_and_comes_back_is_read_once(growing: Growing) -> None:
@@ -399,7 +402,7 @@ async def test_a_file_that_is_away_for_a_moment_and_comes_back_is_read_once(grow
         growing.document.write_text("another")
         await growing.until_read(2)
         await growing.look(20)
-        assert watching.reloads == [{Cause.START}, {Cause.FILE}]
+        assert watching.reloads == [{ReloadCause.START}, {ReloadCause.FILE}]
 
 
 async def test_a_file_that_never_stays_the_same_is_reported(growing: Growing) -> None:
@@ -508,14 +511,14 @@ async def test_what_nobody_foresaw_ends_no_watching(time: VirtualTime, tmp_path:
     tasks.keep("watch definitions", watching.watcher.run)
     await time.advance(1)
     broken = True
-    watching.watcher.notify(Cause.HANGUP)
+    watching.watcher.notify(ReloadCause.HANGUP)
     await time.advance(0.1)
     assert errors.counts == {"watch definitions": 1}
     broken = False
     before = len(watching.reloads)
     await time.advance(10)
-    assert watching.reloads[before] == {Cause.START}
-    assert {Cause.POLL} in watching.reloads[before:]
+    assert watching.reloads[before] == {ReloadCause.START}
+    assert {ReloadCause.POLL} in watching.reloads[before:]
     await tasks.end(1)
 
 

@@ -15,7 +15,7 @@ from agent.core.addresses.uri import DEFAULT_HEARTBEAT, AmqpUri, parse
 from agent.core.replicas.sharing import LEASE
 from agent.errors import BrokerError
 from agent.runtime.replicas.fence import SURELY_KEPT
-from agent.runtime.replicas.replica import NO_ACCESS_FOR, Replica, Runs
+from agent.runtime.replicas.replica import NO_ACCESS_FOR, GroupLinks, Replica
 from agent.tasks import GuardedTasks, UnexpectedErrors
 from tests.simulation.loop import SimulatedLoop, run
 from tests.unit.core.some_links import shovel_link
@@ -25,7 +25,7 @@ SETTLED_WITHIN = 15.0
 
 
 class Runner:
-    """Runs no links, and notes until when it might, for how many seconds from then on, as it is called."""
+    """GroupLinks no links, and notes until when it might, for how many seconds from then on, as it is called."""
 
     def __init__(self, permit: Permit) -> None:
         self._permit = permit
@@ -58,7 +58,7 @@ class Agent:
         self.permit = Permit()
         self.runner = Runner(self.permit)
         tasks = GuardedTasks(UnexpectedErrors())
-        self.replica = Replica(lambda: uris, tasks, self.permit, cast("Runs", self.runner))
+        self.replica = Replica(lambda: uris, tasks, self.permit, cast("GroupLinks", self.runner))
         self.replica.join("group", name)
         self.replica.follow(())
         tasks.keep("share links", self.replica.run)

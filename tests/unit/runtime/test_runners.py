@@ -17,7 +17,7 @@ from agent.core.model import ExchangeLink
 from agent.downstream.known_bindings import KnownBindings
 from agent.links.brokers import Brokers
 from agent.links.registry import Kinds
-from agent.runtime.replicas.replica import Replica, Runs
+from agent.runtime.replicas.replica import GroupLinks, Replica
 from agent.runtime.runners import Runners
 from agent.status.board import Board
 from agent.tasks import GuardedTasks, UnexpectedErrors
@@ -53,7 +53,7 @@ class AnotherAgent:
         self.removed: list[str] = []
         tasks = GuardedTasks(UnexpectedErrors())
         uris = (parse(f"amqp://{HERE}"),)
-        replica = Replica(lambda: uris, tasks, Permit(), cast("Runs", self))
+        replica = Replica(lambda: uris, tasks, Permit(), cast("GroupLinks", self))
         replica.join("group", "b")
         replica.follow((LINK,))
         tasks.keep("share links", replica.run)

@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.core.links.lifecycle import Status
 from agent.core.replicas.slots import lease_exchange
 from agent.definitions.sources.load import load_configuration
-from agent.downstream.watch import Cause
+from agent.downstream.watch import ReloadCause
 from agent.runtime.supervisor import Supervisor
 from agent.status.board import Board
 from tests.simulation.broker.queues import Message, Queue
@@ -44,7 +44,7 @@ def test_many_that_finish_together_cost_few_readings(tmp_path: Path) -> None:
         models.network.on_write, broker.on_published = written, published
         board = Board(lambda: 0.0, "a")
         supervisor = Supervisor(lambda: load_configuration(str(path), environment={}), board)
-        await supervisor.reload(frozenset({Cause.START}))
+        await supervisor.reload(frozenset({ReloadCause.START}))
         await asyncio.sleep(SETTLED_WITHIN)
         assert [each.state.status for each in board] == [Status.RUNNING] * COUNT
         happened.clear()

@@ -13,7 +13,7 @@ from agent.definitions.sources.keeper import Keeper
 from agent.definitions.sources.load import Configuration, load_configuration
 from agent.downstream.listen import SaidAlreadyError
 from agent.downstream.read import read_downstream
-from agent.downstream.watch import Cause
+from agent.downstream.watch import ReloadCause
 from agent.errors import TransientError
 from agent.runtime.supervisor import Supervisor
 from agent.status.board import Board
@@ -87,15 +87,15 @@ async def test_a_configuration_is_adopted_whole_or_not_at_all(api: HttpApi, tmp_
     board = Board(Clock(), "dc2-a")
     supervisor = Supervisor(lambda: load_configuration(str(path), environment={}), board)
     try:
-        await supervisor.reload(frozenset({Cause.START}))
+        await supervisor.reload(frozenset({ReloadCause.START}))
         assert not board.problems
         configuration(path, api, "agent: {group: dc3}\nupstreams: {origin: {uri: 'amqp://there'}}\n")
-        await supervisor.reload(frozenset({Cause.FILE}))
+        await supervisor.reload(frozenset({ReloadCause.FILE}))
         assert "is also defined" in "; ".join(board.problems)
         assert supervisor.configuration.settings == first.settings
         assert board.group == "dc2"
         api.answers["parameters"] = []
-        await supervisor.reload(frozenset({Cause.POLL}))
+        await supervisor.reload(frozenset({ReloadCause.POLL}))
         assert not board.problems
         assert supervisor.configuration.settings.agent.group == "dc3"
     finally:
@@ -117,15 +117,15 @@ async def test_any_exception_of_a_reload_is_shown_and_counted(api: HttpApi, tmp_
     try:
         broken = True
         with pytest.raises(RuntimeError):
-            await supervisor.reload(frozenset({Cause.FILE}))
+            await supervisor.reload(frozenset({ReloadCause.FILE}))
         [problem] = board.problems
         assert problem.startswith("unexpected error while definitions were read (RuntimeError)")
         assert board.refusals == 1
         with pytest.raises(SaidAlreadyError):
-            await supervisor.reload(frozenset({Cause.FILE}))
+            await supervisor.reload(frozenset({ReloadCause.FILE}))
         assert board.refusals == 1
         broken = False
-        await supervisor.reload(frozenset({Cause.FILE}))
+        await supervisor.reload(frozenset({ReloadCause.FILE}))
         assert not board.problems
     finally:
         await supervisor.stop()

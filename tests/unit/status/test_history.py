@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from agent.core.export_event import Reason
-from agent.core.links.critical import Flow
+from agent.core.links.critical import LinkRate
 from agent.core.links.lifecycle import Status
 from agent.status.history import EVERY, SECONDS, STEPS, TRANSITIONS, WINDOW, History, Point, Range
 from tests.unit.status.serving import Serve
@@ -106,16 +106,16 @@ def test_two_thousand_full_ones_cost_little() -> None:
 @pytest.mark.parametrize(
     ("samples", "flow"),
     [
-        ([], Flow(0.0, None)),
-        ([(30, 0, None)], Flow(10.0, None)),
-        ([(30, 0, None), (15, 150, 100)], Flow(10.0, 20.0)),  # a link that starts doesn't know what waits
-        ([(30, 0, 1_300), (15, 150, None)], Flow(10.0, -30.0)),
-        ([(30, 0, None), (0.5, 299, 100)], Flow(10.0, None)),
-        ([(90, 0, 100), (75, 0, 400), (45, 75, 400), (15, 150, 0)], Flow(5.0, 0.0)),
+        ([], LinkRate(0.0, None)),
+        ([(30, 0, None)], LinkRate(10.0, None)),
+        ([(30, 0, None), (15, 150, 100)], LinkRate(10.0, 20.0)),  # a link that starts doesn't know what waits
+        ([(30, 0, 1_300), (15, 150, None)], LinkRate(10.0, -30.0)),
+        ([(30, 0, None), (0.5, 299, 100)], LinkRate(10.0, None)),
+        ([(90, 0, 100), (75, 0, 400), (45, 75, 400), (15, 150, 0)], LinkRate(5.0, 0.0)),
     ],
 )
 def test_what_a_link_forwards_and_how_its_backlog_grows_over_the_last_minute(
-    samples: list[tuple[float, int, int | None]], flow: Flow
+    samples: list[tuple[float, int, int | None]], flow: LinkRate
 ) -> None:
     history = History()
     for ago, forwarded, backlog in samples:

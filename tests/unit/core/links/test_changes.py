@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.links.changes import EndLink, RunLink, Seen, SharedQueues, changes
+from agent.core.links.changes import DownstreamSeen, EndLink, RunLink, SharedQueues, changes
 from agent.core.model import CleanupMode, Exchange, Link, LinkSettings, Queue, VhostState, native_link
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
 
@@ -22,15 +22,17 @@ class Runs:
     may_be_removed: bool = True
 
 
-def seen(state: VhostState = THERE, *native: Link, sees: bool = True) -> Seen:
-    return Seen({"/": state}, frozenset(map(native_link, native)), lambda _: sees)
+def seen(state: VhostState = THERE, *native: Link, sees: bool = True) -> DownstreamSeen:
+    return DownstreamSeen({"/": state}, frozenset(map(native_link, native)), lambda _: sees)
 
 
-def found(wanted: list[Link], running: list[Runs], of: Seen | None = None) -> list[RunLink | EndLink]:
+def found(wanted: list[Link], running: list[Runs], of: DownstreamSeen | None = None) -> list[RunLink | EndLink]:
     return list(changes({each.id: each for each in wanted}, {each.link.id: each for each in running}, of or seen()))
 
 
-def ended(link: Link, of: Seen | None = None, *, is_unwanted: bool = False, may_be_removed: bool = True) -> EndLink:
+def ended(
+    link: Link, of: DownstreamSeen | None = None, *, is_unwanted: bool = False, may_be_removed: bool = True
+) -> EndLink:
     running = Runs(link, is_unwanted, may_be_removed)
     (end,) = found([], [running], of)
     assert isinstance(end, EndLink)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.links.critical import Flow, LagCritical, describe_lag, seconds_behind
+from agent.core.links.critical import LagCritical, LinkRate, describe_lag, seconds_behind
 from agent.core.links.restarts import needs_restart
 from agent.core.model import LinkSettings
 from tests.unit.core.some_links import exchange_link, queue_link, shovel_link
@@ -36,22 +36,22 @@ def test_seconds_behind(
     [
         (
             LagCritical(seconds=30),
-            Flow(47.0, 153.0),
+            LinkRate(47.0, 153.0),
             (10, 10),
             "3 min 17 s behind (limit 30 s): in 200/s, out 47/s, all 10 of its prefetch unconfirmed",
         ),
-        (LagCritical(seconds=30), Flow(47.0, 0.0), (9, 10), "3 min 17 s behind (limit 30 s): in 47/s, out 47/s"),
-        (LagCritical(seconds=30), Flow(0.0, None), (10, 10), "3 min 17 s behind (limit 30 s): out 0/s"),
+        (LagCritical(seconds=30), LinkRate(47.0, 0.0), (9, 10), "3 min 17 s behind (limit 30 s): in 47/s, out 47/s"),
+        (LagCritical(seconds=30), LinkRate(0.0, None), (10, 10), "3 min 17 s behind (limit 30 s): out 0/s"),
         (
             LagCritical(messages=1_000),
-            Flow(90.0, -40.0),
+            LinkRate(90.0, -40.0),
             (10, 10),
             "9,600 messages wait (limit 1,000): catching up at 40/s, about 4 min left",
         ),
     ],
 )
 def test_it_is_told_how_far_behind_a_link_is_and_why(
-    limit: LagCritical, flow: Flow, held: tuple[int, int], told: str
+    limit: LagCritical, flow: LinkRate, held: tuple[int, int], told: str
 ) -> None:
     assert describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=held, is_auto=True).text == told
 
@@ -59,16 +59,16 @@ def test_it_is_told_how_far_behind_a_link_is_and_why(
 @pytest.mark.parametrize(
     ("flow", "unsettled", "is_auto", "expected"),
     [
-        (Flow(47.0, 153.0), 10, False, (False, True)),
-        (Flow(47.0, 153.0), 10, True, (False, False)),
-        (Flow(47.0, 153.0), 9, False, (False, False)),
-        (Flow(0.0, 153.0), 10, False, (False, False)),  # more of them wouldn't be confirmed either
-        (Flow(47.0, -40.0), 10, False, (True, False)),
-        (Flow(47.0, None), 10, False, (False, False)),
+        (LinkRate(47.0, 153.0), 10, False, (False, True)),
+        (LinkRate(47.0, 153.0), 10, True, (False, False)),
+        (LinkRate(47.0, 153.0), 9, False, (False, False)),
+        (LinkRate(0.0, 153.0), 10, False, (False, False)),  # more of them wouldn't be confirmed either
+        (LinkRate(47.0, -40.0), 10, False, (True, False)),
+        (LinkRate(47.0, None), 10, False, (False, False)),
     ],
 )
 def test_what_holds_it_up_is_known_without_reading_the_text(
-    flow: Flow, unsettled: int, is_auto: bool, expected: tuple[bool, bool]
+    flow: LinkRate, unsettled: int, is_auto: bool, expected: tuple[bool, bool]
 ) -> None:
     limit = LagCritical(seconds=30)
     told = describe_lag(limit, backlog=9_600, behind=197.4, flow=flow, held=(unsettled, 10), is_auto=is_auto)

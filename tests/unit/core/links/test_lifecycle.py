@@ -117,7 +117,7 @@ class Runtime(RuleBasedStateMachine):
     def want(self) -> None:
         if not self.finished:
             self.unwanted = False
-            self.send(life.Wanted())
+            self.send(life.WantedAgain())
 
     @rule()
     def stop(self) -> None:
@@ -329,14 +329,14 @@ def test_an_unwanted_link_takes_no_messages_and_removes_nothing_before_it_is_due
 
 
 def test_a_link_that_is_wanted_again_opens_and_nothing_was_removed() -> None:
-    state, done = run(*LINGERING, life.Wanted())
+    state, done = run(*LINGERING, life.WantedAgain())
     assert (state.status, done[3:]) == (Status.STARTING, [life.CancelLinger(), life.Open()])
-    back, done = run(*RUNNING, life.Unwanted(5.0), life.Wanted(), life.Closed())
+    back, done = run(*RUNNING, life.Unwanted(5.0), life.WantedAgain(), life.Closed())
     assert (back, done[2:]) == (state, [life.Open()])
 
 
 def test_a_link_that_is_wanted_again_while_it_is_removed_opens_after_that() -> None:
-    removing = (*LINGERING, life.RemovalDue(messages=True), life.Wanted())
+    removing = (*LINGERING, life.RemovalDue(messages=True), life.WantedAgain())
     state, done = run(*removing)
     assert (state.status, done[4:]) == (Status.STARTING, [])
     assert run(*removing, life.CleanedUp())[1][4:] == [life.Open()]
@@ -362,7 +362,7 @@ def test_an_unwanted_link_that_fails_to_connect_waits_no_more() -> None:
 def test_what_is_asked_of_an_unwanted_link_has_no_effect_before_it_is_wanted_again() -> None:
     state, done = run(*LINGERING, life.Restart(), life.Pause())
     assert (state.status, done[3:]) == (Status.REMOVING, [])
-    state, effects = step(state, life.Wanted())
+    state, effects = step(state, life.WantedAgain())
     assert (state.status, effects) == (Status.PAUSED, (life.CancelLinger(),))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.core.replicas.group import MOST_MEMBERS, SILENCE, Group
+from agent.core.replicas.group import MOST_MEMBERS, SILENCE, AgentGroup
 from agent.core.replicas.messages import Report
 
 
@@ -11,7 +11,7 @@ def report(replica: str, *slots: int, links: frozenset[str] | None = frozenset()
 
 
 def test_a_slot_belongs_to_who_reported_it_last() -> None:
-    group = Group()
+    group = AgentGroup()
     assert group.hear(report("a", 1, 2), 0.0)
     assert not group.hear(report("a", 1, 2), 1.0)
     assert group.hear(report("b", 2), 2.0)
@@ -20,7 +20,7 @@ def test_a_slot_belongs_to_who_reported_it_last() -> None:
 
 
 def test_who_lost_a_slot_is_not_counted_until_it_reports_again() -> None:
-    group = Group()
+    group = AgentGroup()
     group.hear(report("a", 1, 2), 0.0)
     group.take({1})
     assert not group.able
@@ -29,7 +29,7 @@ def test_who_lost_a_slot_is_not_counted_until_it_reports_again() -> None:
 
 
 def test_who_is_silent_is_forgotten() -> None:
-    group = Group()
+    group = AgentGroup()
     group.hear(report("a"), 0.0)
     assert not group.expire(SILENCE)
     assert group.expire(SILENCE + 1)
@@ -37,21 +37,21 @@ def test_who_is_silent_is_forgotten() -> None:
 
 
 def test_links_are_remembered_until_they_are_reported_anew() -> None:
-    group = Group()
+    group = AgentGroup()
     group.hear(report("a", links=frozenset({"00000001"})), 0.0)
     group.hear(report("a", 1, links=None), 1.0)
     assert group.weights(["00000002"]) == {1: 1, 2: 1}
 
 
 def test_strangers_without_end_are_not_remembered() -> None:
-    group = Group()
+    group = AgentGroup()
     for number in range(MOST_MEMBERS + 5):
         group.hear(report(str(number)), 0.0)
     assert len(group.members) == MOST_MEMBERS
 
 
 def test_one_that_leaves_is_gone() -> None:
-    group = Group()
+    group = AgentGroup()
     group.hear(report("a", 1), 0.0)
     assert group.leave("a")
     assert not group.leave("a")
