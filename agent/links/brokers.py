@@ -38,7 +38,7 @@ CHANGED_AT_ONCE: Final = 100
 """Links that build or remove at one broker: enough to keep it busy. It works for all of them in turn: of four hundred,
 one that builds seven in a second leaves some without an answer for 30 s."""
 CHANGED_BY_VHOST: Final = CHANGED_AT_ONCE // 2
-APART_AT_ONCE: Final = 5  # links of one end
+DEDICATED_AT_ONCE: Final = 5  # links of one end
 KEPT_TOGETHER: Final = 48 * 1024 * 1024  # bytes of messages that wait for their confirms
 
 
@@ -62,7 +62,7 @@ class Brokers:
     quarantines: Quarantines = field(init=False)
     _heard: LastHeard = field(default_factory=LastHeard)
     _gates: WeakValueDictionary[Hashable, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
-    _apart: dict[tuple[End, str], float] = field(
+    _dedicated: dict[tuple[End, str], float] = field(
         default_factory=dict
     )  # links with connections of their own, until when
     _controls: Pool = field(init=False)
@@ -99,14 +99,14 @@ class Brokers:
             found = self._gates[key] = asyncio.Semaphore(width)
         return found
 
-    def may_be_apart(self, end: End, link_id: str, *, now: float, until: float) -> bool:
+    def may_have_dedicated(self, end: End, link_id: str, *, now: float, until: float) -> bool:
         """Whether a link gets connections of its own for a while. Where many need them, none is to blame: their broker
         is slow, and would be slower with a thousand connections more."""
-        self._apart = {each: ends for each, ends in self._apart.items() if ends > now}
+        self._dedicated = {each: ends for each, ends in self._dedicated.items() if ends > now}
         known = (end, link_id)
-        if known in self._apart or sum(each == end for each, _ in self._apart) < APART_AT_ONCE:
-            self._apart[known] = until
-        return known in self._apart
+        if known in self._dedicated or sum(each == end for each, _ in self._dedicated) < DEDICATED_AT_ONCE:
+            self._dedicated[known] = until
+        return known in self._dedicated
 
     async def control(self, end: End) -> Shared:
         """Where a broker is asked things. No messages travel that way, so it is read whatever a destination takes."""
@@ -134,21 +134,22 @@ class Brokers:
         """Where another agent takes over, the broker has to notice soon that this one is gone."""
         return timed(uri) if self.is_shared else uri
 
-    async def source(self, end: End, uri: AmqpUri, *, apart: Hashable = None) -> Shared:
+    async def source(self, end: End, uri: AmqpUri, *, dedicated: Hashable = None) -> Shared:
         """Where messages come from: `uri` is the one that `control` is connected by, since its queues exist there.
 
-        Only links with an equal `apart` share a connection, such as the id of one that shares it with no other.
+        Only links with an equal `dedicated` share a connection, such as the id of one that shares it with no other.
         """
         return await self._sources.acquire(
-            (end, uri, apart, self.is_shared), lambda: self._permitted(self._connect_silent(end, [self._timed(uri)]))
+            (end, uri, dedicated, self.is_shared),
+            lambda: self._permitted(self._connect_silent(end, [self._timed(uri)])),
         )
 
-    async def destination(self, end: End, uri: AmqpUri | None = None, *, apart: str | None = None) -> Shared:
+    async def destination(self, end: End, uri: AmqpUri | None = None, *, dedicated: str | None = None) -> Shared:
         """Where messages are published; by default by any of the URIs."""
         uris = None if uri is None else [uri]
         with happening_on(Side.DOWNSTREAM):
             return await self._destinations.acquire(
-                (end, uri, apart),
+                (end, uri, dedicated),
                 lambda: self._permitted(self._connect(end, _shuffled(end.uris) if uris is None else uris)),
             )
 
@@ -199,8 +200,8 @@ class Brokers:
 
     def shown_certificates(self, ends: Ends, link_id: str) -> Iterator[tuple[Side, bytes]]:
         """What the brokers at both ends have shown, as DER, on the connections that the link may use."""
-        for uri, apart in product((None, *ends.destination.uris), (None, link_id)):
-            yield from _shown(Side.DOWNSTREAM, self._destinations.standing((ends.destination, uri, apart)))
+        for uri, dedicated in product((None, *ends.destination.uris), (None, link_id)):
+            yield from _shown(Side.DOWNSTREAM, self._destinations.standing((ends.destination, uri, dedicated)))
         yield from _shown(Side.UPSTREAM, self._controls.standing((ends.source, None, None, self.is_shared)))
 
 

@@ -38,8 +38,8 @@ class Connections:
         destination: End,
         *,
         destination_uri: AmqpUri | None = None,
-        apart: str | None = None,
-        source_apart: str | None = None,
+        dedicated: str | None = None,
+        source_dedicated: str | None = None,
     ) -> tuple[Shared, Shared]:
         """Where messages come from, and where they go, opened side by side; see `Brokers` for what is given.
 
@@ -47,16 +47,16 @@ class Connections:
         messages go to the same `destination_uri`.
         """
         return await both(
-            self.from_source(source, uri, apart=apart or source_apart or destination_uri),
-            self.to_destination(destination, destination_uri, apart=apart),
+            self.from_source(source, uri, dedicated=dedicated or source_dedicated or destination_uri),
+            self.to_destination(destination, destination_uri, dedicated=dedicated),
         )
 
-    async def from_source(self, source: End, uri: AmqpUri, *, apart: Hashable = None) -> Shared:
-        up = self._up = self._hold(await self._brokers.source(source, uri, apart=apart))
+    async def from_source(self, source: End, uri: AmqpUri, *, dedicated: Hashable = None) -> Shared:
+        up = self._up = self._hold(await self._brokers.source(source, uri, dedicated=dedicated))
         return up
 
-    async def to_destination(self, end: End, uri: AmqpUri | None = None, *, apart: str | None = None) -> Shared:
-        down = self.down = self._hold(await self._brokers.destination(end, uri, apart=apart))
+    async def to_destination(self, end: End, uri: AmqpUri | None = None, *, dedicated: str | None = None) -> Shared:
+        down = self.down = self._hold(await self._brokers.destination(end, uri, dedicated=dedicated))
         self._stop_listening = down.connection.listen_blocked(self._on_blocked)
         return down
 

@@ -229,7 +229,7 @@ class Flow:
         if target.refused is not None:
             target.refused.hand_over = self._capture.take if self._capture else None
             target.refused.counts_returns = self._counts_returns
-            target.refused.spares(dear=self._is_dear)
+            target.refused.count_returns(are_counted=self._returns_are_counted)
         source = self._source = DeliveryForwarder(
             out,
             target,
@@ -238,10 +238,10 @@ class Flow:
             poison_check=self._poison_check,
             limit=self._options.limit,
             capture=self._capture,
-            spares_returned=self._counts_returns and self._path.fruitless >= prefetch.FRUITLESS,
+            keeps_returned=self._counts_returns and self._path.fruitless >= prefetch.FRUITLESS,
         )
         if target.refused is not None:
-            target.refused.on_dear_return = source.spare_returned
+            target.refused.on_counted_return = source.keep_returned
         consumer = self._consumer = Consumer(
             self._options, self._window, up=self._up, out=out, source=source, target=target
         )
@@ -268,7 +268,7 @@ class Flow:
             ack_mode=self._options.ack_mode,
             settle=self._up.wire.write_soon,
             largest=path.largest_at(self._down.uri.safe, self._loop.time()),
-            longest_return=SPARINGLY if self._is_dear else LONGEST,
+            longest_return=SPARINGLY if self._returns_are_counted else LONGEST,
             held=None if room is None else HeldBuffers(prefetch.BYTES_ON_THE_WAY, room),
             give_up_after=self._options.quarantine_after,
         )
@@ -367,7 +367,7 @@ class Flow:
         out = self._out
         if out is not None and not out.closed.done():
             self._up.wire.divert(out.number, DiscardDeliveries(out))
-            await self._finish_aside()
+            await self._finish_quarantine()
             if self._consumer is not None:
                 self._consumer.give_back()
         if self._capture is not None:
@@ -385,13 +385,13 @@ class Flow:
         if self._target is not None:
             self._target.abandon()
 
-    async def _finish_aside(self) -> None:
+    async def _finish_quarantine(self) -> None:
         """What is on its way to the quarantine is acknowledged once it is there, or it would come again and go there
         twice."""
         if self._target is not None and self._options.acknowledges:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_PATIENCE):
-                    await self._target.all_aside()
+                    await self._target.quarantine_settled()
 
     def _learn_fruits(self) -> None:
         if self._window.has_forwarded:
@@ -400,7 +400,7 @@ class Flow:
             self._path.fruitless += 1
 
     @property
-    def _is_dear(self) -> bool:
+    def _returns_are_counted(self) -> bool:
         """Whether each message that is given back is one step nearer to being dropped over there."""
         return self._counts_returns and not self._up.server.forgives_nacks
 

@@ -193,7 +193,7 @@ class RunnableLink(ABC, Generic[LinkT]):
         """Takes over what the same link has learned and built under its former definition."""
 
     @abstractmethod
-    def session(self, connections: Connections, *, apart: bool) -> Session[Any]:
+    def session(self, connections: Connections, *, dedicated: bool) -> Session[Any]:
         """`apart`: on connections that no other link uses."""
 
     @abstractmethod

@@ -154,7 +154,7 @@ class Quarantines:
 
     def _take(self, key: object, parcel: _Parcel) -> None:
         try:
-            parcel.target.sets_aside(parcel.captured.tag, parcel.captured.reason)
+            parcel.target.quarantine_started(parcel.captured.tag, parcel.captured.reason)
         except CodecError:
             self._room.give_back(parcel.captured.size)
             raise
@@ -220,9 +220,9 @@ class Quarantines:
         captured = parcel.captured
         self._give_back(captured.size)
         if not parcel.is_wanted:
-            parcel.target.is_not_aside(captured.tag, captured.excess, "the link has ended")
+            parcel.target.quarantine_failed(captured.tag, captured.excess, "the link has ended")
             return
-        parcel.target.is_aside(captured.tag)
+        parcel.target.quarantine_done(captured.tag)
         log.warning(
             "message put into quarantine",
             link=parcel.lane.link,
@@ -239,7 +239,7 @@ class Quarantines:
     def _leave(self, parcel: _Parcel, why: str) -> None:
         captured = parcel.captured
         self._give_back(captured.size)
-        parcel.target.is_not_aside(captured.tag, captured.excess, why)
+        parcel.target.quarantine_failed(captured.tag, captured.excess, why)
 
     def _give_back(self, size: int) -> None:
         self._room.give_back(size)

@@ -44,10 +44,36 @@ class LinkRunner:
     """One link of any kind. `on_change` is called at every change of its state."""
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_account", "_brokers", "_built_under", "_idle_backlog", "_idle_task", "_is_renewed", "_is_troubled", "_kinds",
-        "_linger_task", "_looked_at", "_loop", "_on_change", "_removing", "_runnable", "_seen", "_served_by",
-        "_session", "_tasks", "_timer", "_turn", "_was_served", "counts", "ends", "finished", "has_recalled",
-        "has_removed", "link", "note", "slot", "state",
+        "_account",
+        "_brokers",
+        "_built_under",
+        "_idle_backlog",
+        "_idle_task",
+        "_is_renewed",
+        "_is_troubled",
+        "_kinds",
+        "_looked_at",
+        "_loop",
+        "_on_change",
+        "_removal_wait",
+        "_removing",
+        "_runnable",
+        "_seen",
+        "_served_by",
+        "_session",
+        "_tasks",
+        "_timer",
+        "_turn",
+        "_was_served",
+        "counts",
+        "ends",
+        "finished",
+        "has_recalled",
+        "has_removed",
+        "link",
+        "note",
+        "slot",
+        "state",
     )  # fmt: skip
 
     def __init__(self, link: Link, kinds: Kinds, *, on_change: OnChange) -> None:
@@ -83,7 +109,7 @@ class LinkRunner:
         # Its removal
         self._built_under = ""  # the downstream's cluster name when the link became unwanted
         self._removing: Removing | None = None
-        self._linger_task: asyncio.Task[None] | None = None
+        self._removal_wait: asyncio.Task[None] | None = None
         self.has_removed = False  # all that it built upstream
 
     # What is shown of it
@@ -289,8 +315,8 @@ class LinkRunner:
             log.info("link shares connections again", link=self.link.id, vhost=self.link.vhost, name=self.link.name)
             self.send(lifecycle.Restart())
 
-    def set_apart(self, _now: float) -> None:
-        self._session.set_apart()
+    def dedicate_connections(self, _now: float) -> None:
+        self._session.dedicate_connections()
 
     # What happens to it
 
@@ -510,17 +536,17 @@ class LinkRunner:
         self._removing = None
         cleanup = self._runnable.cleanup
         match effect:
-            case lifecycle.Linger(since):
+            case lifecycle.AwaitRemoval(since):
                 removing = None if cleanup is None else cleanup.removing(cluster=self._built_under, since=since)
                 self._removing = removing
-                self._linger_task = self._keep(lambda: self._linger(removing), "wait for the removal")
-            case lifecycle.CancelLinger():
-                if self._linger_task is not None:
-                    self._linger_task.cancel()
+                self._removal_wait = self._keep(lambda: self._await_removal(removing), "wait for the removal")
+            case lifecycle.CancelRemovalWait():
+                if self._removal_wait is not None:
+                    self._removal_wait.cancel()
             case lifecycle.CleanUp(messages):
                 self.begin(self._clean_up(messages=messages), "clean up", owes=lifecycle.CleanedUp())
 
-    async def _linger(self, removing: Removing | None) -> None:
+    async def _await_removal(self, removing: Removing | None) -> None:
         self.send(lifecycle.RemovalDue(messages=removing is not None and await removing.run()))
 
     async def _clean_up(self, *, messages: bool) -> None:

@@ -86,7 +86,7 @@ class Runners:
     def get_or_make(self, link: Link, kinds: Kinds) -> LinkRunner:
         if self._brokers is None:
             self._brokers = kinds.brokers
-            self._brokers.is_shared = self._replica.has_company
+            self._brokers.is_shared = self._replica.has_peers
         runner = self._runners.get(link.id)
         if runner is None:
             runner = self._runners[link.id] = LinkRunner(link, kinds, on_change=self._changed)

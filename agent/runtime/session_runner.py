@@ -28,7 +28,7 @@ from agent.links.errors import ServedElsewhereError
 from agent.links.flow import Flow
 from agent.links.kind import RunnableLink, Session
 
-APART: Final = 600.0
+DEDICATED_FOR: Final = 600.0
 
 
 class Owner(Protocol):
@@ -55,8 +55,18 @@ class Owner(Protocol):
 
 class SessionRunner:
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_apart_until", "_brokers", "_connections", "_keeping_up", "_leaving", "_loop", "_opened_at", "_opening",
-        "_owner", "_source", "_watched", "current",
+        "_brokers",
+        "_connections",
+        "_dedicated_until",
+        "_keeping_up",
+        "_leaving",
+        "_loop",
+        "_opened_at",
+        "_opening",
+        "_owner",
+        "_source",
+        "_watched",
+        "current",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, brokers: Brokers) -> None:
@@ -71,7 +81,7 @@ class SessionRunner:
         self._leaving: Flow | None = None  # whose messages in flight are being settled, or given back
         self._source = End("", ())  # of the session that is opened, or was last
         self._opened_at = 0.0
-        self._apart_until = 0.0
+        self._dedicated_until = 0.0
 
     @property
     def flow(self) -> Flow | None:
@@ -86,12 +96,12 @@ class SessionRunner:
         """The connection to the downstream, where there is one."""
         return self._connections.down
 
-    def set_apart(self) -> None:
+    def dedicate_connections(self) -> None:
         """For a while the link shares no connection: others would wait for it."""
         now = self._loop.time()
-        until = now + APART
-        if self._brokers.may_be_apart(self._source, self._owner.link.id, now=now, until=until):
-            self._apart_until = until
+        until = now + DEDICATED_FOR
+        if self._brokers.may_have_dedicated(self._source, self._owner.link.id, now=now, until=until):
+            self._dedicated_until = until
 
     def hold_reading(self) -> None:
         self._connections.hold()
@@ -120,8 +130,8 @@ class SessionRunner:
 
     async def _build(self, runnable: RunnableLink[Any]) -> None:
         now = self._loop.time()
-        apart = now < self._apart_until or runnable.is_suspected(now)
-        session = self.current = runnable.session(self._connections, apart=apart)
+        dedicated = now < self._dedicated_until or runnable.is_suspected(now)
+        session = self.current = runnable.session(self._connections, dedicated=dedicated)
         await session.open()
         owner = self._owner
         owner.take_notes()
@@ -166,7 +176,7 @@ class SessionRunner:
 
     def _broken(self, error: BrokerError) -> None:
         if isinstance(error, UnansweredError):  # a broker may close the connection over what it couldn't answer
-            self.set_apart()
+            self.dedicate_connections()
         owner = self._owner
         lasted, opened = self._loop.time() - self._opened_at, owner.state.phase is Phase.OPEN
         steady = opened and backoff.is_steady(lasted, owner.link.settings.reconnect_delay)

@@ -45,7 +45,7 @@ class Sharer(Protocol):
     def waits(self, now: float) -> float:
         """For how long its oldest message has waited for its confirm."""
 
-    def set_apart(self, now: float) -> None:
+    def dedicate_connections(self, now: float) -> None:
         """From now on it shares its connection with no other link."""
 
 
@@ -96,7 +96,7 @@ class Fairness:
         self._patience = PATIENCE if quiet else min(2 * self._patience, MOST_PATIENCE)
         self._acted_at = now
         slow = max(links, key=lambda link: link.in_flight)
-        slow.set_apart(now)
+        slow.dedicate_connections(now)
         what = f"{slow.link.kind} {slow.link.name!r} of vhost {slow.link.vhost!r}"
         message = (
             f"the broker stopped reading a connection that {local.users} links share: the link of {what} has "

@@ -79,10 +79,35 @@ class PublishTracker:
     """
 
     __slots__ = (  # a dict of so many would take 1.5 KB a link
-        "_ack_mode", "_arrived", "_batches", "_channel", "_clock", "_counts", "_forwarded_before",
-        "_is_abandoned", "_measured", "_no_quarantine", "_on_the_way_aside", "_probes", "_probes_in_flight",
-        "_quiet", "_returned", "_settle", "_unfit", "_upstream", "_waits_for_refused", "_withholds", "confirms",
-        "held", "largest", "number", "on_held", "on_returned", "outlet", "quarantined", "refused",
+        "_ack_mode",
+        "_arrived",
+        "_batches",
+        "_channel",
+        "_clock",
+        "_counts",
+        "_entering_quarantine",
+        "_forwarded_before",
+        "_is_abandoned",
+        "_measured",
+        "_no_quarantine",
+        "_probes",
+        "_probes_in_flight",
+        "_quiet",
+        "_returned",
+        "_settle",
+        "_unfit",
+        "_upstream",
+        "_waits_for_refused",
+        "_withholds",
+        "confirms",
+        "held",
+        "largest",
+        "number",
+        "on_held",
+        "on_returned",
+        "outlet",
+        "quarantined",
+        "refused",
         "upstream_number",
     )  # fmt: skip
 
@@ -131,7 +156,7 @@ class PublishTracker:
         self._batches: list[tuple[int, float]] = []  # last publish number and time of a read's publishes
         self._measured = 0  # the last publish number of the last batch that was settled
         self.quarantined = 0
-        self._on_the_way_aside: dict[int, str] = {}  # to the quarantine: by tag the reason
+        self._entering_quarantine: dict[int, str] = {}  # to the quarantine: by tag the reason
         self._arrived: asyncio.Future[None] | None = None  # the next of them, or not
         self._no_quarantine = ""  # why the last one isn't there
         self._withholds = False
@@ -191,7 +216,7 @@ class PublishTracker:
         if self._is_abandoned:
             return 0
         if self._ack_mode is AckMode.NO_ACK:  # nothing is held, since nothing can be given back
-            return len(self._on_the_way_aside)
+            return len(self._entering_quarantine)
         probes = sum(self.confirms.is_in_flight(number) for number in self._probes_in_flight)
         return self.confirms.in_flight + self.confirms.held - probes
 
@@ -257,23 +282,23 @@ class PublishTracker:
             self._limit_unsettled()
             self._report_held(1)
 
-    def sets_aside(self, tag: int, reason: str) -> None:
+    def quarantine_started(self, tag: int, reason: str) -> None:
         """The downstream could never take this, and it is on its way to the quarantine."""
         if self._ack_mode is not AckMode.NO_ACK:
             self.confirms.hold(tag)
             self._limit_unsettled()
-        self._on_the_way_aside[tag] = reason
+        self._entering_quarantine[tag] = reason
 
     @property
     def can_settle(self) -> bool:
         """Whether its source can still hear what became of a message, or doesn't want to."""
         return self._settles or self._ack_mode is AckMode.NO_ACK
 
-    def is_aside(self, tag: int) -> None:
+    def quarantine_done(self, tag: int) -> None:
         """It is in the quarantine."""
         reason = self._has_arrived(tag)
         if self.refused is not None and self.refused.owns(tag):
-            self.refused.is_aside(tag)
+            self.refused.quarantine_done(tag)
         self._counts.quarantined[reason] = self._counts.quarantined.get(reason, 0) + 1
         self.quarantined += 1
         self._no_quarantine = ""
@@ -281,12 +306,12 @@ class PublishTracker:
             self.confirms.disposed(tag)
         self.acknowledge()
 
-    def is_not_aside(self, tag: int, size: int, why: str) -> None:
+    def quarantine_failed(self, tag: int, size: int, why: str) -> None:
         """It can't be put into the quarantine, so it waits at its source."""
         self._no_quarantine = why
         reason = self._has_arrived(tag)
         if self.refused is not None and self.refused.owns(tag):
-            self.refused.is_not_aside(tag)
+            self.refused.quarantine_failed(tag)
         else:
             self.unfit(tag, reason, size)
         self.acknowledge()
@@ -295,7 +320,7 @@ class PublishTracker:
         if self._arrived is not None:
             self._arrived.set_result(None)
             self._arrived = None
-        return self._on_the_way_aside.pop(tag)
+        return self._entering_quarantine.pop(tag)
 
     def _limit_unsettled(self) -> None:
         """What is known of each delivery takes memory, and a broker sends no more than it was allowed to."""
@@ -335,7 +360,7 @@ class PublishTracker:
     @property
     def lacks_quarantine(self) -> bool:
         """Whether messages wait that belong into a quarantine which can't be used."""
-        return bool(self._no_quarantine) and bool(self._unfit.count or self.count_refused or self._on_the_way_aside)
+        return bool(self._no_quarantine) and bool(self._unfit.count or self.count_refused or self._entering_quarantine)
 
     def _lost(self) -> str:
         """Where nothing is acknowledged."""
@@ -401,16 +426,16 @@ class PublishTracker:
         finally:
             self._waits_for_refused = False
 
-    async def all_aside(self) -> None:
+    async def quarantine_settled(self) -> None:
         """Waits until nothing is on its way to the quarantine."""
-        while self._on_the_way_aside:
+        while self._entering_quarantine:
             self._arrived = self._arrived or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._arrived)
 
     @property
     def _is_busy(self) -> bool:
         refused = self._waits_for_refused and self.refused is not None and self.refused.waiting
-        return bool(self.confirms.in_flight or self._on_the_way_aside or refused)
+        return bool(self.confirms.in_flight or self._entering_quarantine or refused)
 
     def surplus(self, tags: Iterable[int]) -> None:
         """What came beyond a limit goes back at once."""

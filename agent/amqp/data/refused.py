@@ -108,7 +108,9 @@ class Refused:
         """
         self.hand_over: HandOver | None = None
         self.counts_returns = False  # whether the source drops what came back too often
-        self.on_dear_return: Callable[[], None] | None = None  # before messages go back of which each return is counted
+        self.on_counted_return: Callable[[], None] | None = (
+            None  # before messages go back of which each return is counted
+        )
         self._held = held
         self._refusals = refusals
         self._confirms = confirms
@@ -178,9 +180,9 @@ class Refused:
         self._arm(now)
         return True
 
-    def spares(self, *, dear: bool) -> None:
-        """`dear`: each message that is given back is one step nearer to being dropped by its source."""
-        self._parked.is_dear = dear
+    def count_returns(self, *, are_counted: bool) -> None:
+        """`are_counted`: each message that is given back is one step nearer to being dropped by its source."""
+        self._parked.returns_are_counted = are_counted
 
     def published(
         self, first: int, tags: Sequence[int], known: Sequence[tuple[bytes, ...]], came_again: list[int]
@@ -218,13 +220,13 @@ class Refused:
         elif came:
             self._arm(now)
 
-    def is_aside(self, tag: int) -> None:
+    def quarantine_done(self, tag: int) -> None:
         """It is in the quarantine."""
         self._refusals.forget(tag)
         self._drop(tag)
         self._arm(self._clock())
 
-    def is_not_aside(self, tag: int) -> None:
+    def quarantine_failed(self, tag: int) -> None:
         """It could not be put there."""
         if self._is_released:
             return
@@ -245,7 +247,7 @@ class Refused:
 
     def return_parked(self) -> None:
         """Its source may have others who want it. Where each return is counted, it stays here."""
-        if self._is_released or self._parked.is_dear:
+        if self._is_released or self._parked.returns_are_counted:
             return
         self._gone(self._parked.return_all(self._clock()))
 
@@ -339,8 +341,8 @@ class Refused:
     def _return(self, now: float) -> None:
         """Some of what is parked."""
         tags = self._parked.due(now, max(0, self._space))
-        if tags and self._parked.is_dear and self.on_dear_return is not None:
-            self.on_dear_return()
+        if tags and self._parked.returns_are_counted and self.on_counted_return is not None:
+            self.on_counted_return()
         self._gone(tags)
 
 

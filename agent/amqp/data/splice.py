@@ -73,7 +73,6 @@ class DeliveryForwarder:
     __slots__ = (  # a dict of so many would take 1.5 KB a link
         "_added",
         "_address",
-        "_apart",
         "_around",
         "_at_once",
         "_awaits_header",
@@ -84,9 +83,11 @@ class DeliveryForwarder:
         "_changes",
         "_channel",
         "_counted",
+        "_dedicated",
         "_has_dropped",
         "_is_careful",
         "_is_midway",
+        "_keeps_returned",
         "_largest",
         "_last_allowed",
         "_mark",
@@ -104,7 +105,6 @@ class DeliveryForwarder:
         "_room",
         "_size",
         "_skips",
-        "_spares_returned",
         "_tag",
         "_tags",
         "_target",
@@ -125,10 +125,10 @@ class DeliveryForwarder:
         poison_check: PoisonCheck | None = None,
         limit: int | None = None,
         capture: Capture | None = None,
-        spares_returned: bool = False,
+        keeps_returned: bool = False,
     ) -> None:
         """With `poison_check`, messages are looked at one by one, and those are unfit that it objects to. With
-        `spares_returned`, those too that the source would drop if they came back some more times.
+        `keeps_returned`, those too that the source would drop if they came back some more times.
 
         `limit` is how many are published; what comes beyond is neither published nor settled, unless more are allowed.
         """
@@ -140,8 +140,8 @@ class DeliveryForwarder:
         self._rewriter = rewriter
         self._prepared = Prepared(rewriter, destination, number=target.number)
         self._mark, *others = rewriter.marks or (b"",)
-        self._other_marks = (*others, RETURNS_MARK) if spares_returned else tuple(others)
-        self._spares_returned = spares_returned
+        self._other_marks = (*others, RETURNS_MARK) if keeps_returned else tuple(others)
+        self._keeps_returned = keeps_returned
         self._changes = rewriter.changes
         self._unusual = 0 if self._changes.users is None else USER_ID
         self._is_careful = poison_check is not None or bool(self._changes.values)  # messages are looked at one by one
@@ -167,7 +167,7 @@ class DeliveryForwarder:
         self._begun = 0  # where it begins in `_out`
         self._is_midway = False
         self._counted = 0  # the last delivery that is counted as taken
-        self._apart = 0  # since then: probes, and what came beyond the limit
+        self._dedicated = 0  # since then: probes, and what came beyond the limit
         # What one read brought
         self._out: list[bytes | bytearray | memoryview] = []
         self._tags: list[int] = []
@@ -203,10 +203,10 @@ class DeliveryForwarder:
         self._target.largest, self._largest = None, MAX_BODY
         self._at_once = min(self._room, self._largest)
 
-    def spare_returned(self) -> None:
+    def keep_returned(self) -> None:
         """From now on those messages are unfit that the source would drop if they came back some more times."""
-        if not self._spares_returned:
-            self._spares_returned = True
+        if not self._keeps_returned:
+            self._keeps_returned = True
             self._other_marks = (*self._other_marks, RETURNS_MARK)
 
     def allow(self, count: int) -> None:
@@ -415,7 +415,7 @@ class DeliveryForwarder:
         self._awaits_header = False
         self._begun = len(self._out)
         if self._skips:
-            self._apart += 1
+            self._dedicated += 1
             return
         if self._may_be_probe and (token := token_of(bytes(buffer[at + _TO_FLAGS : after - 1]))) is not None:
             self._probe(token, buffer, at, after)
@@ -430,7 +430,7 @@ class DeliveryForwarder:
 
     def _probe(self, token: bytes, buffer: bytearray, at: int, after: int) -> None:
         """Goes on as it is to where it is awaited; nobody wants one of another agent, or of an earlier session."""
-        self._apart += 1
+        self._dedicated += 1
         publish = self.probes.publish(token, self._target_number) if self.probes and not self._size else None
         if publish is None or after - at - _OVERHEAD > self._room:
             self._skips = self._has_dropped = True
@@ -452,7 +452,7 @@ class DeliveryForwarder:
             return
         received = payload[12:]
         try:
-            if self._spares_returned and returns_of(Properties.read(received).raw_headers) >= MOST_RETURNS:
+            if self._keeps_returned and returns_of(Properties.read(received).raw_headers) >= MOST_RETURNS:
                 self._refuse(RETURNED, received)
                 return
             found = rewritten(self._rewriter, Properties.read(received), self._delivery)
@@ -553,8 +553,8 @@ class DeliveryForwarder:
         is_collecting = self._capture is not None and self._capture.is_collecting
         undecided = self._awaits_header or (self._missing > 0 and (not self._skips or is_collecting))
         decided = self._tag - undecided
-        self._target.took(decided - self._counted - self._apart)
-        self._counted, self._apart = decided, 0
+        self._target.took(decided - self._counted - self._dedicated)
+        self._counted, self._dedicated = decided, 0
 
     def _publish(self) -> None:
         """All of what was written since the last time is whole."""

@@ -39,7 +39,8 @@ class Level(StrEnum):
 
 class Phase(StrEnum):
     """What the link holds: nothing, a timer, connections being opened, connections, or connections being closed.
-    `LINGERING` is the wait until the upstream objects of an unwanted link may be removed, `CLEANING` the removal.
+    `AWAITING_REMOVAL` is the time until the upstream objects of an unwanted link may be removed, `CLEANING` the
+    removal.
     """
 
     IDLE = "idle"
@@ -47,7 +48,7 @@ class Phase(StrEnum):
     OPENING = "opening"
     OPEN = "open"
     CLOSING = "closing"
-    LINGERING = "lingering"
+    AWAITING_REMOVAL = "awaiting removal"
     CLEANING = "cleaning"
     GONE = "gone"
 
@@ -264,14 +265,14 @@ class ReleaseReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Linger:
+class AwaitRemoval:
     """Read the queue's depth until its removal is due, and report `RemovalDue` then."""
 
     since: float
 
 
 @dataclass(frozen=True, slots=True)
-class CancelLinger:
+class CancelRemovalWait:
     pass
 
 
@@ -287,7 +288,18 @@ class Finished:
     """Nothing is held any more, and there are no further effects."""
 
 
-Effect = Open | Close | Wait | CancelWait | HoldReading | ReleaseReading | Linger | CancelLinger | CleanUp | Finished
+Effect = (
+    Open
+    | Close
+    | Wait
+    | CancelWait
+    | HoldReading
+    | ReleaseReading
+    | AwaitRemoval
+    | CancelRemovalWait
+    | CleanUp
+    | Finished
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,10 +438,10 @@ def _follow(state: LinkState) -> Step:
         case Phase.IDLE if state.stop is not None:
             return replace(state, phase=Phase.GONE), (Finished(),)
         case Phase.IDLE if state.unwanted is not None and state.standby is None:
-            return replace(state, phase=Phase.LINGERING), (Linger(state.unwanted.since),)
-        case Phase.LINGERING if state.unwanted is None or state.stop is not None or state.standby is not None:
+            return replace(state, phase=Phase.AWAITING_REMOVAL), (AwaitRemoval(state.unwanted.since),)
+        case Phase.AWAITING_REMOVAL if state.unwanted is None or state.stop is not None or state.standby is not None:
             idle, effects = _follow(replace(state, phase=Phase.IDLE))
-            return idle, (CancelLinger(), *effects)
+            return idle, (CancelRemovalWait(), *effects)
         case Phase.WAITING if not state.wants_to_run:
             idle, effects = _follow(replace(state, phase=Phase.IDLE, broken=None, attempt=0))
             return idle, (CancelWait(), *effects)
@@ -454,7 +466,7 @@ def _answered(state: LinkState, event: Event) -> Step:
             return _follow(replace(state, phase=Phase.IDLE, broken=None))
         case RetryDue(), Phase.WAITING:
             return _open(state)
-        case RemovalDue(messages), Phase.LINGERING:
+        case RemovalDue(messages), Phase.AWAITING_REMOVAL:
             return replace(state, phase=Phase.CLEANING), (CleanUp(messages),)
         case CleanedUp(), Phase.CLEANING if state.unwanted is not None:
             return replace(state, phase=Phase.GONE), (Finished(),)

@@ -37,7 +37,7 @@ class UnacknowledgedRefusals:
     """Of one link. Messages are named by their delivery tags; what comes again has another one."""
 
     def __init__(self) -> None:
-        self.is_dear = False  # whether each return is counted
+        self.returns_are_counted = False  # whether each return is counted
         self._waiting: dict[int, Refusal] = {}  # those that wait longest come first
         self._on_the_way: dict[bytes, deque[tuple[float, Refusal]]] = {}
         """Returned, by address, with the time of that, and not here again."""
@@ -78,7 +78,7 @@ class UnacknowledgedRefusals:
     def park(self, tag: int, refusal: Refusal, now: float) -> None:
         if not self._waiting and not self._on_the_way:
             self._scale, self._returned = 1, 0
-            self._delay = self._longest if self.is_dear else SHORTEST
+            self._delay = self._longest if self.returns_are_counted else SHORTEST
             self._next_at = now + self._delay
         self._waiting[tag] = refusal
 
@@ -160,7 +160,7 @@ class UnacknowledgedRefusals:
 
     @property
     def _longest(self) -> float:
-        return SPARINGLY if self.is_dear else LONGEST
+        return SPARINGLY if self.returns_are_counted else LONGEST
 
     def _learn(self) -> None:
         """From what became of those that were returned last."""
@@ -168,10 +168,10 @@ class UnacknowledgedRefusals:
         self._fared_well = self._fared_badly = 0
         if well and well >= badly:
             self._scale, self._delay = min(2 * self._scale, _LARGEST_SCALE), SHORTEST
-        elif well and not self.is_dear:
+        elif well and not self.returns_are_counted:
             self._scale, self._delay = 1, max(self._delay / 2, SHORTEST)
         elif self._returned:
-            self._scale, self._delay = 1, self._longest if self.is_dear else min(2 * self._delay, LONGEST)
+            self._scale, self._delay = 1, self._longest if self.returns_are_counted else min(2 * self._delay, LONGEST)
 
     def _chosen(self, room: int) -> list[int]:
         most = min(FEW_BYTES * self._scale, MOST_BYTES)

@@ -92,8 +92,8 @@ class RunnableExchangeLink(RunnableLink[ExchangeLink]):
         self.built.letter = None
         self.built.may_have_rival = True
 
-    def session(self, connections: Connections, *, apart: bool) -> ExchangeSession:
-        return ExchangeSession(self, connections, apart=apart)
+    def session(self, connections: Connections, *, dedicated: bool) -> ExchangeSession:
+        return ExchangeSession(self, connections, dedicated=dedicated)
 
     async def is_free(self, queue: str) -> bool:
         async with await self.brokers.control(self.ends.source) as control:
@@ -105,13 +105,13 @@ class RunnableExchangeLink(RunnableLink[ExchangeLink]):
 
 
 class ExchangeSession(Session[ExchangeUpkeep]):
-    def __init__(self, runnable: RunnableExchangeLink, connections: Connections, *, apart: bool) -> None:
+    def __init__(self, runnable: RunnableExchangeLink, connections: Connections, *, dedicated: bool) -> None:
         super().__init__()
         self._runnable = runnable
         self._link = runnable.link
         self._brokers = runnable.brokers
         self._connections = connections
-        self._apart = apart
+        self._dedicated = dedicated
         self._probing: Probing | None = None
 
     async def keep_up(self) -> None:
@@ -133,7 +133,7 @@ class ExchangeSession(Session[ExchangeUpkeep]):
         self._controls = [(control, Side.UPSTREAM)]
         connecting = asyncio.ensure_future(
             self._connections.flow(
-                ends.source, control.connection.uri, ends.destination, apart=link.id if self._apart else None
+                ends.source, control.connection.uri, ends.destination, dedicated=link.id if self._dedicated else None
             )
         )
         wanted = Wanted(link, route_of(link, control.connection, self._brokers.cluster))

@@ -62,8 +62,8 @@ class RunnableQueueLink(RunnableLink[QueueLink]):
         """What was learned of the path holds; nothing else is kept from one session to the next."""
         self.path, self.uri, self.upstream_cluster = former.path, former.uri, former.upstream_cluster
 
-    def session(self, connections: Connections, *, apart: bool) -> QueueSession:
-        return QueueSession(self, connections, apart=apart)
+    def session(self, connections: Connections, *, dedicated: bool) -> QueueSession:
+        return QueueSession(self, connections, dedicated=dedicated)
 
     async def is_free(self, queue: str) -> bool:
         """Whether no other consumes exclusively, which is alone then; that can be seen only by trying, now and then."""
@@ -77,26 +77,26 @@ class RunnableQueueLink(RunnableLink[QueueLink]):
 
 
 class QueueSession(Session[QueueUpkeep]):
-    def __init__(self, runnable: RunnableQueueLink, connections: Connections, *, apart: bool) -> None:
+    def __init__(self, runnable: RunnableQueueLink, connections: Connections, *, dedicated: bool) -> None:
         super().__init__()
         self._runnable = runnable
         self._link = runnable.link
         self._brokers = runnable.brokers
         self._connections = connections
-        self._apart = apart
+        self._dedicated = dedicated
 
     async def open(self) -> None:
         """Messages flow from the start where consumers wait for them; whose they are is read meanwhile."""
         link, runnable = self._link, self._runnable
         ends = runnable.ends
         self._brokers.consumers.expect(link.vhost, asyncio.get_running_loop().time())
-        connections, apart = self._connections, link.id if self._apart else None
-        publishing = connections.to_destination(ends.destination, apart=apart)
+        connections, dedicated = self._connections, link.id if self._dedicated else None
+        publishing = connections.to_destination(ends.destination, dedicated=dedicated)
         (upstream, local), down = await both(self._ask_both(ends), publishing)
         self._controls = [(upstream, Side.UPSTREAM), (local, Side.DOWNSTREAM)]
         there = upstream.connection
         runnable.uri, runnable.upstream_cluster = written_uri(link.uris, there), there.cluster
-        connecting = connections.from_source(ends.source, there.uri, apart=apart)
+        connecting = connections.from_source(ends.source, there.uri, dedicated=dedicated)
         _, up = await both(self._ensure(ends.source, there), connecting)
         headers = headers_of(link, there)
         options = self._options()

@@ -83,8 +83,8 @@ class RunnableShovel(RunnableLink[ShovelLink]):
         if isinstance(former, RunnableShovel) and asks_the_same(former.link, self.link):
             self.memory, self.path, self.uri = former.memory, former.path, former.uri
 
-    def session(self, connections: Connections, *, apart: bool) -> ShovelSession:
-        return ShovelSession(self, connections, apart=apart)
+    def session(self, connections: Connections, *, dedicated: bool) -> ShovelSession:
+        return ShovelSession(self, connections, dedicated=dedicated)
 
     async def is_free(self, queue: str) -> bool:
         async with await self.brokers.control(self.ends.source) as control:
@@ -131,7 +131,7 @@ class ShovelUpkeep:
 
 
 class ShovelSession(Session[ShovelUpkeep]):
-    def __init__(self, runnable: RunnableShovel, connections: Connections, *, apart: bool) -> None:
+    def __init__(self, runnable: RunnableShovel, connections: Connections, *, dedicated: bool) -> None:
         super().__init__()
         self._runnable = runnable
         self._link = runnable.link
@@ -139,7 +139,7 @@ class ShovelSession(Session[ShovelUpkeep]):
         self._memory = runnable.memory
         self._brokers = runnable.brokers
         self._connections = connections
-        self._apart = apart
+        self._dedicated = dedicated
         self._loop = asyncio.get_running_loop()
 
     def explain(self, end: asyncio.Future[BrokerError]) -> BrokerError:
@@ -167,9 +167,9 @@ class ShovelSession(Session[ShovelUpkeep]):
             source.connection.uri,
             self._ends.destination,
             destination_uri=destination.connection.uri,
-            apart=link.id if self._apart else None,
+            dedicated=link.id if self._dedicated else None,
             # A queue of its own goes with the connection, so no other link may keep that open.
-            source_apart=link.id if isinstance(link.shovel.source, ExchangeSource) else None,
+            source_dedicated=link.id if isinstance(link.shovel.source, ExchangeSource) else None,
         )
         await self._begin(up, down, control=source)
 

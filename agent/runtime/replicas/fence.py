@@ -44,7 +44,7 @@ class Fence:
         self._permit = permit
         self._sharing = sharing
         self._loop = asyncio.get_running_loop()
-        self.accompanied_at = 0.0
+        self.had_peers_at = 0.0
         """When other agents were in the group last; 0 where that is long ago."""
         self._moved_at = self._loop.time()
         self.is_severed = False
@@ -80,4 +80,4 @@ class Fence:
         for long, its connections are such that brokers keep them for longer than a short standstill lasts."""
         if self._sharing.refusal:
             return math.inf
-        return now + (LEASE if self.accompanied_at else SURELY_KEPT)
+        return now + (LEASE if self.had_peers_at else SURELY_KEPT)

@@ -159,9 +159,9 @@ class Replica:
         return self._sharing.verdict(link.id, link.kind, self._loop.time())
 
     @property
-    def has_company(self) -> bool:
+    def has_peers(self) -> bool:
         """Whether there are, or were a moment ago, other agents in the group."""
-        return bool(self._fence.accompanied_at)
+        return bool(self._fence.had_peers_at)
 
     def holds(self, slot: int) -> bool:
         return slot in self._sharing.held
@@ -387,7 +387,7 @@ class Replica:
         if self._sharing.listen(may_publish=lease.may_publish, now=now):
             self._report(asks=True)
         self._fence.move(lease)
-        self._note_company(now)
+        self._note_peers(now)
         if self._sharing.forget_kept(now):
             self._runs.share()
         if not lease.may_publish:
@@ -401,11 +401,11 @@ class Replica:
         if not self._releasing:
             self._level(lease, now)
 
-    def _note_company(self, now: float) -> None:
+    def _note_peers(self, now: float) -> None:
         if not self._sharing.is_alone:
-            self._fence.accompanied_at = now
-        elif self._fence.accompanied_at and now - self._fence.accompanied_at > ALONE_FOR:
-            self._fence.accompanied_at = 0.0
+            self._fence.had_peers_at = now
+        elif self._fence.had_peers_at and now - self._fence.had_peers_at > ALONE_FOR:
+            self._fence.had_peers_at = 0.0
             self._runs.end_sharing()
 
     def _keep_tokens(self, lease: LeaseChannel, now: float) -> None:
@@ -484,7 +484,7 @@ class Replica:
         if report.asks or lacks_links:
             self._answer(asks=lacks_links)
         if was_alone and not self._sharing.is_alone:
-            self._fence.accompanied_at = self._loop.time()
+            self._fence.had_peers_at = self._loop.time()
             if self._lease is not None and self._sharing.leased_at is not None:
                 self._fence.move(self._lease)  # it may be frozen before the next tick
             log.info("links are shared with another agent of the group", agent=report.name, group=self._group)

@@ -61,7 +61,7 @@ async def test_both_ends_may_be_one_broker_and_a_link_may_be_apart(broker: Node)
     found = {
         each.connection
         for connections, link in ((together, None), (apart, "1a2b3c4d"))
-        for each in await connections.flow(ends[0], uri, ends[1], apart=link)
+        for each in await connections.flow(ends[0], uri, ends[1], dedicated=link)
     }
     assert len(found) == 4
     for connections in (together, apart):

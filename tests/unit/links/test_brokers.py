@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from agent.core.addresses.uri import parse
-from agent.links.brokers import APART_AT_ONCE, CHANGED_AT_ONCE, CHANGED_BY_VHOST, Brokers, renewed_ends
+from agent.links.brokers import CHANGED_AT_ONCE, CHANGED_BY_VHOST, DEDICATED_AT_ONCE, Brokers, renewed_ends
 from agent.links.ends import End, Ends
 
 
@@ -50,11 +50,13 @@ async def test_links_of_one_vhost_leave_half_of_a_broker_to_others() -> None:
 
 async def test_few_links_have_connections_of_their_own_at_a_time() -> None:
     shared, place = brokers(), end("amqp://there/a")
-    assert all(shared.may_be_apart(place, str(number), now=0.0, until=10.0) for number in range(APART_AT_ONCE))
-    assert not shared.may_be_apart(place, "another", now=0.0, until=10.0)
-    assert shared.may_be_apart(end("amqp://there/b"), "another", now=0.0, until=10.0)
-    assert shared.may_be_apart(place, "0", now=0.0, until=10.0)
-    assert shared.may_be_apart(place, "another", now=10.0, until=20.0)
+    assert all(
+        shared.may_have_dedicated(place, str(number), now=0.0, until=10.0) for number in range(DEDICATED_AT_ONCE)
+    )
+    assert not shared.may_have_dedicated(place, "another", now=0.0, until=10.0)
+    assert shared.may_have_dedicated(end("amqp://there/b"), "another", now=0.0, until=10.0)
+    assert shared.may_have_dedicated(place, "0", now=0.0, until=10.0)
+    assert shared.may_have_dedicated(place, "another", now=10.0, until=20.0)
 
 
 HERE = End("downstream", (parse("amqp://agent:p@here"),))

@@ -46,7 +46,7 @@ class Beaten:
     def waits(self, now: float) -> float:  # noqa: ARG002 - as a link has it
         return 0.0
 
-    def set_apart(self, now: float) -> None:  # noqa: ARG002 - as a link has it
+    def dedicate_connections(self, now: float) -> None:  # noqa: ARG002 - as a link has it
         raise AssertionError("nobody waits")
 
 
@@ -110,7 +110,7 @@ class Waiting:
     def waits(self, now: float) -> float:  # noqa: ARG002 - as a link has it
         return self.waited
 
-    def set_apart(self, now: float) -> None:
+    def dedicate_connections(self, now: float) -> None:
         self.set_apart_at = now
 
 

@@ -186,7 +186,7 @@ def test_a_link_that_is_removed_says_when_and_readers_get_all_of_it() -> None:
     clock = Clock()
     made = Board(clock, "dc2-a")
     made.put(LINK, RUNNING, Counts(), lambda: Gauges(removal="removed in 5 s", backlog=4))
-    made.changed(LINK.id, replace(RUNNING, phase=Phase.LINGERING, unwanted=Unwanted(1.0)))
+    made.changed(LINK.id, replace(RUNNING, phase=Phase.AWAITING_REMOVAL, unwanted=Unwanted(1.0)))
     view = made.view(made[LINK.id])
     assert (view["status"], view["error"], view["backlog"]) == ("removing", "removed in 5 s", 4)
     with made.feed() as feed:

@@ -54,7 +54,7 @@ class Scene:
 
     def _take(self, captured: Captured, *, has_room: bool) -> bool:
         if has_room:
-            self.link.target.sets_aside(captured.tag, captured.reason)
+            self.link.target.quarantine_started(captured.tag, captured.reason)
             self.handed.append(captured)
         return has_room
 
@@ -149,7 +149,7 @@ async def test_it_is_given_up_after_a_time_while_others_pass() -> None:
     assert (captured.tag, captured.reason, captured.body) == (1, "refused", b"m")
     assert captured.delivery == (b"upstream exchange", b"key", False)
     assert Properties.read(captured.properties) == with_table(("a", fields.text("b")))
-    scene.link.target.is_aside(1)
+    scene.link.target.quarantine_done(1)
     assert scene.link.counts.quarantined == {"refused": 1}
     assert (scene.held.size, scene.link.target.trouble) == (0, "")
 
@@ -175,7 +175,7 @@ async def test_what_can_not_be_put_into_the_quarantine_is_tried_on(*, has_room: 
             await scene.answer(scene.numbers, taken=False)
         await scene.others_pass(tag)
         if has_room and scene.link.target.confirms.held and scene.handed:
-            scene.link.target.is_not_aside(1, 0, "no permission")
+            scene.link.target.quarantine_failed(1, 0, "no permission")
             assert "can't be put into the quarantine: no permission" in scene.link.target.trouble
             scene.handed.clear()
     assert scene.link.target.count_refused == 1
@@ -315,8 +315,8 @@ async def test_of_very_many_that_are_parked_by_all_links_the_others_go_back() ->
 async def test_where_each_return_counts_the_source_is_spared() -> None:
     """What came back often is put aside without being published, since it could not be held when it is refused."""
     scene = await Scene.made(limit=3_000)
-    scene.refused.spares(dear=True)
-    scene.refused.on_dear_return = scene.link.source.spare_returned
+    scene.refused.count_returns(are_counted=True)
+    scene.refused.on_counted_return = scene.link.source.keep_returned
     often = with_table(("x-delivery-count", fields.long(MOST_RETURNS)))
     await parked(scene, 20)
     await scene.wait(LONGEST)

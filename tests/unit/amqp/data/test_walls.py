@@ -146,9 +146,9 @@ def test_all_of_them_go_to_the_quarantine_while_others_pass_and_only_then(*, oth
         aside = brokers.aside
 
         def take(captured: Captured) -> bool:
-            brokers.link.target.sets_aside(captured.tag, captured.reason)
+            brokers.link.target.quarantine_started(captured.tag, captured.reason)
             aside.add(int(captured.body.split(b" ")[0]))
-            asyncio.get_running_loop().call_soon(brokers.link.target.is_aside, captured.tag)
+            asyncio.get_running_loop().call_soon(brokers.link.target.quarantine_done, captured.tag)
             return True
 
         assert brokers.link.target.refused is not None

@@ -65,7 +65,7 @@ class Runtime(RuleBasedStateMachine):
                 assert self.consumer
                 assert self.held
                 self.held = False
-            case life.Linger() | life.CancelLinger() | life.CleanUp():
+            case life.AwaitRemoval() | life.CancelRemovalWait() | life.CleanUp():
                 self.execute_removal(effect)
             case life.Finished():
                 assert self.unwanted or self.stopped
@@ -74,14 +74,14 @@ class Runtime(RuleBasedStateMachine):
                 self.finished += 1
 
     def execute_removal(self, effect: life.Effect) -> None:
-        if isinstance(effect, life.CancelLinger):
+        if isinstance(effect, life.CancelRemovalWait):
             assert self.lingering
             self.lingering = False
             return
         assert self.unwanted
         assert not (self.opening or self.consumer or self.closing or self.timer)
         assert not (self.lingering or self.cleaning or self.stopped)
-        if isinstance(effect, life.Linger):
+        if isinstance(effect, life.AwaitRemoval):
             self.lingering = True
         else:
             self.cleaning = True
@@ -312,31 +312,31 @@ def test_both_sides_blocked_hold_once_and_release_once() -> None:
 
 
 RUNNING = (life.Start(), life.Opened())
-LINGERING = (*RUNNING, life.Unwanted(5.0), life.Closed())
+AWAITING_REMOVAL = (*RUNNING, life.Unwanted(5.0), life.Closed())
 
 
 def test_stopping_the_agent_keeps_what_exists_upstream_and_removal_cleans_up() -> None:
     assert run(*RUNNING, life.Stop(), life.Closed())[1][2:] == [life.Finished()]
-    ended = run(*LINGERING, life.RemovalDue(messages=True), life.CleanedUp())
-    assert ended[1][2:] == [life.Linger(5.0), life.CleanUp(messages=True), life.Finished()]
+    ended = run(*AWAITING_REMOVAL, life.RemovalDue(messages=True), life.CleanedUp())
+    assert ended[1][2:] == [life.AwaitRemoval(5.0), life.CleanUp(messages=True), life.Finished()]
 
 
 def test_an_unwanted_link_takes_no_messages_and_removes_nothing_before_it_is_due() -> None:
-    state, done = run(*LINGERING)
+    state, done = run(*AWAITING_REMOVAL)
     assert (state.status, state.error) == (Status.REMOVING, life.NO_LONGER_DEFINED)
-    assert done[1:] == [life.Close(settle=True), life.Linger(5.0)]
+    assert done[1:] == [life.Close(settle=True), life.AwaitRemoval(5.0)]
     assert step(state, life.Unwanted(9.0)) == (state, ())  # the time counts from the first
 
 
 def test_a_link_that_is_wanted_again_opens_and_nothing_was_removed() -> None:
-    state, done = run(*LINGERING, life.WantedAgain())
-    assert (state.status, done[3:]) == (Status.STARTING, [life.CancelLinger(), life.Open()])
+    state, done = run(*AWAITING_REMOVAL, life.WantedAgain())
+    assert (state.status, done[3:]) == (Status.STARTING, [life.CancelRemovalWait(), life.Open()])
     back, done = run(*RUNNING, life.Unwanted(5.0), life.WantedAgain(), life.Closed())
     assert (back, done[2:]) == (state, [life.Open()])
 
 
 def test_a_link_that_is_wanted_again_while_it_is_removed_opens_after_that() -> None:
-    removing = (*LINGERING, life.RemovalDue(messages=True), life.WantedAgain())
+    removing = (*AWAITING_REMOVAL, life.RemovalDue(messages=True), life.WantedAgain())
     state, done = run(*removing)
     assert (state.status, done[4:]) == (Status.STARTING, [])
     assert run(*removing, life.CleanedUp())[1][4:] == [life.Open()]
@@ -344,26 +344,26 @@ def test_a_link_that_is_wanted_again_while_it_is_removed_opens_after_that() -> N
 
 
 def test_messages_that_came_at_the_last_moment_keep_the_link_where_it_was() -> None:
-    state, done = run(*LINGERING, life.RemovalDue(messages=False), life.Kept())
-    assert (state.status, done[3:]) == (Status.REMOVING, [life.CleanUp(messages=False), life.Linger(5.0)])
+    state, done = run(*AWAITING_REMOVAL, life.RemovalDue(messages=False), life.Kept())
+    assert (state.status, done[3:]) == (Status.REMOVING, [life.CleanUp(messages=False), life.AwaitRemoval(5.0)])
 
 
 def test_the_agents_end_removes_nothing_of_an_unwanted_link() -> None:
-    state, done = run(*LINGERING, life.Stop())
-    assert (state.status, done[3:]) == (Status.STOPPING, [life.CancelLinger(), life.Finished()])
+    state, done = run(*AWAITING_REMOVAL, life.Stop())
+    assert (state.status, done[3:]) == (Status.STOPPING, [life.CancelRemovalWait(), life.Finished()])
     assert run(*RUNNING, life.Unwanted(5.0), life.Stop(), life.Closed())[1][2:] == [life.Finished()]
 
 
 def test_an_unwanted_link_that_fails_to_connect_waits_no_more() -> None:
     done = run(life.Start(), life.Failed("x"), life.Closed(), life.Unwanted(5.0))[1]
-    assert done[3:] == [life.CancelWait(), life.Linger(5.0)]
+    assert done[3:] == [life.CancelWait(), life.AwaitRemoval(5.0)]
 
 
 def test_what_is_asked_of_an_unwanted_link_has_no_effect_before_it_is_wanted_again() -> None:
-    state, done = run(*LINGERING, life.Restart(), life.Pause())
+    state, done = run(*AWAITING_REMOVAL, life.Restart(), life.Pause())
     assert (state.status, done[3:]) == (Status.REMOVING, [])
     state, effects = step(state, life.WantedAgain())
-    assert (state.status, effects) == (Status.PAUSED, (life.CancelLinger(),))
+    assert (state.status, effects) == (Status.PAUSED, (life.CancelRemovalWait(),))
 
 
 def test_statuses_in_an_operators_words() -> None:

@@ -25,10 +25,10 @@ A, B = b"a", b"b"
 class Source:
     """Gives again what was returned, in its order and with other tags."""
 
-    def __init__(self, count: int, *, size: int = 1_000, is_dear: bool = False, address: bytes = A) -> None:
+    def __init__(self, count: int, *, size: int = 1_000, returns_are_counted: bool = False, address: bytes = A) -> None:
         self.now = 100.0
         self.parked = UnacknowledgedRefusals()
-        self.parked.is_dear = is_dear
+        self.parked.returns_are_counted = returns_are_counted
         self.last = 0
         for _ in range(count):
             self.park(Refusal(address, size, self.now, self.now))
@@ -112,8 +112,8 @@ def test_of_two_kinds_that_are_mixed_the_one_that_gets_through_is_not_held_up() 
 
 
 @given(st.integers(1, 10 * FEW_BYTES), st.integers(1, 200), st.booleans())
-def test_few_bytes_go_back_at_first_but_always_one(size: int, count: int, is_dear: bool) -> None:
-    source = Source(count, size=size, is_dear=is_dear)
+def test_few_bytes_go_back_at_first_but_always_one(size: int, count: int, returns_are_counted: bool) -> None:
+    source = Source(count, size=size, returns_are_counted=returns_are_counted)
     _, tags = source.wait()
     assert tags == list(range(1, len(tags) + 1))
     assert len(tags) == 1 or (len(tags) <= FEW and len(tags) * size <= FEW_BYTES)
@@ -136,7 +136,7 @@ def test_no_more_go_back_than_could_be_kept_where_there_is_room() -> None:
 
 
 def test_where_each_return_is_counted_few_go_back_and_seldom() -> None:
-    source = Source(100, is_dear=True)
+    source = Source(100, returns_are_counted=True)
     assert [_refused(source)[0] for _ in range(4)] == [SPARINGLY] * 4
     _, tags = source.wait()
     source.answer(1, well=True)
@@ -145,7 +145,7 @@ def test_where_each_return_is_counted_few_go_back_and_seldom() -> None:
 
 
 def test_where_each_return_is_counted_room_to_keep_them_brings_them_back() -> None:
-    source = Source(100, is_dear=True)
+    source = Source(100, returns_are_counted=True)
     source.parked.hurry(source.now)
     waited, tags = source.wait(room=5_000)
     assert waited == pytest.approx(SHORTEST)

@@ -38,7 +38,7 @@ def agent() -> tuple[Brokers, RunnableExchangeLink]:
 async def session(shared: Brokers, runnable: RunnableExchangeLink) -> AsyncIterator[ExchangeSession]:
     """Open until the end of the block."""
     connections = Connections(shared, lambda _: None)
-    opened = runnable.session(connections, apart=False)
+    opened = runnable.session(connections, dedicated=False)
     try:
         await opened.open()
         yield opened

@@ -104,7 +104,7 @@ def bound(kind: ExchangeLinks) -> RunnableExchangeLink:
 
 async def opened_and_left(runnable: RunnableExchangeLink, shared: Brokers) -> None:
     connections = Connections(shared, lambda _: None)
-    session = runnable.session(connections, apart=False)
+    session = runnable.session(connections, dedicated=False)
     try:
         await session.open()
     finally:

@@ -57,7 +57,7 @@ def test_what_was_moved_counts_once_although_the_next_session_does_not_open() ->
         counts = Counts()
         runnable = ShovelLinks(brokers).runnable(counting_link(), counts, lambda: None)
         connections = Connections(brokers, lambda _: None)
-        session = runnable.session(connections, apart=False)
+        session = runnable.session(connections, dedicated=False)
         await session.open()
         await asyncio.sleep(1)
         assert counts.forwarded == COUNT
@@ -67,7 +67,7 @@ def test_what_was_moved_counts_once_although_the_next_session_does_not_open() ->
         for _ in range(3):
             refused = WithoutFlow(brokers, lambda _: None)
             with pytest.raises(TransientError, match="connection refused"):
-                await runnable.session(refused, apart=False).open()
+                await runnable.session(refused, dedicated=False).open()
             assert runnable.remaining == 2
             await refused.leave(refused.detach())
 
@@ -83,7 +83,7 @@ def test_what_is_forwarded_before_it_is_known_to_have_begun_counts(*, is_cut: bo
         counts, brokers = Counts(), Brokers((), "here", stall_after=30)
         runnable = ShovelLinks(brokers).runnable(counting_link(), counts, lambda: None)
         connections = Connections(brokers, lambda _: None)
-        session = runnable.session(connections, apart=False)
+        session = runnable.session(connections, dedicated=False)
         opening = asyncio.create_task(session.open())
 
         def cancel_soon() -> None:
