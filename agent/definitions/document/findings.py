@@ -46,14 +46,22 @@ class Findings:
     _counted: int = 0
     _errors: int = 0
 
-    def add(self, message: str, path: Path, *, key: bool = False, severity: Severity = Severity.ERROR) -> None:
+    def add(
+        self,
+        message: str,
+        path: Path,
+        *,
+        key: bool = False,
+        severity: Severity = Severity.ERROR,
+        may_be_elsewhere: bool = False,
+    ) -> None:
         """Raises ConfigurationError if there are too many to continue; further warnings are dropped."""
         if not key and self.is_unresolved(path):
             return  # it was checked with a placeholder, and a warning already says so; a key has no placeholder
         if severity is not Severity.ERROR and self.full:
             return
         place = self.locate(path, key)
-        self.problems.append(problem_at(place, message, severity))
+        self.problems.append(replace(problem_at(place, message, severity), may_be_elsewhere=may_be_elsewhere))
         if self.errors >= MOST_PROBLEMS:
             more = problem_at(place, f"{MOST_PROBLEMS} problems so far; fix these and check again")
             raise ConfigurationError([*in_order(self.problems), more])
@@ -94,6 +102,10 @@ class Spot:
 
     def warn(self, message: str, *parts: str | int, key: bool = False) -> None:
         self.findings.add(message, self.path + parts, key=key, severity=Severity.WARNING)
+
+    def warn_undefined(self, message: str) -> None:
+        """A name that isn't defined here; another source may define it."""
+        self.findings.add(message, self.path, severity=Severity.WARNING, may_be_elsewhere=True)
 
     def not_run(self, message: str, *parts: str | int, key: bool = False) -> None:
         """What is defined here is valid, and the agent does nothing with it."""

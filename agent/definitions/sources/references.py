@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from time import process_time
-from typing import Any, Final
+from typing import Any
 
 from agent.core.model import Choice, Definitions
 from agent.core.rules.patterns import Patience, TimedPattern
@@ -14,9 +14,6 @@ from agent.core.text.suggest import in_another_vhost
 from agent.definitions.document.findings import Spot, quoted, suggest
 from agent.definitions.models.local import sets_of
 from agent.definitions.sources.decode import RawVhost
-from agent.errors import Problem
-
-_ELSEWHERE: Final = "another source has to define"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +41,6 @@ class _Hints:
         return in_another_vhost(what, name, defined) if self._left > 0 else ""
 
 
-def may_be_elsewhere(problem: Problem) -> bool:
-    """Whether it is about a name of which the file alone doesn't show whether it is defined."""
-    return _ELSEWHERE in problem.message
-
-
 def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
     """Checks references, even of entries that have other errors."""
     hints = _Hints()
@@ -68,7 +60,7 @@ def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
                 hint = hints.elsewhere(what, name, by_quoted_vhost[what]) or hints.of(name, known[what])
                 missing = f"{what} {spot.name(name)} isn't defined in "
                 if others.is_open:
-                    spot.warn(f"{missing}this file; {_ELSEWHERE} it{hint}")
+                    spot.warn_undefined(f"{missing}this file; another source has to define it{hint}")
                 else:
                     spot.error(f"{missing}vhost {quoted(vhost.name)}{hint}")
 
@@ -83,7 +75,7 @@ def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
             continue
         timed = TimedPattern(pattern, patience)
         if all(timed.matches(each) is False for each in sorted(upstreams)):
-            spot.warn(f"matches no upstream of this file; {_ELSEWHERE} one that it matches")
+            spot.warn_undefined("matches no upstream of this file; another source has to define one that it matches")
 
 
 def _names(vhosts: list[RawVhost], section: str) -> dict[str, set[str]]:
