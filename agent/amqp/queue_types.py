@@ -11,7 +11,7 @@ from agent.amqp.questions import attempt
 from agent.amqp.wire import methods
 from agent.amqp.wire.channel import ChannelClosedError
 from agent.core import fields
-from agent.core.rules import names, objects
+from agent.core.rules import declarations, names
 
 NO_TYPE: Final = "asked by federation-agent"
 """Brokers refuse it for every queue, so the question declares none, not even where the queue is gone by now."""
@@ -30,7 +30,7 @@ async def is_replicated(connection: Connection, queue: str) -> bool | None:
         methods.QUEUE_DECLARE_OK,
         queue=queue,
         durable=True,
-        arguments=((objects.TYPE, fields.text(NO_TYPE)),),
+        arguments=((declarations.TYPE, fields.text(NO_TYPE)),),
     )
     if not isinstance(found, ChannelClosedError):
         return None
@@ -45,6 +45,6 @@ def told(text: str, queue: str, vhost: str) -> bool | None:
     if re.search(f"inequivalent arg '(durable|auto_delete)' {where}", text):
         return False
     found = re.search(
-        f"inequivalent arg '{objects.TYPE}' {where}received .* but current is (?:none|'([a-z_]+)')$", text
+        f"inequivalent arg '{declarations.TYPE}' {where}received .* but current is (?:none|'([a-z_]+)')$", text
     )
     return None if found is None else found[1] in REPLICATED

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from agent.core.fields import Table
 from agent.core.model import Binding, ExchangeLink
-from agent.core.rules import names, objects
+from agent.core.rules import declarations, names
 from agent.core.rules.bindings import TAKES_EVERYTHING, Difference, Group, Route, difference
 from agent.core.rules.hops import Site
 
@@ -38,12 +38,12 @@ class Wanted:
 
     @cached_property
     def queue_arguments(self) -> Table:
-        return objects.queue_arguments(self.link.settings)
+        return declarations.queue_arguments(self.link.settings)
 
     @cached_property
     def internal_arguments(self) -> Table:
         """Of an internal exchange of the plugin's own type."""
-        return objects.internal_arguments(self.link.settings.max_hops, self.route.downstream)
+        return declarations.internal_arguments(self.link.settings.max_hops, self.route.downstream)
 
     @cached_property
     def canary(self) -> str | None:

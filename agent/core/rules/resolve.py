@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from agent.core.model import (
     Choice,
@@ -30,7 +31,6 @@ from agent.core.rules.bindings import TAKES_EVERYTHING
 from agent.core.rules.overrides import link_settings
 from agent.core.rules.patterns import Patience, TimedPattern, VhostPatience
 from agent.core.rules.policies import Chosen, PolicyBook, Verdict
-from agent.core.rules.steps import finish
 from agent.core.text.suggest import did_you_mean, in_another_vhost
 from agent.errors import Place, Problem, Severity
 
@@ -425,3 +425,16 @@ def _refusal(exchange: Exchange, settings: LinkSettings) -> str | None:
             f"for everything there; drop the key or use one of {', '.join(TAKES_EVERYTHING)}"
         )
     return None
+
+
+T = TypeVar("T")
+
+
+def finish(steps: Generator[None, None, T]) -> T:
+    """Runs all steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result

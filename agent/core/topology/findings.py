@@ -1,4 +1,4 @@
-"""What is wrong with a federation: messages that arrive twice or never, and the max-hops that would be right."""
+"""Faults of a federation: messages that arrive twice or never, and the max-hops or the links that would be right."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from agent.core.topology.flow import TooManyCopiesError, bound, copies, hops_in_all_ways, reaches
-from agent.core.topology.graph import Graph, Hop, Node
-from agent.core.topology.reduction import direct, reductions
+from agent.core.topology.graph import Graph, Hop, Node, TooManyCopiesError, bound, copies, hops_in_all_ways, reaches
 
 LARGEST_REMEDIED: Final = 24  # links of a part for which it is tried which of them has to differ
 
@@ -221,3 +219,57 @@ def _range(first: int, last: int, unlimited_from: int | None) -> str:
     if last == unlimited_from:
         return f"{first} or more"
     return str(first) if first == last else f"{first} to {last}"
+
+
+_MOST_LINKS: Final = 200
+_MOST_STEPS: Final = 20_000
+
+
+def reductions(graph: Graph) -> Iterator[Graph]:
+    """A ring in one direction through all exchanges, then what is left without each link that isn't needed to get
+    everywhere. Whether messages arrive once there is for the caller to find out."""
+    if len(graph.hops) > _MOST_LINKS:
+        return
+    ring = _ring_through_all(graph)
+    if ring is not None and len(ring) < len(graph.hops):
+        yield Graph(ring)
+    needed = _needed(graph)
+    if len(needed.hops) < len(graph.hops):
+        yield needed
+
+
+def direct(graph: Graph) -> Graph | None:
+    """A link from each exchange to all that its messages can get to; None if there are too many."""
+    pairs = [(start, end) for start in graph.nodes for end in sorted(graph.reachable(start) - {start})]
+    return Graph(tuple(Hop(start, end) for start, end in pairs)) if 0 < len(pairs) <= _MOST_LINKS else None
+
+
+def _ring_through_all(graph: Graph) -> tuple[Hop, ...] | None:
+    start, count = graph.nodes[0], len(graph.nodes)
+    ahead: list[tuple[Hop, ...]] = [(hop,) for hop in reversed(graph.leaving(start))]
+    for _ in range(_MOST_STEPS):
+        if not ahead:
+            return None
+        way = ahead.pop()
+        at = way[-1].downstream
+        if at == start:
+            if len(way) == count:
+                return way
+            continue
+        passed = {hop.upstream for hop in way}
+        if at not in passed:
+            ahead += [(*way, hop) for hop in reversed(graph.leaving(at))]
+    return None
+
+
+def _needed(graph: Graph) -> Graph:
+    everywhere = _reached(graph)
+    for hop in graph.hops:
+        without = Graph(tuple(each for each in graph.hops if each != hop))
+        if _reached(without) == everywhere:
+            graph = without
+    return graph
+
+
+def _reached(graph: Graph) -> dict[Node, frozenset[Node]]:
+    return {node: graph.reachable(node) - {node} for node in graph.nodes}

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from agent.core.addresses import peer_url
+from agent.core.addresses import http_url
 from agent.core.links.removal import CleanupAfter
 from agent.core.settings import (
     AgentSettings,
@@ -247,7 +247,7 @@ class AgentModel(Keys):
             HttpModel.rules(raw["http"], spot.at("http"))
         if isinstance(raw.get("peers"), list) and len(raw["peers"]) > MOST_PEERS:
             spot.error(f"peers: more than {MOST_PEERS} of them", "peers")
-        for peer in readable(raw.get("peers"), peer_url.parse_peer):
+        for peer in readable(raw.get("peers"), http_url.parse_peer):
             for warning in peer.warnings:
                 spot.warn(f"peers: {warning}", "peers")
 

@@ -21,7 +21,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from agent.core import fields
-from agent.core.addresses import http_url, peer_url, uri
+from agent.core.addresses import http_url, uri
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.secret import Secret
 from agent.core.addresses.uri import AmqpUri
@@ -306,7 +306,7 @@ HttpUrls: TypeAlias = Annotated[
     tuple[OneHttpUrl, ...], BeforeValidator(_one_or_many), _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://")
 ]
 PeerUrls: TypeAlias = Annotated[
-    tuple[Annotated[HttpUrl, BeforeValidator(_parser(peer_url.parse_peer))], ...],
+    tuple[Annotated[HttpUrl, BeforeValidator(_parser(http_url.parse_peer))], ...],
     BeforeValidator(_one_or_many),
     _one_or_many_schema("^[Hh][Tt][Tt][Pp][Ss]?://"),
 ]

@@ -17,7 +17,7 @@ from agent.amqp.wire.methods import Call, Method
 from agent.core.fields import Table
 from agent.core.model import Exchange, LinkSettings
 from agent.core.rules import names
-from agent.core.rules.objects import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
+from agent.core.rules.declarations import FALLBACK_TYPE, NATIVE_TYPE, PURPOSE, queue_arguments
 from agent.errors import BrokerError, PermanentError, TransientError
 from agent.links.errors import InDoubtError, NotEmptyError
 

@@ -31,8 +31,7 @@ from agent.core.model import (
     VhostDefinitions,
     VhostState,
 )
-from agent.core.rules.resolve import Resolution, resolve, resolving
-from agent.core.rules.steps import finish
+from agent.core.rules.resolve import Resolution, finish, resolve, resolving
 from agent.errors import Place, Severity
 
 HERE = Place("agent.yaml", 1, 1)
