@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from agent.core.model import (
     FederationLink,
     Link,
     LinkKind,
+    LinkOverrides,
     LinkSettings,
     Queue,
     QueueLink,
@@ -28,7 +29,6 @@ from agent.core.model import (
 )
 from agent.core.rules import names, policies
 from agent.core.rules.bindings import TAKES_EVERYTHING
-from agent.core.rules.overrides import link_settings
 from agent.core.rules.patterns import Patience, TimedPattern, VhostPatience
 from agent.core.rules.policies import Chosen, PolicyBook, Verdict
 from agent.core.text.suggest import did_you_mean, in_another_vhost
@@ -108,6 +108,17 @@ class _Source:
     upstream: Upstream
     settings: LinkSettings
     unjudged: bool = False
+
+
+def link_settings(upstream: LinkOverrides, member: LinkOverrides) -> LinkSettings:
+    """The settings of a link: a key of the set's member wins over the upstream's, and both over the default."""
+    written = {
+        key.name: value
+        for overrides in (upstream, member)
+        for key in fields(LinkOverrides)
+        if (value := getattr(overrides, key.name)) is not key.default
+    }
+    return LinkSettings(**written)
 
 
 class _VhostResolver:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
@@ -19,7 +19,6 @@ from agent.core.model import (
     Shovel,
     ShovelSettings,
 )
-from agent.core.rules.overrides import first
 from agent.definitions.document.findings import Spot
 from agent.definitions.models.keys import Keys, SnakeKeys
 from agent.definitions.models.upstream import warn_uris
@@ -40,6 +39,8 @@ from agent.definitions.models.value_types import (
     refuse,
 )
 from agent.errors import Place
+
+T = TypeVar("T")
 
 PROTOCOL = "amqp091"
 DEPRECATED = {"deprecated": True}
@@ -191,15 +192,15 @@ class ShovelModel(Keys):
 
     def _source(self) -> QueueSource | ExchangeSource:
         if "src_exchange" in self.model_fields_set:
-            return ExchangeSource(self.src_exchange, first(self.src_exchange_key, default=""))
-        is_predeclared = first(self.src_predeclared, default=False)
-        return QueueSource(self.src_queue, first(self.src_queue_args, default=EMPTY), is_predeclared)
+            return ExchangeSource(self.src_exchange, _first(self.src_exchange_key, default=""))
+        is_predeclared = _first(self.src_predeclared, default=False)
+        return QueueSource(self.src_queue, _first(self.src_queue_args, default=EMPTY), is_predeclared)
 
     def _destination(self) -> QueueDestination | ExchangeDestination:
         if "dest_queue" not in self.model_fields_set:
             return ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
-        is_predeclared = first(self.dest_predeclared, default=False)
-        return QueueDestination(self.dest_queue, first(self.dest_queue_args, default=EMPTY), is_predeclared)
+        is_predeclared = _first(self.dest_predeclared, default=False)
+        return QueueDestination(self.dest_queue, _first(self.dest_queue_args, default=EMPTY), is_predeclared)
 
     def _settings(self) -> ShovelSettings:
         """By the new spellings; where both are written the new one counts, as with RabbitMQ."""
@@ -207,20 +208,20 @@ class ShovelModel(Keys):
         prefetch_count = self.src_prefetch_count if "src_prefetch_count" in written else self.prefetch_count
         properties = self.dest_publish_properties if "dest_publish_properties" in written else self.publish_properties
         return ShovelSettings(
-            consumer_arguments=first(self.src_consumer_args, default=default.consumer_arguments),
+            consumer_arguments=_first(self.src_consumer_args, default=default.consumer_arguments),
             consumer_tag=self.src_consumer_name,
             prefetch_count=prefetch_count,
-            delete_after=first(self.src_delete_after, self.delete_after, default=default.delete_after),
+            delete_after=_first(self.src_delete_after, self.delete_after, default=default.delete_after),
             delete_after_duration=self.src_delete_after_duration,
-            publish_properties=first(properties, default=PropertiesModel()).to_core(),
-            add_forward_headers=first(
+            publish_properties=_first(properties, default=PropertiesModel()).to_core(),
+            add_forward_headers=_first(
                 self.dest_add_forward_headers, self.add_forward_headers, default=default.add_forward_headers
             ),
-            add_timestamp_header=first(
+            add_timestamp_header=_first(
                 self.dest_add_timestamp_header, self.add_timestamp_header, default=default.add_timestamp_header
             ),
-            ack_mode=first(self.ack_mode, default=default.ack_mode),
-            reconnect_delay=first(self.reconnect_delay, default=default.reconnect_delay),
+            ack_mode=_first(self.ack_mode, default=default.ack_mode),
+            reconnect_delay=_first(self.reconnect_delay, default=default.reconnect_delay),
             quarantine_after=self.quarantine_after if "quarantine_after" in written else default.quarantine_after,
             lag_critical=self.lag_critical if "lag_critical" in written else default.lag_critical,
         )
@@ -228,6 +229,11 @@ class ShovelModel(Keys):
     def warnings(self, spot: Spot) -> None:
         warn_uris(self.src_uri, spot, "src-uri")
         warn_uris(self.dest_uri, spot, "dest-uri")
+
+
+def _first(*given: T | None, default: T) -> T:
+    """The first value that was written."""
+    return next((value for value in given if value is not None), default)
 
 
 def _idle_keys(raw: Mapping[str, Any], spot: Spot) -> None:

@@ -19,7 +19,7 @@ from agent.core.model import (
     QueueType,
     Unset,
 )
-from agent.core.rules.overrides import link_settings
+from agent.core.rules.resolve import link_settings
 from agent.definitions.models.upstream import LinkKeys
 
 TEXT = st.none() | st.text(max_size=5)
