@@ -12,7 +12,7 @@ from typing import Any
 from agent.cli import output
 from agent.core.text.counts import counted
 from agent.core.topology.drawing import as_dot, as_svg, carrier_label, end_label, label
-from agent.core.topology.findings import Arrival, Findings, Part, Reduction, examine, ranges
+from agent.core.topology.findings import Arrival, Part, Reduction, TopologyFindings, examine, ranges
 from agent.core.topology.graph import Carrier, Graph, Hop
 from agent.core.topology.linking import UnknownUpstream, carriers_of, graph_of, unknown_upstreams
 from agent.core.topology.members import Address, Member, name_clusters, names_of
@@ -131,7 +131,7 @@ def _notes(configurations: Sequence[Configuration], members: Sequence[Member]) -
 
 
 def _lines(
-    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[UnknownUpstream], found: Findings | None
+    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[UnknownUpstream], found: TopologyFindings | None
 ) -> Iterator[str]:
     yield f"{counted(len(graph.nodes), 'exchange')}, {counted(len(graph.hops), 'link')}"
     for hop in graph.hops:
@@ -248,7 +248,7 @@ def _links(hops: Sequence[Hop]) -> str:
 
 
 def _as_json(
-    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[UnknownUpstream], found: Findings | None
+    graph: Graph, carriers: Sequence[Carrier], strangers: Sequence[UnknownUpstream], found: TopologyFindings | None
 ) -> dict[str, Any]:
     return {
         "right": found is not None and found.is_right,

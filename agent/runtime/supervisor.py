@@ -159,7 +159,7 @@ class Supervisor:
         kinds = self._kinds_for(reading)
         notes = await declare_missing(self.configuration.settings.downstream.uris, reading)
         found = await steps_in_slices(
-            resolving(reading.definitions, reading.states, standing=self._resolved, clock=time.thread_time)
+            resolving(reading.definitions, reading.states, previous=self._resolved, clock=time.thread_time)
         )
         self._resolved = found.links
         self._problems.left_out = texts((*reading.problems, *found.unjudged))

@@ -121,7 +121,7 @@ def _split_host(hostport: str) -> tuple[str, int | None]:
 
 
 def _resolvable(host: str) -> bool:
-    """Whether a resolver accepts the name: labels of 1 to 63 bytes, 253 in total, optionally a dot at the end."""
+    """True if a resolver accepts the name: labels of 1 to 63 bytes, 253 in total, optionally a dot at the end."""
     if not host:
         return True
     labels = host.removesuffix(".").split(".")

@@ -13,7 +13,7 @@ from functools import cached_property
 from agent.core.fields import Table
 from agent.core.model import Binding, ExchangeLink
 from agent.core.rules import declarations, names
-from agent.core.rules.bindings import TAKES_EVERYTHING, Difference, Group, Route, difference
+from agent.core.rules.bindings import MATCH_ALL_BINDINGS, Difference, Group, Route, difference
 from agent.core.rules.hops import Site
 
 
@@ -54,7 +54,7 @@ class Wanted:
 
     def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
         """The bindings upstream; `forward-unrouted` asks for everything besides."""
-        everything = TAKES_EVERYTHING.get(self.link.exchange.type) if self.link.settings.forward_unrouted else None
+        everything = MATCH_ALL_BINDINGS.get(self.link.exchange.type) if self.link.settings.forward_unrouted else None
         return self.route.groups([*bindings, *([Binding(*everything)] if everything else [])], letter)
 
 

@@ -11,12 +11,12 @@ from agent.core.model import Binding
 from agent.core.rules import hops, names
 from agent.core.rules.hops import Site
 
-TAKES_EVERYTHING: dict[str, tuple[str, Table]] = {
+MATCH_ALL_BINDINGS: dict[str, tuple[str, Table]] = {
     "topic": ("#", EMPTY),
     "fanout": ("", EMPTY),
     "headers": ("", EMPTY),
 }
-"""The binding that matches all messages of an exchange of this type."""
+"""By type of exchange, the binding that matches all its messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,9 @@ from agent.core.model import (
     VhostState,
 )
 from agent.core.rules import names, policies
-from agent.core.rules.bindings import TAKES_EVERYTHING
-from agent.core.rules.patterns import Patience, TimedPattern, VhostPatience
-from agent.core.rules.policies import Chosen, PolicyBook, Verdict
+from agent.core.rules.bindings import MATCH_ALL_BINDINGS
+from agent.core.rules.patterns import TimeBudget, TimedPattern, VhostTimeBudget
+from agent.core.rules.policies import ChosenDefinition, OwnPolicies, PolicyVerdict
 from agent.core.text.suggest import did_you_mean, in_another_vhost
 from agent.errors import Place, Problem, Severity
 
@@ -43,7 +43,7 @@ MOST_HINTS = 20  # of a vhost, since comparing names takes its time
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """`unjudged` are the patterns that took too long: the links that exist because of them were left as they were."""
+    """`unjudged` are the patterns that took too long: the links that exist because of them stay as they were."""
 
     links: tuple[Link, ...]
     problems: tuple[Problem, ...]
@@ -59,25 +59,26 @@ def resolving(
     definitions: Definitions,
     states: Mapping[str, VhostState],
     *,
-    standing: Iterable[Link] = (),
+    previous: Iterable[Link] = (),
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Generator[None, None, Resolution]:
-    """`resolve` in short steps. `standing` are the links of the last resolution: where a pattern takes too long to be
-    judged, the former result still holds. `clock` answers seconds, at best of CPU time."""
+    """`resolve` in short steps, so that the caller can do other work in between. `previous` are the links of the last
+    resolution: where a pattern takes too long, its former result still holds. `clock` returns seconds, preferably of
+    CPU time."""
     links: list[Link] = []
     problems: list[Problem] = []
     unjudged: list[Problem] = []
     ids = names.LinkIds()
-    patience = Patience(clock)
-    before = _by_vhost(standing)
+    budget = TimeBudget(clock)
+    before = _by_vhost(previous)
     for vhost in sorted({*definitions.vhosts, *states}):
         resolver = _VhostResolver(
             vhost,
             definitions.of(vhost),
             states.get(vhost, VhostState()),
             ids=ids,
-            patience=patience.of_vhost(),
-            standing=before.get(vhost, {}),
+            budget=budget.of_vhost(),
+            previous=before.get(vhost, {}),
             everywhere=definitions.vhosts,
         )
         for link in resolver.links():
@@ -89,11 +90,11 @@ def resolving(
     return Resolution(tuple(links), tuple(dict.fromkeys(problems)), tuple(dict.fromkeys(unjudged)))
 
 
-_Standing = Mapping[tuple[LinkKind, str], list[FederationLink]]
-"""The links of one vhost by kind and name, without shovels, which nothing has to be matched with."""
+_PreviousLinks = Mapping[tuple[LinkKind, str], list[FederationLink]]
+"""The links of one vhost by kind and name, without shovels, for which no pattern is matched."""
 
 
-def _by_vhost(links: Iterable[Link]) -> Mapping[str, _Standing]:
+def _by_vhost(links: Iterable[Link]) -> Mapping[str, _PreviousLinks]:
     found: dict[str, dict[tuple[LinkKind, str], list[FederationLink]]] = defaultdict(lambda: defaultdict(list))
     for link in links:
         if not isinstance(link, ShovelLink):
@@ -102,8 +103,8 @@ def _by_vhost(links: Iterable[Link]) -> Mapping[str, _Standing]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """An upstream as one member of a set uses it; one that is `unjudged` counts where its link exists already."""
+class _LinkSource:
+    """An upstream as one member of a set uses it; an `unjudged` one counts where its link exists already."""
 
     upstream: Upstream
     settings: LinkSettings
@@ -129,8 +130,8 @@ class _VhostResolver:
         state: VhostState,
         *,
         ids: names.LinkIds,
-        patience: VhostPatience,
-        standing: _Standing,
+        budget: VhostTimeBudget,
+        previous: _PreviousLinks,
         everywhere: Mapping[str, VhostDefinitions],
     ) -> None:
         self.problems: list[Problem] = []
@@ -138,18 +139,18 @@ class _VhostResolver:
         self._ids = ids
         self._definitions = definitions
         self._state = state
-        self._patience = patience
-        self._standing = standing
+        self._budget = budget
+        self._previous = previous
         self._everywhere = everywhere
-        self._book = PolicyBook(patience)
-        self._sources: dict[Chosen, tuple[_Source, ...]] = {}
+        self._own_policies = OwnPolicies(budget)
+        self._sources: dict[ChosenDefinition, tuple[_LinkSource, ...]] = {}
         self._members_known: dict[str, tuple[SetMember, ...]] = {}  # by the set's name
-        self._upstream_patterns: list[tuple[Chosen, TimedPattern]] = []
+        self._upstream_patterns: list[tuple[ChosenDefinition, TimedPattern]] = []
         self._hints_left = MOST_HINTS
 
     def links(self) -> Iterator[Link | None]:
-        """Nothing now and then, so that whoever asks can do something else."""
-        for _ in self._book.read(self._definitions.policies.values()):
+        """All links, and None now and then, so that the caller can do other work."""
+        for _ in self._own_policies.read(self._definitions.policies.values()):
             yield None
         for _, exchange in sorted(self.exchanges.items()):
             yield from self._links_of_exchange(exchange)
@@ -159,14 +160,15 @@ class _VhostResolver:
             yield None
         yield from self._shovel_links()
         for policy in self._definitions.policies.values():
-            self._look_for_names(policies.chosen_by_policy(policy))
+            self._check_names(policies.chosen_by_policy(policy))
             yield None
         for name in self._definitions.upstream_sets:
             self._set_members(name)
             yield None
 
-    def _look_for_names(self, chosen: Chosen | None) -> None:
-        """Whether what a definition names is there is told also where it federates nothing yet."""
+    def _check_names(self, chosen: ChosenDefinition | None) -> None:
+        """Reports names that aren't defined and patterns that match nothing, even if nothing is federated by them
+        yet."""
         if chosen is None:
             return
         found = self._resolve_sources(chosen)
@@ -175,7 +177,7 @@ class _VhostResolver:
             self._warn(chosen.place, f"{message}: {_some(self._definitions.upstreams)}")
 
     def unjudged(self) -> Iterator[Problem]:
-        for policy, why in self._book.unjudged:
+        for policy, why in self._own_policies.unjudged:
             yield Problem(
                 policy.place,
                 f"policy {policy.name!r} in vhost {self._vhost!r} can't be held against all names, so links that "
@@ -191,29 +193,29 @@ class _VhostResolver:
                 )
 
     def _links_of_exchange(self, exchange: Exchange) -> Iterator[Link]:
-        standing = self._standing.get((LinkKind.EXCHANGE, exchange.name), [])
-        verdict = self._book.for_exchange(exchange, _policy_of(standing))
+        previous = self._previous.get((LinkKind.EXCHANGE, exchange.name), [])
+        verdict = self._own_policies.for_exchange(exchange, _policy_of(previous))
         chosen = self._choose_for_exchange(exchange, verdict)
         is_by_policy = chosen is None or chosen.source == _source_of(verdict)
-        if is_by_policy and _is_undecided(verdict, standing):
-            yield from self._left_alone(standing)
+        if is_by_policy and _is_undecided(verdict, previous):
+            yield from self._unchanged(previous)
             return
         if chosen is not None and self._federates(exchange, chosen):
             yield from self._exchange_links(exchange, chosen)
 
     def _links_of_queue(self, queue: Queue) -> Iterator[Link]:
-        standing = self._standing.get((LinkKind.QUEUE, queue.name), [])
-        verdict = self._book.for_queue(queue, _policy_of(standing))
-        if _is_undecided(verdict, standing):
-            yield from self._left_alone(standing)
+        previous = self._previous.get((LinkKind.QUEUE, queue.name), [])
+        verdict = self._own_policies.for_queue(queue, _policy_of(previous))
+        if _is_undecided(verdict, previous):
+            yield from self._unchanged(previous)
             return
         chosen = policies.chosen_by_policy(verdict.policy)
         if chosen is not None and policies.can_federate_queue(queue):
             yield from self._queue_links(queue, chosen)
 
-    def _left_alone(self, standing: Iterable[FederationLink]) -> Iterator[Link]:
-        """Links whose policy can't be judged: only an upstream that is gone, or has moved, changes them."""
-        for link in standing:
+    def _unchanged(self, previous: Iterable[FederationLink]) -> Iterator[Link]:
+        """The links whose policy can't be judged: only an upstream that is gone, or has moved, changes them."""
+        for link in previous:
             upstream = self._definitions.upstreams.get(link.upstream)
             if upstream is not None:
                 link_id = self._ids.of(link.kind, self._vhost, link.name, link.upstream, link.remote_name)
@@ -221,7 +223,7 @@ class _VhostResolver:
 
     @cached_property
     def exchanges(self) -> dict[str, Exchange]:
-        """What exists, and what the agent will declare; an existing exchange keeps its own attributes."""
+        """The existing exchanges and those that the agent will declare; an existing one keeps its own attributes."""
         declared = {
             exchange.name: Exchange(
                 name=exchange.name,
@@ -235,24 +237,26 @@ class _VhostResolver:
         }
         return declared | dict(self._state.exchanges)
 
-    def _choose_for_exchange(self, exchange: Exchange, verdict: Verdict) -> Chosen | None:
+    def _choose_for_exchange(self, exchange: Exchange, verdict: PolicyVerdict) -> ChosenDefinition | None:
         declared = self._definitions.exchanges.get(exchange.name)
         if declared is not None and declared.upstream_set is not None:
-            return Chosen(Federation(Choice.SET, declared.upstream_set), f"exchanges.{exchange.name}", declared.place)
+            return ChosenDefinition(
+                Federation(Choice.SET, declared.upstream_set), f"exchanges.{exchange.name}", declared.place
+            )
         by_argument = policies.set_by_argument(exchange, self._place(f"exchange {exchange.name!r}"))
         return by_argument or policies.chosen_by_policy(verdict.policy)
 
-    def _federates(self, exchange: Exchange, chosen: Chosen) -> bool:
+    def _federates(self, exchange: Exchange, chosen: ChosenDefinition) -> bool:
         if policies.can_federate_exchange(exchange):
             return True
         if exchange.name and chosen.source not in self._definitions.policies and exchange.policy is None:
             self._warn(chosen.place, f"exchange {exchange.name!r} is internal and can't be federated")
         return False
 
-    def _exchange_links(self, exchange: Exchange, chosen: Chosen) -> Iterator[Link]:
+    def _exchange_links(self, exchange: Exchange, chosen: ChosenDefinition) -> Iterator[Link]:
         bare = replace(exchange, arguments=policies.without_set(exchange.arguments))
         for source, remote_name in self._distinct(chosen, lambda settings: settings.exchange or exchange.name):
-            if source.unjudged and not self._stands(LinkKind.EXCHANGE, exchange.name, source):
+            if source.unjudged and not self._existed(LinkKind.EXCHANGE, exchange.name, source):
                 continue
             refusal = self._unusable(exchange) or _refusal(bare, source.settings)
             if refusal is not None:
@@ -271,8 +275,8 @@ class _VhostResolver:
                 problem=refusal,
             )
 
-    def _stands(self, kind: LinkKind, name: str, source: _Source) -> bool:
-        return any(link.upstream == source.upstream.name for link in self._standing.get((kind, name), ()))
+    def _existed(self, kind: LinkKind, name: str, source: _LinkSource) -> bool:
+        return any(link.upstream == source.upstream.name for link in self._previous.get((kind, name), ()))
 
     def _unusable(self, exchange: Exchange) -> str | None:
         if exchange.unusable is None:
@@ -282,9 +286,9 @@ class _VhostResolver:
             "declare it again with other arguments"
         )
 
-    def _queue_links(self, queue: Queue, chosen: Chosen) -> Iterator[Link]:
+    def _queue_links(self, queue: Queue, chosen: ChosenDefinition) -> Iterator[Link]:
         for source, remote_name in self._distinct(chosen, lambda settings: settings.queue or queue.name):
-            if source.unjudged and not self._stands(LinkKind.QUEUE, queue.name, source):
+            if source.unjudged and not self._existed(LinkKind.QUEUE, queue.name, source):
                 continue
             yield QueueLink(
                 id=self._ids.of(LinkKind.QUEUE, self._vhost, queue.name, source.upstream.name, remote_name),
@@ -309,8 +313,10 @@ class _VhostResolver:
                 shovel=shovel,
             )
 
-    def _distinct(self, chosen: Chosen, remote_name: Callable[[LinkSettings], str]) -> Iterator[tuple[_Source, str]]:
-        """One link for each upstream and name over there, however often a set lists it."""
+    def _distinct(
+        self, chosen: ChosenDefinition, remote_name: Callable[[LinkSettings], str]
+    ) -> Iterator[tuple[_LinkSource, str]]:
+        """One source for each upstream and name of the object there, however often a set lists it."""
         found: set[tuple[str, str]] = set()
         for source in self._resolve_sources(chosen):
             key = (source.upstream.name, remote_name(source.settings))
@@ -320,18 +326,18 @@ class _VhostResolver:
             found.add(key)
             yield source, key[1]
 
-    def _resolve_sources(self, chosen: Chosen) -> tuple[_Source, ...]:
+    def _resolve_sources(self, chosen: ChosenDefinition) -> tuple[_LinkSource, ...]:
         sources = self._sources.get(chosen)
         if sources is None:
             sources = self._sources[chosen] = tuple(
-                _Source(upstream, link_settings(upstream.settings, member.settings), unjudged)
+                _LinkSource(upstream, link_settings(upstream.settings, member.settings), unjudged)
                 for member, unjudged in self._members(chosen)
                 if (upstream := self._upstream(member.upstream, chosen.place, _describe(chosen))) is not None
             )
         return sources
 
-    def _members(self, chosen: Chosen) -> Iterable[tuple[SetMember, bool]]:
-        """Each with whether that it belongs there couldn't be judged."""
+    def _members(self, chosen: ChosenDefinition) -> Iterable[tuple[SetMember, bool]]:
+        """The members of a set, each with True if its pattern took too long to be matched."""
         upstreams = self._definitions.upstreams
         match chosen.federation.choice:
             case Choice.UPSTREAM:
@@ -343,15 +349,15 @@ class _VhostResolver:
             case Choice.SET:
                 return tuple((member, False) for member in self._members_of_set(chosen))
 
-    def _matching_members(self, chosen: Chosen) -> Iterator[tuple[SetMember, bool]]:
-        pattern = TimedPattern(chosen.federation.value, self._patience)
+    def _matching_members(self, chosen: ChosenDefinition) -> Iterator[tuple[SetMember, bool]]:
+        pattern = TimedPattern(chosen.federation.value, self._budget)
         self._upstream_patterns.append((chosen, pattern))
         for name in sorted(self._definitions.upstreams):
             found = pattern.matches(name)
             if found is not False:
                 yield SetMember(name), found is None
 
-    def _members_of_set(self, chosen: Chosen) -> tuple[SetMember, ...]:
+    def _members_of_set(self, chosen: ChosenDefinition) -> tuple[SetMember, ...]:
         name, sets = chosen.federation.value, self._definitions.upstream_sets
         if name not in sets:
             hint = self._hint("upstream set", name, sets)
@@ -363,7 +369,8 @@ class _VhostResolver:
         return self._set_members(name)
 
     def _set_members(self, name: str) -> tuple[SetMember, ...]:
-        """Those of a set that is defined; one that isn't is a mistake of the set, whatever uses it."""
+        """The members of a defined set whose upstreams exist. One that doesn't is a mistake of the set, whatever uses
+        it."""
         known = self._members_known.get(name)
         if known is None:
             found = self._definitions.upstream_sets[name]
@@ -401,39 +408,39 @@ class _VhostResolver:
         return Place(f"downstream {what} in vhost {self._vhost!r}")
 
 
-def _policy_of(standing: Iterable[Link]) -> str | None:
-    """What asked for an object's links; they share it."""
-    return next((link.policy for link in standing), None)
+def _policy_of(previous: Iterable[Link]) -> str | None:
+    """The policy that an object's links were derived from; they share it."""
+    return next((link.policy for link in previous), None)
 
 
-def _source_of(verdict: Verdict) -> str | None:
+def _source_of(verdict: PolicyVerdict) -> str | None:
     return None if verdict.policy is None else verdict.policy.name
 
 
-def _is_undecided(verdict: Verdict, standing: Iterable[Link]) -> bool:
-    """Whether what can be judged would end links that a policy which can't be judged may still ask for."""
-    before = _policy_of(standing)
+def _is_undecided(verdict: PolicyVerdict, previous: Iterable[Link]) -> bool:
+    """True if the verdict would end links that a policy whose pattern took too long may still ask for."""
+    before = _policy_of(previous)
     return verdict.undecided and before is not None and before != _source_of(verdict)
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first few of them."""
+    """The first few names, in words."""
     known = sorted(names)
     more = len(known) - MOST_NAMED
     shown = ", ".join(map(repr, known[:MOST_NAMED])) + (f" and {more:,} more" if more > 0 else "")
     return f"there are {shown}" if known else "none is defined there"
 
 
-def _describe(chosen: Chosen) -> str:
+def _describe(chosen: ChosenDefinition) -> str:
     kind = {Choice.UPSTREAM: "federation-upstream", Choice.SET: "upstream set", Choice.PATTERN: "upstream pattern"}
     return f"{kind[chosen.federation.choice]} {chosen.federation.value!r}"
 
 
 def _refusal(exchange: Exchange, settings: LinkSettings) -> str | None:
-    if settings.forward_unrouted and exchange.type not in TAKES_EVERYTHING:
+    if settings.forward_unrouted and exchange.type not in MATCH_ALL_BINDINGS:
         return (
             f"forward-unrouted can't be had for exchange {exchange.name!r} of type {exchange.type}: no binding asks "
-            f"for everything there; drop the key or use one of {', '.join(TAKES_EVERYTHING)}"
+            f"for everything there; drop the key or use one of {', '.join(MATCH_ALL_BINDINGS)}"
         )
     return None
 
@@ -442,7 +449,7 @@ T = TypeVar("T")
 
 
 def finish(steps: Generator[None, None, T]) -> T:
-    """Runs all steps at once."""
+    """Runs all steps at once and returns their result."""
     while True:
         try:
             next(steps)

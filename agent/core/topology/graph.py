@@ -1,5 +1,5 @@
-"""What the links of several agents make together: exchanges, the links that messages pass between them, and how often a
-message arrives where."""
+"""The graph of several agents' links: exchanges, the links that messages pass between them, and how often a message
+arrives where, by the rules of `core.rules.hops`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.core.rules.hops import Site
+
+MOST_STEPS: Final = 20_000  # of one message, or of the bindings of one exchange; copies multiply
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,8 +36,8 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class End:
-    """Where a queue link or a shovel takes messages from, or brings them to."""
+class CarrierEnd:
+    """The queue or exchange that a queue link or a shovel takes messages from, or brings them to."""
 
     cluster: str
     vhost: str
@@ -45,12 +47,12 @@ class End:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Carrier:
-    """A queue link or a shovel: it moves messages and copies none, so no hop rule holds for it."""
+    """A queue link or a shovel: it moves messages and copies none, so max-hops doesn't apply to it."""
 
     kind: str  # queue | shovel
     name: str
-    source: End
-    destination: End
+    source: CarrierEnd
+    destination: CarrierEnd
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Graph:
 
     @property
     def parts(self) -> tuple[Graph, ...]:
-        """Those that no link connects with each other."""
+        """The parts of the graph that no link connects with each other."""
         left, parts = list(self.nodes), []
         while left:
             inside, ahead = {left[0]}, [left[0]]
@@ -100,7 +102,7 @@ class Graph:
         return tuple(parts)
 
     def reachable(self, start: Node) -> frozenset[Node]:
-        """Where messages could get to if nothing limited how far they go."""
+        """The exchanges that messages could reach if nothing limited their hops."""
         found, ahead = set[Node](), [start]
         while ahead:
             for hop in self.leaving(ahead.pop()):
@@ -110,15 +112,13 @@ class Graph:
         return frozenset(found)
 
 
-MOST_STEPS: Final = 20_000  # of one message, or of the bindings of one exchange
-
-
 class TooManyCopiesError(Exception):
     """A message would be copied so often that counting has no use."""
 
 
 def bound(graph: Graph, subscribers: Iterable[Node]) -> frozenset[Hop]:
-    """The links that have a binding upstream, where these exchanges have one of a user."""
+    """The links that have a binding upstream if users have bound something to these exchanges. Raises
+    TooManyCopiesError, as all below do."""
     found: set[Hop] = set()
     for subscriber in subscribers:
         found |= _bound_for(graph, subscriber)
@@ -126,7 +126,7 @@ def bound(graph: Graph, subscribers: Iterable[Node]) -> frozenset[Hop]:
 
 
 def _bound_for(graph: Graph, subscriber: Node) -> set[Hop]:
-    """A binding carries the sites that it came through and how many hops it has left; the best of them counts."""
+    """A binding carries the sites that it came through and how many hops it has left; the best one counts."""
     found: set[Hop] = set()
     ahead: list[tuple[Node, frozenset[Site], int | None]] = [(subscriber, frozenset(), None)]
     for _ in range(MOST_STEPS):
@@ -157,7 +157,7 @@ def copies(graph: Graph, publisher: Node, *, through: frozenset[Hop]) -> Mapping
 
 
 def reaches(graph: Graph, publisher: Node, subscriber: Node, *, through: frozenset[Hop]) -> bool:
-    """Whether a copy arrives at all: the shortest ways are looked at first."""
+    """True if a copy arrives at all; the shortest ways are tried first."""
     ahead: deque[tuple[Node, tuple[Site, ...]]] = deque([(publisher, ())])
     for _ in range(MOST_STEPS):
         if not ahead:

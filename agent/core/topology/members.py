@@ -1,4 +1,4 @@
-"""What one agent's file says: its downstream, the links that it would have, and what its cluster is called."""
+"""The members of a federation, one for each agent's file: downstream, the links that it would have, cluster name."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _QUEUES_ONLY: Final = (ApplyTo.QUEUES, ApplyTo.CLASSIC_QUEUES, ApplyTo.QUORUM_QU
 
 @dataclass(frozen=True)
 class Member:
-    """One agent's definitions. `cluster` is what its downstream is called here; `uris` lead there. `known_as` are
-    further hosts and ports by which other clusters know it. `source` is its file.
+    """One agent's definitions. `cluster` is the name of its downstream; `uris` lead there. `known_as` are further hosts
+    and ports by which other clusters know it. `source` is its file.
 
-    Where it isn't sure of which cluster it is: `is_guessed` if it counts as of the same one as other files, `is_apart`
-    if it has an address that others have too and counts as of one of its own.
+    Where its cluster isn't certain: `is_guessed` if it counts as the same one as that of other files, `is_apart` if it
+    has an address that others have too and counts as a cluster of its own.
     """
 
     cluster: str
@@ -50,7 +50,7 @@ class Member:
         return {*self.definitions.vhosts, *self.states}
 
     def links(self, exchanges: Collection[str], queues: Collection[str] = ()) -> Iterator[Link]:
-        """Those that there would be if exchanges and queues of these names existed in all its vhosts."""
+        """The links that there would be if exchanges and queues of these names existed in all its vhosts."""
         states = {vhost: _with(self.states.get(vhost, VhostState()), exchanges, queues) for vhost in self.vhosts}
         yield from resolve(self.definitions, states).links
 
@@ -64,8 +64,8 @@ def _with(state: VhostState, exchanges: Collection[str], queues: Collection[str]
 
 
 def supposed_names(members: Iterable[Member], *, of_queues: bool = False) -> frozenset[str]:
-    """Names of exchanges, or of queues, that definitions hold, and for policies whose pattern matches none of them
-    one that it matches."""
+    """The names of exchanges, or of queues, that definitions hold, and a name for each policy whose pattern matches
+    none of them."""
     members = tuple(members)
     known = frozenset(name for member in members for name in (_queues(member) if of_queues else _exchanges(member)))
     patterns = {
@@ -97,7 +97,7 @@ def _queues(member: Member) -> Iterator[str]:
 
 
 def example(pattern: str) -> str | None:
-    """A name that the pattern matches; None where none is found by what its letters alone say."""
+    """A name that the pattern matches, guessed from its letters; None if no guess matches."""
     found = _LITERAL.search(pattern.removeprefix("^"))
     letters = "" if found is None else re.sub(r"\\(.)", r"\1", found[0])
     for name in (f"{letters}example", letters, "example"):
@@ -111,13 +111,13 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def address_of(uri: AmqpUri) -> Address:
-    """`localhost` and `::1` are the same host as `127.0.0.1`, and so is no host."""
+    """The address that a URI leads to: `localhost` and `::1` are the same host as `127.0.0.1`, and so is no host."""
     host = uri.connect_host.lower()
     return _THIS_HOST if host in ("", "localhost", "::1") else host, uri.connect_port
 
 
 def address_text(uri: AmqpUri) -> str:
-    """What a cluster is called that has no other name."""
+    """The name of a cluster that has no other."""
     return f"{uri.connect_host.lower()}:{uri.connect_port}"
 
 
@@ -129,8 +129,8 @@ def is_loopback(host: str) -> bool:
 
 
 def name_clusters(members: Sequence[Member]) -> tuple[Member, ...]:
-    """Names those that have no `cluster`, which is their group. Files of one group whose links differ are no replicas:
-    one of them may be a copy in which the group was left as it was.
+    """Gives a name to the cluster of each member that has no group, which would be the name. Files of one group whose
+    links differ are no replicas: one of them may be a copy in which the group was left as it was.
 
     Where no other file has the same downstream, its address is the name. Where others have, they are replicas if the
     address isn't a loopback address and their links are the same. Otherwise nothing shows whether they are one cluster:
@@ -154,12 +154,12 @@ def name_clusters(members: Sequence[Member]) -> tuple[Member, ...]:
 
 
 def names_of(member: Member) -> Iterator[str]:
-    """By which people may call the cluster of this file."""
+    """The names by which people may call the cluster of this file."""
     yield from (member.cluster, member.source, _file_name(member), _stem(member))
 
 
 def _by_file(member: Member, members: Sequence[Member]) -> str:
-    """Without folder and extension where that is unique."""
+    """The name of its file, without folder and extension where that is unique."""
     stems = Counter(map(_stem, members))
     stem = _stem(member)
     is_group = any(each.cluster == stem and each.source != member.source for each in members)
@@ -176,7 +176,7 @@ def _stem(member: Member) -> str:
 
 
 def _sharing(members: Sequence[Member]) -> list[list[Member]]:
-    """Those with an address in common together."""
+    """The members in groups that have an address in common."""
     found: list[list[Member]] = []
     for member in members:
         beside = [each for each in found if any(member.addresses & other.addresses for other in each)]
@@ -197,7 +197,7 @@ def _have_same_links(members: Sequence[Member]) -> bool:
 
 
 def _links(member: Member, exchanges: Collection[str], queues: Collection[str]) -> frozenset[object]:
-    """What makes them the same; passwords may differ."""
+    """The facts by which the links of two files are compared; passwords may differ."""
     return frozenset(
         (link.id, link.vhost, link.remote_name, frozenset(map(address_of, link.uris)), _hops(link))
         if not isinstance(link, ShovelLink)

@@ -8,7 +8,7 @@ from time import process_time
 from typing import Any
 
 from agent.core.model import Choice, Definitions
-from agent.core.rules.patterns import Patience, TimedPattern
+from agent.core.rules.patterns import TimeBudget, TimedPattern
 from agent.core.rules.resolve import ALL
 from agent.core.text.suggest import in_another_vhost
 from agent.definitions.document.findings import Spot, quoted, suggest
@@ -67,13 +67,13 @@ def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
 
 def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
     """Where all sources are known, resolving them shows which patterns match no upstream."""
-    patience = Patience(process_time).of_vhost()
+    budget = TimeBudget(process_time).of_vhost()
     for name, policy in _mapping(vhost.raw.get("policies")).items():
         pattern = _mapping(_mapping(policy).get("definition")).get(Choice.PATTERN)
         spot = vhost.spot.at("policies", name, "definition", Choice.PATTERN)
         if not isinstance(pattern, str) or spot.is_unresolved() or spot.findings.full:
             continue
-        timed = TimedPattern(pattern, patience)
+        timed = TimedPattern(pattern, budget)
         if all(timed.matches(each) is False for each in sorted(upstreams)):
             spot.warn_undefined("matches no upstream of this file; another source has to define one that it matches")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agent.core.model import LinkOverrides, VhostDefinitions
-from agent.core.rules.bindings import TAKES_EVERYTHING
+from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.resolve import ALL
 from agent.definitions.document.findings import Spot, quoted
 from agent.definitions.models.local import sets_of
@@ -37,7 +37,7 @@ def _check(name: str, exchange: Mapping[str, Any], spot: Spot, *, sets: _Sets) -
             spot.error(
                 f"upstream {quoted(upstream)} has {_KEY}, which exchange {quoted(name)} of type {quoted(type_)} "
                 "doesn't support: it has no binding that matches all messages; drop the key or use one of "
-                f"{', '.join(TAKES_EVERYTHING)}",
+                f"{', '.join(MATCH_ALL_BINDINGS)}",
                 *path,
             )
 

@@ -318,7 +318,7 @@ LONG = "a" * 200 + "!"
 
 
 def again(vhost: VhostDefinitions, state: VhostState, before: Resolution) -> Resolution:
-    return finish(resolving(Definitions({"/": vhost}), {"/": state}, standing=before.links))
+    return finish(resolving(Definitions({"/": vhost}), {"/": state}, previous=before.links))
 
 
 def test_a_pattern_that_takes_too_long_is_a_problem_that_names_the_policy() -> None:

@@ -22,7 +22,8 @@ from agent.core.model import (
     Upstream,
     VhostDefinitions,
 )
-from agent.core.topology.graph import Carrier, End, Hop, Node
+from agent.core.topology.graph import Carrier, Hop, Node
+from agent.core.topology.graph import CarrierEnd as End
 from agent.core.topology.linking import Directory, carriers_of, graph_of
 from agent.core.topology.members import Address, Member, example, name_clusters, names_of
 from agent.errors import Place
@@ -115,7 +116,12 @@ def test_queue_links_and_shovels_are_shown_as_what_they_are() -> None:
     )
     b = member("b", "amqp://a.example")
     assert carriers_of([a, b]) == (
-        Carrier("queue", "jobsexample", End("b", "/", "queue", "jobsexample"), End("a", "/", "queue", "jobsexample")),
+        Carrier(
+            "queue",
+            "jobsexample",
+            End("b", "/", "queue", "jobsexample"),
+            End("a", "/", "queue", "jobsexample"),
+        ),
         Carrier("shovel", "drain", End("b", "/", "queue", "in"), End("a", "/", "queue", "out")),
         Carrier("shovel", "spread", End("a", "/", "queue", "in"), End("b", "v", "exchange", "orders")),
     )
