@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent.definitions.document import yaml
-from agent.definitions.models.document import DocumentModel
-from agent.definitions.models.downstream import DownstreamModel
-from agent.definitions.models.keys import Keys
-from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyDefinitionModel, PolicyModel
+from agent.definitions.models.clusters import DownstreamModel, SetMemberModel, SslOptionsModel, UpstreamModel
+from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyDefinitionModel, PolicyModel
 from agent.definitions.models.settings import (
     AgentModel,
     CleanupModel,
@@ -24,9 +22,8 @@ from agent.definitions.models.settings import (
     StatusExportModel,
 )
 from agent.definitions.models.shovel import PropertiesModel, ShovelModel
-from agent.definitions.models.tls import SslOptionsModel
-from agent.definitions.models.upstream import SetMemberModel, UpstreamModel
-from agent.definitions.schema import build_schema
+from agent.definitions.models.validation import Keys
+from agent.definitions.schema import DocumentModel, build_schema
 from agent.definitions.sources.exports import MAX_BYTES as MAX_EXPORT_BYTES
 
 _INTRO = f"""\

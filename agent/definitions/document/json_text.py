@@ -9,7 +9,7 @@ from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-define
 from typing import Any
 
 from agent.definitions.document.findings import Path, file_problem
-from agent.definitions.document.yaml_text import position
+from agent.definitions.document.yaml import position
 from agent.errors import ConfigurationError, Place
 
 MAX_CONTAINERS = 250_000  # together with MAX_ITEMS bounds the memory of the data

@@ -1,11 +1,13 @@
 """YAML → a tree with the line and column of every key and value, within fixed limits.
 
 Composed from the parser's events: no objects are constructed, so nothing in a document can run, and limits apply while
-the text is read. Aliases share their node and are counted as if copied.
+the text is read. Aliases share their node and are counted as if copied. Plain scalars are those of the core schema of
+YAML 1.2: `yes`, `on`, `1:30` and dates are text.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -13,8 +15,6 @@ from typing import Any, TypeAlias
 import yaml as pyyaml
 
 from agent.definitions.document.findings import Path, file_problem, quoted
-from agent.definitions.document.yaml_scalars import Scalar, resolve
-from agent.definitions.document.yaml_text import decode, scanner_error
 from agent.errors import ConfigurationError, Problem
 
 MAX_BYTES = 1024 * 1024
@@ -133,14 +133,14 @@ class _Composer:
             self._count(event, 1)
             self._key(frame, event, plain=plain)
             return
-        node = Node(*_place(event), resolve(event.value) if plain else event.value)
+        node = Node(*_place(event), resolve_scalar(event.value) if plain else event.value)
         self._count(event, 1)
         self._finish(node, event.anchor)
 
     def _key(self, frame: _Open, event: Any, *, plain: bool) -> None:
         line, column = _place(event)
         text: str = event.value
-        if plain and not isinstance(resolve(text), str):
+        if plain and not isinstance(resolve_scalar(text), str):
             self._problem("a key must be text; put it in quotes", event)
         if event.anchor:
             self._anchors[event.anchor] = Node(line, column, text)
@@ -261,3 +261,155 @@ def _plain(node: Node, path: Path, resolve: Callable[[str, Path], str]) -> Any:
 
 def _place(event: Any) -> tuple[int, int]:
     return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+LONGEST_NUMBER = 64
+
+
+class LongNumber(str):
+    """Digits that are text, because they are too many for a number; messages distinguish them."""
+
+    __slots__ = ()
+
+
+_CONSTANTS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_NUMBER = re.compile(
+    r"(?P<int>[-+]?[0-9]+)|0o(?P<oct>[0-7]+)|0x(?P<hex>[0-9a-fA-F]+)"
+    r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
+)
+_NUMBER_STARTS = frozenset("+-.0123456789")
+
+
+def resolve_scalar(text: str) -> Scalar:
+    """Anything longer than a number is text, so that no conversion is slow."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    found = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None
+    if found is None:
+        return text
+    if len(text) > LONGEST_NUMBER:
+        return LongNumber(text)
+    match found.lastgroup:
+        case "int":
+            return int(text)
+        case "oct":
+            return int(found["oct"], 8)
+        case "hex":
+            return int(found["hex"], 16)
+        case _:
+            return float(text)
+
+
+_UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_WIDE = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+_BOM = b"\xef\xbb\xbf"
+
+
+def decode(data: bytes, source: str) -> str:
+    if data.startswith(_WIDE) or (b"\x00" in data[:4]):
+        raise ConfigurationError(
+            [file_problem(source, "the file is not UTF-8 (UTF-16, or not text); save it as UTF-8")]
+        )
+    data = data.removeprefix(_BOM)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line_start = before.rfind(b"\n") + 1
+        column = len(before[line_start:].decode("utf-8")) + 1
+        problem = file_problem(
+            source,
+            f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8",
+            before.count(b"\n") + 1,
+            column,
+        )
+        raise ConfigurationError([problem]) from None
+    if found := _UNPRINTABLE.search(text):
+        line, column = position(text, found.start())
+        code = f"U+{ord(found[0]):04X}"
+        raise ConfigurationError(
+            [file_problem(source, f"the control character {code} isn't allowed here", line, column)]
+        )
+    return text
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    """1-based line and column of an offset."""
+    line_start = text.rfind("\n", 0, offset) + 1
+    return text.count("\n", 0, offset) + 1, offset - line_start + 1
+
+
+# Start of the scanner's message → our message. Other messages may quote the document, so they aren't shown.
+_WORDS = (
+    ("mapping values are not allowed", "a ':' where no key is possible; quote text that contains ': '"),
+    ("found character that cannot start any token", "a character that can't begin a value; quote the text"),
+    ("found duplicate anchor", "the anchor is defined twice"),
+    ("found unexpected end of stream", "the file ends inside a quoted text"),
+    ("found unexpected document", "a document marker inside a quoted text"),
+    ("did not find expected key", "a key was expected here; check the indentation and quotes above"),
+    ("did not find expected '-' indicator", "a '-' was expected here; check the indentation"),
+    ("did not find expected ',' or ']'", "a ',' or ']' is missing"),
+    ("did not find expected ',' or '}'", "a ',' or '}' is missing"),
+    ("did not find expected node content", "a value was expected here"),
+    ("did not find expected <document start>", "the document should have ended here; check the indentation"),
+    ("did not find expected comment or line break", "only a comment may follow here"),
+    ("did not find expected alphabetic or numeric character", "the '&' or '*' needs a name; quote the text"),
+    ("could not find expected ':'", "a ':' is missing after the key"),
+    ("block sequence entries are not allowed", "a list can't begin here; check the indentation"),
+    ("block mapping", "check the indentation"),
+    ("found unknown escape character", "unknown escape after '\\'; use single quotes or double the '\\'"),
+    ("found a tab character", "a tab; YAML indents with spaces"),
+    ("found undefined tag handle", "tags ('!') aren't supported; quote the text"),
+    ("while scanning a tag", "tags ('!') aren't supported; quote the text"),
+    ("expected <block end>", "check the indentation"),
+    ("expected ',' or ']'", "a ',' or ']' is missing"),
+    ("expected ',' or '}'", "a ',' or '}' is missing"),
+)
+
+
+# The scanner notices these after the missing character; we report the start of the key or quote.
+_FROM_THE_BEGINNING = ("could not find expected ':'", "found unexpected end of stream", "found unexpected document")
+_LONGEST_KEY = 1024  # how far YAML scanners look ahead for the ':'
+
+
+def scanner_error(error: pyyaml.YAMLError, text: str, source: str) -> ConfigurationError:
+    said = f"{getattr(error, 'problem', '') or ''}"
+    noticed, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+    line, column = _numbers(noticed or begun)
+    around = _line(text, line)
+    if "\t" in around[max(column - 2, 0) : column + 1]:
+        message = "a tab; YAML indents with spaces"
+    elif long_key := _long_key(around, column):
+        message, column = f"a key can't be longer than {_LONGEST_KEY} characters", long_key
+    else:
+        message = next((words for begin, words in _WORDS if said.startswith(begin)), "this is not YAML")
+        if message.startswith("a ','") and "${" in around:
+            message += ': quote ${…} inside braces and brackets, as in {uri: "${env:NAME}"}'
+        line, column = _numbers(begun or noticed) if said.startswith(_FROM_THE_BEGINNING) else (line, column)
+    return ConfigurationError([file_problem(source, message, line, column)])
+
+
+def _numbers(mark: pyyaml.Mark | None) -> tuple[int, int]:
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _line(text: str, line: int) -> str:
+    lines = text.split("\n")
+    return lines[line - 1] if line <= len(lines) else ""
+
+
+def _long_key(around: str, column: int) -> int | None:
+    """The column of the key before the ':' in this column, if it is too long for a key."""
+    before = around[: column - 1]
+    written = before[max(before.rfind(mark) for mark in "{,") + 1 :].lstrip()
+    is_one = around[column - 1 : column] == ":" and len(written) > _LONGEST_KEY and ": " not in written
+    return len(before) - len(written) + 1 if is_one else None

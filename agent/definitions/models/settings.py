@@ -35,7 +35,7 @@ from agent.core.settings import (
     StatusExportSettings,
 )
 from agent.definitions.document.findings import Spot
-from agent.definitions.models.keys import Keys
+from agent.definitions.models.validation import Keys
 from agent.definitions.models.value_types import (
     INTEGRAL,
     MAX_EXPIRY,

@@ -20,8 +20,8 @@ from agent.core.model import (
     ShovelSettings,
 )
 from agent.definitions.document.findings import Spot
-from agent.definitions.models.keys import Keys, SnakeKeys
-from agent.definitions.models.upstream import warn_uris
+from agent.definitions.models.clusters import warn_uris
+from agent.definitions.models.validation import Keys, SnakeKeys
 from agent.definitions.models.value_types import (
     INTEGRAL,
     MAX_EXPIRY,

@@ -28,7 +28,7 @@ from agent.core.addresses.uri import AmqpUri
 from agent.core.fields import Table
 from agent.core.links.critical import LagCritical
 from agent.core.rules.patterns import Pattern
-from agent.definitions.document.yaml_scalars import LongNumber
+from agent.definitions.document.yaml import LongNumber
 from agent.errors import UriError
 
 Parsed = TypeVar("Parsed")

@@ -22,10 +22,10 @@ from agent.core.model import (
 )
 from agent.core.rules.resolve import ALL
 from agent.definitions.document.findings import Spot, quoted, suggest
-from agent.definitions.models.explain import check
-from agent.definitions.models.local import BindingModel, ExchangeModel, PolicyModel
+from agent.definitions.models.clusters import SetMemberModel, UpstreamModel
+from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel
 from agent.definitions.models.shovel import ShovelModel, other_protocol
-from agent.definitions.models.upstream import SetMemberModel, UpstreamModel
+from agent.definitions.models.validation import check
 from agent.definitions.models.value_types import MAX_SHORT_TEXT, check_regex, kind_of
 
 SECTIONS: Final = ("upstreams", "upstream-sets", "policies", "exchanges", "bindings", "shovels")

@@ -13,12 +13,12 @@ from agent.core.model import Binding, Definitions, Policy, VhostDefinitions, Vho
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import Findings, Locate, Spot, file_problem, in_order, quoted, raise_errors
 from agent.definitions.document.json_text import JsonText
-from agent.definitions.document.yaml_text import decode
-from agent.definitions.models.local import NO_FEDERATION
+from agent.definitions.document.yaml import decode
+from agent.definitions.models.downstream_objects import NO_FEDERATION
 from agent.definitions.models.value_types import kind_of
 from agent.definitions.sources.decode import DEFAULT_VHOST
 from agent.definitions.sources.downstream_state import bindings_by_source, vhost_state
-from agent.definitions.sources.merge import merge
+from agent.definitions.sources.keeper import merge
 from agent.definitions.sources.parameters import (
     GLOBAL_PARAMETER,
     decode_global,
@@ -27,6 +27,7 @@ from agent.definitions.sources.parameters import (
     decode_parameters,
 )
 from agent.errors import ConfigurationError, Place, Problem
+from agent.read_file import UnreadableError, read_file
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MOST_NOTED: Final = 10
@@ -162,3 +163,66 @@ def _states(lists: Lists, vhost: str) -> dict[str, VhostState]:
 
 def _bindings(lists: Lists, vhost: str) -> dict[str, dict[str, tuple[Binding, ...]]]:
     return {name: bindings_by_source(found) for name, found in _by_vhost(lists["bindings"], vhost).items()}
+
+
+Bindings = Mapping[str, Mapping[str, tuple[Binding, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedExports:
+    """The merged contents of the files; `complete` is whether all could be read."""
+
+    definitions: tuple[tuple[str, Definitions], ...] = ()
+    states: Mapping[str, VhostState] = field(default_factory=dict)
+    bindings: Bindings = field(default_factory=dict)
+    complete: bool = True
+
+
+def read_exports(paths: Iterable[str], spot: Spot, *, strict: bool) -> MergedExports:
+    """Reports unreadable files at `spot`, the list of files, and other errors in their own file."""
+    found: list[tuple[str, Export]] = []
+    complete = True
+    for number, path in enumerate(paths):
+        export = _read_file(path, spot.at(number), strict=strict)
+        if export is None:
+            complete = False
+        else:
+            found.append((path, export))
+            spot.findings.problems.extend(export.warnings)
+    return MergedExports(
+        definitions=tuple((path, export.definitions) for path, export in found),
+        states=_merged_states([export for _, export in found]),
+        bindings=_merged_bindings([export for _, export in found]),
+        complete=complete,
+    )
+
+
+def _read_file(path: str, spot: Spot, *, strict: bool) -> Export | None:
+    written = spot.findings.raw.get(spot.path, path)  # locations never show the value of a ${…}
+    try:
+        return read_export(read_file(path, MAX_BYTES, is_followed=strict), written)
+    except UnreadableError as error:
+        report = spot.error if strict else spot.warn
+        report(f"definitions.files: {error}")
+    except ConfigurationError as error:
+        spot.findings.problems.extend(error.problems)
+    return None
+
+
+def _merged_states(found: list[Export]) -> dict[str, VhostState]:
+    joined: dict[str, VhostState] = {}
+    for export in found:
+        for vhost, state in export.states.items():
+            before = joined.get(vhost, VhostState())
+            joined[vhost] = VhostState({**before.exchanges, **state.exchanges}, {**before.queues, **state.queues})
+    return joined
+
+
+def _merged_bindings(found: list[Export]) -> dict[str, dict[str, tuple[Binding, ...]]]:
+    joined: dict[str, dict[str, tuple[Binding, ...]]] = {}
+    for export in found:
+        for vhost, by_source in export.bindings.items():
+            into = joined.setdefault(vhost, {})
+            for source, bindings in by_source.items():
+                into[source] = (*into.get(source, ()), *bindings)
+    return joined

@@ -22,16 +22,14 @@ from agent.definitions.document.findings import (
     suggest,
 )
 from agent.definitions.document.interpolate import Interpolator
-from agent.definitions.models.downstream import DownstreamModel
-from agent.definitions.models.explain import AnyKeys, check
+from agent.definitions.models.clusters import DownstreamModel
 from agent.definitions.models.settings import AgentModel, HttpModel, SourcesModel
+from agent.definitions.models.validation import AnyKeys, check
 from agent.definitions.models.value_types import kind_of
+from agent.definitions.sources.cross_checks import OtherSources, check_references, check_unrouted
 from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
-from agent.definitions.sources.export_files import Bindings, ExportFiles, read_exports
-from agent.definitions.sources.keeper import SourceReading
-from agent.definitions.sources.merge import merge
-from agent.definitions.sources.references import OtherSources, check_references
-from agent.definitions.sources.unrouted import check_unrouted
+from agent.definitions.sources.exports import Bindings, MergedExports, read_exports
+from agent.definitions.sources.keeper import SourceReading, merge
 from agent.definitions.sources.written_secrets import warn_of_written_secrets
 from agent.errors import ConfigurationError, Place, Problem, Severity
 from agent.read_file import UnreadableError, read_file
@@ -126,7 +124,7 @@ class _Loading:
         unread = next((str(problem) for problem in self._problems if problem.place == place), "")
         return replace(found.to_core(), token=None), unread.replace(f" {Severity.WARNING}:", "")
 
-    def _definitions(self, exports: ExportFiles, *, is_open: bool, is_broker_read: bool) -> Definitions:
+    def _definitions(self, exports: MergedExports, *, is_open: bool, is_broker_read: bool) -> Definitions:
         vhosts = find_vhosts(self._raw, self._spot)
         own = decode_vhosts(vhosts)
         exported = self._merged(exports.definitions)

@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError
 from agent.core.fields import UNREAD, UnusableError, check_json
 from agent.core.model import ApplyTo, Choice, Definitions, Policy, VhostDefinitions
 from agent.definitions.document.findings import Findings, Path, Spot, in_order, quoted, raise_errors, suggest
-from agent.definitions.models.explain import check
-from agent.definitions.models.local import FEDERATION_KEYS, PolicyDefinitionModel
+from agent.definitions.models.downstream_objects import FEDERATION_KEYS, PolicyDefinitionModel
+from agent.definitions.models.validation import check
 from agent.definitions.models.value_types import check_regex, kind_of
 from agent.definitions.sources.decode import (
     MOST_REGEX_BYTES,

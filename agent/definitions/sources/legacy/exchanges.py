@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.core.fields import INT64
-from agent.definitions.sources.legacy.emit import Block, Entry, Rows, Value
+from agent.definitions.sources.legacy.erlang import Atom, Float, Integer, Term, Tuple, fail
 from agent.definitions.sources.legacy.properties import (
     Converter,
     Problems,
@@ -22,8 +22,7 @@ from agent.definitions.sources.legacy.properties import (
     written_name,
     written_text,
 )
-from agent.definitions.sources.legacy.terms import Atom, Float, Integer, Term, Tuple
-from agent.definitions.sources.legacy.tokens import fail
+from agent.definitions.sources.legacy.yaml_writer import Block, Entry, Rows, Value
 from agent.errors import Place
 
 _BUILT_IN = ("direct", "fanout", "topic", "headers")

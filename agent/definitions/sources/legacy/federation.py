@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.core.text.suggest import did_you_mean
 from agent.definitions.document.findings import quoted
-from agent.definitions.sources.legacy.connections import BrokerDefaults, Connection, Secrets, read_connection
+from agent.definitions.sources.legacy.erlang import Atom, Document, Term, Tuple
 from agent.definitions.sources.legacy.exchanges import Exchange, read_exchange
 from agent.definitions.sources.legacy.properties import (
     Problems,
@@ -20,8 +20,15 @@ from agent.definitions.sources.legacy.properties import (
     proplists,
     text_of,
 )
-from agent.definitions.sources.legacy.sets import EVERY_UPSTREAM, UpstreamSet, read_set
-from agent.definitions.sources.legacy.terms import Atom, Document, Term, Tuple
+from agent.definitions.sources.legacy.upstreams import (
+    EVERY_UPSTREAM,
+    BrokerDefaults,
+    Connection,
+    Secrets,
+    UpstreamSet,
+    read_connection,
+    read_set,
+)
 from agent.errors import Place
 
 APPLICATION = "rabbitmq_federation"

@@ -8,10 +8,20 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from agent.definitions.document.findings import in_order
-from agent.definitions.sources.legacy.emit import Entry, Value
-from agent.definitions.sources.legacy.errors import LegacyError
-from agent.definitions.sources.legacy.terms import Atom, Binary, Float, Integer, List, Map, String, Term, Tuple
-from agent.definitions.sources.legacy.tokens import fail
+from agent.definitions.sources.legacy.erlang import (
+    Atom,
+    Binary,
+    Float,
+    Integer,
+    LegacyError,
+    List,
+    Map,
+    String,
+    Term,
+    Tuple,
+    fail,
+)
+from agent.definitions.sources.legacy.yaml_writer import Entry, Value
 from agent.errors import Place, Problem
 
 MAX_NAME_BYTES = 255

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Iterator
 
 from agent.core.addresses.url_text import encode
-from agent.definitions.sources.legacy.emit import Block, Entry
 from agent.definitions.sources.legacy.federation import APPLICATION, DEFAULT_VHOST, DOWNSTREAM_VARIABLE, Federation
 from agent.definitions.sources.legacy.properties import literal
-from agent.definitions.sources.legacy.sets import EVERY_UPSTREAM
+from agent.definitions.sources.legacy.upstreams import EVERY_UPSTREAM
+from agent.definitions.sources.legacy.yaml_writer import Block, Entry
 
 _AMQP = "127.0.0.1:5672"
 _MANAGEMENT = "127.0.0.1:15672"

@@ -20,7 +20,7 @@ from agent.core.model import (
     Unset,
 )
 from agent.core.rules.resolve import link_settings
-from agent.definitions.models.upstream import LinkKeys
+from agent.definitions.models.clusters import LinkKeys
 
 TEXT = st.none() | st.text(max_size=5)
 COUNT = st.none() | st.integers(0, 9)

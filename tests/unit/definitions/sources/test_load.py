@@ -22,7 +22,7 @@ from agent.core.model import (
     SetMember,
 )
 from agent.core.settings import AgentSettings, HttpSettings, SourceSettings, StatusExportSettings
-from agent.definitions.models.local import NO_FEDERATION
+from agent.definitions.models.downstream_objects import NO_FEDERATION
 from agent.definitions.sources.load import load_configuration, load_http
 from agent.errors import ConfigurationError
 from tests.unit.definitions.documents import DOWNSTREAM, complaints, load, write

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Federation, Policy
 from agent.core.rules.policies import SET_ARGUMENTS
 from agent.definitions.document.findings import Spot, suggest
-from agent.definitions.models.keys import Keys
+from agent.definitions.models.validation import Keys
 from agent.definitions.models.value_types import Arguments, Name, Regex, ShortText, key, kind_of, refuse
 from agent.errors import Place
 

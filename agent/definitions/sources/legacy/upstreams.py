@@ -1,17 +1,16 @@
-"""2.x connections as upstreams."""
+"""2.x connections as upstreams, and 2.x upstream sets."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from agent.core.addresses import uri
 from agent.core.addresses.url_text import FILE_KEYS, check_file, check_server_name, refuse_nul
 from agent.definitions.document.findings import quoted
-from agent.definitions.sources.legacy.emit import Block, Entry, Value
-from agent.definitions.sources.legacy.errors import LegacyError
+from agent.definitions.sources.legacy.erlang import Integer, LegacyError, Term, Tuple, fail
 from agent.definitions.sources.legacy.properties import (
     Converter,
     Problems,
@@ -25,17 +24,71 @@ from agent.definitions.sources.legacy.properties import (
     one_of,
     or_none,
     properties,
+    proplists,
     seconds,
     text,
     text_of,
     whole,
+    written_name,
     written_short,
     written_text,
 )
-from agent.definitions.sources.legacy.sets import MAX_HOPS
-from agent.definitions.sources.legacy.terms import Integer, Term, Tuple
-from agent.definitions.sources.legacy.tokens import fail
-from agent.errors import Problem, UriError
+from agent.definitions.sources.legacy.yaml_writer import Block, Entry, Rows, Value
+from agent.errors import Place, Problem, UriError
+
+EVERY_UPSTREAM = "all"
+MAX_HOPS = 2**15 - 1
+_MEMBER = {
+    "connection": Rule("upstream", written_name),
+    "exchange": Rule("exchange", written_name),
+    "max_hops": Rule("max-hops", whole(1, MAX_HOPS)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    connection: str
+    at: Place
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSet:
+    at: Place
+    members: tuple[Member, ...] = ()
+
+    @property
+    def rows(self) -> Rows:
+        return Rows(tuple(member.block for member in self.members))
+
+    def is_every(self, connections: Iterable[str]) -> bool:
+        """Whether it is equivalent to the predefined set `all`."""
+        names = [member.connection for member in self.members]
+        return sorted(names) == sorted(connections) and all(len(member.block.entries) == 1 for member in self.members)
+
+
+def read_set(set_name: str, at: Place, term: Term, *, problems: Problems) -> UpstreamSet:
+    what = f"upstream set {quoted(set_name)}"
+    listed = proplists(term)
+    if listed is None:
+        problems.add(term.at, f'{what}: write a list of upstreams, as in [[{{connection, "…"}}], …]')
+        return UpstreamSet(at)
+    members = (_read_member(each, what, problems) for each in listed)
+    return UpstreamSet(at, tuple(member for member in members if member is not None))
+
+
+def _read_member(term: Term, what: str, problems: Problems) -> Member | None:
+    given = properties(term, what, problems)
+    entries = tuple(given.entries(_MEMBER, problems))
+    if "connection" not in given.found:
+        problems.add(given.at, f'{what}: an upstream names no connection; add {{connection, "…"}}')
+        return None
+    connection = given.found["connection"].value
+    if not any(entry.key == "upstream" for entry in entries):
+        return None
+    notes = (*given.notes, *given.without_counterpart(_MEMBER))
+    return Member(name(connection), connection.at, Block(entries, notes))
+
 
 _MAX_MILLISECONDS = 2**32 - 1
 _VERIFY = {0: "verify_none", 1: "verify_peer", 2: "verify_peer"}

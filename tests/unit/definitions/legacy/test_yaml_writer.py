@@ -7,7 +7,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.definitions.sources.legacy.emit import Block, Entry, Rows, Scalar, Value, render
+from agent.definitions.sources.legacy.yaml_writer import Block, Entry, Rows, Scalar, Value, render
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _SCALARS: st.SearchStrategy[Scalar] = st.one_of(

@@ -1,18 +1,19 @@
-"""Upstreams and upstream sets: the keys of RabbitMQ's federation, and 2.x's separate connection properties."""
+"""Clusters: upstreams and sets of them, the downstream, and their TLS settings."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
 from agent.core.addresses import http_url, uri
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri, Mechanism
-from agent.core.addresses.url_text import refuse_nul
+from agent.core.addresses.url_text import Tls, check_file, check_server_name, refuse_nul
 from agent.core.model import (
     UNSET,
     AckMode,
@@ -23,9 +24,9 @@ from agent.core.model import (
     SetMember,
     Upstream,
 )
+from agent.core.settings import DownstreamSettings
 from agent.definitions.document.findings import Spot
-from agent.definitions.models.keys import Keys
-from agent.definitions.models.tls import SslOptionsModel, warn_unverified
+from agent.definitions.models.validation import Keys, SnakeKeys
 from agent.definitions.models.value_types import (
     INTEGRAL,
     MAX_EXPIRY,
@@ -50,6 +51,45 @@ from agent.definitions.models.value_types import (
     refuse,
 )
 from agent.errors import Place, UriError
+
+
+class SslOptionsModel(SnakeKeys):
+    """TLS settings of an upstream that is written without a URI, or of the downstream."""
+
+    noun = "ssl-options"
+
+    cacertfile: Annotated[Text, accepted_by(partial(check_file, key="cacertfile"))] = key(
+        "File with the certificates of the authorities to trust."
+    )
+    certfile: Annotated[Text, accepted_by(partial(check_file, key="certfile"))] = key(
+        "File with the agent's own certificate."
+    )
+    keyfile: Annotated[Text, accepted_by(partial(check_file, key="keyfile"))] = key(
+        "File with the private key of `certfile`."
+    )
+    verify: Literal["verify_peer", "verify_none"] = key("`verify_peer`, the default, or `verify_none`.")
+    fail_if_no_peer_cert: bool = key("Accepted for compatibility; it applies to servers.")
+    password: SecretText = key("Password of `keyfile`.")
+    depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key(
+        "Accepted for compatibility; chains may have any length."
+    )
+    server_name_indication: Annotated[Text, accepted_by(check_server_name)] = key(
+        "Host name that the peer's certificate has to match; the host by default. `disable` accepts any certificate "
+        "signed by the authorities."
+    )
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        if "keyfile" in raw and "certfile" not in raw:
+            spot.error("keyfile is given without certfile", "keyfile", key=True)
+
+    def to_core(self) -> Tls:
+        return Tls(**(self.written() | {"verify": self.verify != "verify_none"}))
+
+
+def warn_unverified(spot: Spot) -> None:
+    spot.warn("verify_none: the server's identity is not checked; set cacertfile instead", "ssl-options", "verify")
+
 
 _NO_BROKER_HONOURS = "ha-policy: no current broker supports mirrored queues; use queue-type: quorum"
 
@@ -271,3 +311,51 @@ class SetMemberModel(LinkKeys):
 
     def to_core(self) -> SetMember:
         return SetMember(self.upstream, self.settings())
+
+
+Address = TypeVar("Address", AmqpUri, HttpUrl)
+
+
+class DownstreamModel(Keys):
+    """The cluster that the agent runs beside."""
+
+    noun = "downstream"
+
+    uri: AmqpUris = Field(description="AMQP URI of the cluster, or a list of interchangeable ones; mandatory.")
+    management: HttpUrls = key("URL of its HTTP API, or a list; without it bindings come from `bindings`.")
+    ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key(
+        "TLS settings for `amqps` and `https` above; an address that has some of its own uses those instead."
+    )
+
+    def to_core(self) -> DownstreamSettings:
+        tls = self.ssl_options.to_core() if "ssl_options" in self.model_fields_set else Tls()
+        return DownstreamSettings(_secured(self.uri, tls), _secured(self.management or (), tls))
+
+    @classmethod
+    def rules(cls, raw: Mapping[str, Any], spot: Spot) -> None:
+        endpoints = readable(raw.get("uri"), uri.parse)
+        for endpoint in endpoints:
+            if endpoint.is_downstream_itself:
+                spot.error("uri: the downstream's URI needs a host", "uri")
+            if endpoint.vhost("/") not in {"/", ""}:
+                spot.warn("uri: the path is ignored; the agent serves every vhost", "uri")
+        warn_uris(tuple(endpoint for endpoint in endpoints if endpoint.path != "/"), spot, "uri")
+        urls = readable(raw.get("management"), http_url.parse)
+        for url in urls:
+            for warning in url.warnings:
+                spot.warn(f"management: {warning}", "management")
+        if isinstance(raw.get("ssl-options"), dict):
+            used = [*(each.tls for each in endpoints), *(each.tls for each in urls)]
+            _check_ssl_options(raw["ssl-options"], used, spot)
+
+
+def _check_ssl_options(raw: Mapping[str, Any], used: Iterable[Tls | None], spot: Spot) -> None:
+    SslOptionsModel.rules(raw, spot.at("ssl-options"))
+    if all(tls is None or tls.are_own for tls in used):
+        spot.warn("ssl-options do nothing: no address is amqps or https without settings of its own", "ssl-options")
+    elif raw.get("verify") == "verify_none":
+        warn_unverified(spot)
+
+
+def _secured(addresses: tuple[Address, ...], tls: Tls) -> tuple[Address, ...]:
+    return tuple(each if each.tls is None or each.tls.are_own else replace(each, tls=tls) for each in addresses)
