@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from agent.amqp.wire.connection import WireConnection
 from agent.errors import TransientError
-from agent.tasks import tell_unforeseen
+from agent.tasks import report_unforeseen
 
 Opener = Callable[[str], Awaitable[WireConnection]]
 
@@ -60,6 +60,6 @@ async def _give_up(running: dict[asyncio.Future[WireConnection], str]) -> None:
     for each, address in running.items():
         error = None if each.cancelled() else each.exception()
         if error is not None and not isinstance(error, OSError):
-            tell_unforeseen((each,))
+            report_unforeseen((each,))
         elif not each.cancelled() and error is None:
             each.result().abort(TransientError(f"another address answered before {address}"))

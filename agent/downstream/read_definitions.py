@@ -36,11 +36,11 @@ async def take_broker(keeper: Keeper, client: ManagementClient, broker: str, *, 
     parameters, policies, value = await asyncio.gather(
         _parameters(client, broker, names), read_policies(client, broker, names), _global_parameter(client, broker)
     )
-    before = keeper.standing(Source.PARAMETERS)
+    before = keeper.in_force(Source.PARAMETERS)
     await _take(
         keeper, Source.PARAMETERS, reading_parameters(broker, parameters.items, before, unread=parameters.unread)
     )
-    before = keeper.standing(Source.POLICIES)
+    before = keeper.in_force(Source.POLICIES)
     await _take(keeper, Source.POLICIES, reading_policies(broker, policies.items, before, unread=policies.unread))
     keeper.take(Source.GLOBAL, value)
     return policies

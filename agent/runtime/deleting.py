@@ -22,7 +22,7 @@ log = structlog.get_logger()
 async def delete_parameter(vhost: str, name: str, keeper: Keeper, management: Sequence[HttpUrl]) -> str | None:
     """Why the shovel can't be deleted this way; None once its parameter is gone. BrokerError where the broker fails or
     refuses it."""
-    if name not in keeper.standing(Source.PARAMETERS).definitions.of(vhost).shovels:
+    if name not in keeper.in_force(Source.PARAMETERS).definitions.of(vhost).shovels:
         return _elsewhere(keeper.current.definitions.of(vhost).shovels.get(name))
     if not management:
         raise PermanentError("downstream.management is not set, and without the HTTP API no parameter can be deleted")

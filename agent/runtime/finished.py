@@ -39,7 +39,7 @@ async def delete_finished(links: Iterable[Link], keeper: Keeper, management: Seq
 
 def is_parameter(link: Link, keeper: Keeper) -> bool:
     """Whether a parameter defines the shovel as it was when it ran."""
-    defined = keeper.standing(Source.PARAMETERS).definitions
+    defined = keeper.in_force(Source.PARAMETERS).definitions
     return isinstance(link, ShovelLink) and _is_same(link.shovel, defined.of(link.vhost).shovels.get(link.name))
 
 

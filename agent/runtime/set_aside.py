@@ -165,7 +165,7 @@ class Quarantined:
     async def read(cls, configuration: Configuration, choice: Choice, only: Sequence[AmqpUri] = ()) -> Quarantined:
         """Beside all sources that something defines, or beside `only` these."""
         keeper = Keeper()
-        keeper.take(Source.CONFIGURATION, lambda: configuration.told)
+        keeper.take(Source.CONFIGURATION, lambda: configuration.reading)
         reading = await read_downstream(configuration, keeper)
         if keeper.refusals:
             raise ConfigurationError(keeper.refusals)

@@ -116,7 +116,7 @@ class Supervisor:
             self._keeper.refuse(Source.CONFIGURATION, error)
         else:
             self._loaded = loaded
-            self._keeper.take(Source.CONFIGURATION, lambda: loaded.told)
+            self._keeper.take(Source.CONFIGURATION, lambda: loaded.reading)
 
     def _adopt(self) -> None:
         """All of a configuration is in force or nothing of it: not its settings where its definitions are refused."""

@@ -42,7 +42,7 @@ class Route:
         return None if carried is None else Group(binding.routing_key, carried)
 
     def groups(self, bindings: Iterable[Binding], letter: str) -> frozenset[Group]:
-        """Everything that should be bound upstream; members with equal results share one group."""
+        """The bindings that should exist upstream; downstream bindings with equal results share one."""
         # There may be very many, and most have no arguments.
         keys_by_arguments: dict[Table, list[str]] = {}
         for binding in bindings:

@@ -1,4 +1,4 @@
-"""How far messages and bindings travel: `x-received-from` and `x-bound-from`.
+"""The hops of messages and bindings: `x-received-from` and `x-bound-from`.
 
 A binding must be propagated exactly as far as a message could travel in the other direction.
 """

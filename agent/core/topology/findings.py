@@ -131,8 +131,8 @@ def _part(graph: Graph) -> Part:
 
 
 def _arrivals(graph: Graph) -> Iterator[Arrival]:
-    """Each pair on its own for `never`, as if nobody else subscribed; all together for copies: a copy that somebody
-    else's binding asks for arrives as well."""
+    """The copies for each pair: none as if nobody else subscribed, otherwise with all subscribed, since a copy that
+    somebody else's binding asks for arrives as well."""
     everywhere = bound(graph, graph.nodes)
     alone = {subscriber: bound(graph, [subscriber]) for subscriber in graph.nodes}
     for publisher in graph.nodes:

@@ -67,7 +67,7 @@ class Findings:
             raise ConfigurationError([*in_order(self.problems), more])
 
     def is_unresolved(self, path: Path) -> bool:
-        """Whether the value there, or one that contains it, is unknown on this machine."""
+        """True if the value there, or one that contains it, is unknown on this machine."""
         return any(path[:length] in self.unresolved for length in range(len(path) + 1))
 
     @property
@@ -84,7 +84,8 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One path in a document. `native` marks definitions that RabbitMQ has accepted by its own, less strict rules."""
+    """A path in a document, and where its problems are reported. `native` marks definitions that RabbitMQ has accepted
+    by its own, less strict rules."""
 
     findings: Findings
     path: Path = ()
@@ -104,11 +105,11 @@ class Spot:
         self.findings.add(message, self.path + parts, key=key, severity=Severity.WARNING)
 
     def warn_undefined(self, message: str) -> None:
-        """A name that isn't defined here; another source may define it."""
+        """Warns of a name that isn't defined here and that another source may define."""
         self.findings.add(message, self.path, severity=Severity.WARNING, may_be_elsewhere=True)
 
     def not_run(self, message: str, *parts: str | int, key: bool = False) -> None:
-        """What is defined here is valid, and the agent does nothing with it."""
+        """Reports a definition that is valid, and that the agent does nothing with."""
         self.findings.add(message, self.path + parts, key=key, severity=Severity.NOT_RUN)
 
     def is_unresolved(self, *parts: str | int) -> bool:

@@ -26,19 +26,19 @@ _LOADER: Any = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
 
 
 @dataclass(slots=True)
-class Entry:
-    """One key of a mapping, its location, and its value."""
+class YamlEntry:
+    """A key of a mapping, its location, and its value."""
 
     line: int
     column: int
-    node: Node
+    node: YamlNode
 
 
-Content: TypeAlias = "Scalar | list[Node] | dict[str, Entry]"
+Content: TypeAlias = "Scalar | list[YamlNode] | dict[str, YamlEntry]"
 
 
 @dataclass(slots=True)
-class Node:
+class YamlNode:
     line: int
     column: int
     content: Content
@@ -49,7 +49,7 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Tree:
     source: str
-    root: Node | None
+    root: YamlNode | None
     problems: tuple[Problem, ...] = ()
 
     def plain(self, resolve: Callable[[str, Path], str] = lambda text, _: text) -> Any:
@@ -93,20 +93,20 @@ def compose(data: bytes, source: str) -> Tree:
 class _Open:
     """A list or mapping that hasn't ended yet."""
 
-    node: Node
+    node: YamlNode
     anchor: str | None
     key: tuple[str, int, int] | None = None
     awaits_value: bool = False
-    merges: list[Node] | None = None
+    merges: list[YamlNode] | None = None
 
 
 class _Composer:
     def __init__(self, source: str) -> None:
-        self.root: Node | None = None
+        self.root: YamlNode | None = None
         self.problems: list[Problem] = []
         self._source = source
         self._open: list[_Open] = []
-        self._anchors: dict[str, Node | None] = {}
+        self._anchors: dict[str, YamlNode | None] = {}
         self._nodes = 0
         self._documents = 0
 
@@ -133,7 +133,7 @@ class _Composer:
             self._count(event, 1)
             self._key(frame, event, plain=plain)
             return
-        node = Node(*_place(event), resolve_scalar(event.value) if plain else event.value)
+        node = YamlNode(*_place(event), resolve_scalar(event.value) if plain else event.value)
         self._count(event, 1)
         self._finish(node, event.anchor)
 
@@ -143,7 +143,7 @@ class _Composer:
         if plain and not isinstance(resolve_scalar(text), str):
             self._problem("a key must be text; put it in quotes", event)
         if event.anchor:
-            self._anchors[event.anchor] = Node(line, column, text)
+            self._anchors[event.anchor] = YamlNode(line, column, text)
         frame.awaits_value = True
         frame.key = (text, line, column)
         if plain and text == "<<":
@@ -160,7 +160,7 @@ class _Composer:
         content: Content = {} if isinstance(event, pyyaml.MappingStartEvent) else []
         if event.anchor:
             self._anchors[event.anchor] = None
-        self._open.append(_Open(Node(*_place(event), content), event.anchor))
+        self._open.append(_Open(YamlNode(*_place(event), content), event.anchor))
 
     def _end(self) -> None:
         frame = self._open.pop()
@@ -188,7 +188,7 @@ class _Composer:
             raise self._fatal(f"nested deeper than {MAX_DEPTH} levels by its aliases", event)
         self._finish(node, None)
 
-    def _finish(self, node: Node, anchor: str | None) -> None:
+    def _finish(self, node: YamlNode, anchor: str | None) -> None:
         """Adds a complete node to the open one."""
         if anchor:
             self._anchors[anchor] = node
@@ -204,7 +204,7 @@ class _Composer:
         elif isinstance(parent.content, dict):
             self._value(frame, parent.content, node)
 
-    def _value(self, frame: _Open, entries: dict[str, Entry], node: Node) -> None:
+    def _value(self, frame: _Open, entries: dict[str, YamlEntry], node: YamlNode) -> None:
         frame.awaits_value = False
         if frame.key is None:
             frame.merges = [*(frame.merges or ()), node]
@@ -214,9 +214,9 @@ class _Composer:
             first = entries[text]
             self._add(f"the key {quoted(text)} is already written in line {first.line}", line, column)
             return
-        entries[text] = Entry(line, column, node)
+        entries[text] = YamlEntry(line, column, node)
 
-    def _merge(self, into: Node, merged: Node) -> None:
+    def _merge(self, into: YamlNode, merged: YamlNode) -> None:
         parts = merged.content if isinstance(merged.content, list) else [merged]
         for part in parts:
             if not isinstance(part.content, dict):
@@ -247,7 +247,7 @@ class _Composer:
         return ConfigurationError([*self.problems, file_problem(self._source, message, *_place(event))])
 
 
-def _plain(node: Node, path: Path, resolve: Callable[[str, Path], str]) -> Any:
+def _plain(node: YamlNode, path: Path, resolve: Callable[[str, Path], str]) -> Any:
     match node.content:
         case str():
             return resolve(node.content, path)
@@ -290,7 +290,7 @@ _NUMBER_STARTS = frozenset("+-.0123456789")
 
 
 def resolve_scalar(text: str) -> Scalar:
-    """Anything longer than a number is text, so that no conversion is slow."""
+    """The value of a plain scalar; anything longer than a number is text, so that no conversion is slow."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     found = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None

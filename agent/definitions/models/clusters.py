@@ -15,7 +15,6 @@ from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.addresses.url_text import Tls, check_file, check_server_name, refuse_nul
 from agent.core.model import (
-    UNSET,
     AckMode,
     ChannelUse,
     CleanupMode,
@@ -155,27 +154,7 @@ class LinkKeys(Keys):
     )
 
     def settings(self) -> LinkOverrides:
-        return LinkOverrides(
-            exchange=self.exchange,
-            queue=self.queue,
-            consumer_tag=self.consumer_tag,
-            prefetch_count=self.prefetch_count if "prefetch_count" in self.model_fields_set else UNSET,
-            reconnect_delay=self.reconnect_delay,
-            max_hops=self.max_hops,
-            ack_mode=self.ack_mode,
-            trust_user_id=self.trust_user_id,
-            expires=self.expires,
-            message_ttl=self.message_ttl,
-            queue_type=self.queue_type,
-            ha_policy=self.ha_policy,
-            bind_nowait=self.bind_nowait,
-            channel_use_mode=self.channel_use_mode,
-            resource_cleanup_mode=self.resource_cleanup_mode,
-            forward_unrouted=self.forward_unrouted,
-            probe=self.probe if "probe" in self.model_fields_set else UNSET,
-            lag_critical=self.lag_critical if "lag_critical" in self.model_fields_set else UNSET,
-            quarantine_after=self.quarantine_after if "quarantine_after" in self.model_fields_set else UNSET,
-        )
+        return LinkOverrides(**{name: value for name, value in self.written().items() if name in LinkKeys.model_fields})
 
     def warnings(self, spot: Spot) -> None:
         if "ha_policy" in self.model_fields_set:

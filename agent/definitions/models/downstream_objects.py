@@ -40,7 +40,7 @@ class PolicyDefinitionModel(Keys):
 
     @classmethod
     def is_of_something_else(cls, raw: object) -> bool:
-        """Whether no key has to do with federation, not even a misspelt one."""
+        """True if no key has to do with federation, not even a misspelt one."""
         return (
             isinstance(raw, dict)
             and bool(raw)
@@ -123,7 +123,8 @@ def _type(value: str) -> str:
 
 
 def sets_of(raw: Mapping[str, Any]) -> list[tuple[tuple[str, ...], object]]:
-    """Where an exchange names its upstream set: the key, or an argument as clients use; the first one counts."""
+    """The places where an exchange names its upstream set, with the names: the key, or an argument as clients use. The
+    first one counts."""
     found: list[tuple[tuple[str, ...], object]] = [((SET_KEY,), raw[SET_KEY])] if SET_KEY in raw else []
     arguments = raw.get("arguments")
     if isinstance(arguments, dict):

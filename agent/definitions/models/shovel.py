@@ -91,21 +91,7 @@ class PropertiesModel(SnakeKeys):
     cluster_id: ShortText = key("Cluster; of AMQP 0-8.")
 
     def to_core(self) -> PublishProperties:
-        return PublishProperties(
-            content_type=self.content_type,
-            content_encoding=self.content_encoding,
-            delivery_mode=self.delivery_mode,
-            priority=self.priority,
-            correlation_id=self.correlation_id,
-            reply_to=self.reply_to,
-            expiration=self.expiration,
-            message_id=self.message_id,
-            timestamp=self.timestamp,
-            type=self.type,
-            user_id=self.user_id,
-            app_id=self.app_id,
-            cluster_id=self.cluster_id,
-        )
+        return PublishProperties(**self.written())
 
 
 class ShovelModel(Keys):

@@ -68,7 +68,7 @@ def check_references(vhosts: list[RawVhost], others: OtherSources) -> None:
 
 
 def _check_patterns(vhost: RawVhost, upstreams: set[str]) -> None:
-    """Where all sources are known, resolving them shows which patterns match no upstream."""
+    """Warns of patterns that match no upstream. Where all sources are known, resolving them shows that."""
     budget = TimeBudget(process_time).of_vhost()
     for name, policy in _mapping(vhost.raw.get("policies")).items():
         pattern = _mapping(_mapping(policy).get("definition")).get(Choice.PATTERN)
@@ -114,7 +114,7 @@ _KEY = "forward-unrouted"
 
 
 def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:
-    """One error for each exchange that doesn't support the setting of an upstream of its set."""
+    """Reports each exchange that doesn't support `forward-unrouted`, which an upstream of its set has."""
     written: dict[str, list[Mapping[str, Any]]] = {}
     for vhost in vhosts:
         written.setdefault(vhost.name, []).append(vhost.raw)
@@ -157,7 +157,7 @@ class _Sets:
         self._found: dict[str, str | None] = {}
 
     def forwarding(self, name: str) -> str | None:
-        """The first upstream of a set with unrouted messages."""
+        """The first upstream of a set that has the key."""
         if name not in self._found:
             self._found[name] = next(self._forwarding(name), None)
         return self._found[name]
@@ -176,7 +176,7 @@ class _Sets:
 
 
 def _as_written(settings: LinkOverrides) -> Mapping[str, Any]:
-    """The keys that matter here."""
+    """The keys of an upstream or a member that these checks read."""
     keys = {_KEY: settings.forward_unrouted, "exchange": settings.exchange}
     return {key: value for key, value in keys.items() if value is not None}
 

@@ -4,7 +4,7 @@ one error hides no other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from pydantic_core import PydanticCustomError
@@ -98,14 +98,8 @@ def decode_vhost(raw: Mapping[str, Any], spot: Spot) -> VhostDefinitions:
 
 
 def _joined(one: VhostDefinitions, other: VhostDefinitions) -> VhostDefinitions:
-    return VhostDefinitions(
-        upstreams={**one.upstreams, **other.upstreams},
-        upstream_sets={**one.upstream_sets, **other.upstream_sets},
-        policies={**one.policies, **other.policies},
-        exchanges={**one.exchanges, **other.exchanges},
-        bindings={**one.bindings, **other.bindings},
-        shovels={**one.shovels, **other.shovels},
-    )
+    sections = [section.name for section in fields(VhostDefinitions)]
+    return VhostDefinitions(**{name: {**getattr(one, name), **getattr(other, name)} for name in sections})
 
 
 def _entries(raw: object, spot: Spot, section: str) -> list[tuple[str, Any, Spot]]:

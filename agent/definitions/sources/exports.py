@@ -117,7 +117,7 @@ def _definitions(lists: Lists, vhost: str, root: Spot) -> Definitions:
 
 
 def _policies(raws: list[Mapping[str, Any]], vhost: str, root: Spot) -> dict[str, dict[str, Policy]]:
-    """Those that federate, and in the vhosts that have such the others that may win against them."""
+    """The policies that federate, and in vhosts that have such the others that may win against them."""
     found: dict[str, dict[str, Policy]] = {}
     others = 0
     for decoding in (decode_native_policy, decode_other_policy):
@@ -137,7 +137,7 @@ def _policies(raws: list[Mapping[str, Any]], vhost: str, root: Spot) -> dict[str
 
 
 def _note_other(number: int, policy: Policy, spot: Spot) -> None:
-    """A few of them: a broker may have very many."""
+    """Warns of a few such policies: a broker may have very many."""
     if number <= MOST_NOTED:
         spot.warn(f"policy {quoted(policy.name)}: {NO_FEDERATION}")
     elif number == MOST_NOTED + 1:
@@ -170,7 +170,7 @@ Bindings = Mapping[str, Mapping[str, tuple[Binding, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class MergedExports:
-    """The merged contents of the files; `complete` is whether all could be read."""
+    """The merged contents of the files; `complete` if all could be read."""
 
     definitions: tuple[tuple[str, Definitions], ...] = ()
     states: Mapping[str, VhostState] = field(default_factory=dict)

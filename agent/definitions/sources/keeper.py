@@ -80,7 +80,8 @@ class SourceReading:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Why a source's latest reading isn't in force; with the reading if it only conflicts with other sources."""
+    """The problems that keep a source's latest reading from taking effect; with the reading if it only conflicts with
+    other sources."""
 
     problems: tuple[Problem, ...]
     reading: SourceReading | None = None
@@ -110,12 +111,12 @@ class Keeper:
         """The problems that keep whole readings from taking effect."""
         return tuple(dict.fromkeys(problem for refused in self._refused.values() for problem in refused.problems))
 
-    def standing(self, source: str) -> SourceReading:
+    def in_force(self, source: str) -> SourceReading:
         """The definitions of a source that are in force."""
         return self._good.get(source, SourceReading())
 
     def refuses(self, source: str) -> bool:
-        """Whether the source's latest reading isn't in force."""
+        """True if the source's latest reading isn't in force."""
         return source in self._refused
 
     def take(self, source: str, read: Callable[[], SourceReading]) -> None:
@@ -155,7 +156,7 @@ class Keeper:
         """Vhosts with a conflicting name stay unchanged; all are tried again when a source changes."""
         others = [(name, each.definitions) for name, each in self._good.items() if name != source]
         conflicts = conflicts_of([*others, (source, reading.definitions)])
-        self._good[source] = _as_before(reading, self.standing(source), conflicts)
+        self._good[source] = _as_before(reading, self.in_force(source), conflicts)
         self.current = _merged(self._good)
         self._refused[source] = _Refused((), reading)
 

@@ -35,7 +35,7 @@ from agent.errors import ConfigurationError, Place, Problem, Severity
 from agent.read_file import UnreadableError, read_file
 
 FREE = "x-"
-"""What the keys at the top level begin with that hold YAML anchors and mean nothing themselves."""
+"""The prefix of keys at the top level that hold YAML anchors and mean nothing themselves."""
 ROOT_KEYS = ("agent", "downstream", "definitions", *SECTIONS, VHOSTS)
 
 
@@ -54,7 +54,7 @@ class Configuration:
     """Every file that was read; a change of one of them may change the configuration."""
 
     @property
-    def told(self) -> SourceReading:
+    def reading(self) -> SourceReading:
         return SourceReading(self.definitions, warnings=self.warnings)
 
 
@@ -68,7 +68,8 @@ def load_configuration(
 
 
 def load_http(path: str, *, environment: Mapping[str, str]) -> tuple[HttpSettings, str]:
-    """Where an agent with this file listens, whatever is wrong with the rest of it; and why its token isn't known."""
+    """The address and access of an agent with this file, whatever is wrong with the rest of it; and why its token isn't
+    known. Raises ConfigurationError."""
     return _Loading(path, environment, strict=False).load_http()
 
 
@@ -167,7 +168,7 @@ class _Loading:
         return found
 
     def _brokers_may_define(self) -> bool:
-        """Whether the broker was explicitly named as a source, so that it may define names that this file doesn't."""
+        """True if the broker is explicitly named as a source, so that it may define names that this file doesn't."""
         sources, downstream = self._raw.get("definitions"), self._raw.get("downstream")
         return (
             isinstance(sources, dict)
@@ -184,7 +185,7 @@ class _Loading:
                 hint = suggest(key, ROOT_KEYS)
                 self._spot.error(f"unknown key {quoted(key)}{hint}", key, key=True)
 
-    def _refuse_marks_in_keys(self, node: yaml.Node | None, path: Path = ()) -> None:
+    def _refuse_marks_in_keys(self, node: yaml.YamlNode | None, path: Path = ()) -> None:
         match node.content if node else None:
             case list(items):
                 for number, item in enumerate(items):

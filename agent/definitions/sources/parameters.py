@@ -179,7 +179,7 @@ def _decoding_parameters(
 
 
 def _is_unread(raw: Mapping[str, Any], spot: Spot) -> bool:
-    """Whether the HTTP API's response was too large; a readable value may still be too large."""
+    """Reports an object that was too large to be read, or whose value is; returns True if so."""
     reason = raw.get(UNREAD)
     if reason is None:
         try:

@@ -34,7 +34,7 @@ from agent.links.learned import LearnedPath
 from agent.links.options import FlowOptions
 from agent.links.session import OpenSession
 from agent.links.tasks import both
-from agent.tasks import together
+from agent.tasks import run_until_first
 
 LOOK_EVERY: Final = 1.0
 
@@ -87,7 +87,7 @@ class ExchangeSession(OpenSession[Upkeep]):
         if probing is None:
             await super().keep_up()
         else:
-            await together(super().keep_up(), probing.run(self._open_for_probes))
+            await run_until_first(super().keep_up(), probing.run(self._open_for_probes))
 
     async def _open_for_probes(self) -> Shared:
         control, _ = self._controls[0]

@@ -41,7 +41,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one 2.x property is written now; None omits it."""
+    """The key and value that a 2.x property has now; where `read` returns None it is omitted."""
 
     key: str
     read: Converter

@@ -62,7 +62,7 @@ class UpstreamSet:
         return Rows(tuple(member.block for member in self.members))
 
     def is_every(self, connections: Iterable[str]) -> bool:
-        """Whether it is equivalent to the predefined set `all`."""
+        """True if the set is equivalent to the predefined set `all`."""
         names = [member.connection for member in self.members]
         return sorted(names) == sorted(connections) and all(len(member.block.entries) == 1 for member in self.members)
 
@@ -128,7 +128,7 @@ class BrokerDefaults:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One connection, and which of the current defaults apply because it sets no value."""
+    """A connection as an upstream, and which of the current defaults apply because it sets no value."""
 
     block: Block
     sizes_prefetch: bool
