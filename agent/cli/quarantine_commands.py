@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agent.cli.options import ConfigOption, Format, FormatOption, examples
-from agent.core.rules.quarantine import Reason
+from agent.core.rules.quarantine import QuarantineReason
 
 OK = 0
 NOT_ALL = 4
@@ -17,7 +17,9 @@ app = typer.Typer(help="Messages that a destination can't take, set aside beside
 LinkOption = Annotated[
     str | None, typer.Option("--link", metavar="LINK", help="Of this link: an id, its beginning, or VHOST/NAME.")
 ]
-ReasonOption = Annotated[Reason | None, typer.Option("--reason", help="Only those that are there for this reason.")]
+ReasonOption = Annotated[
+    QuarantineReason | None, typer.Option("--reason", help="Only those that are there for this reason.")
+]
 OlderOption = Annotated[
     str | None, typer.Option("--older-than", metavar="AGE", help="Only those that are there for so long: 30m, 12h, 7d.")
 ]

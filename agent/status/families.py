@@ -11,7 +11,7 @@ from agent.core.links.histogram import Histogram
 from agent.core.links.lifecycle import Status
 from agent.core.links.reasons import WORDS
 from agent.core.rules.hops import Verdict
-from agent.core.rules.quarantine import Reason
+from agent.core.rules.quarantine import QuarantineReason
 from agent.errors import Side
 from agent.status.board import Entry, Gauges
 from agent.status.meter import Meter
@@ -129,7 +129,7 @@ def _any(values: list[float]) -> float:
 _STUCK: Final = frozenset({Status.STARTING, Status.BACKOFF, Status.INVALID, Status.BLOCKED, Status.STALLED})
 _STATE_LABELS: Final = tuple((status, f',state="{status}"') for status in Status)
 _RECONNECT_LABELS: Final = tuple(((side, word), f',side="{side}",reason="{word}"') for side in Side for word in WORDS)
-_QUARANTINE_LABELS: Final = tuple((reason, f',reason="{reason}"') for reason in Reason)
+_QUARANTINE_LABELS: Final = tuple((reason, f',reason="{reason}"') for reason in QuarantineReason)
 _DROP_LABELS: Final = tuple((v, f',reason="{v}"') for v in Verdict if v is not Verdict.FORWARD)
 
 INFO: Final = Family(f"{PREFIX}info", Type.GAUGE, "This agent.", labels=("version", "agent", "group"))

@@ -43,7 +43,7 @@ def alerts() -> list[dict[str, Any]]:
         ("A link's status", [*Status]),
         ("Why it has that status", [*export_event.Reason]),
         ("Causes", [*advice.CAUSES]),
-        ("Messages in quarantine", [*quarantine.Reason]),
+        ("Messages in quarantine", [*quarantine.QuarantineReason]),
         ("Alerts", [alert["alert"] for alert in alerts()]),
         ("What `check` finds", [*Topic]),
     ],

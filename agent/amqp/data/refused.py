@@ -22,7 +22,7 @@ from agent.amqp.wire.tables import CodecError, short_string
 from agent.core.links.confirms import Confirms
 from agent.core.links.parked import Parked, Refusal
 from agent.core.links.refusals import Refusals
-from agent.core.rules.quarantine import Reason
+from agent.core.rules.quarantine import QuarantineReason
 
 _NAME: Final = "x-delivery-count"
 RETURNS_MARK: Final = short_string(_NAME)
@@ -257,7 +257,7 @@ class Refused:
             return
         found = original(self._messages[tag])
         self._refusals.give_up(tag)
-        if not self.hand_over(Captured(tag, Reason.REFUSED, found.delivery, found.properties, found.body, 0)):
+        if not self.hand_over(Captured(tag, QuarantineReason.REFUSED, found.delivery, found.properties, found.body, 0)):
             self._refusals.wait_on(tag, self._clock())
 
     def _arm(self, now: float) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from agent.amqp.data.returns import Later, Returns
-from agent.core.rules.quarantine import Reason
+from agent.core.rules.quarantine import QuarantineReason
 
-TOO_LARGE: Final = Reason.TOO_LARGE
-TOO_MANY_HEADERS: Final = Reason.HEADERS_TOO_LARGE
-UNREADABLE: Final = Reason.UNREADABLE
-CLOSES: Final = Reason.CLOSES
-RETURNED: Final = Reason.RETURNED
+TOO_LARGE: Final = QuarantineReason.TOO_LARGE
+TOO_MANY_HEADERS: Final = QuarantineReason.HEADERS_TOO_LARGE
+UNREADABLE: Final = QuarantineReason.UNREADABLE
+CLOSES: Final = QuarantineReason.CLOSES
+RETURNED: Final = QuarantineReason.RETURNED
 LONGEST_UNFIT: Final = 60.0
 COMES_BACK_WITHIN: Final = 5.0  # what was given back is counted as waiting for so long
 

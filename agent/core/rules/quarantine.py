@@ -29,7 +29,7 @@ BCC: Final = "x-quarantine-bcc"
 """Properties and headers that would make a broker drop a message in quarantine, refuse it, or send copies of it."""
 
 
-class Reason(StrEnum):
+class QuarantineReason(StrEnum):
     """The reason why a message is in quarantine."""
 
     TOO_LARGE = "too_large"

@@ -35,7 +35,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 @dataclass(slots=True)
-class Findings:
+class DocumentFindings:
     """The problems found so far. `raw` holds interpolated texts as written, `unresolved` those without a value here."""
 
     locate: Locate
@@ -87,7 +87,7 @@ class Spot:
     """A path in a document, and where its problems are reported. `native` marks definitions that RabbitMQ has accepted
     by its own, less strict rules."""
 
-    findings: Findings
+    findings: DocumentFindings
     path: Path = ()
     native: bool = False
 

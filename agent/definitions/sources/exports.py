@@ -11,7 +11,15 @@ from typing import Any, Final, TypeAlias
 
 from agent.core.model import Binding, Definitions, Policy, VhostDefinitions, VhostState
 from agent.definitions.document import yaml
-from agent.definitions.document.findings import Findings, Locate, Spot, file_problem, in_order, quoted, raise_errors
+from agent.definitions.document.findings import (
+    DocumentFindings,
+    Locate,
+    Spot,
+    file_problem,
+    in_order,
+    quoted,
+    raise_errors,
+)
 from agent.definitions.document.json_text import JsonText
 from agent.definitions.document.yaml import decode
 from agent.definitions.models.downstream_objects import NO_FEDERATION
@@ -53,7 +61,7 @@ def read_export(data: bytes, source: str) -> Export:
     if not isinstance(raw, dict):
         raise ConfigurationError([file_problem(source, f"expected a definitions export, got {kind_of(raw)}")])
     problems: list[Problem] = []
-    root = Spot(Findings(locate, problems=problems), native=True)
+    root = Spot(DocumentFindings(locate, problems=problems), native=True)
     lists = {name: _list(raw, name, root) for name in _LISTS}
     if not any(name in raw for name in _LISTS):
         root.warn("this doesn't look like a definitions export; it has none of its lists")

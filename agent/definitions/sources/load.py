@@ -12,7 +12,7 @@ from agent.core.model import Definitions, VhostState
 from agent.core.settings import HttpSettings, Settings
 from agent.definitions.document import yaml
 from agent.definitions.document.findings import (
-    Findings,
+    DocumentFindings,
     Path,
     Spot,
     file_problem,
@@ -87,7 +87,7 @@ class _Loading:
             lambda path, text: self._spot.error(text, *path),
             partial(read_file, is_followed=strict),
         )
-        findings = Findings(self._place, self._interpolator.raw, self._interpolator.unresolved, self._problems)
+        findings = DocumentFindings(self._place, self._interpolator.raw, self._interpolator.unresolved, self._problems)
         self._spot = Spot(findings)
         self._raw = self._plain()
 

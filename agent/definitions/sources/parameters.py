@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from agent.core.fields import UNREAD, UnusableError, check_json
 from agent.core.model import ApplyTo, Choice, Definitions, Policy, VhostDefinitions
-from agent.definitions.document.findings import Findings, Path, Spot, in_order, quoted, raise_errors, suggest
+from agent.definitions.document.findings import DocumentFindings, Path, Spot, in_order, quoted, raise_errors, suggest
 from agent.definitions.models.downstream_objects import FEDERATION_KEYS, PolicyDefinitionModel
 from agent.definitions.models.validation import check
 from agent.definitions.models.value_types import check_regex, kind_of
@@ -126,7 +126,7 @@ def read_global(broker: str, value: object) -> SourceReading:
 
 def _spots(broker: str, problems: list[Problem]) -> SpotOf:
     def spot(_number: int, description: str) -> Spot:
-        return Spot(Findings(_place_of(f"{broker} {description}"), problems=problems), native=True)
+        return Spot(DocumentFindings(_place_of(f"{broker} {description}"), problems=problems), native=True)
 
     return spot
 

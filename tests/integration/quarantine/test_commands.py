@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.rules.quarantine import Reason
+from agent.core.rules.quarantine import QuarantineReason
 from tests.conftest import Borrowed
 from tests.integration.federation.conftest import AgentOf, SiteOn
 from tests.integration.federation.running import Agent
@@ -76,9 +76,9 @@ def test_they_are_listed_and_shown_and_stay(filled: tuple[Agent, Commands], ther
     assert (shown["headers"], shown["properties"]["type"]) == ({"n": 0}, "t")
     assert len(commands.run("list", "--link", f"{only(agent)['vhost']}/{X}")) == 3
     assert len(commands.run("list", "--link", only(agent)["id"][:5])) == 3
-    for reason in Reason:
-        found = commands.run("list", "--reason", reason, status=0 if reason is Reason.TOO_LARGE else 5)
-        assert len(found) == (3 if reason is Reason.TOO_LARGE else 0)
+    for reason in QuarantineReason:
+        found = commands.run("list", "--reason", reason, status=0 if reason is QuarantineReason.TOO_LARGE else 5)
+        assert len(found) == (3 if reason is QuarantineReason.TOO_LARGE else 0)
     assert commands.run("list", "--older-than", "1h", status=5) == []
     assert "is no age" in commands.run("list", "--older-than", "soon", status=2)
     assert depth(there.uri, QUARANTINE) == 3

@@ -41,7 +41,7 @@ _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u00ab\u00bb"
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ErlangToken:
     """`kind` is the mark itself for punctuation, and `end` after the last token."""
 
     kind: str
@@ -49,7 +49,7 @@ class Token:
     at: Place
 
 
-class Source:
+class ErlangText:
     """A file's text, with the positions of its lines."""
 
     def __init__(self, text: str, file: str) -> None:
@@ -69,7 +69,7 @@ def fail(at: Place, message: str) -> NoReturn:
     raise LegacyError([Problem(at, message)])
 
 
-def tokenize(source: Source) -> Iterator[Token]:
+def tokenize(source: ErlangText) -> Iterator[ErlangToken]:
     """Every token, then one of kind `end`."""
     offset = 0
     while offset < len(source.text):
@@ -79,30 +79,30 @@ def tokenize(source: Source) -> Iterator[Token]:
         if found.lastgroup != "blank":
             yield _token(source, str(found.lastgroup), found.group(), offset)
         offset = found.end()
-    yield Token("end", "", source.place(offset))
+    yield ErlangToken("end", "", source.place(offset))
 
 
-def _token(source: Source, group: str, text: str, offset: int) -> Token:
+def _token(source: ErlangText, group: str, text: str, offset: int) -> ErlangToken:
     at = source.place(offset)
     if group == "string" or text.startswith("'"):
-        return Token(group, _unescape(source, text[1:-1], offset + 1), at)
+        return ErlangToken(group, _unescape(source, text[1:-1], offset + 1), at)
     if group == "float":
-        return Token(group, _float(text, at), at)
+        return ErlangToken(group, _float(text, at), at)
     if group == "integer":
-        return Token(group, _integer(text, at), at)
+        return ErlangToken(group, _integer(text, at), at)
     if group == "character":
-        return Token("integer", _character(source, text[1:], offset + 1), at)
-    return Token(text if group == "punctuation" else group, text, at)
+        return ErlangToken("integer", _character(source, text[1:], offset + 1), at)
+    return ErlangToken(text if group == "punctuation" else group, text, at)
 
 
-def _unescape(source: Source, text: str, offset: int) -> str:
+def _unescape(source: ErlangText, text: str, offset: int) -> str:
     """The characters of a quoted text; offset is its position in the file."""
     if "\\" not in text:
         return text
     return _ESCAPE.sub(lambda found: _escaped(source, found, offset + found.start()), text)
 
 
-def _escaped(source: Source, found: re.Match[str], offset: int) -> str:
+def _escaped(source: ErlangText, found: re.Match[str], offset: int) -> str:
     control, long_hexadecimal, hexadecimal, octal, plain = found.groups()
     if control is not None:
         if not "?" <= control <= "\x7f":
@@ -119,7 +119,7 @@ def _escaped(source: Source, found: re.Match[str], offset: int) -> str:
     return chr(code)
 
 
-def _character(source: Source, text: str, offset: int) -> int:
+def _character(source: ErlangText, text: str, offset: int) -> int:
     char = _unescape(source, text, offset)
     if len(char) != 1:
         source.fail(offset, "$ is followed by no character that Erlang knows; write $a, $\\n or $\\x41")
@@ -247,14 +247,14 @@ def parse(data: bytes, *, file: str) -> Document:
         text, is_latin1 = data.removeprefix(codecs.BOM_UTF8).decode("utf-8"), False
     except UnicodeDecodeError:
         text, is_latin1 = data.decode("latin-1"), True
-    source = Source(text, file)
+    source = ErlangText(text, file)
     if "\0" in text:
         source.fail(text.index("\0"), "a NUL byte: this is not text, or it is UTF-16; save it as UTF-8")
-    return Document(_Parser(source).terms(), is_latin1)
+    return Document(_TermParser(source).terms(), is_latin1)
 
 
-class _Parser:
-    def __init__(self, source: Source) -> None:
+class _TermParser:
+    def __init__(self, source: ErlangText) -> None:
         self._tokens = tokenize(source)
         self._next = next(self._tokens)
         self._depth = 0
@@ -287,7 +287,7 @@ class _Parser:
                 return Map(self._items("}", opening, self._pair), token.at)
         return self._no_term(token)
 
-    def _items(self, closing: str, opening: Token, item: Callable[[], _T]) -> tuple[_T, ...]:
+    def _items(self, closing: str, opening: ErlangToken, item: Callable[[], _T]) -> tuple[_T, ...]:
         """The items up to the closing mark, separated by commas."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -300,7 +300,7 @@ class _Parser:
         self._depth -= 1
         return tuple(items)
 
-    def _separate(self, closing: str, opening: Token, *, is_first: bool) -> None:
+    def _separate(self, closing: str, opening: ErlangToken, *, is_first: bool) -> None:
         """Consumes the comma between two items, or reports what is wrong in its place."""
         found = self._next
         if found.kind in {"end", "."}:
@@ -316,14 +316,14 @@ class _Parser:
         if self._next.kind == closing:
             fail(found.at, f"nothing follows this comma before {closing}; take it out or write what is missing")
 
-    def _adjacent(self, first: Token) -> str:
+    def _adjacent(self, first: ErlangToken) -> str:
         """A string with those that follow it: Erlang joins them."""
         texts = [str(first.value)]
         while self._next.kind == "string":
             texts.append(str(self._advance().value))
         return "".join(texts)
 
-    def _number(self, token: Token) -> Integer | Float:
+    def _number(self, token: ErlangToken) -> Integer | Float:
         value, sign = token.value, 1
         if token.kind in {"+", "-"}:
             sign = -1 if token.kind == "-" else 1
@@ -366,24 +366,24 @@ class _Parser:
             fail(kind.at, "only the type utf8 is supported; write the bytes one by one")
         return kind.value == "utf8"
 
-    def _no_term(self, token: Token) -> NoReturn:
+    def _no_term(self, token: ErlangToken) -> NoReturn:
         if token.kind == "...":
             fail(token.at, "'...' marks an omission; write the rest, or remove the dots")
         if token.kind == ",":
             fail(token.at, "nothing comes before this comma; remove it or write what is missing")
         fail(token.at, f"a term belongs here, not {_kind(token)}; {_HINT}")
 
-    def _advance(self) -> Token:
+    def _advance(self) -> ErlangToken:
         token = self._next
         if token.kind != "end":
             self._next = next(self._tokens)
         return token
 
-    def _take(self, kind: str, message: str) -> Token:
+    def _take(self, kind: str, message: str) -> ErlangToken:
         if self._next.kind != kind:
             fail(self._next.at, message)
         return self._advance()
 
 
-def _kind(token: Token) -> str:
+def _kind(token: ErlangToken) -> str:
     return _KINDS.get(token.kind, token.kind)

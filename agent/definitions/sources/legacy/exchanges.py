@@ -9,7 +9,7 @@ from agent.core.fields import INT64
 from agent.definitions.sources.legacy.erlang import Atom, Float, Integer, Term, Tuple, fail
 from agent.definitions.sources.legacy.properties import (
     Converter,
-    Problems,
+    LegacyProblems,
     Rule,
     flag,
     items_of,
@@ -22,14 +22,14 @@ from agent.definitions.sources.legacy.properties import (
     written_name,
     written_text,
 )
-from agent.definitions.sources.legacy.yaml_writer import Block, Entry, Rows, Value
+from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry, Rows, Value
 from agent.errors import Place
 
 _BUILT_IN = ("direct", "fanout", "topic", "headers")
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class LegacyExchange:
     """`upstream_set` and `set_at` are the name of its set and the location."""
 
     name: str
@@ -66,12 +66,12 @@ def _arguments(term: Term) -> Block:
     return Block(tuple({entry.key: entry for entry in map(_argument, items)}.values()))
 
 
-def _argument(term: Term) -> Entry:
+def _argument(term: Term) -> BlockEntry:
     match term:
         case Tuple((key, kind, value)):
-            return Entry(key_name(key), _typed(kind, value))
+            return BlockEntry(key_name(key), _typed(kind, value))
         case Tuple((key, value)):
-            return Entry(key_name(key), _untyped(value))
+            return BlockEntry(key_name(key), _untyped(value))
     return fail(term.at, 'write {<<"key">>, longstr, <<"value">>}')
 
 
@@ -144,7 +144,7 @@ _NAMES: dict[str, Callable[[Term], str]] = {"exchange": _declarable, "virtual_ho
 PROPERTIES = ("exchange", "virtual_host", *_RULES)
 
 
-def read_exchange(term: Term, default_vhost: str, problems: Problems) -> Exchange | None:
+def read_exchange(term: Term, default_vhost: str, problems: LegacyProblems) -> LegacyExchange | None:
     given = properties(term, "exchange", problems)
     for key, advice in _MANDATORY.items():
         if key not in given.found:
@@ -160,4 +160,4 @@ def read_exchange(term: Term, default_vhost: str, problems: Problems) -> Exchang
     if "internal" in given.found and all(entry.key != "internal" for entry in entries):
         notes = (*notes, "internal: internal exchanges can't be federated, so clients may publish to this one")
     vhost = names.get("virtual_host") or default_vhost
-    return Exchange(exchange, vhost, upstream_set, given.found["upstream_set"].value.at, Block(entries, notes))
+    return LegacyExchange(exchange, vhost, upstream_set, given.found["upstream_set"].value.at, Block(entries, notes))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from agent.core.text.suggest import did_you_mean
 from agent.definitions.document.findings import quoted
 from agent.definitions.sources.legacy.erlang import Atom, Document, Term, Tuple
-from agent.definitions.sources.legacy.exchanges import Exchange, read_exchange
+from agent.definitions.sources.legacy.exchanges import LegacyExchange, read_exchange
 from agent.definitions.sources.legacy.properties import (
-    Problems,
-    Properties,
+    LegacyProblems,
+    PropertyList,
     is_unset,
     items_of,
     key_name,
@@ -23,9 +23,9 @@ from agent.definitions.sources.legacy.properties import (
 from agent.definitions.sources.legacy.upstreams import (
     EVERY_UPSTREAM,
     BrokerDefaults,
-    Connection,
+    LegacyConnection,
+    LegacySet,
     Secrets,
-    UpstreamSet,
     read_connection,
     read_set,
 )
@@ -38,29 +38,29 @@ _SETTINGS = ("exchanges", "upstream_sets", "connections", "local_username", "loc
 
 
 @dataclass(slots=True)
-class Federation:
+class LegacyFederation:
     """The contents of `{rabbitmq_federation, […]}`; exchanges by vhost and name."""
 
-    connections: dict[str, Connection] = field(default_factory=dict)
-    upstream_sets: dict[str, UpstreamSet] = field(default_factory=dict)
-    exchanges: dict[tuple[str, str], Exchange] = field(default_factory=dict)
+    connections: dict[str, LegacyConnection] = field(default_factory=dict)
+    upstream_sets: dict[str, LegacySet] = field(default_factory=dict)
+    exchanges: dict[tuple[str, str], LegacyExchange] = field(default_factory=dict)
     username: str | None = None
     nodename: str | None = None
     has_secrets: bool = False
     notes: list[str] = field(default_factory=list)
 
 
-def read_federation(document: Document, file: str) -> Federation:
+def read_federation(document: Document, file: str) -> LegacyFederation:
     """Returns everything, or raises LegacyError with all problems."""
-    problems = Problems()
-    reader = _Reader(_settings(document, file, problems), _broker_defaults(document), problems)
+    problems = LegacyProblems()
+    reader = _FederationReader(_settings(document, file, problems), _broker_defaults(document), problems)
     federation = reader.read()
     _check_references(federation, problems)
     problems.check()
     return federation
 
 
-def _settings(document: Document, file: str, problems: Problems) -> Properties:
+def _settings(document: Document, file: str, problems: LegacyProblems) -> PropertyList:
     found = list(_applications(document, APPLICATION))
     if not found:
         advice = "is this the rabbitmq.config of the broker that federates?"
@@ -72,7 +72,7 @@ def _settings(document: Document, file: str, problems: Problems) -> Properties:
         problems.add(again.at, f"{APPLICATION} is here for the second time; put both into one")
     at, settings = found[0]
     given = properties(settings, APPLICATION, problems)
-    return Properties(at.at, given.found, given.notes)
+    return PropertyList(at.at, given.found, given.notes)
 
 
 def _applications(document: Document, wanted: str) -> Iterator[tuple[Tuple, Term]]:
@@ -87,7 +87,7 @@ def _applications(document: Document, wanted: str) -> Iterator[tuple[Tuple, Term
 def _broker_defaults(document: Document) -> BrokerDefaults:
     """The broker's own settings that the plugin used; errors in other settings aren't reported."""
     for _, settings in _applications(document, "rabbit"):
-        given = properties(settings, "rabbit", Problems()).found
+        given = properties(settings, "rabbit", LegacyProblems()).found
         texts = {key: text_of(given[key].value) for key in ("default_vhost", "default_user") if key in given}
         return BrokerDefaults(
             texts.get("default_vhost") or DEFAULT_VHOST, texts.get("default_user"), "default_pass" in given
@@ -96,14 +96,14 @@ def _broker_defaults(document: Document) -> BrokerDefaults:
 
 
 @dataclass(slots=True)
-class _Reader:
-    given: Properties
+class _FederationReader:
+    given: PropertyList
     defaults: BrokerDefaults
-    problems: Problems
+    problems: LegacyProblems
     secrets: Secrets = field(default_factory=lambda: Secrets({DOWNSTREAM_VARIABLE}))
-    result: Federation = field(default_factory=Federation)
+    result: LegacyFederation = field(default_factory=LegacyFederation)
 
-    def read(self) -> Federation:
+    def read(self) -> LegacyFederation:
         for found, _, value in self._named("connections"):
             read = read_connection(found, value, self.defaults, secrets=self.secrets, problems=self.problems)
             self.result.connections[found] = read
@@ -163,7 +163,7 @@ class _Reader:
         return None if is_unset(value) or value == Atom("automatic") else self.problems.attempt(key, name, value)
 
 
-def _check_references(federation: Federation, problems: Problems) -> None:
+def _check_references(federation: LegacyFederation, problems: LegacyProblems) -> None:
     for exchange in federation.exchanges.values():
         if exchange.upstream_set not in federation.upstream_sets:
             _missing(
@@ -183,6 +183,6 @@ def _check_references(federation: Federation, problems: Problems) -> None:
         problems.add(every.at, f"the set 'all' can't be imported: 'all' now means every upstream of a vhost; {advice}")
 
 
-def _missing(wanted: str, where: str, at: Place, *, known: Iterable[str], problems: Problems) -> None:
+def _missing(wanted: str, where: str, at: Place, *, known: Iterable[str], problems: LegacyProblems) -> None:
     hint = did_you_mean(wanted, known) or "; add it there or name another"
     problems.add(at, f"{quoted(wanted)} is not in {where}{hint}")

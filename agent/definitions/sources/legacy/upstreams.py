@@ -13,8 +13,8 @@ from agent.definitions.document.findings import quoted
 from agent.definitions.sources.legacy.erlang import Integer, LegacyError, Term, Tuple, fail
 from agent.definitions.sources.legacy.properties import (
     Converter,
-    Problems,
-    Properties,
+    LegacyProblems,
+    PropertyList,
     Rule,
     flag,
     is_unset,
@@ -33,7 +33,7 @@ from agent.definitions.sources.legacy.properties import (
     written_short,
     written_text,
 )
-from agent.definitions.sources.legacy.yaml_writer import Block, Entry, Rows, Value
+from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry, Rows, Value
 from agent.errors import Place, Problem, UriError
 
 EVERY_UPSTREAM = "all"
@@ -46,16 +46,16 @@ _MEMBER = {
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class LegacyMember:
     connection: str
     at: Place
     block: Block
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamSet:
+class LegacySet:
     at: Place
-    members: tuple[Member, ...] = ()
+    members: tuple[LegacyMember, ...] = ()
 
     @property
     def rows(self) -> Rows:
@@ -67,17 +67,17 @@ class UpstreamSet:
         return sorted(names) == sorted(connections) and all(len(member.block.entries) == 1 for member in self.members)
 
 
-def read_set(set_name: str, at: Place, term: Term, *, problems: Problems) -> UpstreamSet:
+def read_set(set_name: str, at: Place, term: Term, *, problems: LegacyProblems) -> LegacySet:
     what = f"upstream set {quoted(set_name)}"
     listed = proplists(term)
     if listed is None:
         problems.add(term.at, f'{what}: write a list of upstreams, as in [[{{connection, "…"}}], …]')
-        return UpstreamSet(at)
+        return LegacySet(at)
     members = (_read_member(each, what, problems) for each in listed)
-    return UpstreamSet(at, tuple(member for member in members if member is not None))
+    return LegacySet(at, tuple(member for member in members if member is not None))
 
 
-def _read_member(term: Term, what: str, problems: Problems) -> Member | None:
+def _read_member(term: Term, what: str, problems: LegacyProblems) -> LegacyMember | None:
     given = properties(term, what, problems)
     entries = tuple(given.entries(_MEMBER, problems))
     if "connection" not in given.found:
@@ -87,7 +87,7 @@ def _read_member(term: Term, what: str, problems: Problems) -> Member | None:
     if not any(entry.key == "upstream" for entry in entries):
         return None
     notes = (*given.notes, *given.without_counterpart(_MEMBER))
-    return Member(name(connection), connection.at, Block(entries, notes))
+    return LegacyMember(name(connection), connection.at, Block(entries, notes))
 
 
 _MAX_MILLISECONDS = 2**32 - 1
@@ -112,9 +112,9 @@ class Secrets:
         self.taken.add(variable)
         return variable
 
-    def entry(self, owner: str, kind: str) -> Entry:
+    def entry(self, owner: str, kind: str) -> BlockEntry:
         variable = self.variable(owner, kind)
-        return Entry("password", f"${{env:{variable}}}", f"set {variable} in the agent's environment")
+        return BlockEntry("password", f"${{env:{variable}}}", f"set {variable} in the agent's environment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class BrokerDefaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class LegacyConnection:
     """A connection as an upstream, and which of the current defaults apply because it sets no value."""
 
     block: Block
@@ -206,8 +206,8 @@ PROPERTIES = (*_ENDPOINT, *_USER, *_SECRETS, *_LINK, "ssl_options")
 
 
 def read_connection(
-    owner: str, term: Term, defaults: BrokerDefaults, *, secrets: Secrets, problems: Problems
-) -> Connection:
+    owner: str, term: Term, defaults: BrokerDefaults, *, secrets: Secrets, problems: LegacyProblems
+) -> LegacyConnection:
     given = properties(term, f"connection {quoted(owner)}", problems)
     if "host" not in given.found:
         problems.add(given.at, f'connection {quoted(owner)} names no host; add {{host, "…"}}')
@@ -217,10 +217,10 @@ def read_connection(
         *given.entries(_ENDPOINT, problems),
         *_login(owner, given, defaults, secrets=secrets, problems=problems),
         *_link(given, problems),
-        *((Entry("ssl-options", tls),) if speaks_tls and tls is not None else ()),
+        *((BlockEntry("ssl-options", tls),) if speaks_tls and tls is not None else ()),
     )
     notes = (*given.notes, *given.without_counterpart(PROPERTIES), *_left_out(given, speaks_tls=speaks_tls))
-    return Connection(
+    return LegacyConnection(
         Block(entries, notes),
         sizes_prefetch=_is_silent(given, "prefetch_count"),
         keeps_heartbeat=_is_silent(given, "heartbeat"),
@@ -228,29 +228,29 @@ def read_connection(
     )
 
 
-def _is_silent(given: Properties, key: str) -> bool:
+def _is_silent(given: PropertyList, key: str) -> bool:
     return key not in given.found or is_unset(given.found[key].value)
 
 
 def _login(
-    owner: str, given: Properties, defaults: BrokerDefaults, *, secrets: Secrets, problems: Problems
-) -> Iterator[Entry]:
+    owner: str, given: PropertyList, defaults: BrokerDefaults, *, secrets: Secrets, problems: LegacyProblems
+) -> Iterator[BlockEntry]:
     yield from given.entries(_USER, problems)
     if "username" not in given.found and defaults.user is not None:
-        yield Entry("username", literal(defaults.user), "default_user of {rabbit, […]}, as in 2.x")
+        yield BlockEntry("username", literal(defaults.user), "default_user of {rabbit, […]}, as in 2.x")
     if "password" in given.found:
         problems.attempt("password", text, given.found["password"].value)
     if "password" in given.found or defaults.has_password:
         yield secrets.entry(owner, "PASSWORD")
 
 
-def _link(given: Properties, problems: Problems) -> Iterator[Entry]:
+def _link(given: PropertyList, problems: LegacyProblems) -> Iterator[BlockEntry]:
     yield from given.entries(_LINK, problems)
     if "reconnect_delay" not in given.found:
-        yield Entry("reconnect-delay", 1, "2.x's default; the agent's is 5")
+        yield BlockEntry("reconnect-delay", 1, "2.x's default; the agent's is 5")
 
 
-def _tls_options(owner: str, given: Properties, *, secrets: Secrets, problems: Problems) -> Block | None:
+def _tls_options(owner: str, given: PropertyList, *, secrets: Secrets, problems: LegacyProblems) -> Block | None:
     if "ssl_options" not in given.found or is_unset(given.found["ssl_options"].value):
         return None
     options = properties(given.found["ssl_options"].value, "ssl_options", problems)
@@ -266,7 +266,7 @@ def _tls_options(owner: str, given: Properties, *, secrets: Secrets, problems: P
     return Block(entries, (*notes, *(f"ssl_options {note}" for note in unknown)))
 
 
-def _left_out(given: Properties, *, speaks_tls: bool) -> Iterator[str]:
+def _left_out(given: PropertyList, *, speaks_tls: bool) -> Iterator[str]:
     if "ssl_options" in given.found and not speaks_tls:
         line = given.found["ssl_options"].at.line
         yield f"ssl_options (line {line}): 2.x used them with protocol amqps only; omitted"
