@@ -91,12 +91,7 @@ def _split_authority(authority: str) -> tuple[str | None, Secret | None, str, in
     user, colon, password = (decode(part) for part in userinfo.partition(":"))
     refuse_nul(user + password, "the user or password")
     host, port = _split_host(hostport)
-    return (
-        user if at else None,
-        Secret(password) if colon else None,
-        host,
-        port,
-    )
+    return (user if at else None, Secret(password) if colon else None, host, port)
 
 
 def _split_host(hostport: str) -> tuple[str, int | None]:

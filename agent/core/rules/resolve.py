@@ -362,8 +362,7 @@ class _VhostResolver:
         if name not in sets:
             hint = self._hint("upstream set", name, sets)
             self._warn(
-                chosen.place,
-                f"{_describe(chosen)} in vhost {self._vhost!r} isn't defined, so it yields no link{hint}",
+                chosen.place, f"{_describe(chosen)} in vhost {self._vhost!r} isn't defined, so it yields no link{hint}"
             )
             return ()
         return self._set_members(name)

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agent.core.addresses.uri import AmqpUri
-from agent.core.model import (
-    ExchangeDestination,
-    ExchangeLink,
-    ExchangeSource,
-    Link,
-    QueueLink,
-    ShovelLink,
-    ShovelPlace,
-)
+from agent.core.model import ExchangeDestination, ExchangeLink, ExchangeSource, Link, QueueLink, ShovelLink, ShovelPlace
 from agent.core.topology.graph import Carrier, CarrierEnd, Graph, Hop, Node
 from agent.core.topology.members import Address, Member, address_of, address_text, is_loopback, supposed_names
 

@@ -14,15 +14,7 @@ from agent.core.addresses import http_url, uri
 from agent.core.addresses.http_url import HttpUrl
 from agent.core.addresses.uri import AmqpUri, Mechanism
 from agent.core.addresses.url_text import Tls, check_file, check_server_name, refuse_nul
-from agent.core.model import (
-    AckMode,
-    ChannelUse,
-    CleanupMode,
-    LinkOverrides,
-    QueueType,
-    SetMember,
-    Upstream,
-)
+from agent.core.model import AckMode, ChannelUse, CleanupMode, LinkOverrides, QueueType, SetMember, Upstream
 from agent.core.settings import DownstreamSettings
 from agent.definitions.document.findings import Spot
 from agent.definitions.models.validation import Keys, SnakeKeys

@@ -86,8 +86,7 @@ class PolicyModel(Keys):
     apply_to: Annotated[
         Literal["exchanges", "queues", "classic_queues", "quorum_queues", "all"], BeforeValidator(_not_streams)
     ] = Field(
-        default="all",
-        description="`exchanges`, `queues`, `classic_queues`, `quorum_queues`, or `all`, the default.",
+        default="all", description="`exchanges`, `queues`, `classic_queues`, `quorum_queues`, or `all`, the default."
     )
     priority: Annotated[float, Field(allow_inf_nan=False)] = Field(
         default=0, description="If several policies match, the one with the highest priority wins; 0 by default."

@@ -196,13 +196,7 @@ SecondsOrOff: TypeAlias = Annotated[
     Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] | None,
     BeforeValidator(_seconds_or_off),
     WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["off", False]},
-                {"type": "number", "minimum": 1, "maximum": 3600},
-                _TIME_SCHEMA,
-            ]
-        }
+        {"anyOf": [{"enum": ["off", False]}, {"type": "number", "minimum": 1, "maximum": 3600}, _TIME_SCHEMA]}
     ),
 ]
 
@@ -223,15 +217,7 @@ def _lag_limit(value: object) -> object:
 LagLimit: TypeAlias = Annotated[
     LagCritical | None,
     PlainValidator(_lag_limit),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["off", False]},
-                {"type": "integer", "minimum": 1},
-                _TIME_SCHEMA,
-            ]
-        }
-    ),
+    WithJsonSchema({"anyOf": [{"enum": ["off", False]}, {"type": "integer", "minimum": 1}, _TIME_SCHEMA]}),
 ]
 
 
