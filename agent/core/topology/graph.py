@@ -4,7 +4,7 @@ arrives where, by the rules of `core.rules.hops`."""
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -143,49 +143,31 @@ def _bound_for(graph: Graph, subscriber: Node) -> set[Hop]:
 
 def copies(graph: Graph, publisher: Node, *, through: frozenset[Hop]) -> Mapping[Node, int]:
     """How often a message that is published once arrives in other exchanges, by links that are bound."""
-    found: Counter[Node] = Counter()
-    ahead: list[tuple[Node, tuple[Site, ...]]] = [(publisher, ())]
-    for _ in range(MOST_STEPS):
-        if not ahead:
-            return found
-        node, received_from = ahead.pop()
-        for hop in graph.leaving(node):
-            if hop in through and _passes(hop, received_from):
-                found[hop.downstream] += 1
-                ahead.append((hop.downstream, (*received_from, node.site)))
-    raise TooManyCopiesError
+    return Counter(way[-1].downstream for way in _ways(graph, publisher, through))
 
 
 def reaches(graph: Graph, publisher: Node, subscriber: Node, *, through: frozenset[Hop]) -> bool:
-    """True if a copy arrives at all; the shortest ways are tried first."""
-    ahead: deque[tuple[Node, tuple[Site, ...]]] = deque([(publisher, ())])
-    for _ in range(MOST_STEPS):
-        if not ahead:
-            return False
-        node, received_from = ahead.popleft()
-        for hop in graph.leaving(node):
-            if hop in through and _passes(hop, received_from):
-                if hop.downstream == subscriber:
-                    return True
-                ahead.append((hop.downstream, (*received_from, node.site)))
-    raise TooManyCopiesError
+    """True if a copy arrives at all."""
+    return any(way[-1].downstream == subscriber for way in _ways(graph, publisher, through))
 
 
 def hops_in_all_ways(graph: Graph, publisher: Node, *, through: frozenset[Hop]) -> Mapping[Node, frozenset[Hop]]:
     """For each exchange that gets copies, the links that every one of them passes."""
     found: dict[Node, frozenset[Hop]] = {}
-    ahead: list[tuple[Node, tuple[Site, ...], frozenset[Hop]]] = [(publisher, (), frozenset())]
+    for way in _ways(graph, publisher, through):
+        found[way[-1].downstream] = found.get(way[-1].downstream, frozenset(way)).intersection(way)
+    return {node: hops for node, hops in found.items() if node != publisher}
+
+
+def _ways(graph: Graph, publisher: Node, through: frozenset[Hop]) -> Iterator[tuple[Hop, ...]]:
+    """The links that each copy of a message passes, for all copies in all exchanges; shorter ways first."""
+    ahead: deque[tuple[Node, tuple[Site, ...], tuple[Hop, ...]]] = deque([(publisher, (), ())])
     for _ in range(MOST_STEPS):
         if not ahead:
-            return {node: hops for node, hops in found.items() if node != publisher}
-        node, received_from, way = ahead.pop()
+            return
+        node, received_from, way = ahead.popleft()
         for hop in graph.leaving(node):
-            if hop in through and _passes(hop, received_from):
-                longer = way | {hop}
-                found[hop.downstream] = found.get(hop.downstream, longer) & longer
-                ahead.append((hop.downstream, (*received_from, node.site), longer))
+            if hop in through and len(received_from) < hop.max_hops and hop.downstream.site not in received_from:
+                yield (*way, hop)
+                ahead.append((hop.downstream, (*received_from, node.site), (*way, hop)))
     raise TooManyCopiesError
-
-
-def _passes(hop: Hop, received_from: tuple[Site, ...]) -> bool:
-    return len(received_from) < hop.max_hops and hop.downstream.site not in received_from
