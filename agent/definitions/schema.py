@@ -17,7 +17,7 @@ from agent.definitions.models.downstream_objects import BindingModel, ExchangeMo
 from agent.definitions.models.settings import AgentModel, SourcesModel
 from agent.definitions.models.shovel import ShovelModel
 from agent.definitions.models.validation import Keys
-from agent.definitions.models.value_types import MAY_BE_EMPTY, Name, key
+from agent.definitions.models.values import MAY_BE_EMPTY, Name, key
 
 
 class SectionsModel(Keys):

@@ -8,25 +8,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
-from agent.core.model import (
-    Choice,
-    Definitions,
-    Exchange,
-    ExchangeLink,
-    Federation,
-    FederationLink,
-    Link,
-    LinkKind,
-    LinkOverrides,
-    LinkSettings,
-    Queue,
-    QueueLink,
-    SetMember,
-    ShovelLink,
-    Upstream,
-    VhostDefinitions,
-    VhostState,
-)
+from agent.core import model
 from agent.core.rules import names, policies
 from agent.core.rules.bindings import MATCH_ALL_BINDINGS
 from agent.core.rules.patterns import TimeBudget, TimedPattern, VhostTimeBudget
@@ -45,27 +27,27 @@ MOST_HINTS = 20  # of a vhost, since comparing names takes its time
 class Resolution:
     """`unjudged` are the patterns that took too long: the links that exist because of them stay as they were."""
 
-    links: tuple[Link, ...]
+    links: tuple[model.Link, ...]
     problems: tuple[Problem, ...]
     unjudged: tuple[Problem, ...] = ()
 
 
-def resolve(definitions: Definitions, states: Mapping[str, VhostState]) -> Resolution:
+def resolve(definitions: model.Definitions, states: Mapping[str, model.VhostState]) -> Resolution:
     """Every link that should exist, and why some can't."""
     return finish(resolving(definitions, states))
 
 
 def resolving(
-    definitions: Definitions,
-    states: Mapping[str, VhostState],
+    definitions: model.Definitions,
+    states: Mapping[str, model.VhostState],
     *,
-    previous: Iterable[Link] = (),
+    previous: Iterable[model.Link] = (),
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Generator[None, None, Resolution]:
     """`resolve` in short steps, so that the caller can do other work in between. `previous` are the links of the last
     resolution: where a pattern takes too long, its former result still holds. `clock` returns seconds, preferably of
     CPU time."""
-    links: list[Link] = []
+    links: list[model.Link] = []
     problems: list[Problem] = []
     unjudged: list[Problem] = []
     ids = names.LinkIds()
@@ -75,7 +57,7 @@ def resolving(
         resolver = _VhostResolver(
             vhost,
             definitions.of(vhost),
-            states.get(vhost, VhostState()),
+            states.get(vhost, model.VhostState()),
             ids=ids,
             budget=budget.of_vhost(),
             previous=before.get(vhost, {}),
@@ -90,14 +72,16 @@ def resolving(
     return Resolution(tuple(links), tuple(dict.fromkeys(problems)), tuple(dict.fromkeys(unjudged)))
 
 
-_PreviousLinks = Mapping[tuple[LinkKind, str], list[FederationLink]]
+_PreviousLinks = Mapping[tuple[model.LinkKind, str], list[model.FederationLink]]
 """The links of one vhost by kind and name, without shovels, for which no pattern is matched."""
 
 
-def _by_vhost(links: Iterable[Link]) -> Mapping[str, _PreviousLinks]:
-    found: dict[str, dict[tuple[LinkKind, str], list[FederationLink]]] = defaultdict(lambda: defaultdict(list))
+def _by_vhost(links: Iterable[model.Link]) -> Mapping[str, _PreviousLinks]:
+    found: dict[str, dict[tuple[model.LinkKind, str], list[model.FederationLink]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for link in links:
-        if not isinstance(link, ShovelLink):
+        if not isinstance(link, model.ShovelLink):
             found[link.vhost][link.kind, link.name].append(link)
     return found
 
@@ -106,33 +90,33 @@ def _by_vhost(links: Iterable[Link]) -> Mapping[str, _PreviousLinks]:
 class _LinkSource:
     """An upstream as one member of a set uses it; an `unjudged` one counts where its link exists already."""
 
-    upstream: Upstream
-    settings: LinkSettings
+    upstream: model.Upstream
+    settings: model.LinkSettings
     unjudged: bool = False
 
 
-def link_settings(upstream: LinkOverrides, member: LinkOverrides) -> LinkSettings:
+def link_settings(upstream: model.LinkOverrides, member: model.LinkOverrides) -> model.LinkSettings:
     """The settings of a link: a key of the set's member wins over the upstream's, and both over the default."""
     written = {
         key.name: value
         for overrides in (upstream, member)
-        for key in fields(LinkOverrides)
+        for key in fields(model.LinkOverrides)
         if (value := getattr(overrides, key.name)) is not key.default
     }
-    return LinkSettings(**written)
+    return model.LinkSettings(**written)
 
 
 class _VhostResolver:
     def __init__(
         self,
         vhost: str,
-        definitions: VhostDefinitions,
-        state: VhostState,
+        definitions: model.VhostDefinitions,
+        state: model.VhostState,
         *,
         ids: names.LinkIds,
         budget: VhostTimeBudget,
         previous: _PreviousLinks,
-        everywhere: Mapping[str, VhostDefinitions],
+        everywhere: Mapping[str, model.VhostDefinitions],
     ) -> None:
         self.problems: list[Problem] = []
         self._vhost = vhost
@@ -144,11 +128,11 @@ class _VhostResolver:
         self._everywhere = everywhere
         self._own_policies = OwnPolicies(budget)
         self._sources: dict[ChosenDefinition, tuple[_LinkSource, ...]] = {}
-        self._members_known: dict[str, tuple[SetMember, ...]] = {}  # by the set's name
+        self._members_known: dict[str, tuple[model.SetMember, ...]] = {}  # by the set's name
         self._upstream_patterns: list[tuple[ChosenDefinition, TimedPattern]] = []
         self._hints_left = MOST_HINTS
 
-    def links(self) -> Iterator[Link | None]:
+    def links(self) -> Iterator[model.Link | None]:
         """All links, and None now and then, so that the caller can do other work."""
         for _ in self._own_policies.read(self._definitions.policies.values()):
             yield None
@@ -172,7 +156,7 @@ class _VhostResolver:
         if chosen is None:
             return
         found = self._resolve_sources(chosen)
-        if chosen.federation.choice is Choice.PATTERN and not found:
+        if chosen.federation.choice is model.Choice.PATTERN and not found:
             message = f"{_describe(chosen)} in vhost {self._vhost!r} matches no upstream, so it yields no link"
             self._warn(chosen.place, f"{message}: {_some(self._definitions.upstreams)}")
 
@@ -192,8 +176,8 @@ class _VhostResolver:
                     f"{pattern.problem}",
                 )
 
-    def _links_of_exchange(self, exchange: Exchange) -> Iterator[Link]:
-        previous = self._previous.get((LinkKind.EXCHANGE, exchange.name), [])
+    def _links_of_exchange(self, exchange: model.Exchange) -> Iterator[model.Link]:
+        previous = self._previous.get((model.LinkKind.EXCHANGE, exchange.name), [])
         verdict = self._own_policies.for_exchange(exchange, _policy_of(previous))
         chosen = self._choose_for_exchange(exchange, verdict)
         is_by_policy = chosen is None or chosen.source == _source_of(verdict)
@@ -203,8 +187,8 @@ class _VhostResolver:
         if chosen is not None and self._federates(exchange, chosen):
             yield from self._exchange_links(exchange, chosen)
 
-    def _links_of_queue(self, queue: Queue) -> Iterator[Link]:
-        previous = self._previous.get((LinkKind.QUEUE, queue.name), [])
+    def _links_of_queue(self, queue: model.Queue) -> Iterator[model.Link]:
+        previous = self._previous.get((model.LinkKind.QUEUE, queue.name), [])
         verdict = self._own_policies.for_queue(queue, _policy_of(previous))
         if _is_undecided(verdict, previous):
             yield from self._unchanged(previous)
@@ -213,7 +197,7 @@ class _VhostResolver:
         if chosen is not None and policies.can_federate_queue(queue):
             yield from self._queue_links(queue, chosen)
 
-    def _unchanged(self, previous: Iterable[FederationLink]) -> Iterator[Link]:
+    def _unchanged(self, previous: Iterable[model.FederationLink]) -> Iterator[model.Link]:
         """The links whose policy can't be judged: only an upstream that is gone, or has moved, changes them."""
         for link in previous:
             upstream = self._definitions.upstreams.get(link.upstream)
@@ -222,10 +206,10 @@ class _VhostResolver:
                 yield replace(link, id=link_id, uris=upstream.uris, management=upstream.management)
 
     @cached_property
-    def exchanges(self) -> dict[str, Exchange]:
+    def exchanges(self) -> dict[str, model.Exchange]:
         """The existing exchanges and those that the agent will declare; an existing one keeps its own attributes."""
         declared = {
-            exchange.name: Exchange(
+            exchange.name: model.Exchange(
                 name=exchange.name,
                 type=exchange.type,
                 durable=exchange.durable,
@@ -237,32 +221,32 @@ class _VhostResolver:
         }
         return declared | dict(self._state.exchanges)
 
-    def _choose_for_exchange(self, exchange: Exchange, verdict: PolicyVerdict) -> ChosenDefinition | None:
+    def _choose_for_exchange(self, exchange: model.Exchange, verdict: PolicyVerdict) -> ChosenDefinition | None:
         declared = self._definitions.exchanges.get(exchange.name)
         if declared is not None and declared.upstream_set is not None:
             return ChosenDefinition(
-                Federation(Choice.SET, declared.upstream_set), f"exchanges.{exchange.name}", declared.place
+                model.Federation(model.Choice.SET, declared.upstream_set), f"exchanges.{exchange.name}", declared.place
             )
         by_argument = policies.set_by_argument(exchange, self._place(f"exchange {exchange.name!r}"))
         return by_argument or policies.chosen_by_policy(verdict.policy)
 
-    def _federates(self, exchange: Exchange, chosen: ChosenDefinition) -> bool:
+    def _federates(self, exchange: model.Exchange, chosen: ChosenDefinition) -> bool:
         if policies.can_federate_exchange(exchange):
             return True
         if exchange.name and chosen.source not in self._definitions.policies and exchange.policy is None:
             self._warn(chosen.place, f"exchange {exchange.name!r} is internal and can't be federated")
         return False
 
-    def _exchange_links(self, exchange: Exchange, chosen: ChosenDefinition) -> Iterator[Link]:
+    def _exchange_links(self, exchange: model.Exchange, chosen: ChosenDefinition) -> Iterator[model.Link]:
         bare = replace(exchange, arguments=policies.without_set(exchange.arguments))
         for source, remote_name in self._distinct(chosen, lambda settings: settings.exchange or exchange.name):
-            if source.unjudged and not self._existed(LinkKind.EXCHANGE, exchange.name, source):
+            if source.unjudged and not self._existed(model.LinkKind.EXCHANGE, exchange.name, source):
                 continue
             refusal = self._unusable(exchange) or _refusal(bare, source.settings)
             if refusal is not None:
                 self.problems.append(Problem(source.upstream.place, refusal))
-            yield ExchangeLink(
-                id=self._ids.of(LinkKind.EXCHANGE, self._vhost, exchange.name, source.upstream.name, remote_name),
+            yield model.ExchangeLink(
+                id=self._ids.of(model.LinkKind.EXCHANGE, self._vhost, exchange.name, source.upstream.name, remote_name),
                 vhost=self._vhost,
                 name=exchange.name,
                 upstream=source.upstream.name,
@@ -275,10 +259,10 @@ class _VhostResolver:
                 problem=refusal,
             )
 
-    def _existed(self, kind: LinkKind, name: str, source: _LinkSource) -> bool:
+    def _existed(self, kind: model.LinkKind, name: str, source: _LinkSource) -> bool:
         return any(link.upstream == source.upstream.name for link in self._previous.get((kind, name), ()))
 
-    def _unusable(self, exchange: Exchange) -> str | None:
+    def _unusable(self, exchange: model.Exchange) -> str | None:
         if exchange.unusable is None:
             return None
         return (
@@ -286,12 +270,12 @@ class _VhostResolver:
             "declare it again with other arguments"
         )
 
-    def _queue_links(self, queue: Queue, chosen: ChosenDefinition) -> Iterator[Link]:
+    def _queue_links(self, queue: model.Queue, chosen: ChosenDefinition) -> Iterator[model.Link]:
         for source, remote_name in self._distinct(chosen, lambda settings: settings.queue or queue.name):
-            if source.unjudged and not self._existed(LinkKind.QUEUE, queue.name, source):
+            if source.unjudged and not self._existed(model.LinkKind.QUEUE, queue.name, source):
                 continue
-            yield QueueLink(
-                id=self._ids.of(LinkKind.QUEUE, self._vhost, queue.name, source.upstream.name, remote_name),
+            yield model.QueueLink(
+                id=self._ids.of(model.LinkKind.QUEUE, self._vhost, queue.name, source.upstream.name, remote_name),
                 vhost=self._vhost,
                 name=queue.name,
                 upstream=source.upstream.name,
@@ -303,10 +287,10 @@ class _VhostResolver:
                 queue=queue,
             )
 
-    def _shovel_links(self) -> Iterator[Link]:
+    def _shovel_links(self) -> Iterator[model.Link]:
         for name, shovel in sorted(self._definitions.shovels.items()):
-            yield ShovelLink(
-                id=self._ids.of(LinkKind.SHOVEL, self._vhost, name),
+            yield model.ShovelLink(
+                id=self._ids.of(model.LinkKind.SHOVEL, self._vhost, name),
                 vhost=self._vhost,
                 name=name,
                 uris=shovel.source_uris,
@@ -314,7 +298,7 @@ class _VhostResolver:
             )
 
     def _distinct(
-        self, chosen: ChosenDefinition, remote_name: Callable[[LinkSettings], str]
+        self, chosen: ChosenDefinition, remote_name: Callable[[model.LinkSettings], str]
     ) -> Iterator[tuple[_LinkSource, str]]:
         """One source for each upstream and name of the object there, however often a set lists it."""
         found: set[tuple[str, str]] = set()
@@ -336,28 +320,28 @@ class _VhostResolver:
             )
         return sources
 
-    def _members(self, chosen: ChosenDefinition) -> Iterable[tuple[SetMember, bool]]:
+    def _members(self, chosen: ChosenDefinition) -> Iterable[tuple[model.SetMember, bool]]:
         """The members of a set, each with True if its pattern took too long to be matched."""
         upstreams = self._definitions.upstreams
         match chosen.federation.choice:
-            case Choice.UPSTREAM:
-                return ((SetMember(chosen.federation.value), False),)
-            case Choice.PATTERN:
+            case model.Choice.UPSTREAM:
+                return ((model.SetMember(chosen.federation.value), False),)
+            case model.Choice.PATTERN:
                 return self._matching_members(chosen)
-            case Choice.SET if chosen.federation.value == ALL:
-                return tuple((SetMember(name), False) for name in sorted(upstreams))
-            case Choice.SET:
+            case model.Choice.SET if chosen.federation.value == ALL:
+                return tuple((model.SetMember(name), False) for name in sorted(upstreams))
+            case model.Choice.SET:
                 return tuple((member, False) for member in self._members_of_set(chosen))
 
-    def _matching_members(self, chosen: ChosenDefinition) -> Iterator[tuple[SetMember, bool]]:
+    def _matching_members(self, chosen: ChosenDefinition) -> Iterator[tuple[model.SetMember, bool]]:
         pattern = TimedPattern(chosen.federation.value, self._budget)
         self._upstream_patterns.append((chosen, pattern))
         for name in sorted(self._definitions.upstreams):
             found = pattern.matches(name)
             if found is not False:
-                yield SetMember(name), found is None
+                yield model.SetMember(name), found is None
 
-    def _members_of_set(self, chosen: ChosenDefinition) -> tuple[SetMember, ...]:
+    def _members_of_set(self, chosen: ChosenDefinition) -> tuple[model.SetMember, ...]:
         name, sets = chosen.federation.value, self._definitions.upstream_sets
         if name not in sets:
             hint = self._hint("upstream set", name, sets)
@@ -367,7 +351,7 @@ class _VhostResolver:
             return ()
         return self._set_members(name)
 
-    def _set_members(self, name: str) -> tuple[SetMember, ...]:
+    def _set_members(self, name: str) -> tuple[model.SetMember, ...]:
         """The members of a defined set whose upstreams exist. One that doesn't is a mistake of the set, whatever uses
         it."""
         known = self._members_known.get(name)
@@ -380,7 +364,7 @@ class _VhostResolver:
             )
         return known
 
-    def _upstream(self, name: str, place: Place, used_by: str) -> Upstream | None:
+    def _upstream(self, name: str, place: Place, used_by: str) -> model.Upstream | None:
         upstream = self._definitions.upstreams.get(name)
         if upstream is None:
             hint = self._hint("upstream", name, self._definitions.upstreams)
@@ -407,7 +391,7 @@ class _VhostResolver:
         return Place(f"downstream {what} in vhost {self._vhost!r}")
 
 
-def _policy_of(previous: Iterable[Link]) -> str | None:
+def _policy_of(previous: Iterable[model.Link]) -> str | None:
     """The policy that an object's links were derived from; they share it."""
     return next((link.policy for link in previous), None)
 
@@ -416,7 +400,7 @@ def _source_of(verdict: PolicyVerdict) -> str | None:
     return None if verdict.policy is None else verdict.policy.name
 
 
-def _is_undecided(verdict: PolicyVerdict, previous: Iterable[Link]) -> bool:
+def _is_undecided(verdict: PolicyVerdict, previous: Iterable[model.Link]) -> bool:
     """True if the verdict would end links that a policy whose pattern took too long may still ask for."""
     before = _policy_of(previous)
     return verdict.undecided and before is not None and before != _source_of(verdict)
@@ -431,11 +415,15 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _describe(chosen: ChosenDefinition) -> str:
-    kind = {Choice.UPSTREAM: "federation-upstream", Choice.SET: "upstream set", Choice.PATTERN: "upstream pattern"}
+    kind = {
+        model.Choice.UPSTREAM: "federation-upstream",
+        model.Choice.SET: "upstream set",
+        model.Choice.PATTERN: "upstream pattern",
+    }
     return f"{kind[chosen.federation.choice]} {chosen.federation.value!r}"
 
 
-def _refusal(exchange: Exchange, settings: LinkSettings) -> str | None:
+def _refusal(exchange: model.Exchange, settings: model.LinkSettings) -> str | None:
     if settings.forward_unrouted and exchange.type not in MATCH_ALL_BINDINGS:
         return (
             f"forward-unrouted can't be had for exchange {exchange.name!r} of type {exchange.type}: no binding asks "

@@ -17,30 +17,9 @@ from agent.core.addresses.url_text import Tls, check_file, check_server_name, re
 from agent.core.model import AckMode, ChannelUse, CleanupMode, LinkOverrides, QueueType, SetMember, Upstream
 from agent.core.settings import DownstreamSettings
 from agent.definitions.document.findings import Spot
+from agent.definitions.models import values
 from agent.definitions.models.validation import Keys, SnakeKeys
-from agent.definitions.models.value_types import (
-    INTEGRAL,
-    MAX_EXPIRY,
-    MAY_BE_EMPTY,
-    WITHOUT_UNIT,
-    AmqpUris,
-    HttpUrls,
-    LagLimit,
-    Milliseconds,
-    Name,
-    Prefetch,
-    SecondsOrNever,
-    SecondsOrNone,
-    SecondsOrOff,
-    SecretText,
-    ShortText,
-    Text,
-    accepted_by,
-    key,
-    kind_of,
-    readable,
-    refuse,
-)
+from agent.definitions.models.values import INTEGRAL, MAY_BE_EMPTY, accepted_by, key, kind_of, readable, refuse
 from agent.errors import Place, UriError
 
 
@@ -49,22 +28,22 @@ class SslOptionsModel(SnakeKeys):
 
     noun = "ssl-options"
 
-    cacertfile: Annotated[Text, accepted_by(partial(check_file, key="cacertfile"))] = key(
+    cacertfile: Annotated[values.Text, accepted_by(partial(check_file, key="cacertfile"))] = key(
         "File with the certificates of the authorities to trust."
     )
-    certfile: Annotated[Text, accepted_by(partial(check_file, key="certfile"))] = key(
+    certfile: Annotated[values.Text, accepted_by(partial(check_file, key="certfile"))] = key(
         "File with the agent's own certificate."
     )
-    keyfile: Annotated[Text, accepted_by(partial(check_file, key="keyfile"))] = key(
+    keyfile: Annotated[values.Text, accepted_by(partial(check_file, key="keyfile"))] = key(
         "File with the private key of `certfile`."
     )
     verify: Literal["verify_peer", "verify_none"] = key("`verify_peer`, the default, or `verify_none`.")
     fail_if_no_peer_cert: bool = key("Accepted for compatibility; it applies to servers.")
-    password: SecretText = key("Password of `keyfile`.")
+    password: values.SecretText = key("Password of `keyfile`.")
     depth: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key(
         "Accepted for compatibility; chains may have any length."
     )
-    server_name_indication: Annotated[Text, accepted_by(check_server_name)] = key(
+    server_name_indication: Annotated[values.Text, accepted_by(check_server_name)] = key(
         "Host name that the peer's certificate has to match; the host by default. `disable` accepts any certificate "
         "signed by the authorities."
     )
@@ -101,13 +80,13 @@ HaPolicy = Annotated[
 class LinkKeys(Keys):
     """The settings of an upstream's links; a member of a set may override them."""
 
-    exchange: ShortText = key("Name of the upstream exchange; the federated exchange's own by default.")
-    queue: ShortText = key("Name of the upstream queue to federate from; the federated queue's own by default.")
-    consumer_tag: ShortText = key("Consumer tag of queue links; `federation-link-NAME` by default.")
-    prefetch_count: Prefetch = key(
+    exchange: values.ShortText = key("Name of the upstream exchange; the federated exchange's own by default.")
+    queue: values.ShortText = key("Name of the upstream queue to federate from; the federated queue's own by default.")
+    consumer_tag: values.ShortText = key("Consumer tag of queue links; `federation-link-NAME` by default.")
+    prefetch_count: values.Prefetch = key(
         "Largest number of unacknowledged messages; `auto`, the default, adapts it to the path."
     )
-    reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
+    reconnect_delay: values.SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
     max_hops: Annotated[int, Field(ge=1, le=2**15 - 1), INTEGRAL] = key(
         "How many federation links a message may cross before it stops; 1 by default."
     )
@@ -115,10 +94,12 @@ class LinkKeys(Keys):
         "When a message is acknowledged upstream: `on-confirm` (default, loses nothing), `on-publish` or `no-ack`."
     )
     trust_user_id: bool = key("Whether the `user_id` of messages is kept; false by default.")
-    expires: Annotated[int, Field(ge=1, le=MAX_EXPIRY), INTEGRAL, WITHOUT_UNIT] = key(
+    expires: Annotated[int, Field(ge=1, le=values.MAX_EXPIRY), INTEGRAL, values.WITHOUT_UNIT] = key(
         "Milliseconds without a consumer after which the upstream queue is deleted; never by default."
     )
-    message_ttl: Milliseconds = key("Milliseconds that a message may wait in the upstream queue; no limit by default.")
+    message_ttl: values.Milliseconds = key(
+        "Milliseconds that a message may wait in the upstream queue; no limit by default."
+    )
     queue_type: Annotated[QueueType, Strict(False)] = key("Type of the upstream queue: `classic` (default), `quorum`.")
     ha_policy: HaPolicy = key("A key of RabbitMQ 2.x; accepted with a warning, because no current broker supports it.")
     bind_nowait: bool = key("Accepted for compatibility; the agent always pipelines its bindings.")
@@ -132,15 +113,15 @@ class LinkKeys(Keys):
         "Whether to federate all messages, even if no binding matches, so that an alternate exchange downstream gets "
         "them; not for direct exchanges. False by default."
     )
-    quarantine_after: SecondsOrNever = key(
+    quarantine_after: values.SecondsOrNever = key(
         "Seconds, or a time such as `10m`, after which a message goes to the quarantine that the destination refuses "
         "while it takes others; `never` for none. 10 minutes by default."
     )
-    probe: SecondsOrOff = key(
+    probe: values.SecondsOrOff = key(
         "Seconds, or a time such as `10s`, between probes, which prove that an exchange link delivers and measure its "
         "lag; `off` by default."
     )
-    lag_critical: LagLimit = key(
+    lag_critical: values.LagLimit = key(
         "How far a link may fall behind before that counts as trouble: a time such as `5m`, or a number of messages "
         "that wait; `off` by default."
     )
@@ -179,17 +160,17 @@ class UpstreamModel(LinkKeys):
         }
     )
 
-    uri: AmqpUris = key("AMQP URI of the cluster, or a list of interchangeable ones.")
-    host: Name = key("Host to connect to, instead of `uri`.")
+    uri: values.AmqpUris = key("AMQP URI of the cluster, or a list of interchangeable ones.")
+    host: values.Name = key("Host to connect to, instead of `uri`.")
     port: Annotated[int, Field(ge=1, le=65535), INTEGRAL] = key("Port; 5672, or 5671 with amqps, by default.")
     protocol: Literal["amqp", "amqps"] = key("`amqp`, the default, or `amqps`.")
-    virtual_host: Annotated[ShortText, accepted_by(partial(refuse_nul, key="virtual-host"))] = key(
+    virtual_host: Annotated[values.ShortText, accepted_by(partial(refuse_nul, key="virtual-host"))] = key(
         "Virtual host of the upstream; the federated object's own by default."
     )
-    username: Annotated[Text, accepted_by(partial(refuse_nul, key="username"))] = key(
+    username: Annotated[values.Text, accepted_by(partial(refuse_nul, key="username"))] = key(
         "User to connect as; guest by default."
     )
-    password: Annotated[SecretText, accepted_by(partial(refuse_nul, key="password"))] = key(
+    password: Annotated[values.SecretText, accepted_by(partial(refuse_nul, key="password"))] = key(
         "Password of `username`; guest by default."
     )
     mechanism: Annotated[
@@ -205,7 +186,7 @@ class UpstreamModel(LinkKeys):
         WithJsonSchema({"anyOf": [{"const": "none"}, {"type": "integer", "minimum": 0, "maximum": 65535}]}),
     ] = key("Seconds between heartbeats, 10 by default, or `none`.")
     ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key("TLS settings, with protocol `amqps`.")
-    management: HttpUrls = key(
+    management: values.HttpUrls = key(
         "URL of the cluster's HTTP API, or a list: with it, and with `agent.status-export`, the report also accounts "
         "for what entered the links' queues there. Login and TLS settings are those of the first `uri` unless it has "
         "its own."
@@ -278,7 +259,7 @@ class SetMemberModel(LinkKeys):
 
     noun = "a member of an upstream set"
 
-    upstream: Name = Field(description="Name of the upstream; mandatory.")
+    upstream: values.Name = Field(description="Name of the upstream; mandatory.")
 
     def to_core(self) -> SetMember:
         return SetMember(self.upstream, self.settings())
@@ -292,8 +273,8 @@ class DownstreamModel(Keys):
 
     noun = "downstream"
 
-    uri: AmqpUris = Field(description="AMQP URI of the cluster, or a list of interchangeable ones; mandatory.")
-    management: HttpUrls = key("URL of its HTTP API, or a list; without it bindings come from `bindings`.")
+    uri: values.AmqpUris = Field(description="AMQP URI of the cluster, or a list of interchangeable ones; mandatory.")
+    management: values.HttpUrls = key("URL of its HTTP API, or a list; without it bindings come from `bindings`.")
     ssl_options: Annotated[SslOptionsModel, MAY_BE_EMPTY] = key(
         "TLS settings for `amqps` and `https` above; an address that has some of its own uses those instead."
     )

@@ -13,7 +13,7 @@ from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Federat
 from agent.core.rules.policies import SET_ARGUMENTS
 from agent.definitions.document.findings import Spot, suggest
 from agent.definitions.models.validation import Keys
-from agent.definitions.models.value_types import Arguments, Name, Regex, ShortText, key, kind_of, refuse
+from agent.definitions.models.values import Arguments, Name, Regex, ShortText, key, kind_of, refuse
 from agent.errors import Place
 
 SET_KEY = "upstream-set"

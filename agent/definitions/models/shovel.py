@@ -20,24 +20,10 @@ from agent.core.model import (
     ShovelSettings,
 )
 from agent.definitions.document.findings import Spot
+from agent.definitions.models import values
 from agent.definitions.models.clusters import warn_uris
 from agent.definitions.models.validation import Keys, SnakeKeys
-from agent.definitions.models.value_types import (
-    INTEGRAL,
-    MAX_EXPIRY,
-    MAY_BE_EMPTY,
-    AmqpUris,
-    Arguments,
-    LagLimit,
-    Name,
-    Prefetch,
-    SecondsOrNever,
-    SecondsOrNone,
-    ShortText,
-    key,
-    kind_of,
-    refuse,
-)
+from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
 
 T = TypeVar("T")
@@ -76,19 +62,19 @@ class PropertiesModel(SnakeKeys):
 
     noun = "dest-publish-properties"
 
-    content_type: ShortText = key("MIME type of the body.")
-    content_encoding: ShortText = key("Encoding of the body.")
+    content_type: values.ShortText = key("MIME type of the body.")
+    content_encoding: values.ShortText = key("Encoding of the body.")
     delivery_mode: Annotated[int, Field(ge=1, le=2), INTEGRAL] = key("1 for transient, 2 for persistent.")
     priority: Annotated[int, Field(ge=0, le=255), INTEGRAL] = key("Priority.")
-    correlation_id: ShortText = key("Correlation identifier.")
-    reply_to: ShortText = key("Where to reply to.")
-    expiration: ShortText = key("Milliseconds after which the message expires, as text.")
-    message_id: ShortText = key("Message identifier.")
+    correlation_id: values.ShortText = key("Correlation identifier.")
+    reply_to: values.ShortText = key("Where to reply to.")
+    expiration: values.ShortText = key("Milliseconds after which the message expires, as text.")
+    message_id: values.ShortText = key("Message identifier.")
     timestamp: Annotated[int, Field(ge=0, lt=2**63), INTEGRAL] = key("Seconds since 1970.")
-    type: ShortText = key("Type of the message.")
-    user_id: ShortText = key("User; the broker refuses any except the connected one.")
-    app_id: ShortText = key("Application.")
-    cluster_id: ShortText = key("Cluster; of AMQP 0-8.")
+    type: values.ShortText = key("Type of the message.")
+    user_id: values.ShortText = key("User; the broker refuses any except the connected one.")
+    app_id: values.ShortText = key("Application.")
+    cluster_id: values.ShortText = key("Cluster; of AMQP 0-8.")
 
     def to_core(self) -> PublishProperties:
         return PublishProperties(**self.written())
@@ -105,15 +91,19 @@ class ShovelModel(Keys):
         }
     )
 
-    src_uri: AmqpUris = Field(description="AMQP URI of the source, or a list of interchangeable ones; mandatory.")
+    src_uri: values.AmqpUris = Field(
+        description="AMQP URI of the source, or a list of interchangeable ones; mandatory."
+    )
     src_protocol: Protocol = key("`amqp091`, the only one.")
-    src_queue: Name = key("Queue to consume from; this or `src-exchange`.")
-    src_exchange: ShortText = key("Exchange to consume from, through the shovel's own queue; this or `src-queue`.")
-    src_exchange_key: ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
-    src_queue_args: Arguments = key("Arguments to declare `src-queue` with.")
-    src_consumer_args: Arguments = key("Arguments to consume with, such as `x-priority`.")
-    src_consumer_name: ShortText = key("Consumer tag.")
-    src_prefetch_count: Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
+    src_queue: values.Name = key("Queue to consume from; this or `src-exchange`.")
+    src_exchange: values.ShortText = key(
+        "Exchange to consume from, through the shovel's own queue; this or `src-queue`."
+    )
+    src_exchange_key: values.ShortText = key("Routing key to bind to `src-exchange` with; empty by default.")
+    src_queue_args: values.Arguments = key("Arguments to declare `src-queue` with.")
+    src_consumer_args: values.Arguments = key("Arguments to consume with, such as `x-priority`.")
+    src_consumer_name: values.ShortText = key("Consumer tag.")
+    src_prefetch_count: values.Prefetch = key("Most messages that may be on their way unacknowledged, or `auto`.")
     src_delete_after: DeleteAfterKey = key(
         "`never` (default), `queue-length` (what the queue holds at start) or a number of messages, then it stops."
     )
@@ -121,12 +111,14 @@ class ShovelModel(Keys):
         "Seconds after which it stops."
     )
     src_predeclared: bool = key("Whether `src-queue` has to exist already; false by default.")
-    dest_uri: AmqpUris = Field(description="AMQP URI of the destination, or a list of interchangeable ones; mandatory.")
+    dest_uri: values.AmqpUris = Field(
+        description="AMQP URI of the destination, or a list of interchangeable ones; mandatory."
+    )
     dest_protocol: Protocol = key("`amqp091`, the only one.")
-    dest_queue: Name = key("Queue to publish to; this or `dest-exchange`.")
-    dest_exchange: ShortText = key("Exchange to publish to; by default each message's own.")
-    dest_exchange_key: ShortText = key("Routing key to publish with; by default each message's own.")
-    dest_queue_args: Arguments = key("Arguments to declare `dest-queue` with.")
+    dest_queue: values.Name = key("Queue to publish to; this or `dest-exchange`.")
+    dest_exchange: values.ShortText = key("Exchange to publish to; by default each message's own.")
+    dest_exchange_key: values.ShortText = key("Routing key to publish with; by default each message's own.")
+    dest_queue_args: values.Arguments = key("Arguments to declare `dest-queue` with.")
     dest_predeclared: bool = key("Whether `dest-queue` has to exist already; false by default.")
     dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties to set on every message.")
     dest_add_forward_headers: bool = key("Whether to add the header `x-shovelled`; false by default.")
@@ -134,16 +126,16 @@ class ShovelModel(Keys):
     ack_mode: Annotated[AckMode, Strict(False)] = key(
         "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
     )
-    reconnect_delay: SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
-    quarantine_after: SecondsOrNever = key(
+    reconnect_delay: values.SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
+    quarantine_after: values.SecondsOrNever = key(
         "Seconds, or a time such as `10m`, after which a message goes to the quarantine that the destination refuses "
         "while it takes others; `never` for none. 10 minutes by default."
     )
-    lag_critical: LagLimit = key(
+    lag_critical: values.LagLimit = key(
         "How far the shovel may fall behind before that counts as trouble: a time such as `5m`, or a number of "
         "messages that wait; `off` by default."
     )
-    prefetch_count: Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
+    prefetch_count: values.Prefetch = key("Old spelling of `src-prefetch-count`.", json_schema_extra=DEPRECATED)
     delete_after: DeleteAfterKey = key("Old spelling of `src-delete-after`.", json_schema_extra=DEPRECATED)
     publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key(
         "Old spelling of `dest-publish-properties`.", json_schema_extra=DEPRECATED

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.definitions.document.findings import Path, Spot, quoted, suggest
-from agent.definitions.models.value_types import kind_of
+from agent.definitions.models.values import kind_of
 
 
 def kebab(name: str) -> str:

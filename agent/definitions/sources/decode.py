@@ -26,7 +26,7 @@ from agent.definitions.models.clusters import SetMemberModel, UpstreamModel
 from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel
 from agent.definitions.models.shovel import ShovelModel, other_protocol
 from agent.definitions.models.validation import check
-from agent.definitions.models.value_types import MAX_SHORT_TEXT, check_regex, kind_of
+from agent.definitions.models.values import MAX_SHORT_TEXT, check_regex, kind_of
 
 SECTIONS: Final = ("upstreams", "upstream-sets", "policies", "exchanges", "bindings", "shovels")
 VHOSTS: Final = "vhosts"

@@ -23,7 +23,7 @@ from agent.definitions.document.findings import (
 from agent.definitions.document.json_text import JsonText
 from agent.definitions.document.yaml import decode
 from agent.definitions.models.downstream_objects import NO_FEDERATION
-from agent.definitions.models.value_types import kind_of
+from agent.definitions.models.values import kind_of
 from agent.definitions.sources.decode import DEFAULT_VHOST
 from agent.definitions.sources.downstream_state import bindings_by_source, vhost_state
 from agent.definitions.sources.keeper import merge

@@ -25,7 +25,7 @@ from agent.definitions.document.interpolate import Interpolator
 from agent.definitions.models.clusters import DownstreamModel
 from agent.definitions.models.settings import AgentModel, HttpModel, SourcesModel
 from agent.definitions.models.validation import AnyKeys, check
-from agent.definitions.models.value_types import kind_of
+from agent.definitions.models.values import kind_of
 from agent.definitions.sources.cross_checks import OtherSources, check_references, check_unrouted
 from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
 from agent.definitions.sources.exports import Bindings, MergedExports, read_exports

@@ -17,7 +17,7 @@ from agent.core.rules.resolve import finish
 from agent.definitions.document.findings import DocumentFindings, Path, Spot, in_order, quoted, raise_errors, suggest
 from agent.definitions.models.downstream_objects import FEDERATION_KEYS, PolicyDefinitionModel
 from agent.definitions.models.validation import check
-from agent.definitions.models.value_types import check_regex, kind_of
+from agent.definitions.models.values import check_regex, kind_of
 from agent.definitions.sources.decode import (
     MOST_REGEX_BYTES,
     SECTIONS,
@@ -51,10 +51,7 @@ Decoded = TypeVar("Decoded")
 
 
 def reading_parameters(
-    broker: str,
-    parameters: Items,
-    before: SourceReading,
-    unread: Mapping[str, Problem] | None = None,
+    broker: str, parameters: Items, before: SourceReading, unread: Mapping[str, Problem] | None = None
 ) -> Steps:
     """In short steps. A vhost with errors, or one that is `unread`, keeps its previous definitions."""
     ours = (each for each in parameters if each.get("component") in _COMPONENTS)
@@ -66,10 +63,7 @@ def reading_parameters(
 
 
 def reading_policies(
-    broker: str,
-    policies: Items,
-    before: SourceReading,
-    unread: Mapping[str, Problem] | None = None,
+    broker: str, policies: Items, before: SourceReading, unread: Mapping[str, Problem] | None = None
 ) -> Steps:
     """As `reading_parameters`."""
     decoded, refused, warnings = yield from _decoding_by_vhost(

@@ -12,7 +12,7 @@ from agent.definitions.sources.legacy.federation import (
     DOWNSTREAM_VARIABLE,
     LegacyFederation,
 )
-from agent.definitions.sources.legacy.properties import literal
+from agent.definitions.sources.legacy.proplists import literal
 from agent.definitions.sources.legacy.upstreams import EVERY_UPSTREAM
 from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry
 

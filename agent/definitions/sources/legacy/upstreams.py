@@ -10,28 +10,15 @@ from functools import partial
 from agent.core.addresses import uri
 from agent.core.addresses.url_text import FILE_KEYS, check_file, check_server_name, refuse_nul
 from agent.definitions.document.findings import quoted
+from agent.definitions.sources.legacy import proplists
 from agent.definitions.sources.legacy.erlang import Integer, LegacyError, Term, Tuple, fail
-from agent.definitions.sources.legacy.properties import (
+from agent.definitions.sources.legacy.proplists import (
     Converter,
     LegacyProblems,
     PropertyList,
     Rule,
-    flag,
-    is_unset,
-    items_of,
     literal,
-    name,
-    one_of,
-    or_none,
-    properties,
-    proplists,
-    seconds,
-    text,
-    text_of,
-    whole,
-    written_name,
-    written_short,
-    written_text,
+    property_list,
 )
 from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry, Rows, Value
 from agent.errors import Place, Problem, UriError
@@ -39,9 +26,9 @@ from agent.errors import Place, Problem, UriError
 EVERY_UPSTREAM = "all"
 MAX_HOPS = 2**15 - 1
 _MEMBER = {
-    "connection": Rule("upstream", written_name),
-    "exchange": Rule("exchange", written_name),
-    "max_hops": Rule("max-hops", whole(1, MAX_HOPS)),
+    "connection": Rule("upstream", proplists.written_name),
+    "exchange": Rule("exchange", proplists.written_name),
+    "max_hops": Rule("max-hops", proplists.whole(1, MAX_HOPS)),
 }
 
 
@@ -69,7 +56,7 @@ class LegacySet:
 
 def read_set(set_name: str, at: Place, term: Term, *, problems: LegacyProblems) -> LegacySet:
     what = f"upstream set {quoted(set_name)}"
-    listed = proplists(term)
+    listed = proplists.property_lists(term)
     if listed is None:
         problems.add(term.at, f'{what}: write a list of upstreams, as in [[{{connection, "…"}}], …]')
         return LegacySet(at)
@@ -78,7 +65,7 @@ def read_set(set_name: str, at: Place, term: Term, *, problems: LegacyProblems) 
 
 
 def _read_member(term: Term, what: str, problems: LegacyProblems) -> LegacyMember | None:
-    given = properties(term, what, problems)
+    given = property_list(term, what, problems)
     entries = tuple(given.entries(_MEMBER, problems))
     if "connection" not in given.found:
         problems.add(given.at, f'{what}: an upstream names no connection; add {{connection, "…"}}')
@@ -87,7 +74,7 @@ def _read_member(term: Term, what: str, problems: LegacyProblems) -> LegacyMembe
     if not any(entry.key == "upstream" for entry in entries):
         return None
     notes = (*given.notes, *given.without_counterpart(_MEMBER))
-    return LegacyMember(name(connection), connection.at, Block(entries, notes))
+    return LegacyMember(proplists.name(connection), connection.at, Block(entries, notes))
 
 
 _MAX_MILLISECONDS = 2**32 - 1
@@ -139,19 +126,19 @@ class LegacyConnection:
 def _ha_policy(term: Term) -> Value:
     """`all`, `nodes`, or a tuple that begins so."""
     kind = term.items[0] if isinstance(term, Tuple) and term.items else term
-    return written_text(kind)
+    return proplists.written_text(kind)
 
 
 def _verify(term: Term) -> Value:
     if isinstance(term, Integer) and term.value in _VERIFY:
         return _VERIFY[term.value]
-    return one_of("verify_peer", "verify_none")(term)
+    return proplists.one_of("verify_peer", "verify_none")(term)
 
 
 def _server_name(term: Term) -> Value:
-    if text_of(term) == "disable":
+    if proplists.text_of(term) == "disable":
         fail(term.at, "disable has no counterpart; remove it, or write the name in the certificate")
-    return _held_to(check_server_name, written_text)(term)
+    return _held_to(check_server_name, proplists.written_text)(term)
 
 
 def _held_to(check: Callable[[str], None], read: Converter) -> Converter:
@@ -159,7 +146,7 @@ def _held_to(check: Callable[[str], None], read: Converter) -> Converter:
 
     def checked(term: Term) -> Value:
         try:
-            check(text(term))
+            check(proplists.text(term))
         except UriError as error:
             fail(term.at, str(error))
         return read(term)
@@ -168,7 +155,7 @@ def _held_to(check: Callable[[str], None], read: Converter) -> Converter:
 
 
 def _host(term: Term) -> Value:
-    host = name(term)
+    host = proplists.name(term)
     try:
         uri.parse(uri.from_parts(host=host).safe)
     except UriError as error:
@@ -177,29 +164,31 @@ def _host(term: Term) -> Value:
     return literal(host)
 
 
-_MECHANISM = one_of("default", "EXTERNAL", "plain", "amqplain")
+_MECHANISM = proplists.one_of("default", "EXTERNAL", "plain", "amqplain")
 _ENDPOINT = {
     "host": Rule("host", _host),
-    "protocol": Rule("protocol", one_of("amqp", "amqps")),
-    "port": Rule("port", or_none(whole(1, 65535))),
-    "virtual_host": Rule("virtual-host", _held_to(partial(refuse_nul, key="virtual_host"), written_short)),
+    "protocol": Rule("protocol", proplists.one_of("amqp", "amqps")),
+    "port": Rule("port", proplists.or_none(proplists.whole(1, 65535))),
+    "virtual_host": Rule("virtual-host", _held_to(partial(refuse_nul, key="virtual_host"), proplists.written_short)),
 }
-_USER = {"username": Rule("username", _held_to(partial(refuse_nul, key="username"), written_text))}
+_USER = {"username": Rule("username", _held_to(partial(refuse_nul, key="username"), proplists.written_text))}
 _LINK = {
     "mechanism": Rule("mechanism", _MECHANISM),
-    "prefetch_count": Rule("prefetch-count", or_none(whole(0, 65535))),
-    "reconnect_delay": Rule("reconnect-delay", seconds),
-    "heartbeat": Rule("heartbeat", or_none(whole(0, 65535))),
-    "expires": Rule("expires", or_none(whole(1, _MAX_MILLISECONDS))),
-    "message_ttl": Rule("message-ttl", or_none(whole(0, _MAX_MILLISECONDS))),
-    "max_hops": Rule("max-hops", whole(1, MAX_HOPS)),
-    "ha_policy": Rule("ha-policy", or_none(_ha_policy), "no current broker supports it: set a policy upstream"),
+    "prefetch_count": Rule("prefetch-count", proplists.or_none(proplists.whole(0, 65535))),
+    "reconnect_delay": Rule("reconnect-delay", proplists.seconds),
+    "heartbeat": Rule("heartbeat", proplists.or_none(proplists.whole(0, 65535))),
+    "expires": Rule("expires", proplists.or_none(proplists.whole(1, _MAX_MILLISECONDS))),
+    "message_ttl": Rule("message-ttl", proplists.or_none(proplists.whole(0, _MAX_MILLISECONDS))),
+    "max_hops": Rule("max-hops", proplists.whole(1, MAX_HOPS)),
+    "ha_policy": Rule(
+        "ha-policy", proplists.or_none(_ha_policy), "no current broker supports it: set a policy upstream"
+    ),
 }
 _TLS = {
-    **{key: Rule(key, _held_to(partial(check_file, key=key), written_text)) for key in sorted(FILE_KEYS)},
+    **{key: Rule(key, _held_to(partial(check_file, key=key), proplists.written_text)) for key in sorted(FILE_KEYS)},
     "verify": Rule("verify", _verify),
-    "fail_if_no_peer_cert": Rule("fail_if_no_peer_cert", flag),
-    "depth": Rule("depth", whole(0, 255)),
+    "fail_if_no_peer_cert": Rule("fail_if_no_peer_cert", proplists.flag),
+    "depth": Rule("depth", proplists.whole(0, 255)),
     "server_name_indication": Rule("server_name_indication", _server_name),
 }
 PROPERTIES = (*_ENDPOINT, *_USER, *_SECRETS, *_LINK, "ssl_options")
@@ -208,11 +197,11 @@ PROPERTIES = (*_ENDPOINT, *_USER, *_SECRETS, *_LINK, "ssl_options")
 def read_connection(
     owner: str, term: Term, defaults: BrokerDefaults, *, secrets: Secrets, problems: LegacyProblems
 ) -> LegacyConnection:
-    given = properties(term, f"connection {quoted(owner)}", problems)
+    given = property_list(term, f"connection {quoted(owner)}", problems)
     if "host" not in given.found:
         problems.add(given.at, f'connection {quoted(owner)} names no host; add {{host, "…"}}')
     tls = _tls_options(owner, given, secrets=secrets, problems=problems)
-    speaks_tls = "protocol" in given.found and text_of(given.found["protocol"].value) == "amqps"
+    speaks_tls = "protocol" in given.found and proplists.text_of(given.found["protocol"].value) == "amqps"
     entries = (
         *given.entries(_ENDPOINT, problems),
         *_login(owner, given, defaults, secrets=secrets, problems=problems),
@@ -229,7 +218,7 @@ def read_connection(
 
 
 def _is_silent(given: PropertyList, key: str) -> bool:
-    return key not in given.found or is_unset(given.found[key].value)
+    return key not in given.found or proplists.is_unset(given.found[key].value)
 
 
 def _login(
@@ -239,7 +228,7 @@ def _login(
     if "username" not in given.found and defaults.user is not None:
         yield BlockEntry("username", literal(defaults.user), "default_user of {rabbit, […]}, as in 2.x")
     if "password" in given.found:
-        problems.attempt("password", text, given.found["password"].value)
+        problems.attempt("password", proplists.text, given.found["password"].value)
     if "password" in given.found or defaults.has_password:
         yield secrets.entry(owner, "PASSWORD")
 
@@ -251,12 +240,12 @@ def _link(given: PropertyList, problems: LegacyProblems) -> Iterator[BlockEntry]
 
 
 def _tls_options(owner: str, given: PropertyList, *, secrets: Secrets, problems: LegacyProblems) -> Block | None:
-    if "ssl_options" not in given.found or is_unset(given.found["ssl_options"].value):
+    if "ssl_options" not in given.found or proplists.is_unset(given.found["ssl_options"].value):
         return None
-    options = properties(given.found["ssl_options"].value, "ssl_options", problems)
+    options = property_list(given.found["ssl_options"].value, "ssl_options", problems)
     entries = tuple(options.entries(_TLS, problems))
     if "password" in options.found:
-        problems.attempt("password", text, options.found["password"].value)
+        problems.attempt("password", proplists.text, options.found["password"].value)
         entries = (*entries, secrets.entry(owner, "KEY_PASSWORD"))
     notes = options.notes
     if "keyfile" in options.found and "certfile" not in options.found:
@@ -279,8 +268,7 @@ def _left_out(given: PropertyList, *, speaks_tls: bool) -> Iterator[str]:
 
 def _texts(term: Term) -> Iterator[str]:
     """A text, or those of a list."""
-    whole = text_of(term)
-    if whole:
-        yield whole
-        return
-    yield from (found for item in items_of(term) or () if (found := text_of(item)))
+    texts = [proplists.text_of(term)]
+    if not texts[0]:
+        texts = [proplists.text_of(item) for item in proplists.items_of(term) or ()]
+    yield from (found for found in texts if found)

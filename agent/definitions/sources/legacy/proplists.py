@@ -97,7 +97,7 @@ def shown(each: Property) -> str:
     return each.key if _WORD.fullmatch(each.key) and each.value.at != each.at else "a property"
 
 
-def properties(term: Term, what: str, problems: LegacyProblems) -> PropertyList:
+def property_list(term: Term, what: str, problems: LegacyProblems) -> PropertyList:
     items = items_of(term)
     if items is None:
         problems.add(term.at, f"{what}: write a list of properties, as in [{{key, value}}, …]")
@@ -135,7 +135,7 @@ def items_of(term: Term) -> tuple[Term, ...] | None:
     return None
 
 
-def proplists(term: Term) -> tuple[Term, ...] | None:
+def property_lists(term: Term) -> tuple[Term, ...] | None:
     """The property lists of a list; one without its own brackets counts too."""
     items = items_of(term)
     return (term,) if items and all(isinstance(item, Tuple) for item in items) else items
