@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
+from agent.core import model
 from agent.core.fields import EMPTY
-from agent.core.model import (
-    AckMode,
-    DeleteAfter,
-    ExchangeDestination,
-    ExchangeSource,
-    PublishProperties,
-    QueueDestination,
-    QueueSource,
-    Shovel,
-    ShovelSettings,
-)
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
 from agent.definitions.models.clusters import warn_uris
@@ -26,23 +16,21 @@ from agent.definitions.models.validation import Keys, SnakeKeys
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
 
-T = TypeVar("T")
-
 PROTOCOL = "amqp091"
 DEPRECATED = {"deprecated": True}
 
 
 def _delete_after(value: object) -> object:
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
-    if isinstance(value, str) and value in set(DeleteAfter):
-        return DeleteAfter(value)
+    if isinstance(value, str) and value in set(model.DeleteAfter):
+        return model.DeleteAfter(value)
     if isinstance(whole, int) and not isinstance(whole, bool) and whole >= 0:
         return whole
     raise refuse(f"expected never, queue-length or a number of messages, got {kind_of(value)}")
 
 
 DeleteAfterKey = Annotated[
-    DeleteAfter | int,
+    model.DeleteAfter | int,
     BeforeValidator(_delete_after),
     WithJsonSchema({"anyOf": [{"enum": ["never", "queue-length"]}, {"type": "integer", "minimum": 0}]}),
 ]
@@ -76,8 +64,22 @@ class PropertiesModel(SnakeKeys):
     app_id: values.ShortText = key("Application.")
     cluster_id: values.ShortText = key("Cluster; of AMQP 0-8.")
 
-    def to_core(self) -> PublishProperties:
-        return PublishProperties(**self.written())
+    def to_core(self) -> model.PublishProperties:
+        return model.PublishProperties(**self.written())
+
+
+_SPELLINGS = {
+    "consumer_arguments": ("src_consumer_args",),
+    "consumer_tag": ("src_consumer_name",),
+    "prefetch_count": ("prefetch_count", "src_prefetch_count"),
+    "delete_after": ("delete_after", "src_delete_after"),
+    "delete_after_duration": ("src_delete_after_duration",),
+    "publish_properties": ("publish_properties", "dest_publish_properties"),
+    "add_forward_headers": ("add_forward_headers", "dest_add_forward_headers"),
+    "add_timestamp_header": ("add_timestamp_header", "dest_add_timestamp_header"),
+    **{name: (name,) for name in ("ack_mode", "reconnect_delay", "quarantine_after", "lag_critical")},
+}
+"""The keys of each setting. Where both are written, the new spelling, which is last, counts, as with RabbitMQ."""
 
 
 class ShovelModel(Keys):
@@ -123,7 +125,7 @@ class ShovelModel(Keys):
     dest_publish_properties: Annotated[PropertiesModel, MAY_BE_EMPTY] = key("Properties to set on every message.")
     dest_add_forward_headers: bool = key("Whether to add the header `x-shovelled`; false by default.")
     dest_add_timestamp_header: bool = key("Whether to add the header `x-shovelled-timestamp`; false by default.")
-    ack_mode: Annotated[AckMode, Strict(False)] = key(
+    ack_mode: Annotated[model.AckMode, Strict(False)] = key(
         "When a message is acknowledged at the source: `on-confirm` (default, loses nothing), `on-publish`, `no-ack`."
     )
     reconnect_delay: values.SecondsOrNone = key("Longest wait in seconds before connecting again; 5 by default.")
@@ -157,8 +159,8 @@ class ShovelModel(Keys):
             spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
         _idle_keys(raw, spot)
 
-    def to_core(self, name: str, place: Place) -> Shovel:
-        return Shovel(
+    def to_core(self, name: str, place: Place) -> model.Shovel:
+        return model.Shovel(
             name=name,
             source_uris=self.src_uri,
             destination_uris=self.dest_uri,
@@ -168,50 +170,30 @@ class ShovelModel(Keys):
             settings=self._settings(),
         )
 
-    def _source(self) -> QueueSource | ExchangeSource:
+    def _source(self) -> model.QueueSource | model.ExchangeSource:
         if "src_exchange" in self.model_fields_set:
-            return ExchangeSource(self.src_exchange, _first(self.src_exchange_key, default=""))
-        is_predeclared = _first(self.src_predeclared, default=False)
-        return QueueSource(self.src_queue, _first(self.src_queue_args, default=EMPTY), is_predeclared)
+            return model.ExchangeSource(self.src_exchange, self.src_exchange_key or "")
+        return model.QueueSource(self.src_queue, self.src_queue_args or EMPTY, bool(self.src_predeclared))
 
-    def _destination(self) -> QueueDestination | ExchangeDestination:
+    def _destination(self) -> model.QueueDestination | model.ExchangeDestination:
         if "dest_queue" not in self.model_fields_set:
-            return ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
-        is_predeclared = _first(self.dest_predeclared, default=False)
-        return QueueDestination(self.dest_queue, _first(self.dest_queue_args, default=EMPTY), is_predeclared)
+            return model.ExchangeDestination(self.dest_exchange, self.dest_exchange_key)
+        return model.QueueDestination(self.dest_queue, self.dest_queue_args or EMPTY, bool(self.dest_predeclared))
 
-    def _settings(self) -> ShovelSettings:
-        """By the new spellings; where both are written the new one counts, as with RabbitMQ."""
-        written, default = self.model_fields_set, ShovelSettings()
-        prefetch_count = self.src_prefetch_count if "src_prefetch_count" in written else self.prefetch_count
-        properties = self.dest_publish_properties if "dest_publish_properties" in written else self.publish_properties
-        return ShovelSettings(
-            consumer_arguments=_first(self.src_consumer_args, default=default.consumer_arguments),
-            consumer_tag=self.src_consumer_name,
-            prefetch_count=prefetch_count,
-            delete_after=_first(self.src_delete_after, self.delete_after, default=default.delete_after),
-            delete_after_duration=self.src_delete_after_duration,
-            publish_properties=_first(properties, default=PropertiesModel()).to_core(),
-            add_forward_headers=_first(
-                self.dest_add_forward_headers, self.add_forward_headers, default=default.add_forward_headers
-            ),
-            add_timestamp_header=_first(
-                self.dest_add_timestamp_header, self.add_timestamp_header, default=default.add_timestamp_header
-            ),
-            ack_mode=_first(self.ack_mode, default=default.ack_mode),
-            reconnect_delay=_first(self.reconnect_delay, default=default.reconnect_delay),
-            quarantine_after=self.quarantine_after if "quarantine_after" in written else default.quarantine_after,
-            lag_critical=self.lag_critical if "lag_critical" in written else default.lag_critical,
-        )
+    def _settings(self) -> model.ShovelSettings:
+        written = {
+            name: getattr(self, key)
+            for name, keys in _SPELLINGS.items()
+            for key in keys
+            if key in self.model_fields_set
+        }
+        if "publish_properties" in written:
+            written["publish_properties"] = written["publish_properties"].to_core()
+        return model.ShovelSettings(**written)
 
     def warnings(self, spot: Spot) -> None:
         warn_uris(self.src_uri, spot, "src-uri")
         warn_uris(self.dest_uri, spot, "dest-uri")
-
-
-def _first(*given: T | None, default: T) -> T:
-    """The first value that was written."""
-    return next((value for value in given if value is not None), default)
 
 
 def _idle_keys(raw: Mapping[str, Any], spot: Spot) -> None:

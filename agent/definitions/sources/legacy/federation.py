@@ -8,25 +8,10 @@ from dataclasses import dataclass, field
 from agent.core.fields import INT64
 from agent.core.text.suggest import did_you_mean
 from agent.definitions.document.findings import quoted
-from agent.definitions.sources.legacy import proplists
+from agent.definitions.sources.legacy import proplists, upstreams
 from agent.definitions.sources.legacy.erlang import Atom, Document, Float, Integer, Term, Tuple, fail
-from agent.definitions.sources.legacy.proplists import (
-    Converter,
-    LegacyProblems,
-    PropertyList,
-    Rule,
-    literal,
-    property_list,
-)
-from agent.definitions.sources.legacy.upstreams import (
-    EVERY_UPSTREAM,
-    BrokerDefaults,
-    LegacyConnection,
-    LegacySet,
-    Secrets,
-    read_connection,
-    read_set,
-)
+from agent.definitions.sources.legacy.proplists import Converter, LegacyProblems, PropertyList, Rule, property_list
+from agent.definitions.sources.legacy.upstreams import LegacyConnection, LegacySet
 from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry, Rows, Value
 from agent.errors import Place
 
@@ -54,7 +39,7 @@ def _type(term: Term) -> Value:
     found = proplists.name(term)
     if found not in _BUILT_IN and not found.startswith("x-"):
         fail(term.at, f"write one of {', '.join(_BUILT_IN)}, or a plugin's type, which begins with x-")
-    return literal(found)
+    return proplists.literal(found)
 
 
 def _internal_flag(term: Term) -> Value:
@@ -223,31 +208,31 @@ def _applications(document: Document, wanted: str) -> Iterator[tuple[Tuple, Term
                     yield item, settings
 
 
-def _broker_defaults(document: Document) -> BrokerDefaults:
+def _broker_defaults(document: Document) -> upstreams.BrokerDefaults:
     """The broker's own settings that the plugin used; errors in other settings aren't reported."""
     for _, settings in _applications(document, "rabbit"):
         given = property_list(settings, "rabbit", LegacyProblems()).found
         texts = {key: proplists.text_of(given[key].value) for key in ("default_vhost", "default_user") if key in given}
-        return BrokerDefaults(
+        return upstreams.BrokerDefaults(
             texts.get("default_vhost") or DEFAULT_VHOST, texts.get("default_user"), "default_pass" in given
         )
-    return BrokerDefaults()
+    return upstreams.BrokerDefaults()
 
 
 @dataclass(slots=True)
 class _FederationReader:
     given: PropertyList
-    defaults: BrokerDefaults
+    defaults: upstreams.BrokerDefaults
     problems: LegacyProblems
-    secrets: Secrets = field(default_factory=lambda: Secrets({DOWNSTREAM_VARIABLE}))
+    secrets: upstreams.Secrets = field(default_factory=lambda: upstreams.Secrets({DOWNSTREAM_VARIABLE}))
     result: LegacyFederation = field(default_factory=LegacyFederation)
 
     def read(self) -> LegacyFederation:
         for found, _, value in self._named("connections"):
-            read = read_connection(found, value, self.defaults, secrets=self.secrets, problems=self.problems)
+            read = upstreams.read_connection(found, value, self.defaults, secrets=self.secrets, problems=self.problems)
             self.result.connections[found] = read
         for found, at, value in self._named("upstream_sets"):
-            self.result.upstream_sets[found] = read_set(found, at, value, problems=self.problems)
+            self.result.upstream_sets[found] = upstreams.read_set(found, at, value, problems=self.problems)
         self._exchanges()
         self.result.username = self._name("local_username")
         self.result.nodename = self._name("local_nodename")
@@ -320,7 +305,7 @@ def _check_references(federation: LegacyFederation, problems: LegacyProblems) ->
         for member in upstream_set.members:
             if member.connection not in federation.connections:
                 _missing(member.connection, "connections", member.at, known=federation.connections, problems=problems)
-    every = federation.upstream_sets.get(EVERY_UPSTREAM)
+    every = federation.upstream_sets.get(upstreams.EVERY_UPSTREAM)
     if every is not None and not every.is_every(federation.connections):
         advice = "give it another name, here and wherever exchanges and clients name it"
         problems.add(every.at, f"the set 'all' can't be imported: 'all' now means every upstream of a vhost; {advice}")

@@ -12,14 +12,7 @@ from agent.core.addresses.url_text import FILE_KEYS, check_file, check_server_na
 from agent.definitions.document.findings import quoted
 from agent.definitions.sources.legacy import proplists
 from agent.definitions.sources.legacy.erlang import Integer, LegacyError, Term, Tuple, fail
-from agent.definitions.sources.legacy.proplists import (
-    Converter,
-    LegacyProblems,
-    PropertyList,
-    Rule,
-    literal,
-    property_list,
-)
+from agent.definitions.sources.legacy.proplists import Converter, LegacyProblems, PropertyList, Rule, property_list
 from agent.definitions.sources.legacy.yaml_writer import Block, BlockEntry, Rows, Value
 from agent.errors import Place, Problem, UriError
 
@@ -161,7 +154,7 @@ def _host(term: Term) -> Value:
     except UriError as error:
         advice = "write the name of a host or an IP address, and the port in {port, …}"
         raise LegacyError([Problem(term.at, advice)]) from error
-    return literal(host)
+    return proplists.literal(host)
 
 
 _MECHANISM = proplists.one_of("default", "EXTERNAL", "plain", "amqplain")
@@ -226,7 +219,7 @@ def _login(
 ) -> Iterator[BlockEntry]:
     yield from given.entries(_USER, problems)
     if "username" not in given.found and defaults.user is not None:
-        yield BlockEntry("username", literal(defaults.user), "default_user of {rabbit, […]}, as in 2.x")
+        yield BlockEntry("username", proplists.literal(defaults.user), "default_user of {rabbit, […]}, as in 2.x")
     if "password" in given.found:
         problems.attempt("password", proplists.text, given.found["password"].value)
     if "password" in given.found or defaults.has_password:
