@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.definitions.document import yaml
 from agent.definitions.models import clusters, downstream_objects, settings, shovel
-from agent.definitions.models.validation import Keys
+from agent.definitions.models.validation import StrictModel
 from agent.definitions.schema import DocumentModel, build_schema
 from agent.definitions.sources.exports import MAX_BYTES as MAX_EXPORT_BYTES
 
@@ -56,7 +56,7 @@ policies:
 
 """
 
-_SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
+_SECTIONS: tuple[tuple[str, type[StrictModel]], ...] = (
     ("The file", DocumentModel),
     ("`agent`", settings.AgentModel),
     ("`agent.http`", settings.HttpModel),
@@ -85,14 +85,14 @@ def reference_text() -> str:
     return _INTRO + "\n".join(_section(title, model, schema) for title, model in _SECTIONS)
 
 
-def _section(title: str, model: type[Keys], schema: dict[str, Any]) -> str:
+def _section(title: str, model: type[StrictModel], schema: dict[str, Any]) -> str:
     described = schema["$defs"].get(model.__name__, schema)
     rows = "\n".join(_rows(model, described["properties"], schema))
     more = _LIKE_AN_UPSTREAM if model is clusters.SetMemberModel else ""
     return f"## {title}\n\n{described['description']}\n\n| key | value | description |\n|---|---|---|\n{rows}\n{more}"
 
 
-def _rows(model: type[Keys], properties: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
+def _rows(model: type[StrictModel], properties: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
     own = [found.alias or name for name, found in model.model_fields.items() if name in model.__annotations__]
     inherited = [] if model is clusters.SetMemberModel else [key for key in properties if key not in own]
     for key in (*own, *inherited):

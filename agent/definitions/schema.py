@@ -16,11 +16,11 @@ from agent.definitions.models.clusters import DownstreamModel, SetMemberModel, U
 from agent.definitions.models.downstream_objects import BindingModel, ExchangeModel, PolicyModel
 from agent.definitions.models.settings import AgentModel, SourcesModel
 from agent.definitions.models.shovel import ShovelModel
-from agent.definitions.models.validation import Keys
+from agent.definitions.models.validation import StrictModel
 from agent.definitions.models.values import MAY_BE_EMPTY, Name, key
 
 
-class SectionsModel(Keys):
+class SectionsModel(StrictModel):
     """The definitions of one vhost."""
 
     noun = "a vhost"

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent.core import model
 from agent.core.rules import names, policies
@@ -245,19 +245,8 @@ class _VhostResolver:
             refusal = self._unusable(exchange) or _refusal(bare, source.settings)
             if refusal is not None:
                 self.problems.append(Problem(source.upstream.place, refusal))
-            yield model.ExchangeLink(
-                id=self._ids.of(model.LinkKind.EXCHANGE, self._vhost, exchange.name, source.upstream.name, remote_name),
-                vhost=self._vhost,
-                name=exchange.name,
-                upstream=source.upstream.name,
-                uris=source.upstream.uris,
-                remote_name=remote_name,
-                settings=source.settings,
-                policy=chosen.source,
-                management=source.upstream.management,
-                exchange=bare,
-                problem=refusal,
-            )
+            found = self._link_keys(model.LinkKind.EXCHANGE, exchange.name, source, remote_name=remote_name)
+            yield model.ExchangeLink(**found, policy=chosen.source, exchange=bare, problem=refusal)
 
     def _existed(self, kind: model.LinkKind, name: str, source: _LinkSource) -> bool:
         return any(link.upstream == source.upstream.name for link in self._previous.get((kind, name), ()))
@@ -274,18 +263,21 @@ class _VhostResolver:
         for source, remote_name in self._distinct(chosen, lambda settings: settings.queue or queue.name):
             if source.unjudged and not self._existed(model.LinkKind.QUEUE, queue.name, source):
                 continue
-            yield model.QueueLink(
-                id=self._ids.of(model.LinkKind.QUEUE, self._vhost, queue.name, source.upstream.name, remote_name),
-                vhost=self._vhost,
-                name=queue.name,
-                upstream=source.upstream.name,
-                uris=source.upstream.uris,
-                remote_name=remote_name,
-                settings=source.settings,
-                policy=chosen.source,
-                management=source.upstream.management,
-                queue=queue,
-            )
+            found = self._link_keys(model.LinkKind.QUEUE, queue.name, source, remote_name=remote_name)
+            yield model.QueueLink(**found, policy=chosen.source, queue=queue)
+
+    def _link_keys(self, kind: model.LinkKind, name: str, source: _LinkSource, *, remote_name: str) -> dict[str, Any]:
+        upstream = source.upstream
+        return {
+            "id": self._ids.of(kind, self._vhost, name, upstream.name, remote_name),
+            "vhost": self._vhost,
+            "name": name,
+            "upstream": upstream.name,
+            "uris": upstream.uris,
+            "remote_name": remote_name,
+            "settings": source.settings,
+            "management": upstream.management,
+        }
 
     def _shovel_links(self) -> Iterator[model.Link]:
         for name, shovel in sorted(self._definitions.shovels.items()):

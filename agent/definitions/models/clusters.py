@@ -18,12 +18,16 @@ from agent.core.model import AckMode, ChannelUse, CleanupMode, LinkOverrides, Qu
 from agent.core.settings import DownstreamSettings
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
-from agent.definitions.models.validation import Keys, SnakeKeys
+from agent.definitions.models.validation import SnakeCaseModel, StrictModel
 from agent.definitions.models.values import INTEGRAL, MAY_BE_EMPTY, accepted_by, key, kind_of, readable, refuse
 from agent.errors import Place, UriError
 
+Address = TypeVar("Address", AmqpUri, HttpUrl)
+_NO_BROKER_HONOURS = "ha-policy: no current broker supports mirrored queues; use queue-type: quorum"
+_AS_THEY_ARE = ("host", "port", "protocol", "virtual_host", "username", "password", "heartbeat")
 
-class SslOptionsModel(SnakeKeys):
+
+class SslOptionsModel(SnakeCaseModel):
     """TLS settings of an upstream that is written without a URI, or of the downstream."""
 
     noun = "ssl-options"
@@ -61,9 +65,6 @@ def warn_unverified(spot: Spot) -> None:
     spot.warn("verify_none: the server's identity is not checked; set cacertfile instead", "ssl-options", "verify")
 
 
-_NO_BROKER_HONOURS = "ha-policy: no current broker supports mirrored queues; use queue-type: quorum"
-
-
 def _ha_policy(value: object) -> object:
     if isinstance(value, list | dict):
         return json.dumps(value)
@@ -77,7 +78,7 @@ HaPolicy = Annotated[
 ]
 
 
-class LinkKeys(Keys):
+class LinkSettingsModel(StrictModel):
     """The settings of an upstream's links; a member of a set may override them."""
 
     exchange: values.ShortText = key("Name of the upstream exchange; the federated exchange's own by default.")
@@ -127,7 +128,9 @@ class LinkKeys(Keys):
     )
 
     def settings(self) -> LinkOverrides:
-        return LinkOverrides(**{name: value for name, value in self.written().items() if name in LinkKeys.model_fields})
+        return LinkOverrides(
+            **{name: value for name, value in self.written().items() if name in LinkSettingsModel.model_fields}
+        )
 
     def warnings(self, spot: Spot) -> None:
         if "ha_policy" in self.model_fields_set:
@@ -138,7 +141,7 @@ def _mechanism(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-class UpstreamModel(LinkKeys):
+class UpstreamModel(LinkSettingsModel):
     """A remote cluster to federate from."""
 
     noun = "an upstream"
@@ -236,9 +239,6 @@ class UpstreamModel(LinkKeys):
             warn_unverified(spot)
 
 
-_AS_THEY_ARE = ("host", "port", "protocol", "virtual_host", "username", "password", "heartbeat")
-
-
 def _check_host(host: object, spot: Spot) -> None:
     if not isinstance(host, str) or not host:
         return
@@ -254,7 +254,7 @@ def warn_uris(uris: tuple[AmqpUri, ...] | None, spot: Spot, name: str) -> None:
             spot.warn(f"{name}: {warning}", name)
 
 
-class SetMemberModel(LinkKeys):
+class SetMemberModel(LinkSettingsModel):
     """One upstream of a set."""
 
     noun = "a member of an upstream set"
@@ -265,10 +265,7 @@ class SetMemberModel(LinkKeys):
         return SetMember(self.upstream, self.settings())
 
 
-Address = TypeVar("Address", AmqpUri, HttpUrl)
-
-
-class DownstreamModel(Keys):
+class DownstreamModel(StrictModel):
     """The cluster that the agent runs beside."""
 
     noun = "downstream"

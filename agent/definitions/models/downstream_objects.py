@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 from agent.core.model import ApplyTo, Binding, Choice, DeclaredExchange, Federation, Policy
 from agent.core.rules.policies import SET_ARGUMENTS
 from agent.definitions.document.findings import Spot, suggest
-from agent.definitions.models.validation import Keys
+from agent.definitions.models.validation import StrictModel
 from agent.definitions.models.values import Arguments, Name, Regex, ShortText, key, kind_of, refuse
 from agent.errors import Place
 
@@ -21,7 +21,7 @@ NO_FEDERATION = "no key of federation: what this policy matches isn't federated,
 FEDERATION_KEYS = tuple(choice.value for choice in Choice)
 
 
-class PolicyDefinitionModel(Keys):
+class PolicyDefinitionModel(StrictModel):
     """What a policy does: exactly one of these keys. One that has no key of federation federates nothing, and keeps
     policies of a lower priority from doing so."""
 
@@ -77,7 +77,7 @@ class _AlsoOthers:
         return {"anyOf": [federating, others]}
 
 
-class PolicyModel(Keys):
+class PolicyModel(StrictModel):
     """Federates the exchanges and queues whose names match."""
 
     noun = "a policy"
@@ -131,7 +131,7 @@ def sets_of(raw: Mapping[str, Any]) -> list[tuple[tuple[str, ...], object]]:
     return found
 
 
-class ExchangeModel(Keys):
+class ExchangeModel(StrictModel):
     """An exchange that the agent declares at start."""
 
     noun = "an exchange"
@@ -166,7 +166,7 @@ class ExchangeModel(Keys):
         return DeclaredExchange(name=name, place=place, **self.written())
 
 
-class BindingModel(Keys):
+class BindingModel(StrictModel):
     """One binding to create upstream, if the broker's own can't be read."""
 
     noun = "a binding"

@@ -19,7 +19,7 @@ from agent.core.addresses import http_url
 from agent.core.links.removal import CleanupAfter
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
-from agent.definitions.models.validation import Keys
+from agent.definitions.models.validation import StrictModel
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, readable, refuse
 
 MOST_PEERS = 100  # all are asked at the same time
@@ -62,7 +62,7 @@ PublicUrl = Annotated[str, BeforeValidator(_parse_public_url), WithJsonSchema({"
 ListenAddress = Annotated[Listen, BeforeValidator(parse_listen), WithJsonSchema({"type": "string"})]
 
 
-class MetricsModel(Keys):
+class MetricsModel(StrictModel):
     """What `/metrics` holds."""
 
     noun = "agent.http.metrics"
@@ -74,7 +74,7 @@ class MetricsModel(Keys):
     )
 
 
-class HttpModel(Keys):
+class HttpModel(StrictModel):
     """The address and access of the agent's page, API and metrics."""
 
     noun = "agent.http"
@@ -116,7 +116,7 @@ class HttpModel(Keys):
         )
 
 
-class StatusExportModel(Keys):
+class StatusExportModel(StrictModel):
     """Status events as files, for `federation-agent report`."""
 
     noun = "agent.status-export"
@@ -141,7 +141,7 @@ class StatusExportModel(Keys):
         return settings.StatusExportSettings(**written | {"directory": str(Path(directory, self.directory))})
 
 
-class LogModel(Keys):
+class LogModel(StrictModel):
     """The agent's log, one event per line on standard output; read at start only."""
 
     noun = "agent.log"
@@ -158,7 +158,7 @@ class LogModel(Keys):
         return settings.LogSettings(self.format, self.level)
 
 
-class CleanupModel(Keys):
+class CleanupModel(StrictModel):
     """When the upstream objects of a link that is no longer defined are removed; one number sets both, 0: at once."""
 
     noun = "agent.cleanup-after"
@@ -192,7 +192,7 @@ def _both(value: object) -> object:
     return {"empty": float(value), "waiting": float(value)}
 
 
-class AgentModel(Keys):
+class AgentModel(StrictModel):
     """The agent itself."""
 
     noun = "agent"
@@ -238,7 +238,7 @@ class AgentModel(Keys):
         )
 
 
-class SourcesModel(Keys):
+class SourcesModel(StrictModel):
     """Sources of definitions besides this file."""
 
     noun = "definitions"

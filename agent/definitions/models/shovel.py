@@ -12,7 +12,7 @@ from agent.core.fields import EMPTY
 from agent.definitions.document.findings import Spot
 from agent.definitions.models import values
 from agent.definitions.models.clusters import warn_uris
-from agent.definitions.models.validation import Keys, SnakeKeys
+from agent.definitions.models.validation import SnakeCaseModel, StrictModel
 from agent.definitions.models.values import INTEGRAL, MAX_EXPIRY, MAY_BE_EMPTY, key, kind_of, refuse
 from agent.errors import Place
 
@@ -45,7 +45,7 @@ def _protocol(value: str) -> str:
 Protocol = Annotated[str, AfterValidator(_protocol), WithJsonSchema({"const": PROTOCOL})]
 
 
-class PropertiesModel(SnakeKeys):
+class PropertiesModel(SnakeCaseModel):
     """Properties to set on every shovelled message."""
 
     noun = "dest-publish-properties"
@@ -82,7 +82,7 @@ _SPELLINGS = {
 """The keys of each setting. Where both are written, the new spelling, which is last, counts, as with RabbitMQ."""
 
 
-class ShovelModel(Keys):
+class ShovelModel(StrictModel):
     """Moves messages from a queue or exchange to another, anywhere."""
 
     noun = "a shovel"

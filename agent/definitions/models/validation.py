@@ -16,7 +16,7 @@ def kebab(name: str) -> str:
     return name.replace("_", "-")
 
 
-class Keys(BaseModel):
+class StrictModel(BaseModel):
     """A mapping of the configuration; `noun` is its name in messages."""
 
     model_config = ConfigDict(
@@ -38,13 +38,13 @@ class Keys(BaseModel):
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
 
-class SnakeKeys(Keys):
+class SnakeCaseModel(StrictModel):
     """RabbitMQ spells the keys of TLS options and message properties with underscores."""
 
     model_config = ConfigDict(alias_generator=None)
 
 
-AnyKeys = TypeVar("AnyKeys", bound=Keys)
+AnyModel = TypeVar("AnyModel", bound=StrictModel)
 
 _EXPECTED = {
     "string_type": "text",
@@ -66,7 +66,7 @@ _LIMITS = {
 _LIKE_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
-def check(model: type[AnyKeys], raw: object, spot: Spot) -> AnyKeys | None:
+def check(model: type[AnyModel], raw: object, spot: Spot) -> AnyModel | None:
     """The model, or None after all its errors were reported."""
     before = spot.findings.errors
     if isinstance(raw, dict):
@@ -82,7 +82,7 @@ def check(model: type[AnyKeys], raw: object, spot: Spot) -> AnyKeys | None:
     return None
 
 
-def _report(detail: ErrorDetails, model: type[Keys], spot: Spot) -> None:
+def _report(detail: ErrorDetails, model: type[StrictModel], spot: Spot) -> None:
     path = _real_path(detail["loc"])
     inner = _model_at(model, path[:-1]) or model
     match detail["type"]:
@@ -148,7 +148,7 @@ def _hint(kind: str, value: object) -> str:
     return ""
 
 
-def _model_at(model: type[Keys], path: Path) -> type[Keys] | None:
+def _model_at(model: type[StrictModel], path: Path) -> type[StrictModel] | None:
     """The model of the mapping that a path leads to."""
     found: type[BaseModel] = model
     for part in path:
@@ -157,9 +157,9 @@ def _model_at(model: type[Keys], path: Path) -> type[Keys] | None:
         if inner is None:
             return None
         found = inner
-    return found if issubclass(found, Keys) else None
+    return found if issubclass(found, StrictModel) else None
 
 
-def _models_in(annotation: object) -> Iterator[type[Keys]]:
-    if isinstance(annotation, type) and issubclass(annotation, Keys):
+def _models_in(annotation: object) -> Iterator[type[StrictModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, StrictModel):
         yield annotation

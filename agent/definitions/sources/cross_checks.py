@@ -17,6 +17,8 @@ from agent.definitions.document.findings import Spot, quoted, suggest
 from agent.definitions.models.downstream_objects import sets_of
 from agent.definitions.sources.decode import RawVhost
 
+_KEY = "forward-unrouted"
+
 
 @dataclass(frozen=True, slots=True)
 class OtherSources:
@@ -108,9 +110,6 @@ def _named(what: str, raw: object, key: str, spot: Spot) -> Iterator[tuple[str, 
     value = _mapping(raw).get(key)
     if isinstance(value, str) and value:
         yield what, value, spot.at(key)
-
-
-_KEY = "forward-unrouted"
 
 
 def check_unrouted(vhosts: list[RawVhost], others: OtherSources) -> None:

@@ -43,6 +43,7 @@ MAX_PARAMETERS: Final = 20_000  # each is checked separately, which takes time
 _OF_A_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
 _LISTS: Final = (*_OF_A_VHOST, "global_parameters")
 Lists: TypeAlias = Mapping[str, list[Mapping[str, Any]]]
+Bindings: TypeAlias = Mapping[str, Mapping[str, tuple[Binding, ...]]]  # by vhost and exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Export:
 
     definitions: Definitions = field(default_factory=Definitions, repr=False)
     states: Mapping[str, VhostState] = field(default_factory=dict, repr=False)
-    bindings: Mapping[str, Mapping[str, tuple[Binding, ...]]] = field(default_factory=dict, repr=False)
+    bindings: Bindings = field(default_factory=dict, repr=False)
     warnings: tuple[Problem, ...] = ()
 
 
@@ -171,9 +172,6 @@ def _states(lists: Lists, vhost: str) -> dict[str, VhostState]:
 
 def _bindings(lists: Lists, vhost: str) -> dict[str, dict[str, tuple[Binding, ...]]]:
     return {name: bindings_by_source(found) for name, found in _by_vhost(lists["bindings"], vhost).items()}
-
-
-Bindings = Mapping[str, Mapping[str, tuple[Binding, ...]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ _NOUNS = {
     "bindings": "list of bindings of exchange",
     "shovels": "shovel",
 }
+_Sections: TypeAlias = dict[str, dict[str, Any]]
 
 
 def merge(sources: Iterable[tuple[str, Definitions]]) -> Definitions:
@@ -33,9 +34,6 @@ def conflicts_of(sources: Iterable[tuple[str, Definitions]]) -> Mapping[str, Seq
     return _merged_sections(sources)[1]
 
 
-_Sections: TypeAlias = dict[str, dict[str, Any]]
-
-
 def _merged_sections(
     sources: Iterable[tuple[str, Definitions]],
 ) -> tuple[dict[str, _Sections], dict[str, list[Problem]]]:
@@ -46,7 +44,7 @@ def _merged_sections(
         for vhost, found in definitions.vhosts.items():
             into = merged.setdefault(vhost, {field.name: {} for field in fields(VhostDefinitions)})
             for section, entries in into.items():
-                for name, thing in _section(found, section).items():
+                for name, thing in getattr(found, section).items():
                     place = getattr(thing, "place", Place(source))
                     if name in entries:
                         there = places[vhost, section, name]
@@ -56,11 +54,6 @@ def _merged_sections(
     return merged, conflicts
 
 
-def _section(definitions: VhostDefinitions, section: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = getattr(definitions, section)
-    return found
-
-
 def _conflict(section: str, name: str, vhost: str, *, here: Place, there: Place) -> Problem:
     what = f"{_NOUNS[section]} {quoted(name)} in vhost {quoted(vhost)}"
     return problem_at(here, f"{what} is also defined at {there}; rename or remove one of them")
@@ -68,7 +61,7 @@ def _conflict(section: str, name: str, vhost: str, *, here: Place, there: Place)
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """The definitions of a source. A broker's federating policies are separate, by vhost: the broker itself decides
+    """The definitions of a source as it was last read. A broker's federating policies are separate, by vhost: the broker itself decides
     where each applies."""
 
     definitions: Definitions = field(default_factory=Definitions)

@@ -24,7 +24,7 @@ from agent.definitions.document.findings import (
 from agent.definitions.document.interpolate import Interpolator
 from agent.definitions.models.clusters import DownstreamModel
 from agent.definitions.models.settings import AgentModel, HttpModel, SourcesModel
-from agent.definitions.models.validation import AnyKeys, check
+from agent.definitions.models.validation import AnyModel, check
 from agent.definitions.models.values import kind_of
 from agent.definitions.sources.cross_checks import OtherSources, check_references, check_unrouted
 from agent.definitions.sources.decode import SECTIONS, VHOSTS, decode_vhosts, find_vhosts
@@ -155,7 +155,7 @@ class _Loading:
             settings = replace(settings, management=False)
         return Settings(downstream.to_core(), agent.to_core(self._directory), settings), sources
 
-    def _section(self, key: str, model: type[AnyKeys], least: Mapping[str, Any]) -> AnyKeys | None:
+    def _section(self, key: str, model: type[AnyModel], least: Mapping[str, Any]) -> AnyModel | None:
         """`least` is a valid section, used if the only problem is a value that is unknown on this machine."""
         raw = self._raw.get(key)
         if raw is None and least:

@@ -18,6 +18,10 @@ from agent.errors import Place, Problem, UriError
 
 EVERY_UPSTREAM = "all"
 MAX_HOPS = 2**15 - 1
+_MAX_MILLISECONDS = 2**32 - 1
+_VERIFY = {0: "verify_none", 1: "verify_peer", 2: "verify_peer"}
+_SECRETS = ("password",)
+_NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]+")
 _MEMBER = {
     "connection": Rule("upstream", proplists.written_name),
     "exchange": Rule("exchange", proplists.written_name),
@@ -68,12 +72,6 @@ def _read_member(term: Term, what: str, problems: LegacyProblems) -> LegacyMembe
         return None
     notes = (*given.notes, *given.without_counterpart(_MEMBER))
     return LegacyMember(proplists.name(connection), connection.at, Block(entries, notes))
-
-
-_MAX_MILLISECONDS = 2**32 - 1
-_VERIFY = {0: "verify_none", 1: "verify_peer", 2: "verify_peer"}
-_SECRETS = ("password",)
-_NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]+")
 
 
 @dataclass(slots=True)
