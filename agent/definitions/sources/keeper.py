@@ -61,7 +61,7 @@ def _conflict(section: str, name: str, vhost: str, *, here: Place, there: Place)
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """The definitions of a source as it was last read. A broker's federating policies are separate, by vhost: the broker itself decides
+    """The definitions of a source. A broker's federating policies are separate, by vhost: the broker itself decides
     where each applies."""
 
     definitions: Definitions = field(default_factory=Definitions)
