@@ -15,7 +15,7 @@ Locate: TypeAlias = Callable[[Path, bool], Place]
 """Returns the location of a path's value, or of its key; of the longest part that exists."""
 
 MOST_PROBLEMS = 100
-LONGEST_SLIP = 64
+LONGEST_TYPO = 64
 _PLAIN_NAME = re.compile(r"[\w.#*/ +-]{1,64}")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u2030-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
 
@@ -31,12 +31,13 @@ def quoted(name: str) -> str:
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """A suggestion, except for words that are too long to be a typo, and slow to compare."""
-    return did_you_mean(word, known) if len(word) <= LONGEST_SLIP else ""
+    return did_you_mean(word, known) if len(word) <= LONGEST_TYPO else ""
 
 
 @dataclass(slots=True)
 class DocumentFindings:
-    """The problems found so far. `raw` holds interpolated texts as written, `unresolved` those without a value here."""
+    """The problems of a document found so far. `raw` holds interpolated texts as written; `unresolved` are those
+    without a value on this machine."""
 
     locate: Locate
     raw: Mapping[Path, str] = field(default_factory=dict)

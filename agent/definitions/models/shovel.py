@@ -157,7 +157,7 @@ class ShovelModel(StrictModel):
         if raw.get("ack-mode") == "no-ack" and isinstance(after, (int, float)):
             name = "src-delete-after" if "src-delete-after" in raw else "delete-after"
             spot.error("a number of messages can't be counted with ack-mode: no-ack", name, key=True)
-        _idle_keys(raw, spot)
+        _report_keys_without_effect(raw, spot)
 
     def to_core(self, name: str, place: Place) -> model.Shovel:
         return model.Shovel(
@@ -196,7 +196,7 @@ class ShovelModel(StrictModel):
         warn_uris(self.dest_uri, spot, "dest-uri")
 
 
-def _idle_keys(raw: Mapping[str, Any], spot: Spot) -> None:
+def _report_keys_without_effect(raw: Mapping[str, Any], spot: Spot) -> None:
     """Reports keys without effect, which RabbitMQ ignores silently."""
     report = spot.warn if spot.native else spot.error
     if "src-exchange-key" in raw and "src-exchange" not in raw:

@@ -22,7 +22,7 @@ SECTIONS: Final = ("upstreams", "upstream-sets", "policies", "exchanges", "bindi
 VHOSTS: Final = "vhosts"
 DEFAULT_VHOST: Final = "/"
 
-Thing = TypeVar("Thing")
+Decoded = TypeVar("Decoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def decode_vhosts(vhosts: list[RawVhost]) -> model.Definitions:
 
 
 def decode_vhost(raw: Mapping[str, Any], spot: Spot) -> model.VhostDefinitions:
-    def section(name: str, decode: Callable[[str, object, Spot], Thing | None]) -> dict[str, Thing]:
+    def section(name: str, decode: Callable[[str, object, Spot], Decoded | None]) -> dict[str, Decoded]:
         decoded = {key: decode(key, value, place) for key, value, place in _entries(raw.get(name), spot.at(name), name)}
         return {key: value for key, value in decoded.items() if value is not None}
 
