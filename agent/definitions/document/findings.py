@@ -133,6 +133,10 @@ def file_problem(source: str, message: str, line: int = 1, column: int = 1) -> P
     return problem_at(Place(source, line, column), message)
 
 
+def file_error(source: str, message: str, line: int = 1, column: int = 1) -> ConfigurationError:
+    return ConfigurationError([file_problem(source, message, line, column)])
+
+
 def in_order(problems: list[Problem]) -> list[Problem]:
     """Sorted by position; files keep the order in which they were read."""
     sources = {source: number for number, source in enumerate(dict.fromkeys(p.place.source for p in problems))}

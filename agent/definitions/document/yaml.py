@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 import yaml as pyyaml
 
-from agent.definitions.document.findings import Path, file_problem, quoted
+from agent.definitions.document.findings import Path, file_error, file_problem, quoted
 from agent.errors import ConfigurationError, Problem
+from agent.read_file import UnreadableError, read_file
 
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 50_000  # together with MAX_BYTES keeps the worst file below a second
@@ -73,6 +74,15 @@ class Tree:
                 break
             found = (node.line, node.column)
         return at_key if key else found
+
+
+def compose_file(path: str, *, is_followed: bool = False) -> Tree:
+    """The tree of a file; raises ConfigurationError, also if it can't be read."""
+    try:
+        data = read_file(path, MAX_BYTES, is_followed=is_followed)
+    except UnreadableError as error:
+        raise file_error(path, str(error)) from error
+    return compose(data, path)
 
 
 def compose(data: bytes, source: str) -> Tree:
@@ -316,29 +326,18 @@ _BOM = b"\xef\xbb\xbf"
 
 def decode(data: bytes, source: str) -> str:
     if data.startswith(_WIDE) or (b"\x00" in data[:4]):
-        raise ConfigurationError(
-            [file_problem(source, "the file is not UTF-8 (UTF-16, or not text); save it as UTF-8")]
-        )
+        raise file_error(source, "the file is not UTF-8 (UTF-16, or not text); save it as UTF-8")
     data = data.removeprefix(_BOM)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line_start = before.rfind(b"\n") + 1
-        column = len(before[line_start:].decode("utf-8")) + 1
-        problem = file_problem(
-            source,
-            f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8",
-            before.count(b"\n") + 1,
-            column,
-        )
-        raise ConfigurationError([problem]) from None
+        before = data[: error.start].decode("utf-8")
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        raise file_error(source, message, *position(before, len(before))) from None
     if found := _UNPRINTABLE.search(text):
         line, column = position(text, found.start())
         code = f"U+{ord(found[0]):04X}"
-        raise ConfigurationError(
-            [file_problem(source, f"the control character {code} isn't allowed here", line, column)]
-        )
+        raise file_error(source, f"the control character {code} isn't allowed here", line, column)
     return text
 
 
@@ -395,7 +394,7 @@ def scanner_error(error: pyyaml.YAMLError, text: str, source: str) -> Configurat
         if message.startswith("a ','") and "${" in around:
             message += ': quote ${…} inside braces and brackets, as in {uri: "${env:NAME}"}'
         line, column = _numbers(begun or noticed) if said.startswith(_FROM_THE_BEGINNING) else (line, column)
-    return ConfigurationError([file_problem(source, message, line, column)])
+    return file_error(source, message, line, column)
 
 
 def _numbers(mark: pyyaml.Mark | None) -> tuple[int, int]:

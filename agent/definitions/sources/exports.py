@@ -15,7 +15,7 @@ from agent.definitions.document.findings import (
     DocumentFindings,
     Locate,
     Spot,
-    file_problem,
+    file_error,
     in_order,
     quoted,
     raise_errors,
@@ -60,7 +60,7 @@ def read_export(data: bytes, source: str) -> Export:
     """Raises ConfigurationError with all problems."""
     raw, locate = _parse(data, source)
     if not isinstance(raw, dict):
-        raise ConfigurationError([file_problem(source, f"expected a definitions export, got {kind_of(raw)}")])
+        raise file_error(source, f"expected a definitions export, got {kind_of(raw)}")
     problems: list[Problem] = []
     root = Spot(DocumentFindings(locate, problems=problems), native=True)
     lists = {name: _list(raw, name, root) for name in _LISTS}
@@ -78,7 +78,7 @@ def _parse(data: bytes, source: str) -> tuple[Any, Locate]:
         return text.load(), text.place
     if len(data) > yaml.MAX_BYTES:
         limit = yaml.MAX_BYTES // 1024
-        raise ConfigurationError([file_problem(source, f"larger than {limit} KiB, which only a JSON export may be")])
+        raise file_error(source, f"larger than {limit} KiB, which only a JSON export may be")
     tree = yaml.compose(data, source)
     if tree.problems:
         raise ConfigurationError(tree.problems)

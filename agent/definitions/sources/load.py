@@ -15,6 +15,7 @@ from agent.definitions.document.findings import (
     DocumentFindings,
     Path,
     Spot,
+    file_error,
     file_problem,
     in_order,
     quoted,
@@ -32,7 +33,7 @@ from agent.definitions.sources.exports import Bindings, MergedExports, read_expo
 from agent.definitions.sources.keeper import SourceReading, merge
 from agent.definitions.sources.written_secrets import warn_of_written_secrets
 from agent.errors import ConfigurationError, Place, Problem, Severity
-from agent.read_file import UnreadableError, read_file
+from agent.read_file import read_file
 
 FREE = "x-"
 """The prefix of keys at the top level that hold YAML anchors and mean nothing themselves."""
@@ -78,7 +79,7 @@ class _Loading:
         self._path = path
         self._directory = str(FilePath(path).parent)
         self._strict, self._secrets = strict, secrets
-        self._tree = yaml.compose(_read(path, is_followed=strict), path)
+        self._tree = yaml.compose_file(path, is_followed=strict)
         self._problems: list[Problem] = list(self._tree.problems)
         self._interpolator = Interpolator(
             environment,
@@ -102,7 +103,7 @@ class _Loading:
         raise_errors(self._problems)
         warn_of_written_secrets(self._tree, self._spot)
         if settings is None:
-            raise ConfigurationError([file_problem(self._path, "the settings are invalid")])
+            raise file_error(self._path, "the settings are invalid")
         return Configuration(
             source=self._path,
             settings=settings,
@@ -179,7 +180,7 @@ class _Loading:
 
     def _refuse_unknown_sections(self) -> None:
         if "downstream" not in self._raw and any(key in self._raw for key in _OF_EXPORTS):
-            raise ConfigurationError([file_problem(self._path, _AN_EXPORT)])
+            raise file_error(self._path, _AN_EXPORT)
         for key in self._raw:
             if key not in ROOT_KEYS and not key.startswith(FREE):
                 hint = suggest(key, ROOT_KEYS)
@@ -229,11 +230,3 @@ _AN_EXPORT = (
 )
 _EMPTY = "the file is empty; it needs at least the key 'downstream'"
 _NO_API = "definitions.management does nothing without downstream.management, the address of the HTTP API"
-
-
-def _read(path: str, *, is_followed: bool) -> bytes:
-    try:
-        return read_file(path, yaml.MAX_BYTES, is_followed=is_followed)
-    except UnreadableError as error:
-        failure = file_problem(path, str(error))
-    raise ConfigurationError([failure])

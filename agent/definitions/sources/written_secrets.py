@@ -11,10 +11,9 @@ from agent.core.addresses import http_url, uri
 from agent.core.addresses.secret import HIDDEN
 from agent.core.addresses.uri import GUEST
 from agent.definitions.document import yaml
-from agent.definitions.document.findings import Path, Spot, file_problem
+from agent.definitions.document.findings import Path, Spot
 from agent.definitions.document.yaml import Tree
-from agent.errors import ConfigurationError, UriError
-from agent.read_file import UnreadableError, read_file
+from agent.errors import UriError
 
 WARNING: Final = (
     "a {what} is written here, so everyone who can read or copy this file has it; write ${{env:NAME}} or ${{file:PATH}}"
@@ -55,11 +54,7 @@ def warn_of_written_secrets(tree: Tree, spot: Spot) -> None:
 def without_secrets(path: str) -> str:
     """A configuration for others to read: without comments, and without whatever may be a secret, whether the document
     is valid or not. References stay, since they only say where one is. Raises ConfigurationError."""
-    try:
-        tree = yaml.compose(read_file(path, yaml.MAX_BYTES), path)
-    except UnreadableError as error:
-        raise ConfigurationError([file_problem(path, str(error))]) from error
-    return pyyaml.safe_dump(_shown(tree.plain()), sort_keys=False, allow_unicode=True)
+    return pyyaml.safe_dump(_shown(yaml.compose_file(path).plain()), sort_keys=False, allow_unicode=True)
 
 
 def _shown(value: Any, key: str = "") -> Any:
